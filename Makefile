@@ -1,0 +1,46 @@
+# `make demo` and `make test` set everything up by themselves; all they need is Python 3.11 or newer and make.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+VENV := .venv
+BIN := $(VENV)/bin
+# Another uv on PATH is used when there is one; else it is installed into a small environment of its own.
+UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
+SYNCED := $(VENV)/.synced
+
+.PHONY: help setup check test demo unit clean generate
+
+help:  ## What there is
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+.uv/bin/uv:
+	python3 -m venv .uv
+	.uv/bin/pip install --quiet uv
+
+$(SYNCED): pyproject.toml uv.lock | $(filter .uv/bin/uv,$(UV))
+	$(UV) sync --locked --quiet
+	@touch $@
+
+setup: $(SYNCED)  ## Python environment and the sandbox's control plane (built once, then cached)
+	$(BIN)/tenon sandbox build
+
+check: $(SYNCED)  ## The fast gates: style, types, import rules, generated files
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/tenon generate --check
+
+unit: $(SYNCED)  ## Tests that need no sandbox
+	$(BIN)/pytest -q --ignore tests/e2e --ignore tests/sandbox
+
+test: check setup  ## Everything
+	$(BIN)/pytest
+
+demo: setup  ## The main job on real parts; KEEP=1 leaves the sandbox running
+	$(BIN)/tenon demo $(if $(KEEP),--keep)
+
+generate: $(SYNCED)  ## Write the files that are generated from the models
+	$(BIN)/tenon generate
+
+clean:  ## Remove the environment and caches of this checkout
+	rm -rf $(VENV) .uv .sandbox .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,0 +1,59 @@
+"""The activity that carries a disruption command to the workflows of its nodes."""
+
+from __future__ import annotations
+
+import logging
+
+from temporalio import activity
+from temporalio.client import Client, WorkflowUpdateFailedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from tenon.lifecycle.messages import (
+    ActivityName,
+    Candidate,
+    Disrupt,
+    DisruptAnswer,
+    DisruptInput,
+    DisruptionCommand,
+    DisruptResult,
+)
+
+log = logging.getLogger("controller.disruption")
+
+
+@activity.defn(name=ActivityName.DISRUPT)
+async def disrupt(given: DisruptInput) -> DisruptResult:
+    """Ask each candidate's workflow to leave; a node whose workflow is gone counts as refused."""
+    accepted: list[str] = []
+    refused: dict[str, str] = {}
+    for candidate in given.command.candidates:
+        answer = await _ask(activity.client(), given.cluster, given.command, candidate)
+        if answer.accepted:
+            accepted.append(candidate.claim)
+        else:
+            refused[candidate.claim] = answer.why
+    log.info(
+        "disrupting nodes",
+        extra={"command": given.command.id, "reason": given.command.reason, "accepted": accepted, "refused": refused},
+    )
+    return DisruptResult(accepted=accepted, refused=refused)
+
+
+async def _ask(client: Client, cluster: str, command: DisruptionCommand, candidate: Candidate) -> DisruptAnswer:
+    wish = Disrupt(
+        command=command.id,
+        reason=command.reason,
+        since=candidate.since,
+        not_before=candidate.due,
+        only_if_empty=command.reason == "Empty",
+    )
+    handle = client.get_workflow_handle(f"nodeclaim/{cluster}/{candidate.claim}")
+    try:
+        answer: DisruptAnswer = await handle.execute_update("disrupt", wish, id=command.id, result_type=DisruptAnswer)
+        return answer
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return DisruptAnswer(accepted=False, why="its workflow is gone")
+    except WorkflowUpdateFailedError as error:
+        return DisruptAnswer(accepted=False, why=str(error.cause))

@@ -1,0 +1,62 @@
+"""AWS's failures as few, typed exceptions, so that callers decide by kind and never by text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from tenon.ec2 import errors as codes
+from tenon.lifecycle.messages import OfferingKey
+
+
+class EC2Error(Exception):
+    """AWS refused a call. ``retryable`` says whether the same call may succeed later."""
+
+    def __init__(self, code: str, message: str, *, retryable: bool = False) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.retryable = retryable
+
+    @property
+    def not_found(self) -> bool:
+        """Whether the call failed because what it names is not there."""
+        return self.code in codes.NOT_FOUND
+
+
+class Throttled(EC2Error):
+    """AWS asks for fewer calls: wait, then repeat."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(code, message, retryable=True)
+
+
+class InsufficientCapacity(Exception):
+    """Nothing that the claim allows can be bought now; ``unavailable`` lists the offerings EC2 refused, if any."""
+
+    def __init__(self, message: str, unavailable: Sequence[OfferingKey] = ()) -> None:
+        super().__init__(message)
+        self.unavailable = list(unavailable)
+
+
+class NodeClassNotReady(Exception):
+    """The EC2NodeClass cannot be launched from; the sentence says what is missing."""
+
+
+@contextmanager
+def translated(operation: str) -> Iterator[None]:
+    """Turns botocore's exceptions into those of this module; ``operation`` names the call in the sentence."""
+    try:
+        yield
+    except ClientError as error:
+        detail = error.response.get("Error", {})
+        code = detail.get("Code", "Unknown")
+        message = f"{operation}: {detail.get('Message', '')}"
+        if code in codes.THROTTLED:
+            raise Throttled(code, message) from error
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        raise EC2Error(code, message, retryable=code in codes.RETRYABLE or status >= 500) from error
+    except BotoCoreError as error:
+        raise EC2Error("ConnectionError", f"{operation}: {error}", retryable=True) from error

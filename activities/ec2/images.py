@@ -1,0 +1,104 @@
+"""Finds the machine images of a node class: by alias or SSM parameter, by id, by name and tags."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
+
+from activities.ec2.client import Ec2
+from activities.ec2.errors import translated
+from activities.ec2.network import tag_filters
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.ec2terms import AMISelectorTerm
+from tenon.ec2.amis import Alias, Image, Term, described_image, image_queries, newest_per_requirements, usable
+
+if TYPE_CHECKING:
+    from types_boto3_ec2.type_defs import FilterTypeDef
+
+PARAMETER_SECONDS = 300.0
+_BATCH = 10
+"""Parameters in one GetParameters call."""
+
+
+class Images:
+    """Reads images and the SSM parameters that name them. Thread-safe."""
+
+    def __init__(
+        self,
+        clients: Ec2,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._clients = clients
+        self._clock = clock
+        self._now = now
+        self._lock = threading.Lock()
+        self._parameters: dict[str, tuple[float, str | None]] = {}
+
+    def resolve(self, node_class: EC2NodeClass, kubernetes_version: str) -> list[Image]:
+        """The images that the class's terms find, those to prefer first, one for each set of requirements.
+
+        Raises:
+            UnsupportedAliasError: AWS publishes no such images for this Kubernetes version.
+        """
+        found: list[Image] = []
+        for term in node_class.spec.ami_selector_terms:
+            found += self._of_term(term, kubernetes_version)
+        return newest_per_requirements(found)
+
+    def _of_term(self, term: AMISelectorTerm, kubernetes_version: str) -> list[Image]:
+        if term.family is not None:
+            queries = image_queries(Alias(term.family, term.version or "latest"), kubernetes_version)
+            named = self._values([query.parameter for query in queries])
+            return self._by_id([(named[query.parameter], query.requirements) for query in queries])
+        if term.ssm_parameter is not None:
+            return self._by_id([(self._values([term.ssm_parameter])[term.ssm_parameter], None)])
+        if term.id is not None:
+            return self._by_id([(term.id, None)])
+        wanted = tag_filters(term.tags)
+        if term.name is not None:
+            wanted.append({"Name": "name", "Values": [term.name]})
+        items = self._described(wanted, [term.owner] if term.owner else ["self", "amazon"])
+        return [self._image(item, None) for item in items if usable(item)]
+
+    def _by_id(self, wanted: Sequence[tuple[str | None, Sequence[Term] | None]]) -> list[Image]:
+        ids = sorted({image_id for image_id, _ in wanted if image_id})
+        if not ids:
+            return []
+        items = {item["ImageId"]: item for item in self._described([{"Name": "image-id", "Values": ids}], None)}
+        return [
+            self._image(items[image_id], requirements)
+            for image_id, requirements in wanted
+            if image_id in items and usable(items[image_id])
+        ]
+
+    def _image(self, item: dict[str, Any], requirements: Sequence[Term] | None) -> Image:
+        return described_image(item, self._now().strftime("%Y-%m-%dT%H:%M:%S.000Z"), requirements)
+
+    def _described(self, wanted: list[FilterTypeDef], owners: list[str] | None) -> list[dict[str, Any]]:
+        options: dict[str, Any] = {"Owners": owners} if owners else {}
+        pages = self._clients.ec2.get_paginator("describe_images").paginate(
+            Filters=wanted, IncludeDeprecated=True, **options
+        )
+        with translated("DescribeImages"):
+            return [cast("dict[str, Any]", item) for page in pages for item in page["Images"]]
+
+    def _values(self, parameters: Iterable[str]) -> dict[str, str | None]:
+        """The value of each parameter, None where there is no such parameter."""
+        names = sorted(set(parameters))
+        now = self._clock()
+        with self._lock:
+            stale = [name for name in names if self._parameters.get(name, (float("-inf"), None))[0] <= now]
+        for start in range(0, len(stale), _BATCH):
+            batch = stale[start : start + _BATCH]
+            with translated("GetParameters"):
+                answer = self._clients.ssm.get_parameters(Names=batch)
+            values = {each["Name"]: each["Value"] for each in answer["Parameters"]}
+            with self._lock:
+                self._parameters.update({name: (now + PARAMETER_SECONDS, values.get(name)) for name in batch})
+        with self._lock:
+            return {name: self._parameters[name][1] for name in names}

@@ -1,0 +1,109 @@
+"""EC2 instances that belong to this cluster: find, describe, end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from activities.ec2.client import Ec2
+from activities.ec2.errors import EC2Error, translated
+from tenon.apis import labels
+from tenon.lifecycle.messages import Instance
+
+if TYPE_CHECKING:
+    from types_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef
+
+ALIVE = ("pending", "running", "stopping", "stopped")
+"""States of an instance that still costs money or may again."""
+VISIBLE = (*ALIVE, "shutting-down")
+
+PriceOf = Callable[[str, str, str], float]
+"""Dollars an hour by instance type, zone and capacity type."""
+
+
+class Instances:
+    """The instances of one cluster, told by their tags."""
+
+    def __init__(self, clients: Ec2, cluster: str, price_of: PriceOf) -> None:
+        self._clients = clients
+        self._cluster = cluster
+        self._price_of = price_of
+
+    def describe(self, instance_id: str) -> Instance | None:
+        """The instance, None when EC2 does not know it."""
+        found = self._raw(instance_id)
+        return None if found is None else self._message(found)
+
+    def state(self, instance_id: str) -> str | None:
+        """The state name of the instance, None when EC2 does not know it."""
+        found = self._raw(instance_id)
+        return None if found is None else found["State"]["Name"]
+
+    def by_claim(self, claim: str) -> Instance | None:
+        """The claim's living instance; the oldest, should there be several."""
+        return self._oldest({labels.TAG_NODECLAIM: claim})
+
+    def by_token(self, token: str) -> Instance | None:
+        """The living instance that a launch with this token bought."""
+        return self._oldest({labels.TAG_TOKEN: token})
+
+    def listed(self) -> list[tuple[Instance, dict[str, str], str]]:
+        """All instances of the cluster that are not gone: each with its tags and its state."""
+        return [(self._message(each), _tags(each), each["State"]["Name"]) for each in self._tagged({}, states=VISIBLE)]
+
+    def terminate(self, instance_id: str) -> str | None:
+        """Ends the instance; its new state, None when EC2 does not know it (any more)."""
+        try:
+            with translated("TerminateInstances"):
+                answer = self._clients.ec2.terminate_instances(InstanceIds=[instance_id])
+        except EC2Error as error:
+            if error.not_found:
+                return None
+            raise
+        return next((change["CurrentState"]["Name"] for change in answer["TerminatingInstances"]), None)
+
+    def _oldest(self, tags: dict[str, str]) -> Instance | None:
+        found = sorted(self._tagged(tags, states=ALIVE), key=lambda each: (each["LaunchTime"], each["InstanceId"]))
+        return self._message(found[0]) if found else None
+
+    def _raw(self, instance_id: str) -> InstanceTypeDef | None:
+        try:
+            with translated("DescribeInstances"):
+                answer = self._clients.ec2.describe_instances(InstanceIds=[instance_id])
+        except EC2Error as error:
+            if error.not_found:
+                return None
+            raise
+        return next((each for group in answer["Reservations"] for each in group["Instances"]), None)
+
+    def _tagged(self, tags: dict[str, str], states: tuple[str, ...]) -> list[InstanceTypeDef]:
+        wanted = {labels.TAG_CLUSTER: self._cluster, **tags}
+        filters: list[FilterTypeDef] = [{"Name": f"tag:{key}", "Values": [value]} for key, value in wanted.items()]
+        filters += [
+            {"Name": "tag-key", "Values": [labels.TAG_NODECLAIM]},
+            {"Name": "instance-state-name", "Values": list(states)},
+        ]
+        pages = self._clients.ec2.get_paginator("describe_instances").paginate(
+            Filters=filters, PaginationConfig={"PageSize": 1000}
+        )
+        with translated("DescribeInstances"):
+            return [each for page in pages for group in page["Reservations"] for each in group["Instances"]]
+
+    def _message(self, raw: InstanceTypeDef) -> Instance:
+        zone = raw["Placement"]["AvailabilityZone"]
+        capacity_type = labels.SPOT if raw.get("InstanceLifecycle") == "spot" else labels.ON_DEMAND
+        return Instance(
+            id=raw["InstanceId"],
+            provider_id=f"aws:///{zone}/{raw['InstanceId']}",
+            instance_type=raw["InstanceType"],
+            zone=zone,
+            capacity_type=capacity_type,
+            image_id=raw["ImageId"],
+            price=self._price_of(raw["InstanceType"], zone, capacity_type),
+            private_dns_name=raw.get("PrivateDnsName", ""),
+            launched_at=raw["LaunchTime"],
+        )
+
+
+def _tags(raw: InstanceTypeDef) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in raw.get("Tags", [])}

@@ -1,0 +1,221 @@
+"""Buying instances: launch templates by name, then one EC2 Fleet request exactly as it was recorded."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from activities.ec2.client import Ec2
+from activities.ec2.errors import EC2Error, translated
+from activities.ec2.instances import Instances
+from tenon.apis import labels
+from tenon.ec2 import errors as codes
+from tenon.ec2.launch_template import LaunchTemplate, tag_list
+from tenon.lifecycle.messages import Instance, LaunchRequest, LaunchResult
+
+if TYPE_CHECKING:
+    from types_boto3_ec2.type_defs import CreateFleetResultTypeDef
+
+KNOWN_SECONDS = 60.0
+"""For how long a template is taken to exist without asking; someone else may delete it."""
+VISIBILITY_ATTEMPTS = 5
+VISIBILITY_SECONDS = 0.4
+"""Between attempts to describe an instance that EC2 has just launched and may not show yet."""
+
+
+class Launcher:
+    """Launches instances for one cluster. Thread-safe; ``sleep`` waits out EC2's delays."""
+
+    def __init__(
+        self,
+        clients: Ec2,
+        instances: Instances,
+        cluster: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._clients = clients
+        self._instances = instances
+        self._cluster = cluster
+        self._clock = clock
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._known: dict[str, float] = {}
+
+    def ensure_templates(self, templates: Iterable[LaunchTemplate]) -> None:
+        """Makes the templates that are not known to exist; one that exists already is as good."""
+        now = self._clock()
+        with self._lock:
+            self._known = {name: until for name, until in self._known.items() if until > now}
+            missing = [template for template in templates if template.name not in self._known]
+        for template in missing:
+            self._create_template(template)
+            with self._lock:
+                self._known[template.name] = now + KNOWN_SECONDS
+
+    def _create_template(self, template: LaunchTemplate) -> None:
+        try:
+            with translated("CreateLaunchTemplate"):
+                self._clients.ec2.create_launch_template(
+                    LaunchTemplateName=template.name,
+                    LaunchTemplateData=cast("Any", template.data),
+                    TagSpecifications=[
+                        {"ResourceType": "launch-template", "Tags": cast("Any", tag_list(template.tags))}
+                    ],
+                )
+        except EC2Error as error:
+            if error.code not in codes.TEMPLATE_EXISTS:
+                raise
+
+    def delete_templates(self, node_class: str) -> int:
+        """Deletes all launch templates of a node class; how many there were."""
+        deleted: set[str] = set()
+        while names := self._template_names(node_class) - deleted:
+            for name in sorted(names):
+                try:
+                    with translated("DeleteLaunchTemplate"):
+                        self._clients.ec2.delete_launch_template(LaunchTemplateName=name)
+                except EC2Error as error:
+                    if not error.not_found:
+                        raise
+            deleted |= names
+        with self._lock:
+            self._known = {name: until for name, until in self._known.items() if name not in deleted}
+        return len(deleted)
+
+    def _template_names(self, node_class: str) -> set[str]:
+        pages = self._clients.ec2.get_paginator("describe_launch_templates").paginate(
+            Filters=[
+                {"Name": f"tag:{labels.TAG_CLUSTER}", "Values": [self._cluster]},
+                {"Name": f"tag:{labels.TAG_NODECLASS}", "Values": [node_class]},
+            ]
+        )
+        with translated("DescribeLaunchTemplates"):
+            return {each["LaunchTemplateName"] for page in pages for each in page["LaunchTemplates"]}
+
+    def create_fleet(self, request: LaunchRequest) -> LaunchResult:
+        """Sends the request. A repeated request, with its token, finds what the first one bought.
+
+        Raises:
+            EC2Error: only retryable ones (throttling, a fault of EC2, no connection): send the same request again.
+        """
+        try:
+            with translated("CreateFleet"):
+                answer = self._clients.ec2.create_fleet(**fleet_parameters(request))
+        except EC2Error as error:
+            if error.retryable:
+                raise
+            return self._refused(request, error)
+        return self._result(request, answer)
+
+    def _refused(self, request: LaunchRequest, error: EC2Error) -> LaunchResult:
+        if error.code == "IdempotentParameterMismatch" and (found := self._instances.by_token(request.client_token)):
+            return LaunchResult(instance=found)
+        if error.code in codes.TEMPLATE_NOT_FOUND:
+            self._forget(request)
+        wrong = [{"ErrorCode": error.code}]
+        return LaunchResult(
+            unavailable=codes.unavailable_offerings(wrong, request.capacity_type, _tried(request)),
+            reason=codes.reason_for(error.code, error.message),
+            message=error.message,
+        )
+
+    def _result(self, request: LaunchRequest, answer: CreateFleetResultTypeDef) -> LaunchResult:
+        failures = cast("Sequence[dict[str, Any]]", answer.get("Errors") or [])
+        unavailable = codes.unavailable_offerings(failures, request.capacity_type, _tried(request))
+        launched = next((each for each in answer.get("Instances") or [] if each.get("InstanceIds")), None)
+        if launched is not None:
+            override = launched.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
+            instance = self._launched(request, launched["InstanceIds"][0], cast("dict[str, Any]", override))
+            return LaunchResult(instance=instance, unavailable=unavailable)
+        if not failures:
+            return LaunchResult(reason="LaunchFailed", message="EC2 launched nothing and gave no reason")
+        if any(failure.get("ErrorCode") in codes.TEMPLATE_NOT_FOUND for failure in failures):
+            self._forget(request)
+        decisive = next((f for f in failures if f.get("ErrorCode") not in codes.INSUFFICIENT_CAPACITY), failures[0])
+        code, text = decisive.get("ErrorCode", ""), decisive.get("ErrorMessage", "")
+        return LaunchResult(
+            unavailable=unavailable,
+            reason=codes.reason_for(code, text),
+            message=f"{code}: {text} ({len(failures)} of {len(_tried(request))} offerings refused)",
+        )
+
+    def _launched(self, request: LaunchRequest, instance_id: str, override: dict[str, Any]) -> Instance:
+        """The instance as EC2 describes it; as the fleet answered, while EC2 does not show it yet."""
+        price = next(
+            (
+                row.price
+                for template in request.templates
+                for row in template.overrides
+                if (row.instance_type, row.zone) == (override.get("InstanceType"), override.get("AvailabilityZone"))
+            ),
+            None,
+        )
+        for attempt in range(VISIBILITY_ATTEMPTS):
+            if attempt:
+                self._sleep(VISIBILITY_SECONDS)
+            found = self._instances.describe(instance_id)
+            if found is not None and found.private_dns_name:
+                return found if price is None else found.model_copy(update={"price": price})
+        zone = override.get("AvailabilityZone", "")
+        return Instance(
+            id=instance_id,
+            provider_id=f"aws:///{zone}/{instance_id}",
+            instance_type=override.get("InstanceType", ""),
+            zone=zone,
+            capacity_type=request.capacity_type,
+            image_id=override.get("ImageId", ""),
+            price=price or 0.0,
+        )
+
+    def _forget(self, request: LaunchRequest) -> None:
+        with self._lock:
+            for template in request.templates:
+                self._known.pop(template.name, None)
+
+
+def _tried(request: LaunchRequest) -> list[tuple[str, str]]:
+    return [(row.instance_type, row.zone) for template in request.templates for row in template.overrides]
+
+
+def fleet_parameters(request: LaunchRequest) -> dict[str, Any]:
+    """The request in EC2's words: an instant fleet of one instance."""
+    spot = request.capacity_type == labels.SPOT
+    prioritized = any(row.priority is not None for template in request.templates for row in template.overrides)
+    tags = tag_list(request.tags)
+    parameters: dict[str, Any] = {
+        "Type": "instant",
+        "ClientToken": request.client_token,
+        "LaunchTemplateConfigs": [
+            {
+                "LaunchTemplateSpecification": {"LaunchTemplateName": template.name, "Version": "$Latest"},
+                "Overrides": [
+                    {
+                        "InstanceType": row.instance_type,
+                        "SubnetId": row.subnet_id,
+                        "AvailabilityZone": row.zone,
+                        "ImageId": template.image_id,
+                        **({} if row.priority is None else {"Priority": row.priority}),
+                    }
+                    for row in template.overrides
+                ],
+            }
+            for template in request.templates
+        ],
+        "TargetCapacitySpecification": {
+            "TotalTargetCapacity": 1,
+            "DefaultTargetCapacityType": "spot" if spot else "on-demand",
+        },
+        "TagSpecifications": [{"ResourceType": kind, "Tags": tags} for kind in ("instance", "volume", "fleet")],
+    }
+    if spot:
+        strategy = "capacity-optimized-prioritized" if prioritized else "price-capacity-optimized"
+        parameters["SpotOptions"] = {"AllocationStrategy": strategy}
+    else:
+        parameters["OnDemandOptions"] = {"AllocationStrategy": "prioritized" if prioritized else "lowest-price"}
+    if request.context:
+        parameters["Context"] = request.context
+    return parameters

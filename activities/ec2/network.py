@@ -1,0 +1,99 @@
+"""Subnets and security groups by a node class's selector terms, and how many addresses are free."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from activities.ec2.client import Ec2
+from activities.ec2.errors import EC2Error, translated
+from tenon.apis.ec2nodeclass import EC2NodeClass, SecurityGroup, Subnet
+
+if TYPE_CHECKING:
+    from types_boto3_ec2.type_defs import FilterTypeDef, SubnetTypeDef
+
+FREE_SECONDS = 30.0
+"""For how long a count of free addresses is used; launches since then are taken off it."""
+
+
+def tag_filters(tags: Mapping[str, str]) -> list[FilterTypeDef]:
+    """EC2 filters for tags that must all be there; ``*`` stands for any value."""
+    return [
+        {"Name": "tag-key", "Values": [key]} if value == "*" else {"Name": f"tag:{key}", "Values": [value]}
+        for key, value in tags.items()
+    ]
+
+
+class Network:
+    """Reads the network of the account. Thread-safe."""
+
+    def __init__(self, clients: Ec2, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clients = clients
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._free: dict[str, tuple[float, int]] = {}
+
+    def subnets(self, node_class: EC2NodeClass) -> list[Subnet]:
+        """The subnets that the class's terms find, those with the most free addresses first."""
+        found: dict[str, SubnetTypeDef] = {}
+        for term in node_class.spec.subnet_selector_terms:
+            wanted = tag_filters(term.tags)
+            if term.id is not None:
+                wanted = [{"Name": "subnet-id", "Values": [term.id]}]
+            found.update({each["SubnetId"]: each for each in self._subnets(wanted)})
+        self._remember(found.values())
+        ordered = sorted(found.values(), key=lambda each: (-each["AvailableIpAddressCount"], each["SubnetId"]))
+        return [
+            Subnet(id=each["SubnetId"], zone=each["AvailabilityZone"], zone_id=each.get("AvailabilityZoneId"))
+            for each in ordered
+        ]
+
+    def security_groups(self, node_class: EC2NodeClass) -> list[SecurityGroup]:
+        """The security groups that the class's terms find, by id."""
+        found: dict[str, SecurityGroup] = {}
+        for term in node_class.spec.security_group_selector_terms:
+            wanted = tag_filters(term.tags)
+            if term.id is not None:
+                wanted = [{"Name": "group-id", "Values": [term.id]}]
+            elif term.name is not None:
+                wanted = [{"Name": "group-name", "Values": [term.name]}]
+            with translated("DescribeSecurityGroups"):
+                for page in self._clients.ec2.get_paginator("describe_security_groups").paginate(Filters=wanted):
+                    for each in page["SecurityGroups"]:
+                        found[each["GroupId"]] = SecurityGroup(id=each["GroupId"], name=each.get("GroupName"))
+        return [found[group_id] for group_id in sorted(found)]
+
+    def free_addresses(self, subnet_ids: Collection[str]) -> dict[str, int]:
+        """How many addresses are free in each subnet, at most half a minute old; subnets that are gone are left out."""
+        oldest = self._clock() - FREE_SECONDS
+        with self._lock:
+            stale = [each for each in subnet_ids if self._free.get(each, (float("-inf"), 0))[0] < oldest]
+        if stale:
+            self._remember(self._subnets([{"Name": "subnet-id", "Values": sorted(stale)}]))
+        with self._lock:
+            return {each: self._free[each][1] for each in subnet_ids if each in self._free}
+
+    def took_address(self, subnet_id: str) -> None:
+        """Counts a launch in the subnet against what is known to be free."""
+        with self._lock:
+            if subnet_id in self._free:
+                read_at, free = self._free[subnet_id]
+                self._free[subnet_id] = (read_at, max(free - 1, 0))
+
+    def _remember(self, subnets: Iterable[SubnetTypeDef]) -> None:
+        now = self._clock()
+        with self._lock:
+            for each in subnets:
+                self._free[each["SubnetId"]] = (now, each["AvailableIpAddressCount"])
+
+    def _subnets(self, wanted: list[FilterTypeDef]) -> list[SubnetTypeDef]:
+        try:
+            with translated("DescribeSubnets"):
+                pages = self._clients.ec2.get_paginator("describe_subnets").paginate(Filters=wanted)
+                return [each for page in pages for each in page["Subnets"]]
+        except EC2Error as error:
+            if error.code == "InvalidSubnetID.NotFound":
+                return []
+            raise

@@ -1,0 +1,63 @@
+"""Looks in the account for what an EC2NodeClass names; what that means for the class is decided in `tenon`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from activities.ec2.client import Ec2
+from activities.ec2.images import Images
+from activities.ec2.network import Network
+from activities.ec2.profiles import ProfileNotFound, Profiles
+from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
+from tenon.ec2.amis import Image, UnsupportedAliasError
+from tenon.ec2.cluster import Cluster
+from tenon.ec2.nodeclass_status import FOUND, Finding, Resolved, new_status
+
+
+class NodeClassResolver:
+    """Resolves node classes of one cluster. Thread-safe."""
+
+    def __init__(
+        self,
+        clients: Ec2,
+        cluster: Cluster,
+        network: Network,
+        profiles: Profiles,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._cluster = cluster
+        self._network = network
+        self._images = Images(clients, now=now)
+        self._profiles = profiles
+        self._now = now
+
+    def resolve(self, node_class: EC2NodeClass, kubernetes_version: str) -> EC2NodeClassStatus:
+        """The class's new status. Things that are missing are conditions, not errors.
+
+        Raises:
+            EC2Error: AWS could not be asked; the old status stays true as far as anyone knows.
+        """
+        images, images_finding = self._found_images(node_class, kubernetes_version)
+        profile, profile_finding = self._found_profile(node_class)
+        resolved = Resolved(
+            subnets=self._network.subnets(node_class),
+            security_groups=self._network.security_groups(node_class),
+            images=images,
+            images_finding=images_finding,
+            instance_profile=profile,
+            profile_finding=profile_finding,
+        )
+        return new_status(node_class, resolved, self._cluster, self._now())
+
+    def _found_images(self, node_class: EC2NodeClass, kubernetes_version: str) -> tuple[list[Image], Finding]:
+        try:
+            return self._images.resolve(node_class, kubernetes_version), FOUND
+        except UnsupportedAliasError as error:
+            return [], Finding("UnsupportedAlias", str(error))
+
+    def _found_profile(self, node_class: EC2NodeClass) -> tuple[str, Finding]:
+        try:
+            return self._profiles.resolve(node_class), FOUND
+        except ProfileNotFound as error:
+            return "", Finding("InstanceProfileNotFound", str(error))

@@ -1,0 +1,132 @@
+"""What EC2 costs: list prices of the price list service, spot prices of their history, else this package's table.
+
+Prices are kept for twelve hours. A failing service never stops a launch: the last known prices stay in use, and before
+there are any the built-in table is.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from importlib import resources
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from activities.ec2.client import Ec2
+from activities.ec2.errors import EC2Error, translated
+from tenon.ec2.instance_types import Prices
+
+if TYPE_CHECKING:
+    from types_boto3_pricing.type_defs import FilterTypeDef
+
+log = logging.getLogger(__name__)
+
+TTL_SECONDS = 12 * 3600.0
+RETRY_SECONDS = 300.0
+"""How soon to ask again after a service gave nothing."""
+Key = TypeVar("Key")
+_PRODUCTS = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
+_METAL = "Compute Instance (bare metal)"
+_QUERIES = (("Shared", "Compute Instance", {}), ("Dedicated", _METAL, {"productFamily": _METAL}))
+"""Tenancy, product family, and further filters: bare metal is listed as dedicated, among much that is not wanted."""
+
+
+class Pricing:
+    """Current prices, refreshed when old. Thread-safe."""
+
+    def __init__(self, clients: Ec2, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clients = clients
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._built_in = built_in_prices()
+        self._prices = self._built_in
+        self._version = 0
+        self._refresh_at: float | None = None
+
+    def current(self) -> tuple[int, Prices]:
+        """The prices and their version, a number that grows with each change."""
+        with self._lock:
+            if self._refresh_at is None or self._clock() >= self._refresh_at:
+                self._refresh()
+            return self._version, self._prices
+
+    def _refresh(self) -> None:
+        on_demand, spot = self._asked(self._on_demand), self._asked(self._spot)
+        complete = bool(on_demand) and bool(spot)
+        self._refresh_at = self._clock() + (TTL_SECONDS if complete else RETRY_SECONDS)
+        old = self._prices
+        new = Prices(
+            on_demand=on_demand or old.on_demand,
+            spot=spot or old.spot,
+            spot_estimates=old.spot_estimates,
+        )
+        if new != old:
+            self._version += 1
+            self._prices = new
+
+    def _asked(self, ask: Callable[[], Mapping[Key, float]]) -> Mapping[Key, float]:
+        try:
+            return ask()
+        except EC2Error as error:
+            log.warning("prices could not be read, the last known ones stay in use: %s", error)
+            return {}
+
+    def _on_demand(self) -> dict[str, float]:
+        prices: dict[str, float] = {}
+        for tenancy, family, further in _QUERIES:
+            wanted = {
+                "regionCode": self._clients.region,
+                "preInstalledSw": "NA",
+                "operatingSystem": "Linux",
+                "capacitystatus": "Used",
+                "marketoption": "OnDemand",
+                "tenancy": tenancy,
+                **further,
+            }
+            filters: list[FilterTypeDef] = [
+                {"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()
+            ]
+            paginator = self._clients.pricing.get_paginator("get_products")
+            with translated("GetProducts"):
+                for page in paginator.paginate(ServiceCode="AmazonEC2", Filters=filters):
+                    for text in page["PriceList"]:
+                        prices.update(_product_price(json.loads(text), family))
+        return prices
+
+    def _spot(self) -> dict[tuple[str, str], float]:
+        newest: dict[tuple[str, str], tuple[datetime, float]] = {}
+        paginator = self._clients.ec2.get_paginator("describe_spot_price_history")
+        with translated("DescribeSpotPriceHistory"):
+            pages = paginator.paginate(
+                ProductDescriptions=list(_PRODUCTS),
+                StartTime=datetime.now(UTC),
+                PaginationConfig={"PageSize": 1000},
+            )
+            for page in pages:
+                for row in page["SpotPriceHistory"]:
+                    key = (str(row["InstanceType"]), row["AvailabilityZone"])
+                    found = (row["Timestamp"], float(row["SpotPrice"]))
+                    newest[key] = max(newest.get(key, found), found)
+        return {key: price for key, (_, price) in newest.items()}
+
+
+def _product_price(product: Mapping[str, Any], family: str) -> Iterator[tuple[str, float]]:
+    """The instance type and dollars an hour of one entry of the price list; nothing for other families or no price."""
+    described = product.get("product", {})
+    if described.get("productFamily") != family:
+        return
+    name = described.get("attributes", {}).get("instanceType")
+    for term in product.get("terms", {}).get("OnDemand", {}).values():
+        for dimension in term.get("priceDimensions", {}).values():
+            price = float(dimension.get("pricePerUnit", {}).get("USD", 0))
+            if name and price > 0:
+                yield name, price
+
+
+def built_in_prices() -> Prices:
+    """The table of this package: list prices, and estimates of spot prices."""
+    table = json.loads(resources.files("activities.ec2").joinpath("data/prices.json").read_text())
+    return Prices(on_demand=table["onDemand"], spot_estimates=table["spot"])

@@ -1,0 +1,104 @@
+"""IAM instance profiles: the one a node class names, or one made for its role."""
+
+from __future__ import annotations
+
+import hashlib
+
+from activities.ec2.client import Ec2
+from activities.ec2.errors import EC2Error, translated
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.ec2 import errors as codes
+from tenon.ec2.launch_template import tag_list
+from tenon.ec2.tags import profile_tags
+
+
+class ProfileNotFound(Exception):
+    """The profile or the role that the class names is not in the account."""
+
+
+def managed_name(cluster: str, region: str, node_class: EC2NodeClass) -> str:
+    """The name of the profile for the class's role: a new role gives a new name, so that running nodes keep theirs."""
+    parts = f"{region}/{node_class.metadata.name}/{node_class.spec.role}"
+    return f"{cluster[:100]}_{hashlib.sha256(parts.encode()).hexdigest()[:20]}"
+
+
+class Profiles:
+    """The instance profiles of one cluster. Thread-safe."""
+
+    def __init__(self, clients: Ec2, cluster: str) -> None:
+        self._clients = clients
+        self._cluster = cluster
+
+    def resolve(self, node_class: EC2NodeClass) -> str:
+        """The name of the profile that the class's instances use, made when needed.
+
+        Raises:
+            ProfileNotFound: what the class names does not exist; the sentence says what.
+        """
+        given = node_class.spec.instance_profile
+        if given is not None:
+            if self._roles(given) is None:
+                raise ProfileNotFound(f"instance profile {given} does not exist: create it or name another")
+            return given
+        name = managed_name(self._cluster, self._clients.region, node_class)
+        roles = self._roles(name)
+        if roles is None:
+            self._create(name, node_class)
+            roles = []
+        role = (node_class.spec.role or "").rpartition("/")[2]
+        if role not in roles:
+            self._add_role(name, role)
+        return name
+
+    def delete_managed(self, node_class: EC2NodeClass) -> None:
+        """Removes the profile made for the class; nothing happens when it is gone."""
+        name = managed_name(self._cluster, self._clients.region, node_class)
+        for role in self._roles(name) or ():
+            self._quiet_delete(name, role)
+        self._quiet_delete(name)
+
+    def _quiet_delete(self, name: str, role: str = "") -> None:
+        try:
+            with translated("DeleteInstanceProfile"):
+                if role:
+                    self._clients.iam.remove_role_from_instance_profile(InstanceProfileName=name, RoleName=role)
+                else:
+                    self._clients.iam.delete_instance_profile(InstanceProfileName=name)
+        except EC2Error as error:
+            if not error.not_found:
+                raise
+
+    def _roles(self, name: str) -> list[str] | None:
+        """The roles in a profile, None when there is no such profile."""
+        try:
+            with translated("GetInstanceProfile"):
+                answer = self._clients.iam.get_instance_profile(InstanceProfileName=name)
+        except EC2Error as error:
+            if error.not_found:
+                return None
+            raise
+        return [role["RoleName"] for role in answer["InstanceProfile"]["Roles"]]
+
+    def _create(self, name: str, node_class: EC2NodeClass) -> None:
+        region = self._clients.region
+        tags = tag_list(profile_tags(self._cluster, region, node_class))
+        try:
+            with translated("CreateInstanceProfile"):
+                self._clients.iam.create_instance_profile(
+                    InstanceProfileName=name,
+                    Path=f"/karpenter/{region}/{self._cluster}/{node_class.metadata.uid}/",
+                    Tags=[{"Key": tag["Key"], "Value": tag["Value"]} for tag in tags],
+                )
+        except EC2Error as error:
+            if error.code not in codes.ALREADY_EXISTS:
+                raise
+
+    def _add_role(self, name: str, role: str) -> None:
+        try:
+            with translated("AddRoleToInstanceProfile"):
+                self._clients.iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=role)
+        except EC2Error as error:
+            if error.not_found:
+                raise ProfileNotFound(f"role {role} does not exist: create it or name another") from error
+            if error.code != "LimitExceeded":
+                raise

@@ -1,0 +1,133 @@
+"""Everything that activities ask of EC2, behind one door.
+
+All methods block; call them from threads. Failures of AWS are `EC2Error` (retryable or not) and `Throttled`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from decimal import Decimal
+
+from activities.ec2.catalogue import Catalogue
+from activities.ec2.client import Ec2
+from activities.ec2.errors import InsufficientCapacity, NodeClassNotReady
+from activities.ec2.instances import Instances
+from activities.ec2.launch import Launcher
+from activities.ec2.network import Network
+from activities.ec2.nodeclass import NodeClassResolver
+from activities.ec2.pricing import Pricing
+from activities.ec2.profiles import Profiles
+from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
+from tenon.apis.nodeclaim import NodeClaim
+from tenon.ec2.cluster import Cluster
+from tenon.ec2.instance_types import OfferingId
+from tenon.ec2.launch_filters import NoOfferingError
+from tenon.ec2.launch_request import plan_launch
+from tenon.ec2.nodeclass_status import not_ready
+from tenon.lifecycle.messages import Instance, LaunchRequest, LaunchResult
+from tenon.scheduling.model import InstanceType
+
+
+class Ec2Provider:
+    """EC2 for one cluster; build it once in a process. Thread-safe."""
+
+    def __init__(
+        self,
+        clients: Ec2,
+        cluster: Cluster,
+        *,
+        vm_memory_overhead: Decimal = Decimal("0.075"),
+        reserved_enis: int = 0,
+    ) -> None:
+        self.cluster = cluster
+        self.catalogue = Catalogue(
+            clients, Pricing(clients), vm_memory_overhead=vm_memory_overhead, reserved_enis=reserved_enis
+        )
+        self._network = Network(clients)
+        self._profiles = Profiles(clients, cluster.name)
+        self._resolver = NodeClassResolver(clients, cluster, self._network, self._profiles)
+        self._instances = Instances(clients, cluster.name, self.catalogue.price)
+        self._launcher = Launcher(clients, self._instances, cluster.name)
+
+    def resolve_node_class(self, node_class: EC2NodeClass, kubernetes_version: str = "") -> EC2NodeClassStatus:
+        """The class's new status, with conditions; makes its instance profile when needed."""
+        return self._resolver.resolve(node_class, kubernetes_version or self.cluster.kubernetes_version)
+
+    def instance_types(self, node_class: EC2NodeClass, unavailable: Container[OfferingId] = ()) -> list[InstanceType]:
+        """The types that the class's nodes may have; ``unavailable`` are (capacity type, instance type, zone)."""
+        return self.catalogue.instance_types(node_class, unavailable)
+
+    def prepare_launch(
+        self,
+        claim: NodeClaim,
+        node_class: EC2NodeClass,
+        attempt: int,
+        unavailable: Container[OfferingId] = (),
+    ) -> LaunchRequest:
+        """The exact request of a launch attempt; the launch templates that it names exist afterwards.
+
+        Raises:
+            NodeClassNotReady: the class cannot be launched from.
+            InsufficientCapacity: nothing that the claim allows can be bought now.
+            ValueError: the claim's requirements or the class's user data make no sense.
+        """
+        if why := not_ready(node_class):
+            raise NodeClassNotReady(why)
+        subnet_ids = [subnet.id for subnet in node_class.status.subnets]
+        try:
+            plan = plan_launch(
+                claim,
+                node_class,
+                self.cluster,
+                self.instance_types(node_class, unavailable),
+                self._network.free_addresses(subnet_ids),
+                attempt,
+            )
+        except NoOfferingError as error:
+            raise InsufficientCapacity(str(error)) from error
+        self._launcher.ensure_templates(plan.templates)
+        return plan.request
+
+    def launch(self, request: LaunchRequest) -> LaunchResult:
+        """Sends a prepared request; sending it again finds the same instance.
+
+        Raises:
+            EC2Error: only retryable ones; every refusal is in the result.
+        """
+        result = self._launcher.create_fleet(request)
+        if result.instance is not None:
+            chosen = (result.instance.instance_type, result.instance.zone)
+            rows = (row for template in request.templates for row in template.overrides)
+            subnet_id = next((row.subnet_id for row in rows if (row.instance_type, row.zone) == chosen), None)
+            if subnet_id:
+                self._network.took_address(subnet_id)
+        return result
+
+    def find_instance(self, claim_name: str) -> Instance | None:
+        """The living instance that carries the claim's tag."""
+        return self._instances.by_claim(claim_name)
+
+    def describe_instance(self, instance_id: str) -> Instance | None:
+        """The instance, None when EC2 does not know it."""
+        return self._instances.describe(instance_id)
+
+    def instance_state(self, instance_id: str) -> str | None:
+        """pending, running, shutting-down, terminated, stopping or stopped; None when EC2 does not know it."""
+        return self._instances.state(instance_id)
+
+    def terminate(self, instance_id: str) -> str | None:
+        """Ends the instance; its new state, None when EC2 does not know it any more."""
+        return self._instances.terminate(instance_id)
+
+    def list_instances(self) -> list[tuple[Instance, dict[str, str], str]]:
+        """Every instance of the cluster that is not gone, with its tags and its state."""
+        return self._instances.listed()
+
+    def delete_launch_templates(self, node_class_name: str) -> int:
+        """Deletes the launch templates of a node class; how many there were."""
+        return self._launcher.delete_templates(node_class_name)
+
+    def delete_instance_profile(self, node_class: EC2NodeClass) -> None:
+        """Deletes the profile that was made for the class's role; a profile that the class names is left alone."""
+        if node_class.spec.instance_profile is None:
+            self._profiles.delete_managed(node_class)

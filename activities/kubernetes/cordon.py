@@ -1,0 +1,104 @@
+"""The step "cordon node": no pod comes any more, and NodeClaim and Node are marked for deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from activities.kubernetes.changes import change
+from activities.kubernetes.client import Kube
+from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.nodeclaims import (
+    Clock,
+    Fact,
+    annotate_claim,
+    camel,
+    ensure_claim_finalizer,
+    read_claim,
+    request_deletion,
+    set_facts,
+    was_registered,
+)
+from activities.kubernetes.nodes import find_node, pods_on
+from activities.kubernetes.resources import NODES
+from tenon.apis import labels
+from tenon.apis.duration import go_seconds
+from tenon.apis.nodeclaim import DISRUPTION_REASON
+from tenon.lifecycle import cordon as decide
+from tenon.lifecycle import drain, pods
+from tenon.lifecycle.instants import format_instant, parse_instant
+from tenon.lifecycle.messages import CordonInput, CordonResult
+
+Object = Mapping[str, Any]
+
+
+async def cordon(kube: Kube, recorder: EventRecorder, wanted: CordonInput, now: Clock) -> CordonResult:
+    """Taint the Node, then delete claim and Node, which their finalizers hold until the life is over.
+
+    With ``only_if_empty`` pods are looked for after the taint, so that none can slip in between; the taint is taken
+    off again when some are there. Once claim or Node is being deleted there is no way back, and nothing is undone.
+    """
+    claim = await read_claim(kube, wanted.claim)
+    # A claim that never had a Node has nothing to cordon; a claim that is gone cannot say.
+    node = (await find_node(kube, wanted, claim)).node if claim is None or was_registered(claim) else None
+    found: list[dict[str, Any]] = []
+    if node is not None:
+        node = await change(kube, NODES, node["metadata"]["name"], decide.cordoned, uid=pods.uid(node))
+    if node is not None:
+        name = node["metadata"]["name"]
+        found = await pods_on(kube, name)
+        staying = [pod for pod in found if pods.is_reschedulable(pod)]
+        if wanted.only_if_empty and staying and not _is_leaving(claim, node):
+            await change(kube, NODES, name, decide.uncordoned, uid=pods.uid(node))
+            return CordonResult(
+                cordoned=False, node_name=name, pods=len(staying), claim_exists=claim is not None, node_exists=True
+            )
+    force_at = wanted.termination_timestamp
+    if claim is not None:
+        claim, force_at = await _delete_claim(kube, wanted, claim, now)
+    if node is not None:
+        name = node["metadata"]["name"]
+        if not node["metadata"].get("deletionTimestamp"):
+            await kube.delete(NODES, name, uid=pods.uid(node))
+        if force_at is not None:
+            await recorder.publish(
+                node,
+                "TerminationGracePeriodExpiring",
+                f"all pods will be deleted by {format_instant(force_at)}",
+                "Warning",
+            )
+    return CordonResult(
+        node_name=node["metadata"]["name"] if node is not None else "",
+        pods=len(drain.awaited(found, now())),
+        force_at=force_at,
+        claim_exists=claim is not None,
+        node_exists=node is not None,
+    )
+
+
+def _is_leaving(claim: Object | None, node: Object) -> bool:
+    return claim is None or any(obj["metadata"].get("deletionTimestamp") for obj in (claim, node))
+
+
+async def _delete_claim(
+    kube: Kube, wanted: CordonInput, claim: dict[str, Any], now: Clock
+) -> tuple[dict[str, Any] | None, datetime | None]:
+    """Delete the claim with its reason on it; then write when draining becomes forceful, counted from the deletion."""
+    await ensure_claim_finalizer(kube, wanted.claim)
+    if wanted.reason:
+        await set_facts(kube, wanted.claim, [Fact(DISRUPTION_REASON, "True", camel(wanted.reason))], now)
+    await request_deletion(kube, claim)
+    deleted = await read_claim(kube, wanted.claim)
+    subject = deleted or claim
+    annotations = subject["metadata"].get("annotations") or {}
+    written = annotations.get(labels.TERMINATION_TIMESTAMP)
+    force_at = drain.force_instant(
+        parse_instant(subject["metadata"].get("deletionTimestamp")) or now(),
+        go_seconds((subject.get("spec") or {}).get("terminationGracePeriod") or ""),
+        wanted.termination_timestamp,
+        parse_instant(written),
+    )
+    if force_at is not None and deleted is not None:
+        await annotate_claim(kube, wanted.claim, {labels.TERMINATION_TIMESTAMP: format_instant(force_at)})
+    return deleted, force_at

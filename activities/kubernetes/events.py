@@ -1,0 +1,125 @@
+"""What happened and why, as Kubernetes events on the object concerned, for people who look with kubectl.
+
+Events inform only: failing to write one is logged and never disturbs the work it speaks of. The same sentence on the
+same object is written once in a while at most, and later repetitions raise the count of one Event object.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from activities.kubernetes.client import Kube, Object
+from activities.kubernetes.errors import ApiError, Conflict
+from activities.kubernetes.resources import EVENTS
+
+log = logging.getLogger(__name__)
+
+DEFAULT_WINDOW = 120.0
+WINDOWS = {
+    "Unconsolidatable": 900.0,
+    "NodeRepairBlocked": 900.0,
+    "FailedScheduling": 300.0,
+    "NoCompatibleInstanceTypes": 60.0,
+}
+"""Seconds during which a repetition is silent, by reason."""
+
+RATES = {"Nominated": (5.0, 10.0)}
+"""Reasons that come in crowds: at most so many events a second, after a first burst."""
+
+_REMEMBERED = 20_000
+_MESSAGE_LENGTH = 1024
+
+
+class EventRecorder:
+    """Writes events in the name of one component. ``clock`` is monotonic seconds, ``now`` the time of day."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        component: str = "karpenter",
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._kube = kube
+        self._component = component
+        self._clock = clock
+        self._now = now
+        self._silent_until: OrderedDict[str, float] = OrderedDict()
+        self._tokens: dict[str, tuple[float, float]] = {}
+
+    async def publish(
+        self,
+        regarding: Mapping[str, Any],
+        reason: str,
+        message: str,
+        type_: Literal["Normal", "Warning"] = "Normal",
+    ) -> bool:
+        """Writes an event about an object (whole, or a reference to it); False when it was silenced or failed."""
+        reference = _reference(regarding)
+        message = message[:_MESSAGE_LENGTH]
+        key = hashlib.sha256(
+            "\0".join([*(reference[field] for field in sorted(reference)), type_, reason, message]).encode()
+        ).hexdigest()[:16]
+        instant = self._clock()
+        if self._silent_until.get(key, instant) > instant or not self._within_rate(reason, instant):
+            return False
+        self._remember(key, instant + WINDOWS.get(reason, DEFAULT_WINDOW))
+        namespace = reference.get("namespace") or "default"
+        name = f"{reference['name'][:200]}.{key}"
+        stamp = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        event: Object = {
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": reference,
+            "reason": reason,
+            "message": message,
+            "type": type_,
+            "count": 1,
+            "firstTimestamp": stamp,
+            "lastTimestamp": stamp,
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+        }
+        try:
+            await self._write(name, namespace, event)
+        except ApiError as error:
+            log.warning("Event %s about %s %s was not written: %s", reason, reference["kind"], reference["name"], error)
+            return False
+        return True
+
+    async def _write(self, name: str, namespace: str, event: Object) -> None:
+        try:
+            await self._kube.create(EVENTS, event, namespace)
+        except Conflict:
+            earlier = await self._kube.get(EVENTS, name, namespace) or {}
+            again = {"count": int(earlier.get("count") or 1) + 1, "lastTimestamp": event["lastTimestamp"]}
+            await self._kube.patch(EVENTS, name, again, namespace=namespace)
+
+    def _remember(self, key: str, until: float) -> None:
+        self._silent_until[key] = until
+        self._silent_until.move_to_end(key)
+        while len(self._silent_until) > _REMEMBERED:
+            self._silent_until.popitem(last=False)
+
+    def _within_rate(self, reason: str, instant: float) -> bool:
+        if reason not in RATES:
+            return True
+        rate, burst = RATES[reason]
+        tokens, since = self._tokens.get(reason, (burst, instant))
+        tokens = min(burst, tokens + (instant - since) * rate)
+        allowed = tokens >= 1.0
+        self._tokens[reason] = (tokens - 1.0 if allowed else tokens, instant)
+        return allowed
+
+
+def _reference(regarding: Mapping[str, Any]) -> dict[str, str]:
+    source = {**regarding, **(regarding.get("metadata") or {})}
+    fields = ("apiVersion", "kind", "namespace", "name", "uid")
+    found = {field: str(source[field]) for field in fields if source.get(field)}
+    return {"kind": "", **found}

@@ -1,0 +1,48 @@
+"""The step "initialize node": the Node is ready for the pods that its claim was made for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from activities.kubernetes.changes import change
+from activities.kubernetes.client import Kube
+from activities.kubernetes.nodeclaims import Clock, Fact, read_claim, set_facts
+from activities.kubernetes.nodes import find_node
+from activities.kubernetes.resources import NODES
+from tenon.apis import labels
+from tenon.apis.nodeclaim import INITIALIZED
+from tenon.lifecycle import pods
+from tenon.lifecycle.initialization import initialization
+from tenon.lifecycle.messages import InitializeResult, NodeInput
+
+
+async def initialize(kube: Kube, wanted: NodeInput, now: Clock) -> InitializeResult:
+    """Label the Node as initialized and say so on the claim, or say what is awaited."""
+    claim = await read_claim(kube, wanted.claim)
+    if claim is None:
+        return InitializeResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
+    found = await find_node(kube, wanted, claim)
+    if found.node is None:
+        return await _awaited(kube, wanted, found.reason, found.message, now)
+    verdict = initialization(claim, found.node)
+    if not verdict.initialized:
+        return await _awaited(kube, wanted, verdict.reason, verdict.message, now)
+    name = found.node["metadata"]["name"]
+    if await change(kube, NODES, name, _label, uid=pods.uid(found.node)) is None:
+        return await _awaited(kube, wanted, "NodeNotFound", f"Node {name} went away", now)
+    if not await set_facts(kube, wanted.claim, [Fact(INITIALIZED, "True")], now):
+        return InitializeResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
+    return InitializeResult(initialized=True)
+
+
+async def _awaited(kube: Kube, wanted: NodeInput, reason: str, message: str, now: Clock) -> InitializeResult:
+    await set_facts(kube, wanted.claim, [Fact(INITIALIZED, "Unknown", reason, message)], now)
+    return InitializeResult(reason=reason, message=message)
+
+
+def _label(node: Mapping[str, Any]) -> dict[str, Any]:
+    present = node["metadata"].get("labels") or {}
+    if present.get(labels.INITIALIZED) == "true":
+        return {}
+    return {"metadata": {"labels": {labels.INITIALIZED: "true"}}}

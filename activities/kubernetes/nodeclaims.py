@@ -1,0 +1,219 @@
+"""Reading and writing a NodeClaim: its view for the workflow, its conditions, its finalizer, its deletion."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from activities.kubernetes.changes import change
+from activities.kubernetes.client import Kube
+from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.resources import NODECLAIMS
+from tenon.apis import labels
+from tenon.apis.common import Condition, ConditionStatus
+from tenon.apis.conditions import is_true, set_condition, set_root
+from tenon.apis.duration import go_seconds
+from tenon.apis.nodeclaim import INITIALIZED, INSTANCE_TERMINATING, LAUNCHED, READY_DEPENDENTS, REGISTERED
+from tenon.lifecycle.binding import parse_planned
+from tenon.lifecycle.instants import format_instant, parse_instant
+from tenon.lifecycle.messages import ClaimRef, ClaimView, Instance
+from tenon.resources import Resources, format_resources
+
+Object = Mapping[str, Any]
+Clock = Callable[[], datetime]
+
+LAUNCH_FAILED = "LaunchFailed"
+LAUNCH_EVENTS = {"insufficientcapacity": "InsufficientCapacityError", "nodeclassnotready": "NodeClassNotReady"}
+"""Why a claim is given up before it has an instance -> the event that says so."""
+_MAX_MESSAGE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A condition to set."""
+
+    type: str
+    status: ConditionStatus
+    reason: str = ""
+    message: str = ""
+
+
+async def read_claim(kube: Kube, ref: ClaimRef) -> dict[str, Any] | None:
+    """The claim; None when it is gone, or another has its name."""
+    claim = await kube.get(NODECLAIMS, ref.name)
+    return claim if claim is not None and claim["metadata"].get("uid") == ref.uid else None
+
+
+def conditions_of(claim: Object) -> list[Condition]:
+    """The claim's conditions."""
+    return [Condition.model_validate(raw) for raw in (claim.get("status") or {}).get("conditions") or ()]
+
+
+def was_registered(claim: Object) -> bool:
+    """Whether the claim ever had a Node; before that there is nothing to cordon or drain."""
+    return is_true(conditions_of(claim), REGISTERED)
+
+
+async def observe_claim(kube: Kube, ref: ClaimRef) -> ClaimView:
+    """What the workflow must know of the claim, less the instance, which EC2 knows."""
+    claim = await read_claim(kube, ref)
+    return ClaimView() if claim is None else view_of(claim)
+
+
+def view_of(claim: Object) -> ClaimView:
+    """The view of a raw NodeClaim. A duration of Never, or one that cannot be read, is none."""
+    metadata, spec, status = claim["metadata"], claim.get("spec") or {}, claim.get("status") or {}
+    annotations = metadata.get("annotations") or {}
+    conditions = conditions_of(claim)
+    return ClaimView(
+        exists=True,
+        deleting=bool(metadata.get("deletionTimestamp")),
+        pool=(metadata.get("labels") or {}).get(labels.NODEPOOL, ""),
+        node_class=(spec.get("nodeClassRef") or {}).get("name", ""),
+        created_at=parse_instant(metadata.get("creationTimestamp")),
+        expire_after_seconds=go_seconds(spec.get("expireAfter") or ""),
+        termination_grace_seconds=go_seconds(spec.get("terminationGracePeriod") or ""),
+        keep_until=parse_instant(annotations.get(labels.KEEP_UNTIL)),
+        node_name=status.get("nodeName") or "",
+        registered=is_true(conditions, REGISTERED),
+        initialized=is_true(conditions, INITIALIZED),
+        planned_pods=len(parse_planned(annotations.get(labels.PLANNED_PODS) or "")),
+    )
+
+
+async def ensure_claim_finalizer(kube: Kube, ref: ClaimRef) -> bool:
+    """Put the finalizer on, so that a deletion waits for the instance's end. False when the claim is gone."""
+
+    def compute(claim: Object) -> dict[str, Any]:
+        finalizers = list(claim["metadata"].get("finalizers") or ())
+        if labels.TERMINATION_FINALIZER in finalizers or claim["metadata"].get("deletionTimestamp"):
+            return {}
+        return {"metadata": {"finalizers": [*finalizers, labels.TERMINATION_FINALIZER]}}
+
+    return await change(kube, NODECLAIMS, ref.name, compute, uid=ref.uid) is not None
+
+
+async def annotate_claim(kube: Kube, ref: ClaimRef, annotations: Mapping[str, str]) -> bool:
+    """Write annotations that are not there yet. False when the claim is gone."""
+    return await _merge_metadata(kube, ref, {}, annotations)
+
+
+async def record_keep(kube: Kube, ref: ClaimRef, until: datetime) -> bool:
+    """Write an operator's wish on the claim, where it survives every workflow. False when the claim is gone."""
+    return await annotate_claim(kube, ref, {labels.KEEP_UNTIL: format_instant(until)})
+
+
+async def mark_launched(
+    kube: Kube,
+    ref: ClaimRef,
+    instance: Instance,
+    *,
+    capacity: Resources,
+    allocatable: Resources,
+    labels_: Mapping[str, str],
+    now: Clock,
+    annotations: Mapping[str, str] | None = None,
+) -> bool:
+    """Copy the launch onto the claim: labels first, then status, whose Launched says that all of it is there.
+
+    Returns:
+        False when the claim is gone.
+    """
+    if not await _merge_metadata(kube, ref, labels_, annotations or {}):
+        return False
+    fields = {
+        "providerID": instance.provider_id,
+        "imageID": instance.image_id,
+        "capacity": format_resources(capacity),
+        "allocatable": format_resources(allocatable),
+    }
+    return await set_facts(kube, ref, [Fact(LAUNCHED, "True")], now, fields=fields)
+
+
+async def mark_launch_failed(kube: Kube, ref: ClaimRef, reason: str, message: str, now: Clock) -> bool:
+    """Say on the claim why there is no instance yet. False when the claim is gone."""
+    return await set_facts(kube, ref, [Fact(LAUNCHED, "Unknown", camel(reason) or LAUNCH_FAILED, message)], now)
+
+
+async def mark_instance_terminating(kube: Kube, ref: ClaimRef, now: Clock) -> bool:
+    """Say on the claim that its instance is on its way out. False when the claim is gone."""
+    return await set_facts(kube, ref, [Fact(INSTANCE_TERMINATING, "True")], now)
+
+
+async def set_facts(
+    kube: Kube, ref: ClaimRef, facts: Sequence[Fact], now: Clock, *, fields: Mapping[str, Any] | None = None
+) -> bool:
+    """Set conditions, and with them the root condition Ready, and status fields. False when the claim is gone."""
+
+    def compute(claim: Object) -> dict[str, Any]:
+        patch = status_patch(claim, facts, now(), fields or {})
+        return {"status": patch} if patch else {}
+
+    return await change(kube, NODECLAIMS, ref.name, compute, uid=ref.uid, subresource="status") is not None
+
+
+def status_patch(claim: Object, facts: Sequence[Fact], now: datetime, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What of the status is not so yet."""
+    status = claim.get("status") or {}
+    patch: dict[str, Any] = {name: value for name, value in fields.items() if status.get(name) != value}
+    before = conditions_of(claim)
+    after = before
+    generation = claim["metadata"].get("generation")
+    for fact in facts:
+        after = set_condition(
+            after,
+            fact.type,
+            fact.status,
+            now=now,
+            reason=fact.reason,
+            message=fact.message[:_MAX_MESSAGE],
+            observed_generation=generation,
+        )
+    after = set_root(after, READY_DEPENDENTS, now=now, observed_generation=generation)
+    if after != before:
+        patch["conditions"] = [one.model_dump(by_alias=True, exclude_none=True, mode="json") for one in after]
+    return patch
+
+
+async def delete_claim(kube: Kube, recorder: EventRecorder, ref: ClaimRef, reason: str, message: str) -> bool:
+    """Give up a claim that could not be launched, with an event when the reason has one. False when it is gone."""
+    claim = await read_claim(kube, ref)
+    if claim is None:
+        return False
+    event = LAUNCH_EVENTS.get(reason.replace("_", "").lower())
+    if event is not None:
+        await recorder.publish(claim, event, message, "Warning")
+    await request_deletion(kube, claim)
+    return True
+
+
+async def request_deletion(kube: Kube, claim: Object) -> None:
+    """Ask for the deletion of exactly this claim; its finalizer holds it until the instance is gone."""
+    if claim["metadata"].get("deletionTimestamp"):
+        return
+    await kube.delete(NODECLAIMS, claim["metadata"]["name"], uid=claim["metadata"]["uid"])
+
+
+def camel(text: str) -> str:
+    """A reason as conditions write it: ``registration_timeout`` becomes ``RegistrationTimeout``."""
+    words = re.findall(r"[A-Za-z0-9]+", text)
+    joined = "".join(word[0].upper() + word[1:] for word in words)
+    return joined.lstrip("0123456789")
+
+
+async def _merge_metadata(
+    kube: Kube, ref: ClaimRef, labels_: Mapping[str, str], annotations: Mapping[str, str]
+) -> bool:
+    def compute(claim: Object) -> dict[str, Any]:
+        patch: dict[str, Any] = {}
+        for field, wanted in (("labels", labels_), ("annotations", annotations)):
+            present = claim["metadata"].get(field) or {}
+            missing = {name: text for name, text in wanted.items() if present.get(name) != text}
+            if missing:
+                patch[field] = missing
+        return {"metadata": patch} if patch else {}
+
+    return await change(kube, NODECLAIMS, ref.name, compute, uid=ref.uid) is not None

@@ -1,0 +1,42 @@
+"""The step "register node": the Node that joined takes over what its NodeClaim says, and the claim learns its name."""
+
+from __future__ import annotations
+
+from activities.kubernetes.changes import change
+from activities.kubernetes.client import Kube
+from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.nodeclaims import Clock, Fact, read_claim, set_facts
+from activities.kubernetes.nodes import find_node
+from activities.kubernetes.resources import NODES
+from tenon.apis.nodeclaim import REGISTERED
+from tenon.lifecycle import pods
+from tenon.lifecycle.messages import NodeInput, RegisterResult
+from tenon.lifecycle.registration import registration
+
+UNREGISTERED_MISSING = "UnregisteredTaintMissing"
+
+
+async def register(kube: Kube, recorder: EventRecorder, wanted: NodeInput, now: Clock) -> RegisterResult:
+    """Register the claim's Node, or say what is awaited. The Node is written before the claim says Registered."""
+    claim = await read_claim(kube, wanted.claim)
+    if claim is None:
+        return RegisterResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
+    found = await find_node(kube, wanted, claim)
+    if found.node is None:
+        await set_facts(kube, wanted.claim, [Fact(REGISTERED, "Unknown", found.reason, found.message)], now)
+        return RegisterResult(reason=found.reason, message=found.message)
+    name = found.node["metadata"]["name"]
+    if registration(claim, found.node).unregistered_taint_missing:
+        await recorder.publish(
+            found.node,
+            UNREGISTERED_MISSING,
+            f"Node {name} joined without the taint karpenter.sh/unregistered:NoExecute, so pods may have come before "
+            "its labels and taints did: register it with the taint in its user data",
+            "Warning",
+        )
+    written = await change(kube, NODES, name, lambda node: registration(claim, node).patch, uid=pods.uid(found.node))
+    if written is None:
+        return RegisterResult(reason="NodeNotFound", message=f"Node {name} went away while it was registered")
+    if not await set_facts(kube, wanted.claim, [Fact(REGISTERED, "True")], now, fields={"nodeName": name}):
+        return RegisterResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
+    return RegisterResult(node_name=name)

@@ -1,0 +1,56 @@
+"""Which Kubernetes resources Tenon talks to, and where they live in the API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One resource of the Kubernetes API; ``group`` is empty for the core API."""
+
+    group: str
+    version: str
+    plural: str
+    namespaced: bool
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        """The ``apiVersion`` of its objects."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, name: str = "", namespace: str = "", subresource: str = "") -> str:
+        """The URL path of an object, or without ``name`` of a collection; without ``namespace`` of all namespaces."""
+        parts = ["apis" if self.group else "api", self.api_version]
+        if self.namespaced and namespace:
+            parts += ["namespaces", quote(namespace, safe="")]
+        parts.append(self.plural)
+        if name:
+            parts.append(quote(name, safe=""))
+        if subresource:
+            parts.append(subresource)
+        return "/" + "/".join(parts)
+
+
+PODS = Resource("", "v1", "pods", True, "Pod")
+NODES = Resource("", "v1", "nodes", False, "Node")
+NAMESPACES = Resource("", "v1", "namespaces", False, "Namespace")
+EVENTS = Resource("", "v1", "events", True, "Event")
+CONFIGMAPS = Resource("", "v1", "configmaps", True, "ConfigMap")
+PVCS = Resource("", "v1", "persistentvolumeclaims", True, "PersistentVolumeClaim")
+PVS = Resource("", "v1", "persistentvolumes", False, "PersistentVolume")
+DAEMONSETS = Resource("apps", "v1", "daemonsets", True, "DaemonSet")
+DEPLOYMENTS = Resource("apps", "v1", "deployments", True, "Deployment")
+REPLICASETS = Resource("apps", "v1", "replicasets", True, "ReplicaSet")
+STATEFULSETS = Resource("apps", "v1", "statefulsets", True, "StatefulSet")
+PDBS = Resource("policy", "v1", "poddisruptionbudgets", True, "PodDisruptionBudget")
+LEASES = Resource("coordination.k8s.io", "v1", "leases", True, "Lease")
+STORAGECLASSES = Resource("storage.k8s.io", "v1", "storageclasses", False, "StorageClass")
+CSINODES = Resource("storage.k8s.io", "v1", "csinodes", False, "CSINode")
+VOLUMEATTACHMENTS = Resource("storage.k8s.io", "v1", "volumeattachments", False, "VolumeAttachment")
+CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", False, "CustomResourceDefinition")
+NODEPOOLS = Resource("karpenter.sh", "v1", "nodepools", False, "NodePool")
+NODECLAIMS = Resource("karpenter.sh", "v1", "nodeclaims", False, "NodeClaim")
+EC2NODECLASSES = Resource("karpenter.k8s.aws", "v1", "ec2nodeclasses", False, "EC2NodeClass")

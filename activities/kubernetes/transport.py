@@ -1,0 +1,197 @@
+"""Bytes to and from the API server.
+
+The official client gives us configuration, credentials and TLS. Its typed models cost milliseconds and tens of
+kilobytes an object, so requests and answers stay raw here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+
+from activities.kubernetes.errors import ApiUnreachable, ConfigError, from_status
+
+CONNECT_SECONDS = 10.0
+REQUEST_SECONDS = 60.0
+
+
+class Transport:
+    """An authenticated HTTP connection pool to one API server, with a limit on requests per second."""
+
+    def __init__(self, client: Any, *, qps: float, burst: int) -> None:
+        self._client = client
+        self._limit = RateLimit(qps, burst)
+        self._refresh: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def connect(cls, kubeconfig: str | None, context: str | None, *, qps: float, burst: int) -> Self:
+        """A transport by the kubeconfig file given, else ``KUBECONFIG``, the pod's service account, ``~/.kube/config``.
+
+        Raises:
+            ConfigError: none of them can be used.
+        """
+        from kubernetes.aio import client, config
+
+        settings = client.Configuration()
+        refresh = None
+        try:
+            path = _kubeconfig(kubeconfig or os.environ.get("KUBECONFIG"))
+            if path:
+                loader = await config.load_kube_config(
+                    path, context, client_configuration=settings, persist_config=False
+                )
+                refresh = asyncio.create_task(config.refresh_token(loader, settings), name="kubernetes token refresh")
+            else:
+                config.load_incluster_config(client_configuration=settings)
+        except (config.ConfigException, OSError) as error:
+            raise ConfigError(
+                f"The Kubernetes client cannot be configured: {str(error).rstrip('.')}. "
+                "Set KUBECONFIG to a readable kubeconfig file, or run in a pod with a service account."
+            ) from error
+        transport = cls(client.ApiClient(settings), qps=qps, burst=burst)
+        transport._refresh = refresh
+        return transport
+
+    @property
+    def host(self) -> str:
+        """The base address of the API server."""
+        return str(self._client.configuration.host)
+
+    async def close(self) -> None:
+        """Closes all connections; streams that are open end."""
+        if self._refresh is not None:
+            self._refresh.cancel()
+            await asyncio.gather(self._refresh, return_exceptions=True)
+        await self._client.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        seconds: float = REQUEST_SECONDS,
+    ) -> bytes:
+        """The body of a successful answer.
+
+        Raises:
+            ApiError: any other answer, by status.
+            ApiUnreachable: no answer.
+        """
+        limits = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
+        response = await self._send(method, path, limits, query=query, body=body, content_type=content_type)
+        try:
+            content: bytes = await response.read()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise ApiUnreachable(self.host, _why(error)) from error
+        finally:
+            response.release()
+        _raise_for_status(response, content)
+        return content
+
+    async def stream(
+        self, path: str, query: Mapping[str, str] | None = None, *, idle_seconds: float = 330.0
+    ) -> AsyncIterator[bytes]:
+        """The lines of an endless answer, of any length each, without their line ends.
+
+        Close the iterator when leaving it early. It ends when the server ends the answer.
+
+        Raises:
+            ApiError: the server refused.
+            ApiUnreachable: the connection broke, or nothing came for ``idle_seconds``.
+        """
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=idle_seconds)
+        response = await self._send("GET", path, limits, query=query)
+        try:
+            if not 200 <= response.status <= 299:
+                _raise_for_status(response, await response.read())
+            parts: list[bytes] = []
+            async for chunk in response.content.iter_any():
+                *ended, rest = chunk.split(b"\n")
+                for end in ended:
+                    line = b"".join([*parts, end])
+                    parts.clear()
+                    if line:
+                        yield line
+                if rest:
+                    parts.append(rest)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise ApiUnreachable(self.host, _why(error)) from error
+        finally:
+            response.close()
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        limits: aiohttp.ClientTimeout,
+        *,
+        query: Mapping[str, str] | None,
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> aiohttp.ClientResponse:
+        await self._limit.acquire()
+        headers = {"Content-Type": content_type, "Accept": "application/json", "User-Agent": "tenon"}
+        await self._client.update_params_for_auth(headers, [], ["BearerToken"])
+        try:
+            response: aiohttp.ClientResponse = await self._client.rest_client.request(
+                method,
+                self.host + path,
+                query_params=dict(query or {}),
+                headers=headers,
+                body=body,
+                _preload_content=False,
+                _request_timeout=limits,
+            )
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ApiUnreachable(self.host, _why(error)) from error
+        return response
+
+
+class RateLimit:
+    """At most ``qps`` requests a second after a first ``burst``; waiters go in order of arrival."""
+
+    def __init__(self, qps: float, burst: int) -> None:
+        self._interval = 1.0 / qps
+        self._allowance = burst * self._interval
+        self._next = 0.0
+
+    async def acquire(self) -> None:
+        """Waits until one more request may be sent."""
+        now = asyncio.get_running_loop().time()
+        self._next = max(self._next, now - self._allowance) + self._interval
+        if self._next > now:
+            await asyncio.sleep(self._next - now)
+
+
+def _kubeconfig(stated: str | None) -> str:
+    """The kubeconfig path(s) to use; empty inside a pod, whose service account serves when nothing is stated."""
+    if stated:
+        if not any(Path(part).exists() for part in stated.split(os.pathsep)):
+            raise FileNotFoundError(f"there is no file {stated}")
+        return stated
+    if "KUBERNETES_SERVICE_HOST" in os.environ:
+        return ""
+    default = Path.home() / ".kube" / "config"
+    return str(default) if default.exists() else ""
+
+
+def _raise_for_status(response: aiohttp.ClientResponse, content: bytes) -> None:
+    if not 200 <= response.status <= 299:
+        raise from_status(
+            response.status,
+            content,
+            phrase=response.reason or "",
+            retry_after=response.headers.get("Retry-After", ""),
+        )
+
+
+def _why(error: BaseException) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,84 @@
+"""The step "await volume detachment": an instance must not end while its drained pods' volumes are attached to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.nodeclaims import Clock, Fact, read_claim, set_facts
+from activities.kubernetes.nodes import find_node, pods_on
+from activities.kubernetes.resources import PVCS, VOLUMEATTACHMENTS
+from tenon.apis.nodeclaim import VOLUMES_DETACHED
+from tenon.lifecycle import drain
+from tenon.lifecycle.messages import DetachInput, DetachResult
+from tenon.lifecycle.volumes import claims_of
+
+Heartbeat = Callable[..., None]
+Sleep = Callable[[float], Awaitable[None]]
+
+POLL_SECONDS = 2.0
+
+
+async def attached_volumes(
+    kube: Kube, node_name: str, node_pods: Iterable[Mapping[str, Any]], now: datetime
+) -> list[str]:
+    """Names of the attachments to wait for: those on the node less those of pods that draining leaves there."""
+    attachments = [
+        one for one in await kube.list(VOLUMEATTACHMENTS) if (one.get("spec") or {}).get("nodeName") == node_name
+    ]
+    if not attachments:
+        return []
+    kept: set[str] = set()
+    for pod in node_pods:
+        if drain.is_drainable(pod, now):
+            continue
+        namespace = pod["metadata"].get("namespace") or ""
+        for claim_name in claims_of(pod):
+            claim = await kube.get(PVCS, claim_name, namespace)
+            kept.add(((claim or {}).get("spec") or {}).get("volumeName") or "")
+    return sorted(
+        one["metadata"]["name"]
+        for one in attachments
+        if ((one["spec"].get("source") or {}).get("persistentVolumeName") or one["metadata"]["name"]) not in kept
+    )
+
+
+async def detach_volumes(
+    kube: Kube,
+    recorder: EventRecorder,
+    wanted: DetachInput,
+    now: Clock,
+    heartbeat: Heartbeat,
+    sleep: Sleep = asyncio.sleep,
+) -> DetachResult:
+    """Wait until the volumes are gone, ``budget_seconds`` have passed, or the grace period is over."""
+    claim = await read_claim(kube, wanted.claim)
+    node = (await find_node(kube, wanted, claim)).node
+    until = now() + timedelta(seconds=wanted.budget_seconds)
+    told = False
+    while node is not None:
+        name = node["metadata"]["name"]
+        attached = await attached_volumes(kube, name, await pods_on(kube, name), now())
+        heartbeat(len(attached))
+        if not attached:
+            break
+        text = f"{len(attached)} volumes are attached to Node {name}: {', '.join(attached[:3])}"
+        if wanted.force_at is not None and now() >= wanted.force_at:
+            fact = Fact(VOLUMES_DETACHED, "False", "TerminationGracePeriodElapsed", text)
+            await set_facts(kube, wanted.claim, [fact], now)
+            return DetachResult(detached=True, attached=len(attached))
+        if not told:
+            fact = Fact(VOLUMES_DETACHED, "Unknown", "AwaitingVolumeDetachment", text)
+            await set_facts(kube, wanted.claim, [fact], now)
+            await recorder.publish(node, "AwaitingVolumeDetachment", text, "Normal")
+            told = True
+        left = (until - now()).total_seconds()
+        if left <= 0:
+            return DetachResult(attached=len(attached))
+        await sleep(min(POLL_SECONDS, left))
+    await set_facts(kube, wanted.claim, [Fact(VOLUMES_DETACHED, "True")], now)
+    return DetachResult(detached=True)

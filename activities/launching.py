@@ -1,0 +1,161 @@
+"""The first steps of a node's life: choose what to ask EC2 for, and ask."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from activities import metrics
+from activities.ec2.errors import EC2Error, InsufficientCapacity, NodeClassNotReady
+from activities.ec2.provider import Ec2Provider
+from activities.kubernetes import nodeclaims
+from activities.kubernetes.client import Kube, Object
+from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.resources import EC2NODECLASSES
+from tenon.apis import labels
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hash
+from tenon.apis.nodeclaim import NodeClaim
+from tenon.apis.validation import parse
+from tenon.lifecycle.instants import parse_instant
+from tenon.lifecycle.messages import (
+    ClaimRef,
+    ClaimView,
+    Instance,
+    LaunchInput,
+    LaunchResult,
+    PrepareLaunchInput,
+    PrepareLaunchResult,
+)
+from tenon.provisioning.launched import launched_labels
+
+log = logging.getLogger("controller.nodeclaim.lifecycle")
+
+INSUFFICIENT_CAPACITY = "insufficient_capacity"
+NODECLASS_NOT_READY = "nodeclass_not_ready"
+TAKEN_UP_AGAIN_AFTER = timedelta(seconds=15)
+"""A claim older than this, whose workflow begins only now, may have been launched by an earlier workflow."""
+
+
+class Launching:
+    """Prepares and sends launches."""
+
+    def __init__(self, kube: Kube, recorder: EventRecorder, ec2: Ec2Provider, now: Callable[[], datetime]) -> None:
+        self._kube = kube
+        self._recorder = recorder
+        self._ec2 = ec2
+        self._now = now
+
+    async def prepare(self, given: PrepareLaunchInput) -> PrepareLaunchResult:
+        """What the claim asks for, and the exact fleet request of this attempt unless it was launched before."""
+        raw = await nodeclaims.read_claim(self._kube, given.claim)
+        if raw is None:
+            return PrepareLaunchResult(view=ClaimView())
+        view = nodeclaims.view_of(raw)
+        known = await self._launched_before(raw, given.claim)
+        if known is not None:
+            return PrepareLaunchResult(view=view.model_copy(update={"instance": known}))
+        if view.deleting:
+            return PrepareLaunchResult(view=view)
+        await nodeclaims.ensure_claim_finalizer(self._kube, given.claim)
+        claim, faults = parse(NodeClaim, raw)
+        if claim is None or faults:
+            why = "; ".join(str(fault) for fault in faults)
+            return await self._refused(given.claim, view, "invalid", f"the NodeClaim cannot be read: {why}")
+        try:
+            node_class = await self._node_class(view.node_class)
+            request = await asyncio.to_thread(self._ec2.prepare_launch, claim, node_class, given.attempt)
+        except NodeClassNotReady as error:
+            return await self._refused(given.claim, view, NODECLASS_NOT_READY, str(error))
+        except InsufficientCapacity as error:
+            return await self._refused(given.claim, view, INSUFFICIENT_CAPACITY, str(error))
+        except ValueError as error:
+            return await self._refused(given.claim, view, "invalid", str(error))
+        except EC2Error as error:
+            await nodeclaims.mark_launch_failed(self._kube, given.claim, error.code, error.message, self._now)
+            raise
+        return PrepareLaunchResult(view=view, request=request)
+
+    async def launch(self, given: LaunchInput) -> LaunchResult:
+        """Send the recorded request and write the outcome on the claim; safe to repeat."""
+        try:
+            result = await asyncio.to_thread(self._ec2.launch, given.request)
+        except EC2Error as error:
+            await nodeclaims.mark_launch_failed(self._kube, given.claim, error.code, error.message, self._now)
+            raise
+        for refused in result.unavailable:
+            metrics.LAUNCH_FAILURES.labels(refused.zone, "", refused.capacity_type, "InsufficientCapacity").inc()
+        if result.instance is None:
+            reason = INSUFFICIENT_CAPACITY if result.unavailable else result.reason
+            await nodeclaims.mark_launch_failed(self._kube, given.claim, result.reason, result.message, self._now)
+            await nodeclaims.delete_claim(self._kube, self._recorder, given.claim, reason, result.message)
+            log.warning("launch refused", extra={"nodeclaim": given.claim.name, "reason": result.message})
+            return result.model_copy(update={"reason": reason})
+        await self._mark(given.claim, result.instance)
+        instance = result.instance
+        log.info(
+            "launched instance",
+            extra={
+                "nodeclaim": given.claim.name,
+                "id": instance.id,
+                "provider-id": instance.provider_id,
+                "instance-type": instance.instance_type,
+                "zone": instance.zone,
+                "capacity-type": instance.capacity_type,
+                "price": instance.price,
+                "hostname": instance.private_dns_name,
+            },
+        )
+        return result
+
+    async def _launched_before(self, raw: Object, ref: ClaimRef) -> Instance | None:
+        provider_id = (raw.get("status") or {}).get("providerID") or ""
+        if provider_id:
+            found = await asyncio.to_thread(self._ec2.describe_instance, provider_id.rsplit("/", 1)[-1])
+            if found is not None:
+                return found
+        created = parse_instant(raw["metadata"].get("creationTimestamp"))
+        if created is None or self._now() - created < TAKEN_UP_AGAIN_AFTER:
+            return None
+        found = await asyncio.to_thread(self._ec2.find_instance, ref.name)
+        if found is not None and not raw["metadata"].get("deletionTimestamp"):
+            await self._mark(ref, found)
+        return found
+
+    async def _node_class(self, name: str) -> EC2NodeClass:
+        raw = await self._kube.get(EC2NODECLASSES, name)
+        if raw is None:
+            raise NodeClassNotReady(f"EC2NodeClass {name} does not exist")
+        node_class, faults = parse(EC2NodeClass, raw)
+        if node_class is None:
+            raise NodeClassNotReady(f"EC2NodeClass {name} cannot be read: " + "; ".join(str(f) for f in faults))
+        return node_class
+
+    async def _mark(self, ref: ClaimRef, instance: Instance) -> None:
+        raw = await nodeclaims.read_claim(self._kube, ref)
+        if raw is None:
+            return
+        node_class = await self._node_class((raw["spec"].get("nodeClassRef") or {}).get("name", ""))
+        types = await asyncio.to_thread(self._ec2.instance_types, node_class)
+        kind = next((kind for kind in types if kind.name == instance.instance_type), None)
+        await nodeclaims.mark_launched(
+            self._kube,
+            ref,
+            instance,
+            capacity=kind.capacity if kind else {},
+            allocatable=kind.allocatable if kind else {},
+            labels_=launched_labels(raw, instance, kind),
+            now=self._now,
+            annotations={
+                labels.EC2NODECLASS_HASH: ec2nodeclass_hash(node_class),
+                labels.EC2NODECLASS_HASH_VERSION: EC2NODECLASS_VERSION,
+            },
+        )
+
+    async def _refused(self, ref: ClaimRef, view: ClaimView, reason: str, message: str) -> PrepareLaunchResult:
+        await nodeclaims.mark_launch_failed(self._kube, ref, reason, message, self._now)
+        await nodeclaims.delete_claim(self._kube, self._recorder, ref, reason, message)
+        log.warning("cannot launch", extra={"nodeclaim": ref.name, "reason": message})
+        return PrepareLaunchResult(view=view, reason=reason, message=message)

@@ -1,0 +1,110 @@
+"""The metrics of what exists, under Karpenter's names, so that existing dashboards and alerts keep working."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from prometheus_client import Counter, Gauge, Histogram
+
+_DURATIONS = (
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600,
+)  # fmt: skip
+_POWERS = tuple(2**power for power in range(13))
+
+SCHEDULING_SECONDS = Histogram(
+    "karpenter_scheduler_scheduling_duration_seconds",
+    "Duration of the decision for one batch.",
+    ["controller"],
+    buckets=_DURATIONS,
+)
+QUEUE_DEPTH = Gauge(
+    "karpenter_scheduler_queue_depth",
+    "Pods waiting to be decided in the batch at hand.",
+    ["controller"],
+    multiprocess_mode="mostrecent",
+)
+UNSCHEDULABLE_PODS = Gauge(
+    "karpenter_scheduler_unschedulable_pods_count",
+    "Pods of the last batch that fit nowhere.",
+    ["controller"],
+    multiprocess_mode="mostrecent",
+)
+IGNORED_PODS = Gauge(
+    "karpenter_scheduler_ignored_pods_count",
+    "Pending pods that cannot be considered.",
+    multiprocess_mode="mostrecent",
+)
+CLAIMS_CREATED = Counter(
+    "karpenter_nodeclaims_created_total", "NodeClaims created.", ["reason", "nodepool", "min_values_relaxed"]
+)
+CLAIMS_TERMINATED = Counter(
+    "karpenter_nodeclaims_terminated_total", "NodeClaims ended.", ["nodepool", "capacity_type", "zone"]
+)
+CLAIMS_DISRUPTED = Counter(
+    "karpenter_nodeclaims_disrupted_total",
+    "NodeClaims taken away.",
+    ["reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"],
+)
+CLAIM_TERMINATION_SECONDS = Histogram(
+    "karpenter_nodeclaims_termination_duration_seconds",
+    "From the start of a NodeClaim's deletion to its end.",
+    ["nodepool"],
+    buckets=_POWERS,
+)
+NODES_CREATED = Counter("karpenter_nodes_created_total", "Nodes registered.", ["nodepool", "zone"])
+NODES_TERMINATED = Counter("karpenter_nodes_terminated_total", "Nodes ended.", ["nodepool", "zone"])
+NODES_DRAINED = Counter("karpenter_nodes_drained_total", "Nodes drained.", ["nodepool"])
+NODE_LIFETIME_SECONDS = Histogram(
+    "karpenter_nodes_lifetime_duration_seconds",
+    "From a NodeClaim's creation to its end.",
+    ["nodepool"],
+    buckets=(*(60 * power for power in _POWERS), 7 * 86400, 30 * 86400, 90 * 86400),
+)
+POD_EVICTIONS = Counter("karpenter_pods_eviction_requests_total", "Eviction requests by answer.", ["code"])
+PODS_DRAINED = Counter("karpenter_pods_drained_total", "Pods drained from nodes on their way out.", ["reason"])
+POOL_LIMIT = Gauge(
+    "karpenter_nodepools_limit", "Limits of a NodePool.", ["resource_type", "nodepool"], multiprocess_mode="mostrecent"
+)
+POOL_USAGE = Gauge(
+    "karpenter_nodepools_usage",
+    "What a NodePool's nodes use of its limits.",
+    ["resource_type", "nodepool"],
+    multiprocess_mode="mostrecent",
+)
+CLUSTER_NODES = Gauge(
+    "karpenter_cluster_state_node_count", "Nodes that the cache holds.", multiprocess_mode="mostrecent"
+)
+CLUSTER_SYNCED = Gauge(
+    "karpenter_cluster_state_synced", "1 when the cache holds the whole cluster.", multiprocess_mode="mostrecent"
+)
+DECISIONS = Counter(
+    "karpenter_voluntary_disruption_decisions_total",
+    "Disruption decisions made.",
+    ["decision", "reason", "consolidation_type"],
+)
+ELIGIBLE_NODES = Gauge(
+    "karpenter_voluntary_disruption_eligible_nodes",
+    "Nodes that may be disrupted for a reason.",
+    ["reason"],
+    multiprocess_mode="mostrecent",
+)
+LAUNCH_FAILURES = Counter(
+    "karpenter_cloudprovider_instance_launch_failures_total",
+    "Offerings that EC2 refused.",
+    ["zone", "zone_id", "capacity_type", "reason"],
+)
+CLOUD_SECONDS = Histogram(
+    "karpenter_cloudprovider_duration_seconds",
+    "Duration of calls to the cloud provider.",
+    ["controller", "method", "provider"],
+    buckets=_DURATIONS,
+)
+CLOUD_ERRORS = Counter(
+    "karpenter_cloudprovider_errors_total",
+    "Failed calls to the cloud provider.",
+    ["controller", "method", "provider", "error"],
+)
+BUILD_INFO = Gauge(
+    "karpenter_build_info", "The version that runs; always 1.", ["version"], multiprocess_mode="mostrecent"
+)
+BUILD_INFO.labels(version("tenon")).set(1)

@@ -1,0 +1,201 @@
+"""The activities of one node's life, under the names that the Temporal UI shows."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from temporalio import activity
+
+from activities import metrics
+from activities.ec2.provider import Ec2Provider
+from activities.kubernetes import binding, cordon, drain, initialization, nodeclaims, registration, release, volumes
+from activities.kubernetes.client import Kube
+from activities.kubernetes.events import EventRecorder
+from activities.launching import Launching
+from tenon.apis import labels
+from tenon.lifecycle.messages import (
+    ActivityName,
+    BindResult,
+    CordonInput,
+    CordonResult,
+    DetachInput,
+    DetachResult,
+    DrainInput,
+    DrainResult,
+    InitializeResult,
+    KeepInput,
+    LaunchInput,
+    LaunchResult,
+    NodeInput,
+    PrepareLaunchInput,
+    PrepareLaunchResult,
+    RegisterResult,
+    ReleaseInput,
+    TerminateInput,
+    TerminateResult,
+)
+from tenon.lifecycle.steps import KeepRecorded
+
+log = logging.getLogger("controller.nodeclaim.lifecycle")
+
+TERMINATION_POLL = 2.0
+TERMINATION_PATIENCE = 300.0
+"""Seconds that one try waits for EC2 to end an instance."""
+
+
+def now() -> datetime:
+    """The wall clock."""
+    return datetime.now(UTC)
+
+
+class NodeActivities:
+    """A node's stages, each its own activity."""
+
+    def __init__(self, kube: Kube, recorder: EventRecorder, ec2: Ec2Provider) -> None:
+        self._kube = kube
+        self._recorder = recorder
+        self._ec2 = ec2
+        self._launching = Launching(kube, recorder, ec2, now)
+
+    @activity.defn(name=ActivityName.PREPARE_LAUNCH)
+    async def prepare_launch(self, given: PrepareLaunchInput) -> PrepareLaunchResult:
+        """Choose instance types, subnets and templates; the answer is recorded before anything is bought."""
+        return await self._launching.prepare(given)
+
+    @activity.defn(name=ActivityName.LAUNCH)
+    async def launch(self, given: LaunchInput) -> LaunchResult:
+        """Buy: one CreateFleet with the recorded token."""
+        return await self._launching.launch(given)
+
+    @activity.defn(name=ActivityName.REGISTER)
+    async def register(self, given: NodeInput) -> RegisterResult:
+        """Adopt the Node that joined."""
+        result = await registration.register(self._kube, self._recorder, given, now)
+        if result.node_name:
+            raw = await nodeclaims.read_claim(self._kube, given.claim) or {"metadata": {}}
+            found = raw["metadata"].get("labels") or {}
+            pool, zone = found.get(labels.NODEPOOL, ""), found.get(labels.ZONE, "")
+            metrics.NODES_CREATED.labels(pool, zone).inc()
+            log.info("registered node", extra={"nodeclaim": given.claim.name, "node": result.node_name})
+        return result
+
+    @activity.defn(name=ActivityName.INITIALIZE)
+    async def initialize(self, given: NodeInput) -> InitializeResult:
+        """Check that the Node can run what it was bought for."""
+        result = await initialization.initialize(self._kube, given, now)
+        if result.initialized:
+            log.info("initialized node", extra={"nodeclaim": given.claim.name, "node": given.node_name})
+        return result
+
+    @activity.defn(name=ActivityName.BIND)
+    async def bind(self, given: NodeInput) -> BindResult:
+        """Bind the pods that the node was bought for, without waiting for kube-scheduler."""
+        result = await binding.bind(self._kube, given)
+        log.info(
+            "bound pods",
+            extra={
+                "nodeclaim": given.claim.name,
+                "node": given.node_name,
+                "bound": result.bound,
+                "planned": result.planned,
+                "left": result.left,
+            },
+        )
+        return result
+
+    @activity.defn(name=ActivityName.KEEP)
+    async def keep(self, given: KeepInput) -> KeepRecorded:
+        """Write an operator's wish on the claim."""
+        await nodeclaims.record_keep(self._kube, given.claim, given.until)
+        return KeepRecorded()
+
+    @activity.defn(name=ActivityName.CORDON)
+    async def cordon(self, given: CordonInput) -> CordonResult:
+        """No pod comes any more."""
+        result = await cordon.cordon(self._kube, self._recorder, given, now)
+        message = "cordoned node" if result.cordoned else "node is not empty after all"
+        extra = {"nodeclaim": given.claim.name, "node": result.node_name, "reason": given.reason}
+        log.info(message, extra=extra)
+        return result
+
+    @activity.defn(name=ActivityName.DRAIN)
+    async def drain(self, given: DrainInput) -> DrainResult:
+        """Evict the pods, in waves."""
+        result = await drain.drain(self._kube, self._recorder, given, now, activity.heartbeat)
+        if result.drained:
+            log.info("drained node", extra={"nodeclaim": given.claim.name, "node": given.node_name})
+        return result
+
+    @activity.defn(name=ActivityName.DETACH_VOLUMES)
+    async def detach_volumes(self, given: DetachInput) -> DetachResult:
+        """Wait for the volumes of drained pods."""
+        return await volumes.detach_volumes(self._kube, self._recorder, given, now, activity.heartbeat)
+
+    @activity.defn(name=ActivityName.TERMINATE)
+    async def terminate(self, given: TerminateInput) -> TerminateResult:
+        """End the instance and wait until EC2 says that it is gone."""
+        instance_id = given.instance_id
+        if not instance_id:
+            found = await asyncio.to_thread(self._ec2.find_instance, given.claim.name)
+            if found is None:
+                return TerminateResult(terminated=True)
+            instance_id = found.id
+        await nodeclaims.mark_instance_terminating(self._kube, given.claim, now)
+        state = await asyncio.to_thread(self._ec2.terminate, instance_id)
+        waited = 0.0
+        while state not in (None, "terminated") and waited < TERMINATION_PATIENCE:
+            activity.heartbeat()
+            await asyncio.sleep(TERMINATION_POLL)
+            waited += TERMINATION_POLL
+            state = await asyncio.to_thread(self._ec2.instance_state, instance_id)
+        if state in (None, "terminated"):
+            log.info("terminated instance", extra={"nodeclaim": given.claim.name, "id": instance_id})
+            return TerminateResult(terminated=True, state=state or "gone")
+        return TerminateResult(state=state or "")
+
+    @activity.defn(name=ActivityName.RELEASE)
+    async def release(self, given: ReleaseInput) -> ReleaseInput:
+        """Take the finalizers off; the last act."""
+        await release.release(self._kube, given)
+        _count_end(given)
+        log.info(
+            "deleted node",
+            extra={"nodeclaim": given.claim.name, "node": given.node_name, "reason": given.reason},
+        )
+        return given
+
+    def all(self) -> Sequence[Callable[..., Any]]:
+        """Every activity, for a worker."""
+        return [
+            self.prepare_launch,
+            self.launch,
+            self.register,
+            self.initialize,
+            self.bind,
+            self.keep,
+            self.cordon,
+            self.drain,
+            self.detach_volumes,
+            self.terminate,
+            self.release,
+        ]
+
+
+def _count_end(given: ReleaseInput) -> None:
+    ended = now()
+    metrics.CLAIMS_TERMINATED.labels(given.pool, given.capacity_type, given.zone).inc()
+    reason = given.reason.lower()
+    mode = "graceful" if reason == "empty" else "forceful"
+    metrics.CLAIMS_DISRUPTED.labels(reason, given.pool, given.capacity_type, "", mode).inc()
+    if given.node_name:
+        metrics.NODES_TERMINATED.labels(given.pool, given.zone).inc()
+        metrics.NODES_DRAINED.labels(given.pool).inc()
+    if given.deletion_started_at is not None:
+        took = (ended - given.deletion_started_at).total_seconds()
+        metrics.CLAIM_TERMINATION_SECONDS.labels(given.pool).observe(took)
+    if given.created_at is not None:
+        metrics.NODE_LIFETIME_SECONDS.labels(given.pool).observe((ended - given.created_at).total_seconds())

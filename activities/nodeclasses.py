@@ -1,0 +1,103 @@
+"""The activity that keeps an EC2NodeClass resolved, and lets it go once nothing uses it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from temporalio import activity
+
+from activities.ec2.provider import Ec2Provider
+from activities.kubernetes.client import Kube, Object
+from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
+from tenon.apis import labels
+from tenon.apis.conditions import READY, get_condition
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hash
+from tenon.apis.validation import parse
+from tenon.lifecycle.messages import ActivityName, NodeClassInput, NodeClassResult
+
+log = logging.getLogger("controller.nodeclass")
+
+
+class NodeClassActivities:
+    """Resolves node classes."""
+
+    def __init__(self, kube: Kube, recorder: EventRecorder, ec2: Ec2Provider) -> None:
+        self._kube = kube
+        self._recorder = recorder
+        self._ec2 = ec2
+
+    @activity.defn(name=ActivityName.RESOLVE_NODECLASS)
+    async def resolve(self, given: NodeClassInput) -> NodeClassResult:
+        """Look up what the class selects, and write status, conditions, hash and finalizer."""
+        raw = await self._kube.get(EC2NODECLASSES, given.name)
+        if raw is None:
+            return NodeClassResult(exists=False)
+        node_class, faults = parse(EC2NodeClass, raw)
+        if node_class is None:
+            why = "; ".join(str(fault) for fault in faults)
+            await self._recorder.publish(raw, "ValidationFailed", why, "Warning")
+            log.error("EC2NodeClass cannot be read", extra={"ec2nodeclass": given.name, "error": why})
+            return NodeClassResult(message=why)
+        if node_class.metadata.deletion_timestamp is not None:
+            return await self._let_go(raw, node_class)
+        await self._ensure_metadata(raw, node_class)
+        status = await asyncio.to_thread(self._ec2.resolve_node_class, node_class)
+        dumped = status.model_dump(by_alias=True, exclude_none=True, mode="json")
+        if dumped != (raw.get("status") or {}):
+            await self._kube.patch(EC2NODECLASSES, given.name, {"status": dumped}, subresource="status")
+        ready = get_condition(status.conditions, READY)
+        is_ready = ready is not None and ready.status == "True"
+        if ready is not None and not is_ready:
+            failed = [c for c in status.conditions if c.status == "False" and c.type != READY]
+            for condition in failed:
+                await self._recorder.publish(raw, condition.reason, condition.message, "Warning")
+            log.warning(
+                "EC2NodeClass is not ready",
+                extra={"ec2nodeclass": given.name, "reasons": {c.type: c.message for c in failed}},
+            )
+        return NodeClassResult(
+            ready=is_ready,
+            generation=node_class.metadata.generation,
+            message="ready" if is_ready else (ready.message if ready else ""),
+        )
+
+    async def _ensure_metadata(self, raw: Object, node_class: EC2NodeClass) -> None:
+        metadata = raw["metadata"]
+        wanted = {
+            labels.EC2NODECLASS_HASH: ec2nodeclass_hash(node_class),
+            labels.EC2NODECLASS_HASH_VERSION: EC2NODECLASS_VERSION,
+        }
+        patch: dict[str, Any] = {}
+        found = metadata.get("annotations") or {}
+        if any(found.get(key) != value for key, value in wanted.items()):
+            patch["annotations"] = wanted
+        finalizers = metadata.get("finalizers") or []
+        if labels.NODECLASS_FINALIZER not in finalizers:
+            patch["finalizers"] = [*finalizers, labels.NODECLASS_FINALIZER]
+        if patch:
+            patch["resourceVersion"] = metadata["resourceVersion"]
+            await self._kube.patch(EC2NODECLASSES, metadata["name"], {"metadata": patch})
+
+    async def _let_go(self, raw: Object, node_class: EC2NodeClass) -> NodeClassResult:
+        """Deletion waits for all NodeClaims of the class, then takes what was made for it."""
+        name = node_class.metadata.name
+        users = [
+            claim["metadata"]["name"]
+            for claim in await self._kube.list(NODECLAIMS)
+            if (claim["spec"].get("nodeClassRef") or {}).get("name") == name
+        ]
+        if users:
+            message = f"waiting for {len(users)} NodeClaims to end: {', '.join(sorted(users)[:5])}"
+            await self._recorder.publish(raw, "WaitingOnNodeClaimTermination", message)
+            return NodeClassResult(deleting=True, message=message)
+        await asyncio.to_thread(self._ec2.delete_launch_templates, name)
+        await asyncio.to_thread(self._ec2.delete_instance_profile, node_class)
+        left = [f for f in raw["metadata"].get("finalizers") or [] if f != labels.NODECLASS_FINALIZER]
+        patch = {"metadata": {"finalizers": left, "resourceVersion": raw["metadata"]["resourceVersion"]}}
+        await self._kube.patch(EC2NODECLASSES, name, patch)
+        log.info("deleted EC2NodeClass", extra={"ec2nodeclass": name})
+        return NodeClassResult(exists=False, deleting=True)

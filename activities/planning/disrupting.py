@@ -1,0 +1,94 @@
+"""Which nodes leave: waits on the cluster cache for empty nodes that their budgets let go."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from activities import metrics
+from activities.planning.ports import ClusterView
+from tenon.apis.nodepool import NodePool
+from tenon.disruption.budgets import Budget
+from tenon.disruption.emptiness import REASON, EmptyNode, PoolPolicy, empty_nodes
+from tenon.lifecycle.messages import (
+    AwaitDisruptionInput,
+    Candidate,
+    DisruptionCommand,
+    DisruptionDecision,
+)
+
+log = logging.getLogger("controller.disruption")
+
+LOOK_AGAIN = 30.0
+"""Seconds after which budgets and schedules are looked at even if nothing changed on the cluster."""
+
+
+class Disruptor:
+    """Finds candidates."""
+
+    def __init__(self, view: ClusterView, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._view = view
+        self._now = now
+
+    async def await_candidates(self, given: AwaitDisruptionInput) -> DisruptionDecision:
+        """Wait until some node may be disrupted within its budgets; nothing when the wait ended quietly."""
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + given.wait_seconds
+        while (left := give_up - loop.time()) > 0:
+            if not self._view.synced():
+                await self._view.changed(min(left, 1.0))
+                continue
+            policies = {pool.metadata.name: policy(pool) for pool in self._view.node_pools()}
+            found, again = empty_nodes(
+                self._view.managed_nodes(), policies, under_command=frozenset(given.ledger), now=self._now()
+            )
+            metrics.ELIGIBLE_NODES.labels(REASON).set(len(found))
+            if found:
+                return DisruptionDecision(commands=[_command(found)])
+            pause = min(left, LOOK_AGAIN)
+            if again is not None:
+                pause = min(pause, max(0.05, (again - self._now()).total_seconds()))
+            await self._view.changed(pause)
+        return DisruptionDecision()
+
+
+def policy(pool: NodePool) -> PoolPolicy:
+    """What a NodePool says of emptiness."""
+    disruption = pool.spec.disruption
+    seconds = disruption.consolidate_after.seconds
+    return PoolPolicy(
+        name=pool.metadata.name,
+        consolidate_after=None if seconds is None else timedelta(seconds=seconds),
+        budgets=tuple(
+            Budget(
+                nodes=budget.nodes,
+                reasons=budget.reasons,
+                schedule=budget.schedule,
+                duration=None if budget.duration is None else timedelta(seconds=budget.duration.seconds or 0),
+            )
+            for budget in disruption.budgets
+        ),
+    )
+
+
+def _command(found: list[EmptyNode]) -> DisruptionCommand:
+    candidates = [
+        Candidate(claim=e.node.claim, uid=e.node.uid, pool=e.node.pool, since=e.since, due=e.due) for e in found
+    ]
+    text = "/".join(f"{c.uid}@{c.since.isoformat()}" for c in candidates)
+    identity = f"empty-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    metrics.DECISIONS.labels("delete", "empty", "empty").inc()
+    for candidate in candidates:
+        log.info(
+            "found empty node",
+            extra={
+                "nodeclaim": candidate.claim,
+                "nodepool": candidate.pool,
+                "empty-since": candidate.since.isoformat(),
+                "ttl-ends": candidate.due.isoformat(),
+            },
+        )
+    return DisruptionCommand(id=identity, reason=REASON, candidates=candidates)

@@ -1,0 +1,220 @@
+"""``tenon demo``: the main job on real parts, told as it happens; exits 0 only when each step was really seen."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from temporalio.client import Client
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import DEPLOYMENTS, NODEPOOLS, NODES
+from cli.narrator import Narrator, NotSeen
+from tenon.lifecycle.state import Life
+from worker.temporal import connect
+from workflows import names
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+MANIFESTS = ("ec2nodeclass.yaml", "nodepool.yaml", "inflate.yaml")
+APP = "inflate"
+PODS = 5
+TTL = "15s"
+
+
+def demo(
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the sandbox and the worker running.")] = False,
+    state: Annotated[Path | None, typer.Option(help="State folder of the sandbox.")] = None,
+) -> None:
+    """Bring up the sandbox and watch pods become nodes, and nodes go again."""
+    from sandbox.cluster import Sandbox
+    from sandbox.progress import shown
+
+    console = Console(highlight=False)
+    began = time.monotonic()
+    attached = Sandbox.find(state)
+    if attached is not None:
+        sandbox = attached
+    else:
+        with shown(console) as on_progress:
+            sandbox = Sandbox.start(state, on_progress=on_progress, detach=keep)
+    os.environ.update(sandbox.worker_env() | {"KUBECONFIG": str(sandbox.kubeconfig)})
+    worker = None
+    try:
+        worker = _start_worker(sandbox)
+        _await_ready(worker, sandbox)
+        console.print(f"sandbox and worker are up after {time.monotonic() - began:.1f} s")
+        console.print(f"Temporal UI: [link]{sandbox.temporal_ui}[/]   kubeconfig: {sandbox.kubeconfig}")
+        asyncio.run(_play(console, sandbox))
+    except NotSeen as error:
+        console.print(f"[bold red]{error}[/]; the worker's log: {_log(sandbox)}")
+        raise typer.Exit(1) from None
+    finally:
+        if keep:
+            console.print(f"left running; Temporal UI: {sandbox.temporal_ui}; `tenon sandbox down` ends it")
+        else:
+            if worker is not None:
+                worker.terminate()
+                worker.wait(60)
+            if attached is None:
+                sandbox.stop()
+
+
+def _log(sandbox: Any) -> Path:
+    return Path(sandbox.logs) / "worker.log"
+
+
+def _start_worker(sandbox: Any) -> subprocess.Popen[bytes]:
+    with _log(sandbox).open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "cli", "worker"],
+            env=os.environ | sandbox.worker_env(),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def _await_ready(worker: subprocess.Popen[bytes], sandbox: Any) -> None:
+    url = f"http://127.0.0.1:{sandbox.worker_env()['HEALTH_PROBE_PORT']}/readyz"
+    why, deadline = "no answer", time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if worker.poll() is not None:
+            raise NotSeen(f"the worker ended with status {worker.returncode}")
+        try:
+            with urllib.request.urlopen(url, timeout=2):
+                return
+        except urllib.error.HTTPError as error:
+            why = error.read().decode().strip()
+        except OSError as error:
+            why = str(error)
+        time.sleep(0.2)
+    raise NotSeen(f"the worker did not become ready: {why}")
+
+
+async def _play(console: Console, sandbox: Any) -> None:
+    kube = await Kube.connect(str(sandbox.kubeconfig))
+    temporal = await connect()
+    ec2 = sandbox.ec2()
+    story = Narrator(console, kube, temporal, sandbox.cluster_name, partial(_instance_state, ec2))
+    try:
+        await _prepare(story, kube, sandbox)
+        first = await _scale_up(story, kube)
+        await _scale_down(story, kube, first)
+        await _delete_node(story, kube)
+        rejected = ec2.rejections()
+        if rejected:
+            raise NotSeen(f"the kubelet rejected pods: {rejected}")
+        await _report(console, story, temporal, sandbox)
+    finally:
+        await kube.close()
+
+
+def _instance_state(ec2: Any, instance_id: str) -> str:
+    """What EC2 says of an instance; ``gone`` once it has forgotten it."""
+    return next((str(i["state"]) for i in ec2.instances() if i["id"] == instance_id), "gone")
+
+
+async def _prepare(story: Narrator, kube: Kube, sandbox: Any) -> None:
+    story.scene("an EC2NodeClass, a NodePool, and a Deployment of no pods")
+    sandbox.apply([EXAMPLES / name for name in MANIFESTS])
+    patch = {"spec": {"disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": TTL}}}
+    await kube.patch(NODEPOOLS, "default", patch)
+    await _scale(kube, 0)
+
+    async def ready() -> bool:
+        pool = await kube.get(NODEPOOLS, "default")
+        conditions = ((pool or {}).get("status") or {}).get("conditions", [])
+        return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+    await story.until("NodePool default is Ready", ready)
+    story.tell("pool ready", "NodePool default is Ready", "green")
+
+
+async def _scale(kube: Kube, replicas: int) -> None:
+    await kube.patch(DEPLOYMENTS, APP, {"spec": {"replicas": replicas}}, namespace="default")
+
+
+async def _scale_up(story: Narrator, kube: Kube) -> list[str]:
+    story.scene(f"{APP}: 0 -> {PODS}")
+    await _scale(kube, PODS)
+    story.tell("scaled up", f"scaled to {PODS}")
+    await story.until(f"{PODS} pods Running", lambda: story.all_running(APP, PODS))
+    story.tell("up", f"{PODS} pods bound and Running", "bold green")
+    return list(story.claims)
+
+
+async def _scale_down(story: Narrator, kube: Kube, claims: list[str]) -> None:
+    story.scene(f"{APP}: {PODS} -> 0, empty nodes go after {TTL}")
+    await _scale(kube, 0)
+    story.tell("scaled down", "scaled to 0")
+
+    async def empty() -> bool:
+        return not await story.pods(APP)
+
+    await story.until("no pods", empty)
+    story.tell("empty", f"nodes are empty; their time to live of {TTL} runs")
+    for claim in claims:
+        await story.until(f"NodeClaim {claim} gone and its instance terminated", partial(story.gone, claim))
+        story.tell(f"{claim} gone", f"instance terminated, NodeClaim {claim} gone", "bold green")
+
+
+async def _delete_node(story: Narrator, kube: Kube) -> None:
+    story.scene(f"{APP}: 0 -> {PODS}, then `kubectl delete node` of a node with running pods")
+    before = set(story.claims)
+    await _scale(kube, PODS)
+    await story.until(f"{PODS} pods Running", lambda: story.all_running(APP, PODS))
+    story.tell("up again", f"{PODS} pods Running again", "green")
+    claim = next(name for name in story.claims if name not in before)
+    node = next(pod["spec"]["nodeName"] for pod in await story.pods(APP))
+    owner = (await kube.get(NODES, node) or {}).get("metadata", {}).get("ownerReferences", [{}])[0].get("name")
+    claim = owner or claim
+    await kube.delete(NODES, node)
+    story.tell("deleted", f"kubectl delete node {node}")
+    await story.until(f"node {node} drained and its instance terminated", lambda: story.gone(claim))
+    story.tell("drained by delete", f"drained gracefully, instance of {node} terminated", "green")
+    await story.until("pods Running elsewhere", lambda: story.all_running(APP, PODS))
+    nodes = {pod["spec"]["nodeName"] for pod in await story.pods(APP)}
+    if node in nodes:
+        raise NotSeen(f"pods are still on {node}")
+    story.tell("elsewhere", f"{PODS} pods Running on {', '.join(sorted(nodes))}", "bold green")
+
+
+async def _report(console: Console, story: Narrator, temporal: Client, sandbox: Any) -> None:
+    console.rule("[bold]what it took")
+    facts = Table("step", "seconds", show_header=True)
+    facts.add_row("Pending to Running (5 pods, first node)", f"{story.seconds('scaled up', 'up'):.1f}")
+    facts.add_row("node deleted to its instance terminated", f"{story.seconds('deleted', 'drained by delete'):.1f}")
+    console.print(facts)
+    lives = Table("NodeClaim", "instance", "type", "zone", "capacity", "$/h", "events", "ended")
+    for name, state in story.claims.items():
+        events, life = await _history(temporal, names.nodeclaim_id(sandbox.cluster_name, name))
+        i = state.instance
+        assert i is not None
+        ended = life.reason if life else "lives"
+        lives.add_row(name, i.id, i.instance_type, i.zone, i.capacity_type, f"{i.price:.4f}", str(events), ended)
+    console.print(lives)
+    console.print(f"Temporal UI: {sandbox.temporal_ui}")
+
+
+async def _history(temporal: Client, workflow_id: str) -> tuple[int, Life | None]:
+    """Events over all runs of a life, and its result if it has ended."""
+    events = 0
+    life = None
+    async for run in temporal.list_workflows(f'WorkflowId = "{workflow_id}"'):
+        handle = temporal.get_workflow_handle(workflow_id, run_id=run.run_id, result_type=Life)
+        async for event in handle.fetch_history_events():
+            events += 1
+            if event.HasField("workflow_execution_completed_event_attributes"):
+                life = await handle.result()
+    return events, life

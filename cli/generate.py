@@ -1,0 +1,45 @@
+"""`tenon generate`: the manifests that are made from code, and the check that they are fresh."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+
+from tenon.apis.crd import custom_resource_definitions
+
+HEADER = "# Made by `tenon generate` from tenon/apis. Change the models there, not this file.\n"
+CRD_DIRECTORY = Path("deploy/crds")
+
+
+def crd_texts() -> dict[str, str]:
+    """The text of every CRD manifest, by the name of its file."""
+    return {
+        name: HEADER + yaml.safe_dump(definition, sort_keys=False, width=120, allow_unicode=True)
+        for name, definition in custom_resource_definitions().items()
+    }
+
+
+def generate(
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail when a file is stale.")] = False,
+    directory: Annotated[Path, typer.Option(help="Where the CRD manifests are.")] = CRD_DIRECTORY,
+) -> None:
+    """Write the CustomResourceDefinitions that are made from the API models."""
+    texts = crd_texts()
+    stale = [name for name, text in texts.items() if not _holds(directory / name, text)]
+    if not check:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name in stale:
+            (directory / name).write_text(texts[name], encoding="utf-8")
+            typer.echo(f"wrote {directory / name}")
+        return
+    if stale:
+        listed = ", ".join(str(directory / name) for name in stale)
+        typer.echo(f"stale: {listed}. Run `tenon generate` and commit the result.", err=True)
+        raise typer.Exit(1)
+
+
+def _holds(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text(encoding="utf-8") == text

@@ -1,0 +1,143 @@
+"""Watches the sandbox's cluster and tells what it sees, once each, with the time since the scene began."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from rich.console import Console
+from temporalio.client import Client
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import NODECLAIMS, NODES, PODS
+from tenon.apis import labels
+from tenon.lifecycle.state import NodeState
+from workflows import names
+from workflows.nodeclaim import NodeClaimWorkflow
+
+Object = dict[str, Any]
+PAUSE = 0.25
+
+
+class NotSeen(Exception):
+    """A step of the demonstration that did not happen in time."""
+
+
+class Narrator:
+    """Prints each fact once and remembers when it was seen."""
+
+    def __init__(self, console: Console, kube: Kube, temporal: Client, cluster: str, ec2: Callable[[str], str]) -> None:
+        """``ec2`` tells the state of an instance by its id."""
+        self._console = console
+        self._kube = kube
+        self._temporal = temporal
+        self._cluster = cluster
+        self._ec2 = ec2
+        self._told: dict[str, float] = {}
+        self._began = time.monotonic()
+        self.claims: dict[str, NodeState] = {}
+
+    def scene(self, title: str) -> None:
+        """Begin a scene; times count from here."""
+        self._began = time.monotonic()
+        self._console.rule(f"[bold]{title}")
+
+    def tell(self, key: str, text: str, style: str = "") -> None:
+        """Say something the first time that it is so."""
+        if key not in self._told:
+            self._told[key] = time.monotonic()
+            mark = f"[{style}]" if style else ""
+            self._console.print(f"[dim]{time.monotonic() - self._began:6.1f} s[/dim]  {mark}{text}")
+
+    def seconds(self, since: str, till: str) -> float:
+        """Time between two facts."""
+        return self._told[till] - self._told[since]
+
+    async def until(self, what: str, seen: Callable[[], Awaitable[bool]], *, within: float = 180.0) -> None:
+        """Look at the cluster again and again until ``seen`` holds.
+
+        Raises:
+            NotSeen: it did not within the time.
+        """
+        deadline = time.monotonic() + within
+        while True:
+            await self.look()
+            if await seen():
+                return
+            if time.monotonic() > deadline:
+                raise NotSeen(f"not seen within {within:.0f} s: {what}")
+            await asyncio.sleep(PAUSE)
+
+    async def look(self) -> None:
+        """Tell what is new about NodeClaims and their nodes."""
+        nodes = {node["metadata"]["name"]: node for node in await self._kube.list(NODES)}
+        for claim in await self._kube.list(NODECLAIMS):
+            await self._look_at(claim, nodes)
+
+    async def _look_at(self, claim: Object, nodes: dict[str, Object]) -> None:
+        name = claim["metadata"]["name"]
+        status = claim.get("status") or {}
+        true = {c["type"] for c in status.get("conditions", []) if c["status"] == "True"}
+        options = next(
+            (len(r.get("values", [])) for r in claim["spec"]["requirements"] if r["key"] == labels.INSTANCE_TYPE), 0
+        )
+        planned = len(claim["metadata"].get("annotations", {}).get(labels.PLANNED_PODS, "").split(","))
+        self.tell(
+            f"{name} created",
+            f"packing computed: NodeClaim [bold]{name}[/] for {planned} pods, {options} instance types to choose from",
+        )
+        if "Launched" in true:
+            await self._tell_launch(name)
+        node_name = status.get("nodeName") or ""
+        provider_id = status.get("providerID")
+        joined = next((n for n, node in nodes.items() if node["spec"].get("providerID") == provider_id), "")
+        if provider_id and joined:
+            self.tell(f"{name} joined", f"node joined: {joined}")
+        if "Registered" in true:
+            self.tell(f"{name} registered", f"registered: {node_name}")
+        if "Initialized" in true:
+            self.tell(f"{name} initialized", f"initialized: {node_name}", "green")
+        node = nodes.get(node_name)
+        if node is not None and any(t["key"] == labels.DISRUPTED_TAINT[0] for t in node["spec"].get("taints", [])):
+            self.tell(f"{name} cordoned", f"cordoned: {node_name}", "yellow")
+        if "Drained" in true:
+            self.tell(f"{name} drained", f"drained: {node_name}", "yellow")
+        if "InstanceTerminating" in true:
+            self.tell(f"{name} terminating", f"instance terminating: {provider_id}", "yellow")
+
+    async def _tell_launch(self, name: str) -> None:
+        if f"{name} launched" in self._told:
+            return
+        handle = self._temporal.get_workflow_handle_for(NodeClaimWorkflow.run, names.nodeclaim_id(self._cluster, name))
+        state = await handle.query(NodeClaimWorkflow.status)
+        if state.instance is None:
+            return
+        self.claims[name] = state
+        i = state.instance
+        self.tell(
+            f"{name} launched",
+            f"EC2 instance launched: [bold]{i.id}[/] {i.instance_type}, {i.zone}, {i.capacity_type}, {i.price:.4f} $/h",
+        )
+
+    async def pods(self, app: str) -> list[Object]:
+        """The pods of a Deployment that are not on their way out."""
+        found = await self._kube.list(PODS, namespace="default", label_selector=f"app={app}")
+        return [pod for pod in found if not pod["metadata"].get("deletionTimestamp")]
+
+    async def all_running(self, app: str, count: int) -> bool:
+        """Whether exactly ``count`` pods run."""
+        pods = await self.pods(app)
+        waiting = sum(1 for pod in pods if pod.get("status", {}).get("phase") == "Pending")
+        if waiting:
+            self.tell(f"{app} pending {self._began}", f"{waiting} pods Pending")
+        running = [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]
+        return len(pods) == count == len(running)
+
+    async def gone(self, claim: str) -> bool:
+        """Whether a NodeClaim is gone and EC2 says that its instance is terminated."""
+        if await self._kube.get(NODECLAIMS, claim) is not None:
+            return False
+        instance = self.claims[claim].instance
+        return instance is not None and self._ec2(instance.id) in ("terminated", "gone")

@@ -1,0 +1,182 @@
+"""``tenon node``: watch and steer nodes through the workflows that are their lives."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Coroutine
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeVar
+
+import typer
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.table import Table
+from temporalio.client import Client, WorkflowExecution, WorkflowHandle
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError, ApiUnreachable
+from activities.kubernetes.resources import NODECLAIMS
+from cli.context import Context, ContextError, resolve
+from tenon.lifecycle.messages import Keep
+from tenon.lifecycle.state import NodeState
+from tenon.lifecycle.timeline import details
+from worker.settings import parse_duration
+from worker.temporal import TemporalError, connect
+from workflows import names
+from workflows.nodeclaim import NodeClaimWorkflow
+
+app = typer.Typer(no_args_is_help=True)
+T = TypeVar("T")
+
+Name = Annotated[str, typer.Argument(help="A NodeClaim, or the Node it became.")]
+Cluster = Annotated[str | None, typer.Option("--cluster", envvar="CLUSTER_NAME", help="Name of the cluster.")]
+Output = Annotated[str, typer.Option("--output", "-o", help="table or json.")]
+
+
+class NodeError(Exception):
+    """A node that cannot be found or steered, in one sentence."""
+
+
+def _run(job: Coroutine[Any, Any, T]) -> T:
+    try:
+        return asyncio.run(job)
+    except (NodeError, ContextError, TemporalError, ApiUnreachable) as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(2) from None
+
+
+async def _connect(cluster: str | None) -> tuple[Context, Client]:
+    context = resolve(cluster)
+    context.apply()
+    return context, await connect()
+
+
+async def _claim_of(name: str) -> str:
+    """The NodeClaim that ``name`` means: its own name, or that of the Node it became."""
+    try:
+        kube = await Kube.connect()
+    except (ApiUnreachable, ApiError):
+        return name  # without the API server only the claim's own name is known
+    try:
+        for claim in await kube.list(NODECLAIMS):
+            if name in (claim["metadata"]["name"], claim.get("status", {}).get("nodeName")):
+                return str(claim["metadata"]["name"])
+    finally:
+        await kube.close()
+    return name
+
+
+async def _handle(name: str, cluster: str | None) -> WorkflowHandle[Any, Any]:
+    context, client = await _connect(cluster)
+    return client.get_workflow_handle(names.nodeclaim_id(context.cluster, await _claim_of(name)))
+
+
+async def _signal(name: str, cluster: str | None, signal: Any, *arguments: Any) -> None:
+    handle = await _handle(name, cluster)
+    try:
+        await handle.signal(signal, *arguments)
+    except RPCError as error:
+        raise NodeError(_not_found(handle, error)) from None
+
+
+def _not_found(handle: WorkflowHandle[Any, Any], error: RPCError) -> str:
+    if error.status is RPCStatusCode.NOT_FOUND:
+        return f"No node life {handle.id} is running: `tenon node list` shows the ones that are."
+    return f"Temporal refused: {error.message}."
+
+
+@app.command()
+def drain(name: Name, cluster: Cluster = None) -> None:
+    """Cordon, drain and terminate a node; PodDisruptionBudgets are respected."""
+    _run(_signal(name, cluster, NodeClaimWorkflow.drain))
+    print(f"{name}: draining; follow it with `tenon node show {name}`")
+
+
+@app.command("force-drain")
+def force_drain(name: Name, cluster: Cluster = None) -> None:
+    """Delete a node's pods at once, whatever protects them, and terminate it."""
+    _run(_signal(name, cluster, NodeClaimWorkflow.force_drain))
+    print(f"{name}: draining by force; follow it with `tenon node show {name}`")
+
+
+@app.command()
+def expire(name: Name, cluster: Cluster = None) -> None:
+    """Treat a node as expired now."""
+    _run(_signal(name, cluster, NodeClaimWorkflow.expire))
+    print(f"{name}: expired; follow it with `tenon node show {name}`")
+
+
+@app.command()
+def keep(
+    name: Name,
+    duration: Annotated[str, typer.Option("--for", help="How long, for example 4h or 90m.")] = "24h",
+    cluster: Cluster = None,
+) -> None:
+    """Keep a node: no disruption and no expiry before the time is over."""
+    try:
+        until = datetime.now(UTC) + parse_duration(duration)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(2) from None
+    _run(_signal(name, cluster, NodeClaimWorkflow.keep, Keep(until=until)))
+    print(f"{name}: kept until {until:%Y-%m-%d %H:%M:%S} UTC")
+
+
+@app.command()
+def show(name: Name, cluster: Cluster = None, output: Output = "table") -> None:
+    """A node's state and its timeline."""
+
+    async def query() -> NodeState:
+        handle = await _handle(name, cluster)
+        try:
+            return await handle.query(NodeClaimWorkflow.status)
+        except RPCError as error:
+            raise NodeError(_not_found(handle, error)) from None
+
+    state = _run(query())
+    if output == "json":
+        print(state.model_dump_json(indent=2))
+    else:
+        Console().print(Markdown(details(state)))
+
+
+@app.command("list")
+def list_nodes(cluster: Cluster = None, output: Output = "table") -> None:
+    """The nodes that live, from Temporal's search attributes."""
+
+    async def collect() -> list[WorkflowExecution]:
+        context, client = await _connect(cluster)
+        query = (
+            f'WorkflowType = "NodeClaim" AND ExecutionStatus = "Running" AND {names.CLUSTER.name} = "{context.cluster}"'
+        )
+        return [execution async for execution in client.list_workflows(query)]
+
+    rows = [_row(execution) for execution in _run(collect())]
+    rows.sort(key=lambda row: row["nodeClaim"])
+    if output == "json":
+        print(json.dumps(rows, indent=2))
+        return
+    table = Table("NodeClaim", "Stage", "NodePool", "Type", "Zone", "Capacity", "Blocked", "Expires")
+    for row in rows:
+        table.add_row(*row.values())
+    Console().print(table)
+
+
+def _row(execution: WorkflowExecution) -> dict[str, str]:
+    found = {pair.key.name: pair.value for pair in execution.typed_search_attributes}
+    keys = (names.STAGE, names.POOL, names.INSTANCE_TYPE, names.ZONE, names.CAPACITY_TYPE)
+    stage, pool, kind, zone, capacity = (str(found.get(key.name, "")) for key in keys)
+    expires = found.get(names.EXPIRES.name)
+    return {
+        "nodeClaim": execution.id.rsplit("/", 1)[-1],
+        "stage": stage,
+        "nodePool": pool,
+        "instanceType": kind,
+        "zone": zone,
+        "capacityType": capacity,
+        "blocked": "yes" if found.get(names.BLOCKED.name) else "",
+        "expires": f"{expires:%Y-%m-%d %H:%M}" if isinstance(expires, datetime) else "",
+    }

@@ -1,0 +1,186 @@
+"""`tenon sandbox`: a real cluster on this machine, brought up, looked at and taken down by hand."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from sandbox import build
+from sandbox.build import BuildError
+from sandbox.cluster import Sandbox, SandboxError
+from sandbox.cluster import stop as stop_sandbox
+from sandbox.layout import Layout
+from sandbox.progress import shown
+from sandbox.status import State, Status, read
+from sandbox.tools import MissingTool, tool
+
+app = typer.Typer(
+    name="sandbox", no_args_is_help=True, help="Temporal, Kubernetes and EC2 on this machine, to try Tenon in."
+)
+
+StateDir = Annotated[
+    Path | None,
+    typer.Option("--state", metavar="FOLDER", help="State folder.  [default: $TENON_SANDBOX_DIR, else ./.sandbox]"),
+]
+
+FAILED = 2
+COLOURS = {State.READY: "green", State.FAILED: "red", State.STARTING: "yellow", State.STOPPING: "yellow"}
+
+
+class Output(StrEnum):
+    """How `status` is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def _fail(error: Exception) -> typer.Exit:
+    Console(stderr=True).print(f"[red]error:[/] {error}", highlight=False, soft_wrap=True)
+    return typer.Exit(FAILED)
+
+
+def _console() -> Console:
+    """Wide where nobody looks at the width, so that a pipe gets whole lines."""
+    console = Console()
+    return console if console.is_terminal else Console(width=200)
+
+
+@app.command(name="build")
+def build_control_plane() -> None:
+    """Build the control plane's programs if this machine has not yet; `up` does it too."""
+    try:
+        with shown(_console()) as on_progress:
+            folder = build.ensure(on_progress)
+    except (BuildError, MissingTool) as error:
+        raise _fail(error) from error
+    _console().print(f"control plane: {folder}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def up(
+    state: StateDir = None,
+    foreground: Annotated[bool, typer.Option("--foreground", help="Stay, and stop all on Ctrl-C.")] = False,
+    boot_delay: Annotated[
+        float | None, typer.Option(min=0, help="Seconds from an instance's launch to its Node.")
+    ] = None,
+    keep_history: Annotated[
+        bool, typer.Option("--keep-history", help="Keep Temporal's histories across down and up.")
+    ] = False,
+) -> None:
+    """Start the sandbox; the first time builds the control plane."""
+    console = _console()
+    layout = Layout.at(state)
+    try:
+        running = read(layout.status)
+        if running is not None and running.running:
+            sandbox = Sandbox.attach(state)
+            console.print("It runs already.")
+        else:
+            with shown(console) as on_progress:
+                sandbox = Sandbox.start(
+                    state,
+                    on_progress=on_progress,
+                    boot_delay=boot_delay,
+                    keep_history=keep_history,
+                    detach=not foreground,
+                )
+        _describe(console, sandbox)
+        if foreground:
+            _stay(console, sandbox)
+    except (SandboxError, BuildError, MissingTool) as error:
+        raise _fail(error) from error
+    except KeyboardInterrupt as interrupted:
+        Console(stderr=True).print("stopped")
+        raise typer.Exit(130) from interrupted
+
+
+def _stay(console: Console, sandbox: Sandbox) -> None:
+    """Wait until the sandbox ends or Ctrl-C stops it."""
+    console.print("\nCtrl-C stops it.")
+    try:
+        ended = sandbox.wait()
+    except KeyboardInterrupt:
+        console.print("stopping")
+        sandbox.stop()
+        return
+    if ended.state is State.FAILED:
+        raise SandboxError(ended.message)
+
+
+@app.command()
+def status(
+    state: StateDir = None,
+    output: Annotated[Output, typer.Option("-o", "--output", help="table or json.")] = Output.TABLE,
+) -> None:
+    """Show what runs. Exit status 0 when the sandbox is ready, 1 when it is not."""
+    layout = Layout.at(state)
+    found = read(layout.status) or Status(state=State.STOPPED, message=f"there is no sandbox in {layout.root}")
+    if output is Output.JSON:
+        document = found.model_dump(mode="json")
+        document |= {"kubeconfig": str(layout.kubeconfig), "worker_kubeconfig": str(layout.worker_kubeconfig)}
+        print(json.dumps(document, indent=2))
+    else:
+        _table(_console(), layout, found)
+    raise typer.Exit(0 if found.state is State.READY else 1)
+
+
+@app.command()
+def down(state: StateDir = None) -> None:
+    """Stop the sandbox; its logs stay in the state folder."""
+    layout = Layout.at(state)
+    try:
+        stopped = stop_sandbox(layout)
+    except SandboxError as error:
+        raise _fail(error) from error
+    Console().print("stopped" if stopped else f"No sandbox runs in {layout.root}.", highlight=False, soft_wrap=True)
+
+
+def _describe(console: Console, sandbox: Sandbox) -> None:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold" if console.is_terminal else "", no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row("Temporal UI", sandbox.temporal_ui)
+    grid.add_row("Temporal", sandbox.temporal_address)
+    grid.add_row("Kubernetes", sandbox.kubernetes_endpoint)
+    grid.add_row("EC2", sandbox.ec2_endpoint or "not installed")
+    grid.add_row("kubeconfig", str(sandbox.kubeconfig))
+    grid.add_row("worker's", str(sandbox.worker_kubeconfig))
+    grid.add_row("logs", str(sandbox.logs))
+    console.print(grid)
+    console.print(f"\nexport KUBECONFIG={sandbox.kubeconfig}\n{tool('kubectl')} get nodes", soft_wrap=True)
+
+
+def _table(console: Console, layout: Layout, found: Status) -> None:
+    colour = COLOURS.get(found.state, "")
+    what = f"[{colour}]{found.state}[/]" if colour else str(found.state)
+    more = "" if found.message in ("", found.state) else f": {found.message}"
+    console.print(f"{what}{more}", highlight=False, soft_wrap=True)
+    if not found.components:
+        return
+    table = Table(box=None, padding=(0, 2), pad_edge=False)
+    for heading in ("COMPONENT", "STATE", "PID", "READY AFTER"):
+        table.add_column(heading, no_wrap=True)
+    for name, part in found.components.items():
+        shade = COLOURS.get(part.state, "")
+        table.add_row(
+            name,
+            f"[{shade}]{part.state}[/]" if shade else str(part.state),
+            str(part.process.pid) if part.process and part.process.alive() else "",
+            f"{part.seconds:.1f} s" if part.seconds is not None else "",
+        )
+    console.print(table)
+    if found.state is State.READY and found.addresses is not None:
+        console.print()
+        _describe(console, Sandbox(layout, found.addresses))
+    else:
+        console.print(f"\nlogs: {layout.logs}", highlight=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    app()

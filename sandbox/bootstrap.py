@@ -1,0 +1,41 @@
+"""What a fresh API server needs before it is a cluster that Tenon can run in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sandbox import kubeconfig
+from sandbox.kubectl import apply, kubectl
+from sandbox.kwok import SYSTEM_NODE
+from sandbox.layout import NAMESPACE, SERVICE_ACCOUNT, Layout
+
+SYSTEM = Path(__file__).with_name("system.yaml")
+DEPLOY = Path(__file__).parent.parent / "deploy"
+TOKEN_LIFETIME = "8760h"
+"""As long as the certificates."""
+
+
+def deploy_manifests(deploy: Path = DEPLOY) -> list[Path]:
+    """The product's own CRDs and rights, as users install them."""
+    rights = deploy / "rbac.yaml"
+    return [*sorted((deploy / "crds").glob("*.yaml")), *([rights] if rights.exists() else [])]
+
+
+def populate(layout: Layout, server: str) -> None:
+    """Install the product's manifests and the system node, and give Tenon its kubeconfig; raises KubectlError."""
+    admin = layout.kubeconfig
+    apply(admin, SYSTEM, *deploy_manifests())
+    token = kubectl(
+        admin, "create", "token", SERVICE_ACCOUNT, f"--namespace={NAMESPACE}", f"--duration={TOKEN_LIFETIME}"
+    )
+    authority = (layout.pki / "ca.crt").read_bytes()
+    kubeconfig.with_token(layout.worker_kubeconfig, server, authority, token.strip(), NAMESPACE)
+
+
+def settle(layout: Layout) -> None:
+    """Wait until pods can be made and CRDs are served; raises KubectlError."""
+    admin = layout.kubeconfig
+    kubectl(admin, "wait", "--for=create", "serviceaccount/default", "--namespace=default", "--timeout=60s")
+    kubectl(admin, "wait", "--for=condition=Ready", f"node/{SYSTEM_NODE}", "--timeout=60s")
+    if any((DEPLOY / "crds").glob("*.yaml")):
+        kubectl(admin, "wait", "--for=condition=Established", "customresourcedefinition", "--all", "--timeout=60s")

@@ -1,0 +1,153 @@
+"""The control plane's programs, built once from pinned Go modules and shared by all checkouts of this machine.
+
+Release binaries may not be reachable where this runs; the Go module proxy is, and go.sum pins every byte. The result
+is cached under the hash of all that decides it. A build happens in a folder of its own and is renamed at the end, so a
+half-made cache cannot be seen; a file lock makes the second of two builds wait for the first and use its result.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sandbox import golang
+from sandbox.progress import OnProgress, Progress
+
+SOURCE = Path(__file__).parent / "controlplane"
+SOURCE_FILES = ("go.mod", "go.sum", "tools.go")
+FLAGS = ("-trimpath", "-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3")
+PACKAGES = (
+    "k8s.io/kubernetes/cmd/kube-apiserver",
+    "k8s.io/kubernetes/cmd/kube-scheduler",
+    "k8s.io/kubernetes/cmd/kube-controller-manager",
+    "sigs.k8s.io/kwok/cmd/kwok",
+    "go.etcd.io/etcd/server/v3",
+)
+PROGRAMS = ("kube-apiserver", "kube-scheduler", "kube-controller-manager", "kwok", "etcd")
+
+COLD_CPU_MINUTES = 12.5
+"""Measured: what compiling everything costs when Go's own cache is empty; it spreads well over up to 8 cores."""
+
+
+class BuildError(Exception):
+    """The control plane could not be built; the message is a sentence and the end of Go's output."""
+
+
+def cache_root() -> Path:
+    """Where builds are kept, for every checkout of this user."""
+    own = os.environ.get("TENON_CACHE_DIR")
+    if own:
+        return Path(own).expanduser() / "controlplane"
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "tenon" / "controlplane"
+
+
+def content_hash(source: Path = SOURCE) -> str:
+    """A name for the result: changes when the modules, the flags, the programs or the platform do."""
+    digest = hashlib.sha256()
+    for name in SOURCE_FILES:
+        data = (source / name).read_bytes()
+        digest.update(f"{name} {len(data)}\n".encode() + data)
+    digest.update("\n".join((*FLAGS, *PACKAGES, platform.system(), platform.machine())).encode())
+    return digest.hexdigest()[:20]
+
+
+def estimate() -> str:
+    """How long a build takes on this machine when nothing is cached, in words."""
+    cores = os.cpu_count() or 1
+    minutes = max(2, round(COLD_CPU_MINUTES / min(cores, 8) + 0.5))
+    return f"about {minutes} minutes on {cores} {'core' if cores == 1 else 'cores'}"
+
+
+def ensure(on_progress: OnProgress) -> Path:
+    """The folder that holds PROGRAMS, built now if it must be; raises BuildError or MissingTool."""
+    target = cache_root() / content_hash()
+    if _complete(target):
+        return target
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with lock(target.parent / f"{target.name}.lock", on_progress):
+            if not _complete(target):
+                _build(target, on_progress)
+    except OSError as error:
+        raise BuildError(f"The control plane cannot be kept in {target}: {error}.") from error
+    return target
+
+
+def _complete(folder: Path) -> bool:
+    return all((folder / name).is_file() for name in PROGRAMS)
+
+
+@contextmanager
+def lock(path: Path, on_progress: OnProgress) -> Iterator[None]:
+    """Hold the file lock ``path``; says so once if another process has it. The kernel frees it if the holder dies."""
+    with path.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_progress(Progress("another build of the control plane is running: waiting for it"))
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _build(target: Path, on_progress: OnProgress) -> None:
+    go = golang.find(golang.needed((SOURCE / "go.mod").read_text()))
+    began = time.monotonic()
+    on_progress(
+        Progress(f"building the control plane once with {go}: {estimate()}, seconds when Go's own cache is warm")
+    )
+    for left in target.parent.glob(f"{target.name}.*/"):  # of a build that was killed: we hold the lock
+        shutil.rmtree(left, ignore_errors=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))
+    try:
+        total = _run_go([go, "list", "-deps", *PACKAGES], "fetching modules", 0, began, on_progress)
+        _run_go([go, "build", "-v", *FLAGS, "-o", f"{scratch}/", *PACKAGES], "compiling", total, began, on_progress)
+        (scratch / "server").rename(scratch / "etcd")
+        scratch.chmod(0o755)
+        if target.exists():  # a cache that lost a file
+            shutil.rmtree(target)
+        scratch.rename(target)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    on_progress(Progress(f"built the control plane in {_duration(time.monotonic() - began)}: {target}"))
+
+
+def _run_go(command: list[str | Path], doing: str, total: int, began: float, on_progress: OnProgress) -> int:
+    """Run Go, counting its lines as progress: it names a package or module on each. Answers the count."""
+    tail: deque[str] = deque(maxlen=15)
+    count = 0
+    with subprocess.Popen(
+        command, cwd=SOURCE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                tail.append(line)
+                count += 1
+                of = f" of at most {total} packages" if total else ""
+                gone = _duration(time.monotonic() - began)
+                on_progress(Progress(f"control plane: {doing} {count}{of}, {gone} gone", lasting=False))
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode != 0:
+        raise BuildError(
+            f"Go could not build the control plane (`{command[0]} {command[1]}` ended with status "
+            f"{process.returncode}). Its last lines:\n{''.join(tail).rstrip()}"
+        )
+    return count
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

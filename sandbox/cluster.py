@@ -1,0 +1,227 @@
+"""A sandbox as an object: what tests, the demo and the command line start, use and stop.
+
+``sandbox = Sandbox.start(folder)``, a worker with ``sandbox.worker_env()`` in its environment,
+``sandbox.apply(Path("examples/inflate.yaml"))``, ``sandbox.stop()``.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from sandbox import build, kubectl
+from sandbox.ec2.client import Ec2Admin
+from sandbox.layout import CLUSTER_NAME, NAMESPACE, REGION, Layout
+from sandbox.ports import free_ports
+from sandbox.progress import OnProgress, Progress, silent
+from sandbox.status import Addresses, State, Status, kill, read
+
+START_SECONDS = 180.0
+STOP_SECONDS = 60.0
+POLL_SECONDS = 0.05
+
+
+class SandboxError(Exception):
+    """The sandbox did not start, is not running, or did not stop; the message is a sentence."""
+
+
+class Sandbox:
+    """A running sandbox."""
+
+    cluster_name = CLUSTER_NAME
+    namespace = NAMESPACE
+    region = REGION
+
+    def __init__(self, layout: Layout, addresses: Addresses, owned: subprocess.Popen[bytes] | None = None) -> None:
+        self.layout = layout
+        self.kubeconfig = layout.kubeconfig
+        """The administrator's kubeconfig."""
+        self.worker_kubeconfig = layout.worker_kubeconfig
+        """Tenon's kubeconfig: ServiceAccount tenon/tenon and its rights, nothing else."""
+        self.logs = layout.logs
+        self.kubernetes_endpoint = addresses.kubernetes
+        self.temporal_address = addresses.temporal
+        self.temporal_ui = addresses.temporal_ui
+        self.ec2_endpoint = addresses.ec2 or ""
+        self._owned = owned
+        self._worker_ports = free_ports(2)
+
+    @classmethod
+    def start(
+        cls,
+        state_dir: Path | str | None = None,
+        *,
+        on_progress: OnProgress = silent,
+        boot_delay: float | None = None,
+        keep_history: bool = False,
+        detach: bool = False,
+    ) -> Sandbox:
+        """Start a sandbox in ``state_dir`` (default: see layout) and return once it is ready.
+
+        It ends with ``stop`` or with this process, however that ends; with ``detach`` it outlives this process.
+        ``boot_delay`` is in seconds. Raises SandboxError, BuildError, MissingTool.
+        """
+        layout = Layout.at(state_dir)
+        status = read(layout.status)
+        if status is not None and status.running:
+            raise SandboxError(f"A sandbox runs in {layout.root} already: `tenon sandbox down` stops it.")
+        binaries = build.ensure(on_progress)
+        try:
+            layout.logs.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SandboxError(f"The state folder {layout.root} cannot be used: {error}.") from error
+        command = [sys.executable, "-m", "sandbox.supervisor", f"--state={layout.root}", f"--binaries={binaries}"]
+        command += [] if boot_delay is None else [f"--boot-delay={boot_delay}"]
+        command += ["--keep-history"] if keep_history else []
+        command += [] if detach else ["--leashed"]
+        with layout.log("supervisor").open("wb") as log:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL if detach else subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                cwd=Path(__file__).parent.parent,
+            )
+        try:
+            status = _until_ready(layout, process, on_progress)
+        except BaseException:
+            _end(layout, process)
+            raise
+        assert status.addresses is not None
+        return cls(layout, status.addresses, process)
+
+    @classmethod
+    def attach(cls, state_dir: Path | str | None = None) -> Sandbox:
+        """The sandbox that runs in ``state_dir``; raises SandboxError when none is ready there."""
+        layout = Layout.at(state_dir)
+        status = read(layout.status)
+        if status is None or status.state is not State.READY or status.addresses is None:
+            what = f"it is {status.state}: {status.message}" if status else "there is none"
+            raise SandboxError(f"No sandbox is ready in {layout.root} ({what}); `tenon sandbox up` starts one.")
+        return cls(layout, status.addresses)
+
+    @classmethod
+    def find(cls, state_dir: Path | str | None = None) -> Sandbox | None:
+        """The sandbox that is ready in ``state_dir``, or None."""
+        try:
+            return cls.attach(state_dir)
+        except SandboxError:
+            return None
+
+    def ec2(self) -> Ec2Admin:
+        """The operator's side door of its EC2: faults, capacity, instances, rejected pods."""
+        return Ec2Admin(self.ec2_endpoint)
+
+    def status(self) -> Status:
+        """What it is doing now."""
+        status = read(self.layout.status)
+        return status or Status(state=State.STOPPED, message="never started")
+
+    def worker_env(self) -> dict[str, str]:
+        """The environment of a Tenon worker in this sandbox; the same ports each time it is asked."""
+        metrics, health = self._worker_ports
+        return {
+            "KUBECONFIG": str(self.worker_kubeconfig),
+            "TEMPORAL_ADDRESS": self.temporal_address,
+            "TEMPORAL_NAMESPACE": "default",
+            "AWS_ENDPOINT_URL": self.ec2_endpoint,
+            "AWS_REGION": REGION,
+            "AWS_ACCESS_KEY_ID": "sandbox",
+            "AWS_SECRET_ACCESS_KEY": "sandbox",
+            "CLUSTER_NAME": CLUSTER_NAME,
+            "CLUSTER_ENDPOINT": self.kubernetes_endpoint,
+            "METRICS_PORT": str(metrics),
+            "HEALTH_PROBE_PORT": str(health),
+        }
+
+    def apply(self, *manifests: kubectl.Manifest | Iterable[kubectl.Manifest]) -> str:
+        """Apply files and objects, alone or in lists, as the administrator, server-side; raises KubectlError."""
+        flat: list[kubectl.Manifest] = []
+        for one in manifests:
+            flat.extend([one] if isinstance(one, (Path, dict)) else one)
+        return kubectl.apply(self.kubeconfig, *flat)
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """Run kubectl as the administrator and return what it prints; raises KubectlError."""
+        return kubectl.kubectl(self.kubeconfig, *arguments, stdin=stdin)
+
+    def wait(self) -> Status:
+        """Block until the sandbox ends by itself or is stopped from elsewhere."""
+        while (status := self.status()).running:
+            time.sleep(0.5)
+        return status
+
+    def stop(self) -> None:
+        """Stop every process; raises SandboxError if one survives."""
+        stop(self.layout, self._owned)
+
+
+def stop(layout: Layout, owned: subprocess.Popen[bytes] | None = None) -> bool:
+    """Stop the sandbox in ``layout`` and whatever a killed one left; False when nothing ran."""
+    status = read(layout.status)
+    if status is None:
+        return False
+    ran = status.running or bool(status.leftovers())
+    _end(layout, owned)
+    left = [process.pid for process in status.leftovers()]  # all that ran when the stop began
+    if left:
+        raise SandboxError(f"Processes of the sandbox did not end: {', '.join(map(str, left))}.")
+    return ran
+
+
+def _end(layout: Layout, owned: subprocess.Popen[bytes] | None) -> None:
+    """Ask the supervisor to stop all; after STOP_SECONDS, kill it and what is left."""
+    status = read(layout.status)
+    supervisor = status.supervisor if status else None
+    if owned is not None and (supervisor is None or supervisor.pid != owned.pid):
+        supervisor = status = None  # it never got to own the folder, or another does by now
+    if owned is not None and owned.poll() is None:
+        owned.send_signal(signal.SIGTERM)
+    elif supervisor is not None:
+        supervisor.signal(signal.SIGTERM)
+    deadline = time.monotonic() + STOP_SECONDS
+    while time.monotonic() < deadline:
+        if (owned is None or owned.poll() is not None) and (supervisor is None or not supervisor.alive()):
+            break
+        time.sleep(POLL_SECONDS)
+    else:
+        if owned is not None:
+            owned.kill()
+        if supervisor is not None:
+            supervisor.signal(signal.SIGKILL)
+    if owned is not None:
+        if owned.stdin is not None:
+            owned.stdin.close()
+        owned.wait()
+    left = read(layout.status) if status is not None else None
+    if left is not None and not left.running:
+        kill(left.leftovers())
+
+
+def _until_ready(layout: Layout, process: subprocess.Popen[bytes], on_progress: OnProgress) -> Status:
+    """Follow the status file until all is ready; raises SandboxError when it fails or takes too long."""
+    began = time.monotonic()
+    told: set[str] = set()
+    while time.monotonic() - began < START_SECONDS:
+        ended = process.poll() is not None
+        status = read(layout.status)
+        if status is not None and status.supervisor is not None and status.supervisor.pid == process.pid:
+            for name, part in status.components.items():
+                if part.state is State.READY and name not in told:
+                    told.add(name)
+                    on_progress(Progress(f"{name} ready ({part.seconds:.1f} s)"))
+            if status.state is State.READY:
+                on_progress(Progress(f"sandbox ready in {time.monotonic() - began:.1f} s"))
+                return status
+            waiting = ", ".join(name for name, part in status.components.items() if part.state is State.STARTING)
+            on_progress(Progress(f"starting {waiting or 'the sandbox'}", lasting=False))
+        if ended:
+            said = layout.log("supervisor").read_text(errors="replace").strip().splitlines()
+            raise SandboxError(f"The sandbox did not start: {said[-1] if said else 'the supervisor said nothing'}")
+        time.sleep(POLL_SECONDS)
+    raise SandboxError(f"The sandbox was not ready after {START_SECONDS:g} s; its logs are in {layout.logs}.")

@@ -1,0 +1,207 @@
+"""What the sandbox runs: each component's command line, how to tell that it is ready, and what must be ready before."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from sandbox.kwok import NODE_GRACE_SECONDS
+from sandbox.layout import CLUSTER_NAME, SERVICE_CIDR, Layout
+from sandbox.ports import free_ports
+from workflows.names import SEARCH_ATTRIBUTES
+
+API_SERVER = "kube-apiserver"
+BOOTSTRAP = "bootstrap"
+LOOPBACK = "127.0.0.1"
+EC2_MODULE = "sandbox.ec2.server"
+
+CLIENT_RATE = ("--kube-api-qps=1000", "--kube-api-burst=2000")
+"""The defaults of 20 and 50 are otherwise what a load test measures."""
+
+
+@dataclass(frozen=True)
+class Ports:
+    """A free port for each listener."""
+
+    etcd: int
+    etcd_peer: int
+    kubernetes: int
+    controller_manager: int
+    scheduler: int
+    kwok: int
+    temporal: int
+    temporal_ui: int
+    temporal_http: int
+    temporal_metrics: int
+    ec2: int
+
+    @classmethod
+    def free(cls) -> Ports:
+        """Ports that nobody listens on now."""
+        return cls(*free_ports(len(fields(cls))))
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a caller may choose."""
+
+    boot_delay: float | None = None
+    """Seconds between an instance's launch and its Node; None leaves it to the EC2 server."""
+    keep_history: bool = False
+    """Keep Temporal's histories in a database file across `down` and `up`."""
+
+
+@dataclass(frozen=True)
+class Component:
+    """One process."""
+
+    name: str
+    argv: tuple[str, ...]
+    ready: str
+    """A URL that answers 200 once the component serves."""
+    after: tuple[str, ...] = ()
+
+
+def has_ec2() -> bool:
+    """Whether the EC2 server is installed."""
+    return importlib.util.find_spec(EC2_MODULE) is not None
+
+
+def components(layout: Layout, ports: Ports, binaries: Path, temporal: Path, options: Options) -> list[Component]:
+    """Everything, in an order in which each comes after what it needs."""
+    parts = [
+        _etcd(layout, ports, binaries),
+        _api_server(layout, ports, binaries),
+        _controller_manager(layout, ports, binaries),
+        _scheduler(layout, ports, binaries),
+        _kwok(layout, ports, binaries),
+        _temporal(layout, ports, temporal, options),
+    ]
+    if has_ec2():
+        parts.append(_ec2(layout, ports, options))
+    return parts
+
+
+def _etcd(layout: Layout, ports: Ports, binaries: Path) -> Component:
+    client, peer = f"http://{LOOPBACK}:{ports.etcd}", f"http://{LOOPBACK}:{ports.etcd_peer}"
+    argv = (
+        str(binaries / "etcd"),
+        f"--data-dir={layout.etcd}",
+        "--name=sandbox",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=sandbox={peer}",
+        "--unsafe-no-fsync",  # a cluster that ends with its processes need not survive the machine
+        "--log-level=warn",
+    )
+    return Component("etcd", argv, f"{client}/health")
+
+
+def _api_server(layout: Layout, ports: Ports, binaries: Path) -> Component:
+    pki = layout.pki
+    argv = (
+        str(binaries / "kube-apiserver"),
+        f"--etcd-servers=http://{LOOPBACK}:{ports.etcd}",
+        f"--bind-address={LOOPBACK}",
+        f"--secure-port={ports.kubernetes}",
+        f"--advertise-address={LOOPBACK}",
+        "--endpoint-reconciler-type=none",  # Endpoints may not hold loopback addresses
+        f"--cert-dir={pki}",
+        f"--tls-cert-file={pki / 'server.crt'}",
+        f"--tls-private-key-file={pki / 'server.key'}",
+        f"--client-ca-file={pki / 'ca.crt'}",
+        "--authorization-mode=RBAC",
+        f"--service-cluster-ip-range={SERVICE_CIDR}",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={pki / 'service-accounts.key'}",
+        f"--service-account-signing-key-file={pki / 'service-accounts.key'}",
+        "--allow-privileged=true",
+        "--profiling=false",
+    )
+    return Component(API_SERVER, argv, f"https://{LOOPBACK}:{ports.kubernetes}/readyz", after=("etcd",))
+
+
+def _client(layout: Layout, name: str, port: int) -> tuple[str, ...]:
+    """What the scheduler and the controller manager have in common."""
+    return (
+        f"--kubeconfig={layout.component_kubeconfig(name)}",
+        "--leader-elect=false",
+        *CLIENT_RATE,
+        f"--bind-address={LOOPBACK}",
+        f"--secure-port={port}",
+        f"--tls-cert-file={layout.pki / 'server.crt'}",
+        f"--tls-private-key-file={layout.pki / 'server.key'}",
+        "--profiling=false",
+    )
+
+
+def _controller_manager(layout: Layout, ports: Ports, binaries: Path) -> Component:
+    name = "kube-controller-manager"
+    argv = (
+        str(binaries / name),
+        *_client(layout, name, ports.controller_manager),
+        "--use-service-account-credentials=true",
+        f"--service-account-private-key-file={layout.pki / 'service-accounts.key'}",
+        f"--root-ca-file={layout.pki / 'ca.crt'}",
+        f"--node-monitor-grace-period={NODE_GRACE_SECONDS}s",
+    )
+    return Component(name, argv, f"https://{LOOPBACK}:{ports.controller_manager}/healthz", after=(API_SERVER,))
+
+
+def _scheduler(layout: Layout, ports: Ports, binaries: Path) -> Component:
+    name = "kube-scheduler"
+    argv = (str(binaries / name), *_client(layout, name, ports.scheduler))
+    return Component(name, argv, f"https://{LOOPBACK}:{ports.scheduler}/healthz", after=(API_SERVER,))
+
+
+def _kwok(layout: Layout, ports: Ports, binaries: Path) -> Component:
+    argv = (
+        str(binaries / "kwok"),
+        f"--kubeconfig={layout.component_kubeconfig('kwok')}",
+        f"--config={layout.kwok_config}",
+        f"--server-address={LOOPBACK}:{ports.kwok}",
+    )
+    return Component("kwok", argv, f"http://{LOOPBACK}:{ports.kwok}/healthz", after=(API_SERVER,))
+
+
+def _temporal(layout: Layout, ports: Ports, temporal: Path, options: Options) -> Component:
+    argv = [
+        str(temporal),
+        "server",
+        "start-dev",
+        f"--ip={LOOPBACK}",
+        f"--port={ports.temporal}",
+        f"--ui-ip={LOOPBACK}",
+        f"--ui-port={ports.temporal_ui}",
+        f"--http-port={ports.temporal_http}",
+        f"--metrics-port={ports.temporal_metrics}",
+        "--ui-disable-news-fetch",
+        "--log-level=warn",
+        "--dynamic-config-value=frontend.WorkflowTimeSkippingEnabled=true",
+    ]
+    for key in SEARCH_ATTRIBUTES:
+        kind = key.indexed_value_type.name.title().replace("_", "")
+        argv.append(f"--search-attribute={key.name}={kind}")
+    if options.keep_history:
+        argv.append(f"--db-filename={layout.temporal_db}")
+    return Component("temporal", tuple(argv), f"http://{LOOPBACK}:{ports.temporal_http}/api/v1/namespaces/default")
+
+
+def _ec2(layout: Layout, ports: Ports, options: Options) -> Component:
+    """The slowest to load: it starts with the first, and its joiner asks until the API server answers."""
+    argv = [
+        sys.executable,
+        "-m",
+        EC2_MODULE,
+        f"--port={ports.ec2}",
+        f"--state={layout.ec2}",
+        f"--kubeconfig={layout.component_kubeconfig('ec2')}",
+        f"--cluster={CLUSTER_NAME}",
+    ]
+    if options.boot_delay is not None:
+        argv.append(f"--boot-delay={options.boot_delay}")
+    return Component("ec2", tuple(argv), f"http://{LOOPBACK}:{ports.ec2}/sandbox/health")

@@ -1,0 +1,32 @@
+"""Every identity of a new cluster: certificates, keys, and the kubeconfig of each component."""
+
+from __future__ import annotations
+
+from sandbox.certificates import Authority, private_key_pem, write_private
+from sandbox.kubeconfig import with_certificate
+from sandbox.layout import SERVICE_IP, Layout
+
+ADMINISTRATORS = "system:masters"
+
+COMPONENTS: dict[str, tuple[str, ...]] = {
+    "kube-controller-manager": ("system:kube-controller-manager",),
+    "kube-scheduler": ("system:kube-scheduler",),
+    "kwok": ("sandbox:kwok", ADMINISTRATORS),
+    "ec2": ("sandbox:ec2", ADMINISTRATORS),
+}
+"""User and groups of each: the two of Kubernetes have the rights they have everywhere, those that play kubelets all."""
+
+
+def create(layout: Layout, server: str) -> None:
+    """Write the keys and certificates for an API server at ``server``, and the kubeconfigs of its clients."""
+    authority = Authority()
+    write_private(layout.pki / "ca.crt", authority.certificate)
+    _, signing_key = private_key_pem()
+    write_private(layout.pki / "service-accounts.key", signing_key)
+    names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"]
+    authority.server(names, ["127.0.0.1", SERVICE_IP]).write(layout.pki, "server")
+    for name, (user, *groups) in COMPONENTS.items():
+        pair = authority.client(user, *groups)
+        with_certificate(layout.component_kubeconfig(name), server, authority.certificate, pair)
+    administrator = authority.client("sandbox-admin", ADMINISTRATORS)
+    with_certificate(layout.kubeconfig, server, authority.certificate, administrator)

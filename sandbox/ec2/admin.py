@@ -1,0 +1,182 @@
+"""The operator's side door: faults, capacity, limits, boot failures, and what happened, under ``/sandbox/``."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from sandbox.ec2.boot import BootPlan, BootRule
+from sandbox.ec2.errors import Answer, json_answer
+from sandbox.ec2.faults import Fault
+from sandbox.ec2.instances import Timing
+from sandbox.ec2.market import CapacityRule
+from sandbox.ec2.world import World
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class FaultBody(_Body):
+    """POST /sandbox/faults."""
+
+    action: str = "*"
+    code: str = ""
+    status: int = 400
+    message: str = ""
+    count: int | None = 1
+    latency_seconds: float = 0.0
+    after_effect: bool = False
+
+
+class ThrottleBody(_Body):
+    """POST /sandbox/throttle."""
+
+    action: str
+    rate: float
+    burst: float
+
+
+class CapacityBody(_Body):
+    """POST /sandbox/capacity; a field left out fits everything, ``available: null`` lifts the limit."""
+
+    type: str | None = None
+    zone: str | None = None
+    capacity_type: str | None = None
+    available: int | None = Field(default=0, ge=0)
+
+
+class BootBody(_Body):
+    """POST /sandbox/boot; without ``type`` it holds for every instance."""
+
+    type: str | None = None
+    delay: float | None = None
+    never: bool = False
+    not_ready: bool = False
+
+
+class LifecycleBody(_Body):
+    """POST /sandbox/lifecycle: seconds that states last."""
+
+    pending: float | None = Field(default=None, ge=0)
+    shutting_down: float | None = Field(default=None, ge=0)
+    purge: float | None = Field(default=None, ge=0)
+
+
+class Rejections(Protocol):
+    """What the joiner tells about pods."""
+
+    def rejections(self) -> dict[str, list[dict[str, Any]]]: ...
+
+    def clear_rejections(self) -> None: ...
+
+
+class AdminApi:
+    """Answers the calls; ``reset`` empties the mock and seeds it again."""
+
+    def __init__(self, world: World, boot: BootPlan, reset: Callable[[], None]) -> None:
+        self._world = world
+        self._boot = boot
+        self._reset = reset
+        self.joiner: Rejections | None = None
+
+    def answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> Answer:
+        """Answers one call: 400 with a sentence for a bad body, 404 for an unknown path."""
+        name = f"{method} {path.removeprefix('/sandbox/').strip('/')}"
+        try:
+            match name:
+                case "GET health":
+                    return json_answer(200, self._health())
+                case "POST faults":
+                    self._world.faults.add(Fault(**_read(FaultBody, body).model_dump()))
+                case "GET faults":
+                    return json_answer(200, {"faults": self._world.faults.listing()})
+                case "DELETE faults":
+                    self._world.faults.clear(query.get("action", ""))
+                case "POST throttle":
+                    limit = _read(ThrottleBody, body)
+                    self._world.throttle.limit(limit.action, limit.rate, limit.burst)
+                case "DELETE throttle":
+                    self._world.throttle.clear()
+                case "POST capacity":
+                    rule = _read(CapacityBody, body)
+                    self._world.market.set_capacity(
+                        CapacityRule(rule.type, rule.zone, rule.capacity_type, rule.available)
+                    )
+                case "GET capacity":
+                    return json_answer(200, {"rules": [asdict(rule) for rule in self._world.market.rules()]})
+                case "DELETE capacity":
+                    self._world.market.clear_capacity()
+                case "POST boot":
+                    wish = _read(BootBody, body)
+                    self._boot.add(BootRule(wish.type, wish.delay, wish.never, wish.not_ready))
+                case "GET boot":
+                    rules = [asdict(one) for one in self._boot.rules()]
+                    return json_answer(200, {"default_delay": self._boot.default_delay, "rules": rules})
+                case "DELETE boot":
+                    self._boot.clear()
+                case "POST lifecycle":
+                    self._set_timing(_read(LifecycleBody, body))
+                case "GET calls":
+                    return json_answer(200, {"calls": self._world.calls.listing(query.get("action", ""))})
+                case "DELETE calls":
+                    self._world.calls.clear()
+                case "GET rejections":
+                    found = self.joiner.rejections() if self.joiner else {"rejections": [], "misplaced": []}
+                    return json_answer(200, found)
+                case "DELETE rejections":
+                    if self.joiner:
+                        self.joiner.clear_rejections()
+                case "GET instances":
+                    return json_answer(200, {"instances": self._instances()})
+                case "POST reset":
+                    self._reset()
+                case _:
+                    return json_answer(404, {"message": f"The sandbox has no {method} {path}"})
+        except (ValidationError, ValueError) as error:
+            return json_answer(400, {"message": f"{method} {path}: {error}"})
+        return json_answer(200, {"status": "ok"})
+
+    def _set_timing(self, wish: LifecycleBody) -> None:
+        timing: Timing = self._world.book.timing
+        for name, seconds in wish.model_dump(exclude_none=True).items():
+            setattr(timing, name, seconds)
+
+    def _health(self) -> dict[str, Any]:
+        self._world.book.advance()
+        return {
+            "status": "ok",
+            "internal_errors": len(self._world.internal_errors),
+            "internal_error_calls": self._world.internal_errors[-20:],
+            "instances": dict(Counter(machine.state for machine in self._world.book.all())),
+            "joiner": self.joiner is not None,
+        }
+
+    def _instances(self) -> list[dict[str, Any]]:
+        self._world.book.advance()
+        return [
+            {
+                "id": machine.id,
+                "type": machine.pool[0],
+                "zone": machine.pool[1],
+                "capacity_type": machine.pool[2],
+                "state": machine.state,
+                "private_dns_name": machine.instance.private_dns_name,
+                "fleet_id": machine.fleet_id,
+                "launched": machine.instance.launch_time,
+                "price": self._world.prices.price(machine.pool[2], machine.pool[0]),
+                "tags": dict(machine.instance.ec2_backend.tags.get(machine.id) or {}),
+            }
+            for machine in self._world.book.all()
+        ]
+
+
+def _read(model: type[Model], body: bytes) -> Model:
+    return model.model_validate(json.loads(body or b"{}"))

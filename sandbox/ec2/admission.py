@@ -1,0 +1,162 @@
+"""Whether a kubelet would run a pod that was bound to its node.
+
+A kubelet repeats the scheduler's checks against what it really runs, and fails a pod that does not fit. These are
+those checks, as pure functions, written apart from the product's own so that they can convict it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tenon.resources import Resources, add, maximum, parse_resources
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """Why a kubelet fails a pod: the reason and message of the pod's status."""
+
+    reason: str
+    message: str
+
+
+def requests(pod: Object) -> Resources:
+    """What a pod takes: its containers and sidecars, or a start-up peak if that is higher, and its overhead."""
+    spec = pod.get("spec") or {}
+    total: Resources = {}
+    for container in spec.get("containers") or []:
+        total = add(total, _requests(container))
+    sidecars: Resources = {}
+    peak: Resources = {}
+    for container in spec.get("initContainers") or []:
+        own = _requests(container)
+        if container.get("restartPolicy") == "Always":
+            sidecars = add(sidecars, own)
+            peak = maximum(peak, sidecars)
+        else:
+            peak = maximum(peak, add(sidecars, own))
+    effective = maximum(add(total, sidecars), peak)
+    for name, amount in _requests(spec).items():
+        if name in ("cpu", "memory") or name.startswith("hugepages-"):
+            effective[name] = amount
+    return add(effective, parse_resources(spec.get("overhead")), {"pods": 1})
+
+
+def _requests(holder: Object) -> Resources:
+    return parse_resources((holder.get("resources") or {}).get("requests"))
+
+
+def tolerates(tolerations: Iterable[Object], taint: Object) -> bool:
+    """Whether any toleration covers a taint."""
+    for one in tolerations:
+        if one.get("effect") and one["effect"] != taint["effect"]:
+            continue
+        if one.get("key") and one["key"] != taint["key"]:
+            continue
+        if one.get("operator") == "Exists":
+            return True
+        if one.get("key") and (one.get("value") or "") == (taint.get("value") or ""):
+            return True
+    return False
+
+
+def untolerated(pod: Object, node: Object, effects: Iterable[str]) -> list[Object]:
+    """The node's taints of these effects that the pod does not tolerate."""
+    tolerations = (pod.get("spec") or {}).get("tolerations") or []
+    taints = (node.get("spec") or {}).get("taints") or []
+    wanted = set(effects)
+    return [taint for taint in taints if taint["effect"] in wanted and not tolerates(tolerations, taint)]
+
+
+def selects(pod: Object, node: Object) -> bool:
+    """Whether the pod's nodeSelector and required node affinity accept the node."""
+    spec = pod.get("spec") or {}
+    labels = node["metadata"].get("labels") or {}
+    if any(labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
+        return False
+    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    if affinity is None:
+        return True
+    fields = {"metadata.name": node["metadata"]["name"]}
+    for term in affinity.get("nodeSelectorTerms") or []:
+        by_label, by_field = term.get("matchExpressions") or [], term.get("matchFields") or []
+        if not by_label and not by_field:
+            continue  # an empty term accepts nothing
+        if all(_matches(one, labels) for one in by_label) and all(_matches(one, fields) for one in by_field):
+            return True
+    return False
+
+
+def _matches(expression: Object, labels: Mapping[str, str]) -> bool:
+    key, values = expression["key"], expression.get("values") or []
+    value = labels.get(key)
+    match expression["operator"]:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt" as operator:
+            try:
+                have, bound = int(value or ""), int(values[0])
+            except (ValueError, IndexError):
+                return False
+            return have > bound if operator == "Gt" else have < bound
+    return False
+
+
+def host_ports(pod: Object) -> set[tuple[str, int]]:
+    """The (protocol, port) pairs that the pod takes on its node."""
+    spec = pod.get("spec") or {}
+    return {
+        (port.get("protocol") or "TCP", port["hostPort"])
+        for container in spec.get("containers") or []
+        for port in container.get("ports") or []
+        if port.get("hostPort")
+    }
+
+
+def admit(pod: Object, node: Object, running: Iterable[Object]) -> Rejection | None:
+    """None when the kubelet runs the pod beside the ``running`` ones, else why it fails it."""
+    if not selects(pod, node):
+        return Rejection(
+            "NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
+        )
+    blocked = untolerated(pod, node, ["NoExecute"])
+    if blocked:
+        taint = blocked[0]
+        return Rejection("TaintToleration", f"Predicate TaintToleration failed: taint {taint['key']}:NoExecute")
+    others = list(running)
+    taken = {port for other in others for port in host_ports(other)}
+    if host_ports(pod) & taken:
+        return Rejection(
+            "NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested ports"
+        )
+    has = parse_resources((node.get("status") or {}).get("allocatable"))
+    used = add(*(requests(other) for other in others))
+    for name, wanted in sorted(requests(pod).items()):
+        if wanted > 0 and used.get(name, 0) + wanted > has.get(name, 0):
+            return Rejection(
+                f"OutOf{name}",
+                f"Node didn't have enough resource: {name}, requested: {wanted}, used: {used.get(name, 0)}, "
+                f"capacity: {has.get(name, 0)}",
+            )
+    return None
+
+
+PASSING = ("karpenter.sh/disrupted", "node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""Taints that may appear between a pod's scheduling and its arrival."""
+
+
+def misplaced(pod: Object, node: Object) -> list[str]:
+    """NoSchedule taints that whoever bound the pod ignored. A kubelet runs such a pod; it is still a mistake."""
+    found = untolerated(pod, node, ["NoSchedule"])
+    return [f"{taint['key']}:NoSchedule" for taint in found if not str(taint["key"]).startswith(PASSING)]

@@ -1,0 +1,45 @@
+"""EC2's instance types and where each is sold, from the data that the mock carries.
+
+The mock lists every type in every region, in one slow page; here types are regional, paged, and written only once.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES, InstanceType
+
+from sandbox.ec2.xml import shape_encoder
+
+
+@cache
+def regional_types(region: str) -> dict[str, Any]:
+    """The instance types a region sells, by name in order."""
+    names = sorted({str(row["InstanceType"]) for row in INSTANCE_TYPE_OFFERINGS["region"].get(region, [])})
+    return {name: InstanceType(name) for name in names if name in INSTANCE_TYPES}
+
+
+@cache
+def zonal_offerings(region: str) -> frozenset[tuple[str, str]]:
+    """Every (type, zone) that a region sells."""
+    rows = INSTANCE_TYPE_OFFERINGS["availability-zone"].get(region, [])
+    return frozenset((str(row["InstanceType"]), str(row["Location"])) for row in rows)
+
+
+@cache
+def type_xml(name: str) -> str:
+    """The XML of one entry of DescribeInstanceTypes."""
+    return f"<item>{shape_encoder('InstanceTypeInfo')(dict(InstanceType(name)))}</item>"
+
+
+def describe_type(name: str) -> dict[str, Any] | None:
+    """EC2's description of a type, None for an unknown one."""
+    data: dict[str, Any] | None = INSTANCE_TYPES.get(name)
+    return data
+
+
+def architecture(name: str) -> str:
+    """The architecture that EC2 reports for instances of a type: arm64, else x86_64."""
+    supported = (describe_type(name) or {}).get("ProcessorInfo", {}).get("SupportedArchitectures", ["x86_64"])
+    return "arm64" if "arm64" in supported else "x86_64"

@@ -1,0 +1,130 @@
+"""The admin endpoints as methods, for tests and for the demo."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any
+
+TIMEOUT = 30.0
+
+
+class Ec2Admin:
+    """Talks to the sandbox's EC2 at ``endpoint``, such as ``http://127.0.0.1:5000``."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._base = endpoint.rstrip("/") + "/sandbox/"
+
+    def health(self) -> dict[str, Any]:
+        """Counts of instances by state and of the mock's own failures (``internal_errors``)."""
+        return self._call("GET", "health")
+
+    def fault(
+        self,
+        action: str,
+        code: str = "",
+        *,
+        status: int = 400,
+        message: str = "",
+        count: int | None = 1,
+        latency_seconds: float = 0.0,
+        after_effect: bool = False,
+    ) -> None:
+        """Makes the next ``count`` calls of an action fail (None: until cleared), be slow, or both."""
+        body = {"action": action, "code": code, "status": status, "message": message, "count": count}
+        self._call("POST", "faults", {**body, "latency_seconds": latency_seconds, "after_effect": after_effect})
+
+    def clear_faults(self, action: str = "") -> None:
+        """Ends all faults, or those of one action."""
+        self._call("DELETE", "faults", action=action)
+
+    def throttle(self, action: str, rate: float, burst: float) -> None:
+        """Limits an action to ``rate`` calls a second after a burst."""
+        self._call("POST", "throttle", {"action": action, "rate": rate, "burst": burst})
+
+    def clear_throttle(self) -> None:
+        """Lifts every limit."""
+        self._call("DELETE", "throttle")
+
+    def capacity(
+        self,
+        available: int | None = 0,
+        *,
+        type: str | None = None,
+        zone: str | None = None,
+        capacity_type: str | None = None,
+    ) -> None:
+        """Leaves ``available`` instances in each pool that fits (None: no limit); what is not given fits all."""
+        self._call(
+            "POST", "capacity", {"type": type, "zone": zone, "capacity_type": capacity_type, "available": available}
+        )
+
+    def clear_capacity(self) -> None:
+        """Makes every pool unlimited."""
+        self._call("DELETE", "capacity")
+
+    def boot(
+        self,
+        *,
+        delay: float | None = None,
+        never: bool = False,
+        not_ready: bool = False,
+        type: str | None = None,
+    ) -> None:
+        """Changes how instances (of one type) become nodes from now on."""
+        self._call("POST", "boot", {"type": type, "delay": delay, "never": never, "not_ready": not_ready})
+
+    def clear_boot(self) -> None:
+        """Makes instances boot as usual."""
+        self._call("DELETE", "boot")
+
+    def lifecycle(
+        self, *, pending: float | None = None, shutting_down: float | None = None, purge: float | None = None
+    ) -> None:
+        """Sets how many seconds states last."""
+        self._call("POST", "lifecycle", {"pending": pending, "shutting_down": shutting_down, "purge": purge})
+
+    def calls(self, action: str = "") -> list[dict[str, Any]]:
+        """The calls that arrived, oldest first: service, action, parameters, status, error, time."""
+        found: list[dict[str, Any]] = self._call("GET", "calls", action=action)["calls"]
+        return found
+
+    def clear_calls(self) -> None:
+        """Forgets the calls."""
+        self._call("DELETE", "calls")
+
+    def rejections(self) -> list[dict[str, Any]]:
+        """Pods that a node refused to run: namespace, name, uid, node, reason, message."""
+        found: list[dict[str, Any]] = self._call("GET", "rejections")["rejections"]
+        return found
+
+    def misplaced(self) -> list[dict[str, Any]]:
+        """Pods that were bound in spite of a NoSchedule taint: as `rejections`, with ``taints``."""
+        found: list[dict[str, Any]] = self._call("GET", "rejections")["misplaced"]
+        return found
+
+    def clear_rejections(self) -> None:
+        """Forgets both."""
+        self._call("DELETE", "rejections")
+
+    def instances(self) -> list[dict[str, Any]]:
+        """All instances: id, type, zone, capacity_type, state, private_dns_name, fleet_id, launched, price, tags."""
+        found: list[dict[str, Any]] = self._call("GET", "instances")["instances"]
+        return found
+
+    def reset(self) -> None:
+        """Empties the account and sets it up afresh."""
+        self._call("POST", "reset")
+
+    def _call(self, method: str, name: str, body: dict[str, Any] | None = None, **query: str) -> dict[str, Any]:
+        url = self._base + name + (f"?{urllib.parse.urlencode(query)}" if any(query.values()) else "")
+        content = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(url, content, {"Content-Type": "application/json"}, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+                parsed: dict[str, Any] = json.load(answer)
+                return parsed
+        except urllib.error.HTTPError as error:
+            raise ValueError(f"The sandbox refused {method} {url}: {error.read().decode()}") from error

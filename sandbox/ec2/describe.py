@@ -1,0 +1,217 @@
+"""DescribeInstances: what an instance looks like on the wire, and which filters find it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from itertools import groupby
+from typing import Any
+
+from moto.ec2.exceptions import EC2ClientError
+
+from sandbox.ec2 import catalogue
+from sandbox.ec2.instances import InstanceBook, Machine
+
+Filters = Mapping[str, Iterable[str]]
+
+
+def _tags(machine: Machine) -> dict[str, str]:
+    found: dict[str, str] = machine.instance.ec2_backend.tags.get(machine.id) or {}
+    return found
+
+
+def _profile_arn(machine: Machine) -> str:
+    profile = machine.instance.iam_instance_profile
+    return str(profile.arn) if profile is not None else ""
+
+
+FILTERS: dict[str, Callable[[Machine], Iterable[str]]] = {
+    "architecture": lambda m: [m.instance.architecture],
+    "availability-zone": lambda m: [m.pool[1]],
+    "client-token": lambda m: [m.instance.client_token or ""],
+    "iam-instance-profile.arn": lambda m: [_profile_arn(m)],
+    "image-id": lambda m: [m.instance.image_id],
+    "instance-id": lambda m: [m.id],
+    "instance-lifecycle": lambda m: [m.instance.lifecycle or ""],
+    "instance-state-code": lambda m: [str(m.instance._state.code)],
+    "instance-state-name": lambda m: [m.state],
+    "instance-type": lambda m: [m.instance.instance_type],
+    "instance.group-id": lambda m: [group.id for group in m.instance.security_groups],
+    "owner-id": lambda m: [m.instance.owner_id],
+    "private-dns-name": lambda m: [m.instance.private_dns_name],
+    "private-ip-address": lambda m: [m.instance.private_ip],
+    "reservation-id": lambda m: [m.reservation_id],
+    "spot-instance-request-id": lambda m: [m.spot_request_id],
+    "subnet-id": lambda m: [m.instance.subnet_id],
+    "tag-key": lambda m: _tags(m).keys(),
+    "tag-value": lambda m: _tags(m).values(),
+    "vpc-id": lambda m: [m.instance.vpc_id or ""],
+}
+
+
+@lru_cache(maxsize=4096)
+def pattern(text: str) -> re.Pattern[str]:
+    """EC2's wildcards: ``*`` any characters, ``?`` one, a backslash makes the next one plain."""
+    parts = []
+    for piece in re.findall(r"\\.|.", text, re.DOTALL):
+        match piece:
+            case "*":
+                parts.append(".*")
+            case "?":
+                parts.append(".")
+            case _:
+                parts.append(re.escape(piece[1:] if len(piece) == 2 else piece))
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def _fits(values: list[str], wanted: list[str]) -> bool:
+    return any(value == want or pattern(want).fullmatch(value) for want in wanted for value in values)
+
+
+def select(machines: Iterable[Machine], filters: Filters) -> list[Machine]:
+    """The instances that every filter finds.
+
+    Raises:
+        EC2ClientError: InvalidParameterValue for a filter that EC2 (or this sandbox) does not have.
+    """
+    found = list(machines)
+    for name, values in filters.items():
+        wanted = [str(value) for value in values]
+        if name.startswith("tag:"):
+            key = name[4:]
+            found = [m for m in found if key in _tags(m) and _fits([_tags(m)[key]], wanted)]
+        elif name in FILTERS:
+            read = FILTERS[name]
+            found = [m for m in found if _fits([str(value) for value in read(m)], wanted)]
+        else:
+            raise EC2ClientError("InvalidParameterValue", f"The filter '{name}' is invalid")
+    return found
+
+
+def reservations(machines: list[Machine]) -> list[dict[str, Any]]:
+    """Instances grouped by the call that launched them, as EC2 lists them."""
+    return [
+        {
+            "ReservationId": reservation_id,
+            "OwnerId": (group := list(members))[0].instance.owner_id,
+            "Groups": [],
+            "Instances": [instance(machine) for machine in group],
+        }
+        for reservation_id, members in groupby(machines, key=lambda machine: machine.reservation_id)
+    ]
+
+
+def instance(machine: Machine) -> dict[str, Any]:
+    """One instance as DescribeInstances shows it."""
+    if not machine.fixed:
+        machine.fixed = _fixed(machine)
+    one = machine.instance
+    answer = {
+        **machine.fixed,
+        "State": {"Code": one._state.code, "Name": one._state.name},
+        "Tags": [{"Key": key, "Value": value} for key, value in _tags(machine).items()],
+        "StateTransitionReason": one._reason,
+    }
+    if machine.state == "terminated":
+        for name in ("PrivateIpAddress", "SubnetId", "VpcId"):
+            answer.pop(name, None)
+        answer |= {"PrivateDnsName": "", "NetworkInterfaces": [], "SecurityGroups": [], "BlockDeviceMappings": []}
+        answer["StateReason"] = {"Code": one.state_reason.code, "Message": one.state_reason.message}
+    return answer
+
+
+def _fixed(machine: Machine) -> dict[str, Any]:
+    one = machine.instance
+    kind = catalogue.describe_type(one.instance_type) or {}
+    groups = [{"GroupId": group.id, "GroupName": group.name} for group in one.security_groups]
+    cpu = kind.get("VCpuInfo", {})
+    answer = {
+        "InstanceId": one.id,
+        "ImageId": one.image_id,
+        "InstanceType": one.instance_type,
+        "LaunchTime": one.launch_time,
+        "AmiLaunchIndex": one.ami_launch_index,
+        "Placement": {"AvailabilityZone": machine.pool[1], "GroupName": "", "Tenancy": "default"},
+        "PrivateDnsName": one.private_dns_name,
+        "PrivateIpAddress": one.private_ip,
+        "PublicDnsName": one.public_dns_name or "",
+        "PublicIpAddress": one.public_ip,
+        "SubnetId": one.subnet_id,
+        "VpcId": one.vpc_id,
+        "Architecture": one.architecture,
+        "BlockDeviceMappings": [_volume(name, device) for name, device in one.get_block_device_mapping],
+        "ClientToken": one.client_token or "",
+        "EbsOptimized": bool(one.ebs_optimized),
+        "EnaSupport": True,
+        "Hypervisor": "xen",  # EC2 says xen for Nitro too
+        "KeyName": one.key_name,
+        "Monitoring": {"State": one.monitoring_state},
+        "NetworkInterfaces": [_interface(nic, groups) for nic in one.nics.values()],
+        "RootDeviceName": one.root_device_name,
+        "RootDeviceType": "ebs",
+        "SecurityGroups": groups,
+        "SourceDestCheck": True,
+        "VirtualizationType": "hvm",
+        "CpuOptions": {"CoreCount": cpu.get("DefaultCores"), "ThreadsPerCore": cpu.get("DefaultThreadsPerCore")},
+        "MetadataOptions": _metadata(one.metadata_options),
+        "PlatformDetails": "Linux/UNIX",
+        "UsageOperation": "RunInstances",
+    }
+    if one.iam_instance_profile is not None:
+        answer["IamInstanceProfile"] = {"Arn": one.iam_instance_profile.arn, "Id": one.iam_instance_profile.id}
+    if one.lifecycle:
+        answer |= {"InstanceLifecycle": one.lifecycle, "SpotInstanceRequestId": machine.spot_request_id}
+    return answer
+
+
+def _volume(name: str, device: Any) -> dict[str, Any]:
+    ebs = {"VolumeId": device.volume_id, "Status": "attached", "DeleteOnTermination": device.delete_on_termination}
+    return {"DeviceName": name, "Ebs": {**ebs, "AttachTime": device.attach_time}}
+
+
+def _interface(nic: Any, groups: list[dict[str, str]]) -> dict[str, Any]:
+    return {
+        "NetworkInterfaceId": nic.id,
+        "SubnetId": nic.subnet.id,
+        "VpcId": nic.subnet.vpc_id,
+        "PrivateIpAddress": nic.private_ip_address,
+        "Status": "in-use",
+        "Groups": groups,
+        "InterfaceType": nic.interface_type,
+        "MacAddress": nic.mac_address,
+        "Attachment": {
+            "AttachmentId": nic.attachment_id,
+            "AttachTime": nic.attach_time,
+            "DeleteOnTermination": bool(nic.delete_on_termination),
+            "DeviceIndex": nic.device_index,
+            "NetworkCardIndex": 0,
+            "Status": "attached",
+        },
+    }
+
+
+def _metadata(options: Any) -> dict[str, Any]:
+    return {
+        "State": options.state,
+        "HttpTokens": options.http_tokens,
+        "HttpPutResponseHopLimit": options.http_put_response_hop_limit,
+        "HttpEndpoint": options.http_endpoint,
+        "HttpProtocolIpv6": options.http_protocol_ipv6,
+        "InstanceMetadataTags": options.instance_metadata_tags,
+    }
+
+
+def page(machines: list[Machine], start: int, size: int) -> tuple[list[Machine], int | None]:
+    """One page of instances in launch order, and where the next one starts.
+
+    Positions are launch numbers, so that instances that come and go between pages neither repeat nor hide others.
+    """
+    rest = sorted((m for m in machines if m.sequence > start), key=lambda m: m.sequence)
+    chosen = rest[:size]
+    return chosen, chosen[-1].sequence if len(rest) > size else None
+
+
+def describe(book: InstanceBook, ids: list[str], filters: Filters) -> list[Machine]:
+    """The instances of a DescribeInstances call, before paging."""
+    return select(book.find(ids) if ids else book.all(), filters)

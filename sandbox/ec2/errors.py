@@ -1,0 +1,42 @@
+"""Error answers in the form that each AWS service's clients understand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from uuid import uuid4
+from xml.sax.saxutils import escape
+
+JSON_SERVICES = frozenset({"ssm", "pricing", "eks", "sqs", "events", "logs", "kms"})
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A whole HTTP answer."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+
+    @property
+    def reason(self) -> str:
+        """The status line's text."""
+        return f"{self.status} {'OK' if self.status < 400 else 'Error'}"
+
+
+def json_answer(status: int, content: object, content_type: str = "application/json") -> Answer:
+    """An answer with a JSON body."""
+    return Answer(status, [("Content-Type", content_type)], json.dumps(content, default=str).encode())
+
+
+def aws_error(service: str, status: int, code: str, message: str) -> Answer:
+    """The error of a service as botocore expects it: JSON, EC2's XML, or the query protocol's XML."""
+    if service in JSON_SERVICES:
+        body = json.dumps({"__type": code, "message": message}).encode()
+        return Answer(status, [("Content-Type", "application/x-amz-json-1.1"), ("x-amzn-errortype", code)], body)
+    error = f"<Error><Code>{escape(code)}</Code><Message>{escape(message)}</Message></Error>"
+    if service == "ec2":
+        text = f"<Response><Errors>{error}</Errors><RequestID>{uuid4()}</RequestID></Response>"
+    else:
+        text = f"<ErrorResponse>{error}<RequestId>{uuid4()}</RequestId></ErrorResponse>"
+    return Answer(status, [("Content-Type", "text/xml;charset=UTF-8")], f'<?xml version="1.0"?>{text}'.encode())

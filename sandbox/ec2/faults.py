@@ -1,0 +1,126 @@
+"""What an operator injects into calls (errors, latency, rate limits) and the record of the calls."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from threading import Lock
+from typing import Any
+
+CALL_LIMIT = 20_000
+"""Calls that the record keeps; older ones fall out."""
+
+
+@dataclass
+class Fault:
+    """An error, a delay, or both, for the next ``count`` calls of an action (None: until cleared).
+
+    With ``after_effect`` the action is carried out and only its answer is replaced, as when a connection breaks
+    after EC2 acted. Without ``code`` the call is only delayed.
+    """
+
+    action: str = "*"
+    code: str = ""
+    status: int = 400
+    message: str = ""
+    count: int | None = 1
+    latency_seconds: float = 0.0
+    after_effect: bool = False
+
+    def __post_init__(self) -> None:
+        if not 100 <= self.status <= 599:
+            raise ValueError(f"status {self.status} is no HTTP status: give 400 to 599")
+        if not 0 <= self.latency_seconds <= 600:
+            raise ValueError(f"latency_seconds {self.latency_seconds} is out of bounds: give 0 to 600")
+        if self.count is not None and self.count < 1:
+            raise ValueError(f"count {self.count} makes no sense: give 1 or more, or leave it null for always")
+
+
+class FaultTable:
+    """The faults still to happen, in the order they were injected."""
+
+    def __init__(self) -> None:
+        self._faults: list[Fault] = []
+        self._lock = Lock()
+
+    def add(self, fault: Fault) -> None:
+        with self._lock:
+            self._faults.append(fault)
+
+    def clear(self, action: str = "") -> None:
+        """Removes all faults, or those of one action."""
+        with self._lock:
+            self._faults = [fault for fault in self._faults if action and fault.action != action]
+
+    def listing(self) -> list[dict[str, Any]]:
+        with self._lock:
+            return [asdict(fault) for fault in self._faults]
+
+    def next(self, action: str) -> Fault | None:
+        """The fault that this call meets, used up by one; each call meets at most one."""
+        with self._lock:
+            for fault in self._faults:
+                if fault.action in ("*", action):
+                    if fault.count is not None:
+                        fault.count -= 1
+                        if fault.count == 0:
+                            self._faults.remove(fault)
+                    return fault
+        return None
+
+
+class Throttle:
+    """A token bucket for each action that has a limit; actions without one are never throttled."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._limits: dict[str, tuple[float, float]] = {}
+        self._buckets: dict[str, tuple[float, float]] = {}
+        self._lock = Lock()
+
+    def limit(self, action: str, rate: float, burst: float) -> None:
+        """Allows ``burst`` calls at once and ``rate`` calls a second after that."""
+        if rate < 0 or burst < 1:
+            raise ValueError(f"A limit of {rate} calls a second with a burst of {burst} lets nothing through")
+        with self._lock:
+            self._limits[action] = (rate, burst)
+            self._buckets[action] = (burst, self._clock())
+
+    def clear(self) -> None:
+        with self._lock:
+            self._limits.clear()
+            self._buckets.clear()
+
+    def allows(self, action: str) -> bool:
+        """Takes a token for a call; False when there is none."""
+        with self._lock:
+            if action not in self._limits:
+                return True
+            rate, burst = self._limits[action]
+            tokens, since = self._buckets[action]
+            now = self._clock()
+            tokens = min(burst, tokens + (now - since) * rate)
+            allowed = tokens >= 1
+            self._buckets[action] = (tokens - 1 if allowed else tokens, now)
+            return allowed
+
+
+class CallLog:
+    """The calls that arrived, for tests to assert on."""
+
+    def __init__(self) -> None:
+        self._calls: deque[dict[str, Any]] = deque(maxlen=CALL_LIMIT)
+
+    def add(self, service: str, action: str, parameters: dict[str, str], status: int, error: str) -> None:
+        """Records a call; ``parameters`` are the form's, without user data."""
+        shown = {name: value[:500] for name, value in parameters.items() if "UserData" not in name}
+        entry = {"service": service, "action": action, "parameters": shown, "status": status, "error": error}
+        self._calls.append({"time": time.time(), **entry})
+
+    def listing(self, action: str = "") -> list[dict[str, Any]]:
+        return [call for call in list(self._calls) if not action or call["action"] == action]
+
+    def clear(self) -> None:
+        self._calls.clear()

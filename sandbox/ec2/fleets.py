@@ -1,0 +1,203 @@
+"""CreateFleet of type instant, as EC2 does it: by price and capacity, with per-offer errors, idempotent by token.
+
+A call asks for N instances and lists the offers it would take. The fleet tries them in the order of its strategy; an
+offer that fails adds an entry to ``Errors`` and the next one is tried. The call itself succeeds even when nothing
+could be launched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from moto.ec2.exceptions import EC2ClientError
+from moto.ec2.utils import random_fleet_id, random_spot_request_id
+
+from sandbox.ec2 import catalogue
+from sandbox.ec2.instances import InstanceBook, Machine
+from sandbox.ec2.launch import LaunchRefused, launch
+from sandbox.ec2.market import Market, Offer
+from sandbox.ec2.templates import FleetRequest, LaunchSpec
+
+
+@dataclass(frozen=True)
+class FleetRecord:
+    """A fleet that was asked for, for DescribeFleets and for repeated calls."""
+
+    fleet_id: str
+    fingerprint: str
+    request: dict[str, Any]
+    answer: dict[str, Any]
+    tags: dict[str, str]
+
+
+@dataclass
+class Fleets:
+    """All fleets, and the tokens they were asked for with."""
+
+    market: Market
+    book: InstanceBook
+    records: dict[str, FleetRecord] = field(default_factory=dict)
+    by_token: dict[str, FleetRecord] = field(default_factory=dict)
+
+    def create(self, backend: Any, params: dict[str, Any]) -> dict[str, Any]:
+        """The answer of CreateFleet.
+
+        Raises:
+            EC2ClientError: the call as a whole is wrong: a template is missing, or a token came back with other
+                parameters (IdempotentParameterMismatch).
+        """
+        request = FleetRequest(params)
+        print_of_call = fingerprint(params)
+        known = self.by_token.get(request.token) if request.token else None
+        if known is not None:
+            if known.fingerprint != print_of_call:
+                raise EC2ClientError(
+                    "IdempotentParameterMismatch",
+                    f"The client token {request.token} was used before with other parameters: use a new token",
+                )
+            return known.answer
+        fleet_id = str(random_fleet_id())
+        answer = self._allocate(backend, request, fleet_id)
+        tags = request.tags.get("fleet", {})
+        if tags:
+            backend.create_tags([fleet_id], tags)
+        record = FleetRecord(fleet_id, print_of_call, params, answer, tags)
+        self.records[fleet_id] = record
+        if request.token:
+            self.by_token[request.token] = record
+        return answer
+
+    def clear(self) -> None:
+        """Forgets everything, for a reset."""
+        self.records.clear()
+        self.by_token.clear()
+
+    def _allocate(self, backend: Any, request: FleetRequest, fleet_id: str) -> dict[str, Any]:
+        specs = request.specs(backend)
+        errors: list[dict[str, Any]] = []
+        groups: list[dict[str, Any]] = []
+        offers = []
+        for index, spec in enumerate(specs):
+            zone = zone_of(backend, spec)
+            offer = self._offer(backend, request, index, spec, zone)
+            if isinstance(offer, LaunchRefused):
+                errors.append(_error(offer, spec, zone, request.capacity_type))
+            else:
+                offers.append(offer)
+        missing = request.total
+        for offer in self.market.order(offers, request.strategy, request.total):
+            if missing <= 0:
+                break
+            spec, zone = specs[offer.index], offer.pool[1]
+            got = self.market.take(offer.pool, missing)
+            machines: list[Machine] = []
+            refused: LaunchRefused | None = None
+            if got:
+                try:
+                    machines = self._launch(backend, request, spec, offer, got, fleet_id)
+                except LaunchRefused as error:
+                    self.market.give_back(offer.pool, got)
+                    refused = error
+            if refused is None and got < missing:
+                refused = out_of_capacity(offer)
+            if machines:
+                missing -= len(machines)
+                groups.append(
+                    {
+                        "LaunchTemplateAndOverrides": spec.answer(zone),
+                        "Lifecycle": request.capacity_type,
+                        "InstanceIds": [machine.id for machine in machines],
+                        "InstanceType": spec.instance_type,
+                    }
+                )
+            if refused is not None:
+                errors.append(_error(refused, spec, zone, request.capacity_type))
+        return {"FleetId": fleet_id, "Errors": errors, "Instances": groups}
+
+    def _offer(
+        self, backend: Any, request: FleetRequest, index: int, spec: LaunchSpec, zone: str
+    ) -> Offer | LaunchRefused:
+        """An override as an offer of the market, or why EC2 would not sell it."""
+        if not zone:
+            return LaunchRefused("InvalidSubnetID.NotFound", f"The subnet ID '{spec.subnet_id}' does not exist")
+        kind = spec.instance_type
+        if catalogue.describe_type(kind) is None:
+            return LaunchRefused("InvalidParameterValue", f"Invalid value '{kind}' for InstanceType.")
+        price = self.market.prices.price(request.capacity_type, kind)
+        if price is None or (kind, zone) not in catalogue.zonal_offerings(backend.region_name):
+            return LaunchRefused(
+                "Unsupported",
+                f"Your requested instance type ({kind}) is not supported in your requested Availability Zone ({zone}).",
+            )
+        limit = spec.override.get("MaxPrice")
+        if limit and request.capacity_type == "spot" and float(limit) < price:
+            return LaunchRefused(
+                "SpotMaxPriceTooLow",
+                f"Your Spot request price of {limit} is lower than the minimum required Spot request fulfillment "
+                f"price of {price}.",
+            )
+        priority = spec.override.get("Priority")
+        pool = (kind, zone, request.capacity_type)
+        return Offer(index, pool, price, None if priority is None else float(priority))
+
+    def _launch(
+        self, backend: Any, request: FleetRequest, spec: LaunchSpec, offer: Offer, count: int, fleet_id: str
+    ) -> list[Machine]:
+        tags: dict[str, dict[str, str]] = {}
+        for source in (spec.tags, request.tags):
+            for kind, values in source.items():
+                tags.setdefault(kind, {}).update(values)
+        reservation = launch(backend, spec, count, tags, spot=request.capacity_type == "spot", token=request.token)
+        machines = []
+        for instance in reservation.instances:
+            backend.create_tags(
+                [instance.id],
+                {
+                    "aws:ec2:fleet-id": fleet_id,
+                    "aws:ec2launchtemplate:id": spec.template_id,
+                    "aws:ec2launchtemplate:version": spec.version,
+                },
+            )
+            spot_request = str(random_spot_request_id()) if request.capacity_type == "spot" else ""
+            machines.append(self.book.add(instance, offer.pool, reservation.id, fleet_id, spot_request))
+        return machines
+
+
+def fingerprint(params: dict[str, Any]) -> str:
+    """What makes two calls the same: every parameter but the token and DryRun."""
+    content = {name: value for name, value in params.items() if name not in ("ClientToken", "DryRun")}
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def zone_of(backend: Any, spec: LaunchSpec) -> str:
+    """The zone of the subnet that an override names, empty when there is no such subnet."""
+    for subnets in backend.subnets.values():
+        if spec.subnet_id in subnets:
+            return str(subnets[spec.subnet_id].availability_zone)
+    return ""
+
+
+def out_of_capacity(offer: Offer) -> LaunchRefused:
+    """EC2's answer for a pool that has fewer instances than asked for."""
+    kind, zone, capacity_type = offer.pool
+    if capacity_type == "spot":
+        return LaunchRefused(
+            "InsufficientInstanceCapacity", "There is no Spot capacity available that matches your request."
+        )
+    return LaunchRefused(
+        "InsufficientInstanceCapacity",
+        f"We currently do not have sufficient {kind} capacity in the Availability Zone you requested ({zone}). "
+        "Our system will be working on provisioning additional capacity.",
+    )
+
+
+def _error(refused: LaunchRefused, spec: LaunchSpec, zone: str, capacity_type: str) -> dict[str, Any]:
+    return {
+        "LaunchTemplateAndOverrides": spec.answer(zone),
+        "Lifecycle": capacity_type,
+        "ErrorCode": refused.code,
+        "ErrorMessage": refused.message,
+    }

@@ -1,0 +1,129 @@
+"""Makes instances in the mock from a launch spec, with everything that the mock alone would drop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moto.core.exceptions import ServiceException
+from moto.core.types import Base64EncodedString
+from moto.ec2.models.instances import MetadataOptions
+from moto.ec2.utils import filter_iam_instance_profiles
+
+from sandbox.ec2 import catalogue
+from sandbox.ec2.templates import LaunchSpec
+
+USER_DATA_LIMIT = 16 * 1024
+"""Bytes of user data that EC2 takes, before base64."""
+
+
+class LaunchRefused(Exception):
+    """EC2 does not launch this offer: an error code and a sentence, as in a fleet's ``Errors``."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+
+
+def launch(
+    backend: Any, spec: LaunchSpec, count: int, tags: dict[str, dict[str, str]], *, spot: bool, token: str
+) -> Any:
+    """Launches ``count`` instances into the spec's subnet and returns the mock's reservation.
+
+    Raises:
+        LaunchRefused: the image, network, profile or user data do not fit; nothing was launched.
+    """
+    architecture = catalogue.architecture(spec.instance_type)
+    image = backend.amis.get(spec.image_id)
+    if image is None:
+        raise LaunchRefused("InvalidAMIID.NotFound", f"The image id '[{spec.image_id}]' does not exist")
+    if image.architecture != architecture:
+        raise LaunchRefused(
+            "InvalidParameterValue",
+            f"The architecture '{architecture}' of the specified instance type does not match the architecture "
+            f"'{image.architecture}' of the specified AMI. Specify an instance type and an AMI that have matching "
+            "architectures, and try again.",
+        )
+    subnet = backend.get_subnet(spec.subnet_id)
+    if free_addresses(subnet) < count:
+        raise LaunchRefused(
+            "InsufficientFreeAddressesInSubnet",
+            f"There are not enough free addresses in subnet '{subnet.id}' to satisfy the requested number of "
+            "instances.",
+        )
+    groups = [_security_group(backend, group_id, subnet.vpc_id) for group_id in spec.security_groups]
+    profile = _profile(backend, spec.profile)
+    reservation = backend.run_instances(
+        spec.image_id,
+        count,
+        _user_data(spec),
+        [],
+        security_group_ids=groups,
+        nics=[{"DeviceIndex": 0, "DeleteOnTermination": True}],
+        subnet_id=subnet.id,
+        instance_type=spec.instance_type,
+        is_instance_type_default=False,
+        region_name=backend.region_name,
+        block_device_mappings=spec.block_devices or [_root_volume(image)],
+        tags={"instance": tags.get("instance", {}), "volume": tags.get("volume", {})},
+        metadata_options=spec.data.get("MetadataOptions") or {},
+        associate_public_ip=spec.public_ip,
+        ebs_optimized=bool(spec.data.get("EbsOptimized")),
+        monitoring_state="enabled" if (spec.data.get("Monitoring") or {}).get("Enabled") else "disabled",
+        key_name=spec.data.get("KeyName"),
+        client_token=token,
+        lifecycle="spot" if spot else None,
+    )
+    for instance in reservation.instances:
+        instance.architecture = architecture
+        instance.iam_instance_profile = profile
+        instance.metadata_options = MetadataOptions(spec.data.get("MetadataOptions") or {})
+        for nic in instance.nics.values():
+            if tags.get("network-interface"):
+                backend.create_tags([nic.id], tags["network-interface"])
+    return reservation
+
+
+def _root_volume(image: Any) -> dict[str, Any]:
+    ebs = {"VolumeSize": 20, "VolumeType": "gp3", "DeleteOnTermination": True}
+    return {"DeviceName": image.root_device_name, "Ebs": ebs}
+
+
+def free_addresses(subnet: Any) -> int:
+    """Addresses that a subnet can still give out."""
+    return int(subnet._available_ip_addresses) - len(subnet._subnet_ips)
+
+
+def _user_data(spec: LaunchSpec) -> Any:
+    raw = spec.data.get("UserData")
+    if raw is None:
+        return None
+    encoded = raw if isinstance(raw, Base64EncodedString) else Base64EncodedString(str(raw))
+    if len(str(encoded)) * 3 // 4 > USER_DATA_LIMIT + 2:
+        raise LaunchRefused("InvalidParameterValue", "User data is limited to 16384 bytes")
+    return encoded
+
+
+def _security_group(backend: Any, group_id: str, vpc_id: str) -> Any:
+    group = backend.get_security_group_from_id(group_id)
+    if group is None:
+        raise LaunchRefused("InvalidGroup.NotFound", f"The security group '{group_id}' does not exist")
+    if group.vpc_id != vpc_id:
+        raise LaunchRefused("InvalidParameter", f"Security group {group_id} and subnet belong to different networks.")
+    return group
+
+
+def _profile(backend: Any, wanted: dict[str, str]) -> Any:
+    if not wanted:
+        return None
+    try:
+        return filter_iam_instance_profiles(
+            backend.account_id, backend.partition, wanted.get("Arn"), wanted.get("Name")
+        )
+    except ServiceException as error:
+        # The mock answers with IAM's "not found" here; EC2 has its own words for it.
+        named = wanted.get("Name") or wanted.get("Arn")
+        raise LaunchRefused(
+            "InvalidParameterValue",
+            f"Value ({named}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name",
+        ) from error

@@ -1,0 +1,93 @@
+"""A live copy of one kind of Kubernetes object, fed by a thread that lists and watches."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from sandbox.ec2.kube import KubeClient, KubeError
+
+log = logging.getLogger("sandbox.ec2.joiner")
+WATCH_SECONDS = 300
+PAGE = 500
+
+
+class Mirror:
+    """Objects by UID. ``changed`` is called after each change, on the mirror's thread."""
+
+    def __init__(self, client: KubeClient, path: str, query: dict[str, Any], changed: Callable[[], None]) -> None:
+        self._client = client
+        self._path = path
+        self._query = query
+        self._changed = changed
+        self._objects: dict[str, dict[str, Any]] = {}
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self.synced = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"mirror {path}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Asks the thread to end; it does so with the watch it is in, or with the process."""
+        self._stop.set()
+
+    def objects(self) -> list[dict[str, Any]]:
+        """The objects as last seen."""
+        with self._lock:
+            return list(self._objects.values())
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                version = self._list()
+                self.synced.set()
+                while not self._stop.is_set():
+                    version = self._follow(version)
+            except KubeError as error:
+                if error.status != 410:
+                    log.warning("watching %s failed, listing again: %s", self._path, error)
+                    self._stop.wait(1)
+            except Exception as error:  # a broken connection has many types; every one means: list again
+                log.warning("watching %s broke, listing again: %s", self._path, error)
+                self._stop.wait(1)
+
+    def _list(self) -> str:
+        found: dict[str, dict[str, Any]] = {}
+        token, version = "", ""
+        while True:
+            query = {**self._query, "limit": PAGE, **({"continue": token} if token else {})}
+            page = self._client.call("GET", self._path, query=query)
+            found |= {item["metadata"]["uid"]: item for item in page.get("items") or []}
+            version = str(page["metadata"]["resourceVersion"])
+            token = page["metadata"].get("continue") or ""
+            if not token:
+                break
+        with self._lock:
+            self._objects = found
+        self._changed()
+        return version
+
+    def _follow(self, version: str) -> str:
+        query = {
+            **self._query,
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": WATCH_SECONDS,
+        }
+        for event in self._client.watch(self._path, query):
+            item = event["object"]
+            version = str(item["metadata"]["resourceVersion"])
+            if event["type"] != "BOOKMARK":
+                with self._lock:
+                    if event["type"] == "DELETED":
+                        self._objects.pop(item["metadata"]["uid"], None)
+                    else:
+                        self._objects[item["metadata"]["uid"]] = item
+                self._changed()
+            if self._stop.is_set():
+                break
+        return version

@@ -1,0 +1,75 @@
+"""Prepares moto: own images, the overriding EC2 actions, and the shortcuts that its size needs.
+
+Everything here leans on the insides of one pinned version of moto; the contract tests say when that breaks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from sandbox.ec2.images import images
+from sandbox.ec2.world import World
+
+
+def prepare(state: Path, world: World) -> Callable[..., Iterable[bytes]]:
+    """The mock as a WSGI application, with ``world`` behind its EC2."""
+    records = [image.record() for image in images()]
+    path = state / "images.json"
+    path.write_text(json.dumps(records), encoding="utf-8")
+    os.environ["MOTO_AMIS_PATH"] = str(path)  # read when the module is first imported, and tested again later
+
+    import moto.ec2.models.amis
+    import moto.ec2.urls
+    from moto.ec2.models.core import TaggedEC2Resource
+    from moto.ec2.models.subnets import Subnet
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+
+    from sandbox.ec2.responses import SandboxEC2
+
+    moto.ec2.models.amis.AMIS = records
+    SandboxEC2.world = world
+    moto.ec2.urls.url_paths["{0}/"] = SandboxEC2.dispatch
+    TaggedEC2Resource.get_tags = _own_tags
+    Subnet.get_available_subnet_ip = _next_address
+    application: Callable[..., Iterable[bytes]] = DomainDispatcherApplication(create_backend_app)
+    return application
+
+
+def _own_tags(resource: Any) -> list[dict[str, str]]:
+    """A resource's tags by its id; the mock's own way matches every tag of the account against a pattern."""
+    tags = resource.ec2_backend.tags.get(resource.id) or {}
+    return [
+        {"resource_id": resource.id, "resource_type": "", "key": key, "value": value} for key, value in tags.items()
+    ]
+
+
+def _next_address(subnet: Any, instance: Any) -> str:
+    """An address never used before as long as there is one: the address is the node's name, and an earlier Node of
+    that name may still be leaving. The mock reuses a freed address at once.
+    """
+    for fresh in subnet._subnet_ip_generator:
+        address = str(fresh)
+        if fresh != subnet.cidr.broadcast_address and address not in subnet._subnet_ips:
+            break
+    else:
+        address = str(subnet._unused_ips.pop())
+    subnet._subnet_ips[address] = instance
+    return address
+
+
+def empty() -> None:
+    """Forgets everything in the mock."""
+    from moto.core.base_backend import BackendDict
+    from moto.ec2.models import ec2_backends
+    from moto.eks.models import eks_backends
+    from moto.iam.models import iam_backends
+    from moto.sqs.models import sqs_backends
+    from moto.ssm.models import ssm_backends
+
+    backends: list[BackendDict] = [ec2_backends, eks_backends, iam_backends, sqs_backends, ssm_backends]
+    for service in backends:
+        service.reset()

@@ -1,0 +1,199 @@
+"""The Node object that a kubelet on a given instance would register."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sandbox.ec2.userdata import KubeletSettings, Taint
+from tenon.resources import Resources, format_resources, to_units
+
+MI, GI = 2**20, 2**30
+MANAGED = "kwok.x-k8s.io/node"
+READY = "sandbox.tenon.sh/kubelet"
+UNINITIALIZED: Taint = {
+    "key": "node.cloudprovider.kubernetes.io/uninitialized",
+    "value": "true",
+    "effect": "NoSchedule",
+}
+NOT_READY: Taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+BOOT_TAINTS = frozenset({UNINITIALIZED["key"], NOT_READY["key"]})
+ACCELERATORS = {"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu", "Habana": "habana.ai/gaudi"}
+
+
+@dataclass(frozen=True)
+class InstanceFacts:
+    """What the kubelet and the cloud controller learn about the instance; ``disk_gib`` is the volume for pods."""
+
+    instance_id: str
+    instance_type: str
+    zone: str
+    region: str
+    architecture: str
+    private_ip: str
+    private_dns_name: str
+    disk_gib: int = 20
+
+
+def eni_pods(kind: Mapping[str, Any]) -> int:
+    """Pods that the default network card has addresses for."""
+    network = kind.get("NetworkInfo") or {}
+    cards = network.get("NetworkCards") or []
+    default = int(network.get("DefaultNetworkCardIndex") or 0)
+    interfaces = next(
+        (card["MaximumNetworkInterfaces"] for card in cards if card.get("NetworkCardIndex") == default),
+        network.get("MaximumNetworkInterfaces", 0),
+    )
+    return int(interfaces * (network.get("Ipv4AddressesPerInterface", 1) - 1) + 2) if interfaces else 0
+
+
+def capacity(kind: Mapping[str, Any], facts: InstanceFacts, settings: KubeletSettings) -> Resources:
+    """What the node has, in millicores and base units; some memory is lost to the hypervisor and the kernel."""
+    cores = int(kind["VCpuInfo"]["DefaultVCpus"])
+    mebibytes = int(kind["MemoryInfo"]["SizeInMiB"]) - (64 if facts.architecture == "arm64" else 0)
+    mebibytes -= math.ceil(mebibytes * 0.075)
+    pods = settings.max_pods if settings.max_pods is not None else eni_pods(kind)
+    if settings.pods_per_core:
+        pods = min(pods, settings.pods_per_core * cores)
+    store = (kind.get("InstanceStorageInfo") or {}).get("TotalSizeInGB")
+    disk = int(store) * 10**9 if settings.raid0 and store else facts.disk_gib * GI
+    return {
+        "cpu": cores * 1000,
+        "memory": mebibytes * MI,
+        "pods": pods,
+        "ephemeral-storage": disk,
+        **_accelerators(kind),
+    }
+
+
+def _accelerators(kind: Mapping[str, Any]) -> Resources:
+    found: Resources = {}
+    for gpu in (kind.get("GpuInfo") or {}).get("Gpus") or []:
+        name = ACCELERATORS.get(str(gpu.get("Manufacturer")))
+        if name:
+            found[name] = found.get(name, 0) + int(gpu.get("Count") or 0)
+    for device in (kind.get("NeuronInfo") or {}).get("NeuronDevices") or []:
+        count = int(device.get("Count") or 0)
+        found["aws.amazon.com/neuron"] = found.get("aws.amazon.com/neuron", 0) + count
+        cores = count * int((device.get("CoreInfo") or {}).get("Count") or 0)
+        found["aws.amazon.com/neuroncore"] = found.get("aws.amazon.com/neuroncore", 0) + cores
+    return found
+
+
+def allocatable(kind: Mapping[str, Any], has: Resources, settings: KubeletSettings) -> Resources:
+    """Capacity less what the kubelet keeps for itself, the system, and its eviction thresholds."""
+    cores = has["cpu"] // 1000
+    kept: Resources = {
+        "cpu": int(sum(_core_share(core) for core in range(cores))),
+        "memory": (255 + 11 * eni_pods(kind)) * MI,
+        "ephemeral-storage": GI,
+    }
+    for name, quantity in settings.kube_reserved.items():
+        kept[name] = to_units(name, quantity)
+    for name, quantity in settings.system_reserved.items():
+        kept[name] = kept.get(name, 0) + to_units(name, quantity)
+    thresholds = {"memory.available": "100Mi", "nodefs.available": "10%", **settings.eviction_hard}
+    for signal, name in (("memory.available", "memory"), ("nodefs.available", "ephemeral-storage")):
+        kept[name] = kept.get(name, 0) + _threshold(thresholds[signal], name, has[name])
+    return {name: max(0, amount - kept.get(name, 0)) for name, amount in has.items()}
+
+
+def _core_share(core: int) -> float:
+    """Millicores kept of the n-th core, from 0."""
+    return 60.0 if core == 0 else 10.0 if core == 1 else 5.0 if core < 4 else 2.5
+
+
+def _threshold(text: str, name: str, has: int) -> int:
+    if text.endswith("%"):
+        share = float(text[:-1])
+        return 0 if share >= 100 else math.ceil(has * share / 100)
+    return to_units(name, text)
+
+
+def node(
+    kind: Mapping[str, Any], facts: InstanceFacts, settings: KubeletSettings, now: datetime, version: str
+) -> dict[str, Any]:
+    """The Node as first registered: not ready, and not yet known to the cloud controller."""
+    architecture = "arm64" if facts.architecture == "arm64" else "amd64"
+    has = capacity(kind, facts, settings)
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": facts.private_dns_name,
+            "labels": {
+                **settings.labels,
+                "kubernetes.io/hostname": facts.private_dns_name,
+                "kubernetes.io/arch": architecture,
+                "kubernetes.io/os": "linux",
+                "beta.kubernetes.io/arch": architecture,
+                "beta.kubernetes.io/os": "linux",
+                "node.kubernetes.io/instance-type": facts.instance_type,
+                "beta.kubernetes.io/instance-type": facts.instance_type,
+                "topology.kubernetes.io/zone": facts.zone,
+                "topology.kubernetes.io/region": facts.region,
+            },
+            "annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
+        },
+        "spec": {
+            "providerID": provider_id(facts.zone, facts.instance_id),
+            "taints": [*settings.taints, UNINITIALIZED, NOT_READY],
+        },
+        "status": {
+            "capacity": format_resources(has),
+            "allocatable": format_resources(allocatable(kind, has, settings)),
+            "conditions": conditions(False, now),
+            "addresses": [
+                {"type": "InternalIP", "address": facts.private_ip},
+                {"type": "InternalDNS", "address": facts.private_dns_name},
+                {"type": "Hostname", "address": facts.private_dns_name},
+            ],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+            "nodeInfo": {
+                "architecture": architecture,
+                "operatingSystem": "linux",
+                "kubeletVersion": version,
+                "kubeProxyVersion": version,
+                "containerRuntimeVersion": "containerd://2.1.4",
+                "kernelVersion": "6.12.0",
+                "osImage": "Sandbox Linux",
+                "machineID": facts.instance_id,
+                "systemUUID": facts.instance_id,
+                "bootID": facts.instance_id,
+            },
+        },
+    }
+
+
+def conditions(ready: bool, now: datetime) -> list[dict[str, str]]:
+    """The conditions that a kubelet posts."""
+    stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    times = {"lastHeartbeatTime": stamp, "lastTransitionTime": stamp}
+    pressure = [
+        {"type": name, "status": "False", "reason": f"KubeletHas{reason}", "message": "kubelet has enough", **times}
+        for name, reason in (
+            ("MemoryPressure", "SufficientMemory"),
+            ("DiskPressure", "NoDiskPressure"),
+            ("PIDPressure", "SufficientPID"),
+        )
+    ]
+    reason, message = (
+        ("KubeletReady", "kubelet is posting ready status")
+        if ready
+        else ("KubeletNotReady", "container runtime network not ready: cni plugin not initialized")
+    )
+    return [*pressure, {"type": "Ready", "status": str(ready), "reason": reason, "message": message, **times}]
+
+
+def provider_id(zone: str, instance_id: str) -> str:
+    """How Kubernetes names an EC2 instance."""
+    return f"aws:///{zone}/{instance_id}"
+
+
+def instance_of(node_object: Mapping[str, Any]) -> str:
+    """The instance id in a Node's provider id, empty for a node that is no EC2 instance."""
+    named = str((node_object.get("spec") or {}).get("providerID") or "")
+    return named.rpartition("/")[2] if named.startswith("aws:///") else ""

@@ -1,0 +1,81 @@
+"""The Pricing service's GetProducts, which the mock lacks: on-demand Linux prices from the price data file."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from moto.ec2.exceptions import EC2ClientError
+
+from sandbox.ec2 import catalogue, tokens
+from sandbox.ec2.errors import Answer, aws_error, json_answer
+from sandbox.ec2.prices import PriceBook
+from sandbox.ec2.world import REGION
+
+PAGE = 100
+CONTENT_TYPE = "application/x-amz-json-1.1"
+
+
+def answer(prices: PriceBook, action: str, body: bytes) -> Answer:
+    """Answers one call of the Pricing service."""
+    if action != "GetProducts":
+        return aws_error("pricing", 400, "InvalidParameterException", f"This sandbox has no pricing action {action}")
+    try:
+        request = json.loads(body or b"{}")
+        wanted = {str(one["Field"]): str(one["Value"]) for one in request.get("Filters") or []}
+        start = tokens.decode(request.get("NextToken"))
+        size = tokens.page_size(request.get("MaxResults"), 1, PAGE)
+    except EC2ClientError as error:
+        return aws_error("pricing", 400, "InvalidNextTokenException", str(error.message))
+    except (ValueError, KeyError, AttributeError, TypeError):
+        return aws_error("pricing", 400, "InvalidParameterException", "The request is no GetProducts request")
+    found = [
+        name
+        for name in sorted(prices.on_demand)
+        if request.get("ServiceCode") == "AmazonEC2" and _fits(_attributes(name), wanted)
+    ]
+    page = found[start : start + size]
+    content: dict[str, Any] = {
+        "FormatVersion": "aws_v1",
+        "PriceList": [json.dumps(_product(name, prices.on_demand[name])) for name in page],
+    }
+    if start + size < len(found):
+        content["NextToken"] = tokens.encode(start + size)
+    return json_answer(200, content, CONTENT_TYPE)
+
+
+def _fits(attributes: dict[str, str], wanted: dict[str, str]) -> bool:
+    return all(attributes.get(name) == value for name, value in wanted.items())
+
+
+def _attributes(name: str) -> dict[str, str]:
+    kind = catalogue.describe_type(name) or {}
+    return {
+        "servicecode": "AmazonEC2",
+        "instanceType": name,
+        "regionCode": REGION,
+        "location": "US West (Oregon)",
+        "operatingSystem": "Linux",
+        "tenancy": "Shared",
+        "preInstalledSw": "NA",
+        "capacitystatus": "Used",
+        "marketoption": "OnDemand",
+        "licenseModel": "No License required",
+        "vcpu": str(kind.get("VCpuInfo", {}).get("DefaultVCpus", "")),
+    }
+
+
+def _product(name: str, usd: float) -> dict[str, Any]:
+    sku = "TENON" + "".join(letter for letter in name.upper() if letter.isalnum())
+    term, rate = f"{sku}.JRTCKXETXF", f"{sku}.JRTCKXETXF.6YS6EN2CT7"
+    dimension = {
+        "unit": "Hrs",
+        "pricePerUnit": {"USD": f"{usd:.10f}"},
+        "description": f"${usd} per {name}",
+        "rateCode": rate,
+    }
+    return {
+        "serviceCode": "AmazonEC2",
+        "product": {"productFamily": "Compute Instance", "sku": sku, "attributes": _attributes(name)},
+        "terms": {"OnDemand": {term: {"sku": sku, "priceDimensions": {rate: dimension}}}},
+    }

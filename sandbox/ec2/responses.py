@@ -1,0 +1,255 @@
+"""The EC2 actions that the mock gets wrong, answered properly; all others stay the mock's."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from moto.core.responses import ActionResult
+from moto.ec2.exceptions import EC2ClientError, FilterNotImplementedError, InvalidInstanceTypeError
+from moto.ec2.responses import EC2Response
+
+from sandbox.ec2 import catalogue, describe, spot_history, tokens
+from sandbox.ec2.describe import pattern
+from sandbox.ec2.instances import CODES
+from sandbox.ec2.world import World
+from sandbox.ec2.xml import document, render
+
+
+class SandboxEC2(EC2Response):  # type: ignore[misc]
+    """EC2 with a market, idempotency, lives of instances, and real paging."""
+
+    world: World
+
+    def call_action(self) -> Any:
+        """Answers the action; a filter that the mock does not know is the caller's error, not the server's."""
+        self.world.book.advance()
+        try:
+            return super().call_action()
+        except FilterNotImplementedError as error:
+            name = str(error).split("'")[1]
+            problem = EC2ClientError("InvalidParameterValue", f"The filter '{name}' is invalid")
+            return self.serialized(ActionResult(problem))
+
+    # --- launching ---
+
+    def create_fleet(self) -> Any:
+        if self._get_param("Type", "maintain") != "instant":
+            return super().create_fleet()
+        self.error_on_dryrun()
+        answer = self.world.fleets.create(self.ec2_backend, _plain(self.params))
+        return render("CreateFleet", answer)
+
+    def describe_fleets(self) -> Any:
+        wanted = self._get_param("FleetIds", [])
+        records = self.world.fleets.records
+        missing = [fleet_id for fleet_id in wanted if fleet_id not in records]
+        if missing:
+            raise EC2ClientError("InvalidFleetId.NotFound", f"The fleet ID '{missing[0]}' does not exist")
+        fleets = [
+            {
+                "FleetId": record.fleet_id,
+                "FleetState": "active",
+                "Type": "instant",
+                "ClientToken": record.request.get("ClientToken", ""),
+                "TargetCapacitySpecification": record.request.get("TargetCapacitySpecification"),
+                "Instances": record.answer["Instances"],
+                "Errors": record.answer["Errors"],
+                "Tags": [{"Key": key, "Value": value} for key, value in record.tags.items()],
+            }
+            for record in (list(records.values()) if not wanted else [records[fleet_id] for fleet_id in wanted])
+        ]
+        return render("DescribeFleets", {"Fleets": fleets})
+
+    def run_instances(self) -> Any:
+        result = super().run_instances()
+        reservation = result.result
+        for instance in reservation.instances:
+            capacity_type = "spot" if instance.lifecycle == "spot" else "on-demand"
+            pool = (instance.instance_type, str(instance.availability_zone), capacity_type)
+            self.world.book.add(instance, pool, reservation.id)
+        return result
+
+    # --- instances ---
+
+    def describe_instances(self) -> Any:
+        self.error_on_dryrun()
+        ids = self._get_param("InstanceIds", [])
+        size = self._get_int_param("MaxResults")
+        if ids and size:
+            raise EC2ClientError(
+                "InvalidParameterCombination", "The parameter instancesSet cannot be used with the parameter maxResults"
+            )
+        found = describe.describe(self.world.book, ids, self._filters_from_querystring())
+        start = tokens.decode(self._get_param("NextToken"))
+        chosen, rest = describe.page(found, start, tokens.page_size(size, 5, 1000))
+        answer: dict[str, Any] = {"Reservations": describe.reservations(chosen)}
+        if rest is not None:
+            answer["NextToken"] = tokens.encode(rest)
+        return render("DescribeInstances", answer)
+
+    def terminate_instances(self) -> Any:
+        ids = self._get_param("InstanceIds", [])
+        if not ids:
+            raise EC2ClientError("MissingParameter", "The request must contain the parameter InstanceId")
+        self.error_on_dryrun()
+        changes = [
+            {
+                "InstanceId": machine.id,
+                "PreviousState": {"Name": before, "Code": CODES[before]},
+                "CurrentState": {"Name": machine.state, "Code": CODES[machine.state]},
+            }
+            for machine, before in self.world.book.terminate(ids)
+        ]
+        return render("TerminateInstances", {"TerminatingInstances": changes})
+
+    def create_tags(self) -> Any:
+        self._known_resources()
+        reserved = [tag["Key"] for tag in self._get_param("Tags", []) if tag["Key"].startswith("aws:")]
+        if reserved:
+            raise EC2ClientError(
+                "InvalidParameterValue",
+                f"Value ( {reserved[0]} ) for parameter key is invalid. Tag keys starting with 'aws:' are reserved "
+                "for internal use",
+            )
+        return super().create_tags()
+
+    def delete_tags(self) -> Any:
+        self._known_resources()
+        return super().delete_tags()
+
+    def _known_resources(self) -> None:
+        resources = self._get_param("Resources", [])
+        self.world.book.find(name for name in resources if name.startswith("i-"))
+
+    def describe_security_groups(self) -> Any:
+        try:
+            return super().describe_security_groups()
+        except KeyError as error:
+            name = error.args[0]
+            if name in self._filters_from_querystring():
+                raise EC2ClientError("InvalidParameterValue", f"The filter '{name}' is invalid") from error
+            raise
+
+    # --- launch templates ---
+
+    def describe_launch_templates(self) -> Any:
+        self.error_on_dryrun()
+        ids, names = self._get_param("LaunchTemplateIds", []), self._get_param("LaunchTemplateNames", [])
+        for missing in (one for one in ids if one not in self.ec2_backend.launch_templates):
+            raise EC2ClientError(
+                "InvalidLaunchTemplateId.NotFound", f"The launch template ID '{missing}' does not exist"
+            )
+        found = self.ec2_backend.describe_launch_templates(
+            template_ids=ids, template_names=names, filters=self._filters_from_querystring()
+        )
+        page, token = self._page(found, 200)
+        rows = [
+            {
+                "CreateTime": template.create_time,
+                "CreatedBy": f"arn:{self.partition}:iam::{self.current_account}:root",
+                "DefaultVersionNumber": template.default_version_number,
+                "LatestVersionNumber": template.latest_version_number,
+                "LaunchTemplateId": template.id,
+                "LaunchTemplateName": template.name,
+                "Tags": [{"Key": tag["key"], "Value": tag["value"]} for tag in template.get_tags()],
+            }
+            for template in page
+        ]
+        return render("DescribeLaunchTemplates", {"LaunchTemplates": rows, "NextToken": token})
+
+    def delete_launch_template(self) -> Any:
+        name = self._get_param("LaunchTemplateName")
+        if name and name not in self.ec2_backend.launch_template_name_to_ids:
+            raise EC2ClientError(
+                "InvalidLaunchTemplateName.NotFoundException",
+                f"The specified launch template, with template name {name}, does not exist",
+            )
+        return super().delete_launch_template()
+
+    # --- what can be bought ---
+
+    def describe_instance_types(self) -> Any:
+        sold = catalogue.regional_types(self.region)
+        wanted = self._get_param("InstanceTypes", [])
+        unknown = sorted(set(wanted) - set(sold))
+        if unknown:
+            raise InvalidInstanceTypeError(unknown, error_type="InvalidInstanceType")
+        found = [kind for name, kind in sold.items() if not wanted or name in wanted]
+        for name, values in self._filters_from_querystring().items():
+            patterns = [pattern(str(value)) for value in values]
+            found = [kind for kind in found if _has(kind.get_filter_value(name), patterns)]
+        page, token = self._page(found, 100)
+        inner = "".join(catalogue.type_xml(kind["InstanceType"]) for kind in page)
+        more = f"<nextToken>{token}</nextToken>" if token else ""
+        return document("DescribeInstanceTypes", f"<instanceTypeSet>{inner}</instanceTypeSet>{more}")
+
+    def describe_instance_type_offerings(self) -> Any:
+        filters = {name: [pattern(str(v)) for v in values] for name, values in self._filters_from_querystring().items()}
+        unknown = set(filters) - {"location", "instance-type"}
+        if unknown:
+            raise EC2ClientError("InvalidParameterValue", f"The filter '{min(unknown)}' is invalid")
+        rows = self.ec2_backend.describe_instance_type_offerings(self._get_param("LocationType"), {})
+        keys = {"location": "Location", "instance-type": "InstanceType"}
+        found = [
+            row
+            for row in rows
+            if all(any(p.fullmatch(row[keys[name]]) for p in patterns) for name, patterns in filters.items())
+        ]
+        page, token = self._page(found, 1000)
+        answer = {"InstanceTypeOfferings": page, "NextToken": token}
+        return render("DescribeInstanceTypeOfferings", answer)
+
+    def describe_spot_price_history(self) -> Any:
+        filters = {name: list(values) for name, values in self._filters_from_querystring().items()}
+        unknown = set(filters) - set(spot_history.READERS)
+        if unknown:
+            raise EC2ClientError("InvalidParameterValue", f"The filter '{min(unknown)}' is invalid")
+        rows = spot_history.history(
+            self.world.prices,
+            self.region,
+            now=datetime.now(UTC),
+            start=_moment(self._get_param("StartTime")),
+            end=_moment(self._get_param("EndTime")),
+            types=self._get_param("InstanceTypes", []),
+            products=self._get_param("ProductDescriptions", []),
+            zone=self._get_param("AvailabilityZone", ""),
+        )
+        page, token = self._page([row for row in rows if spot_history.matches(row, filters)], 1000)
+        return render("DescribeSpotPriceHistory", {"SpotPriceHistory": page, "NextToken": token or ""})
+
+    # --- asked for by autoscalers, and empty here ---
+
+    def describe_capacity_reservations(self) -> Any:
+        return render("DescribeCapacityReservations", {"CapacityReservations": []})
+
+    def describe_placement_groups(self) -> Any:
+        return render("DescribePlacementGroups", {"PlacementGroups": []})
+
+    def _page(self, rows: list[Any], limit: int) -> tuple[list[Any], str | None]:
+        """A page of a listing and the token of the next one."""
+        start = tokens.decode(self._get_param("NextToken"))
+        end = start + tokens.page_size(self._get_int_param("MaxResults"), 1, limit)
+        return rows[start:end], tokens.encode(end) if end < len(rows) else None
+
+
+def _plain(value: Any) -> Any:
+    """Parsed parameters as plain dicts and lists."""
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _has(value: Any, patterns: list[Any]) -> bool:
+    values = value if isinstance(value, list) else [value]
+    return any(p.fullmatch(str(one)) for p in patterns for one in values)
+
+
+def _moment(value: Any) -> datetime | None:
+    """A time parameter, as the mock parsed it or as text."""
+    if value is None or value == "":
+        return None
+    moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).replace("Z", "+00:00"))
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment

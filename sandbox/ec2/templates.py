@@ -1,0 +1,148 @@
+"""What a launch template says about the instances made from it.
+
+The mock stores a template whole and then uses a fraction of it; this is the complete reading, one record an override.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from moto.ec2.exceptions import EC2ClientError
+from moto.ec2.utils import convert_tag_spec
+
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    """Everything that one way of launching says."""
+
+    template_id: str
+    template_name: str
+    version: str
+    data: dict[str, Any]
+    override: dict[str, Any]
+
+    @property
+    def instance_type(self) -> str:
+        return str(self.override.get("InstanceType") or self.data.get("InstanceType") or "")
+
+    @property
+    def image_id(self) -> str:
+        return str(self.override.get("ImageId") or self.data.get("ImageId") or "")
+
+    @property
+    def subnet_id(self) -> str:
+        if self.override.get("SubnetId"):
+            return str(self.override["SubnetId"])
+        return next((str(nic["SubnetId"]) for nic in self.interfaces if nic.get("SubnetId")), "")
+
+    @property
+    def interfaces(self) -> list[dict[str, Any]]:
+        return list(self.data.get("NetworkInterfaces") or [])
+
+    @property
+    def security_groups(self) -> list[str]:
+        """Ids from the template itself or its primary interface, each once."""
+        ids = list(self.data.get("SecurityGroupIds") or [])
+        for nic in self.interfaces:
+            if int(nic.get("DeviceIndex") or 0) == 0:
+                ids.extend(nic.get("Groups") or [])
+        return list(dict.fromkeys(ids))
+
+    @property
+    def public_ip(self) -> bool | None:
+        return next(
+            (bool(nic["AssociatePublicIpAddress"]) for nic in self.interfaces if "AssociatePublicIpAddress" in nic),
+            None,
+        )
+
+    @property
+    def profile(self) -> dict[str, str]:
+        return dict(self.data.get("IamInstanceProfile") or {})
+
+    @property
+    def block_devices(self) -> list[dict[str, Any]]:
+        """Volumes with EC2's defaults filled in: 20 GiB, gp3, deleted with the instance."""
+        devices = []
+        for mapping in self.override.get("BlockDeviceMappings") or self.data.get("BlockDeviceMappings") or []:
+            ebs = mapping.get("Ebs")
+            if ebs is not None:
+                defaults = {"VolumeSize": 20, "VolumeType": "gp3", "DeleteOnTermination": True}
+                devices.append({"DeviceName": mapping["DeviceName"], "Ebs": {**defaults, **ebs}})
+        return devices
+
+    @property
+    def tags(self) -> dict[str, dict[str, str]]:
+        """Tags by resource type."""
+        return {kind: dict(tags) for kind, tags in convert_tag_spec(self.data.get("TagSpecifications") or []).items()}
+
+    def answer(self, zone: str) -> dict[str, Any]:
+        """LaunchTemplateAndOverrides as fleet answers repeat it."""
+        overrides = {name: value for name, value in self.override.items() if name != "BlockDeviceMappings"}
+        overrides.setdefault("InstanceType", self.instance_type)
+        if zone:
+            overrides.setdefault("AvailabilityZone", zone)
+        specification = {"LaunchTemplateId": self.template_id, "Version": self.version}
+        return {"LaunchTemplateSpecification": specification, "Overrides": overrides}
+
+
+@dataclass
+class FleetRequest:
+    """The parts of CreateFleet that matter, from the parsed parameters.
+
+    Raises:
+        EC2ClientError: a part that EC2 insists on is missing.
+    """
+
+    params: dict[str, Any]
+    total: int = field(init=False)
+    capacity_type: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not self.params.get("LaunchTemplateConfigs"):
+            raise EC2ClientError("MissingParameter", "The request must contain the parameter LaunchTemplateConfigs")
+        target = self.params.get("TargetCapacitySpecification") or {}
+        if "TotalTargetCapacity" not in target:
+            raise EC2ClientError("MissingParameter", "The request must contain the parameter TotalTargetCapacity")
+        self.total = int(target["TotalTargetCapacity"])
+        if not 1 <= self.total <= 1000:
+            raise EC2ClientError("InvalidParameterValue", "TotalTargetCapacity must be from 1 to 1000 in this sandbox")
+        self.capacity_type = str(target.get("DefaultTargetCapacityType") or "on-demand")
+        if self.capacity_type not in ("on-demand", "spot"):
+            raise EC2ClientError(
+                "InvalidParameterValue", f"DefaultTargetCapacityType {self.capacity_type} is not sold in this sandbox"
+            )
+
+    @property
+    def strategy(self) -> str:
+        """The allocation strategy, with EC2's default; the sandbox knows spot's price-capacity-optimized as such."""
+        options = self.params.get("SpotOptions" if self.capacity_type == "spot" else "OnDemandOptions") or {}
+        return str(options.get("AllocationStrategy") or "lowest-price")
+
+    @property
+    def token(self) -> str:
+        return str(self.params.get("ClientToken") or "")
+
+    @property
+    def tags(self) -> dict[str, dict[str, str]]:
+        return {kind: dict(tags) for kind, tags in convert_tag_spec(self.params.get("TagSpecifications") or []).items()}
+
+    def specs(self, backend: Any) -> list[LaunchSpec]:
+        """Every override of every template, with the template's version resolved.
+
+        Raises:
+            EC2ClientError: a template or version does not exist.
+        """
+        found = []
+        for config in self.params["LaunchTemplateConfigs"]:
+            wanted = config.get("LaunchTemplateSpecification") or {}
+            if wanted.get("LaunchTemplateId"):
+                template = backend.get_launch_template(wanted["LaunchTemplateId"])
+            else:
+                template = backend.get_launch_template_by_name(wanted.get("LaunchTemplateName") or "")
+            version = template.get_version(wanted.get("Version") or "$Default")
+            for override in config.get("Overrides") or [{}]:
+                found.append(
+                    LaunchSpec(template.id, template.name, str(version.number), dict(version.data), dict(override))
+                )
+        return found

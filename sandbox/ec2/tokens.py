@@ -1,0 +1,46 @@
+"""Page tokens and page bounds, the same for every listing."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+from moto.ec2.exceptions import EC2ClientError
+
+
+def encode(position: int) -> str:
+    """An opaque token for the place where the next page starts."""
+    return base64.urlsafe_b64encode(f"next:{position}".encode()).decode()
+
+
+def decode(token: str | None) -> int:
+    """The place a token names, 0 without one.
+
+    Raises:
+        EC2ClientError: InvalidParameterValue when this server did not write the token.
+    """
+    if not token:
+        return 0
+    try:
+        prefix, position = base64.urlsafe_b64decode(token.encode()).decode().split(":")
+        if prefix == "next":
+            return int(position)
+    except (ValueError, binascii.Error):
+        pass
+    raise EC2ClientError("InvalidParameterValue", "Unable to parse pagination token")
+
+
+def page_size(asked: int | None, lowest: int, highest: int) -> int:
+    """How many entries a page holds: ``highest`` unless the caller asked for fewer.
+
+    Raises:
+        EC2ClientError: InvalidParameterValue when the wish is out of bounds.
+    """
+    if asked is None:
+        return highest
+    if not lowest <= int(asked) <= highest:
+        raise EC2ClientError(
+            "InvalidParameterValue",
+            f"Value ( {asked} ) for parameter maxResults is invalid. Expecting a value between {lowest} and {highest}.",
+        )
+    return int(asked)

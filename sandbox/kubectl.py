@@ -1,0 +1,42 @@
+"""Running kubectl against the sandbox, its errors as one exception."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sandbox.leash import leashed
+from sandbox.tools import tool
+
+Manifest = Path | dict[str, Any]
+
+
+class KubectlError(Exception):
+    """kubectl refused; the message is what it said."""
+
+
+def kubectl(kubeconfig: Path, *arguments: str, stdin: str | None = None, timeout: float = 120) -> str:
+    """What kubectl prints; raises KubectlError, MissingTool."""
+    cache = kubeconfig.parent / "kubectl-cache"  # else each sandbox leaves one in the user's home
+    command = leashed(str(tool("kubectl")), f"--kubeconfig={kubeconfig}", f"--cache-dir={cache}", *arguments)
+    try:
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise KubectlError(f"`kubectl {' '.join(arguments)}` took more than {timeout:g} s") from error
+    if done.returncode != 0:
+        raise KubectlError(f"`kubectl {' '.join(arguments)}`: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+def apply(kubeconfig: Path, *manifests: Manifest) -> str:
+    """Apply files (of one or more documents) and objects server-side, as the sandbox; taking fields over by force."""
+    documents: list[str] = []
+    for manifest in manifests:
+        documents.append(manifest.read_text() if isinstance(manifest, Path) else yaml.safe_dump(manifest))
+    if not documents:
+        return ""
+    arguments = ("apply", "--server-side", "--force-conflicts", "--field-manager=sandbox", "-f", "-")
+    return kubectl(kubeconfig, *arguments, stdin="\n---\n".join(documents))

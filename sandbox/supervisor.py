@@ -1,0 +1,255 @@
+"""The process that owns every other process of a sandbox: ``python -m sandbox.supervisor --state FOLDER``.
+
+It starts each component once what it needs is ready, writes what happens to the status file, and stops all in reverse
+order: on SIGTERM or SIGINT, when its owner's pipe closes (``--leashed``), or when one component ends by itself, because
+a cluster that lost a part must not look alive. Killed outright it cannot clean up, so each child is on a leash.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fcntl
+import os
+import signal
+import ssl
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import aiohttp
+import psutil
+
+from sandbox import bootstrap, credentials, kwok
+from sandbox.components import API_SERVER, BOOTSTRAP, LOOPBACK, Component, Options, Ports, components, has_ec2
+from sandbox.kubectl import KubectlError
+from sandbox.layout import Layout
+from sandbox.leash import leashed
+from sandbox.status import Addresses, ComponentStatus, Process, State, Status, kill, read
+from sandbox.tools import MissingTool, tool
+
+READY_SECONDS = 120.0
+STOP_SECONDS = 8.0
+
+
+class ComponentFailed(Exception):
+    """A component did not start or ended by itself; the message says which, and what it last said."""
+
+
+class Supervisor:
+    """One sandbox's life."""
+
+    def __init__(self, layout: Layout, parts: list[Component], addresses: Addresses) -> None:
+        self.layout = layout
+        self.parts = parts
+        self.processes: dict[str, asyncio.subprocess.Process] = {}
+        self.ready = {name: asyncio.Event() for name in (*(part.name for part in parts), BOOTSTRAP)}
+        self.stopping = asyncio.Event()
+        self.status = Status(
+            state=State.STARTING, supervisor=Process.of(os.getpid()), addresses=addresses, message="starting"
+        )
+
+    async def run(self) -> int:
+        """Start, stay until told to stop or until a component ends, stop. The exit status: 1 after a failure."""
+        work = asyncio.create_task(self._work())
+        stop = asyncio.create_task(self.stopping.wait())
+        await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
+        failure = work.exception() if work.done() else None
+        if failure is not None:
+            self._write(State.STOPPING, str(failure))
+            print(failure, file=sys.stderr, flush=True)
+        else:
+            self._write(State.STOPPING, "stopping")
+        work.cancel()
+        stop.cancel()
+        with suppress(BaseException):
+            await work
+        await self._stop_all()
+        self._write(State.FAILED if failure else State.STOPPED, str(failure) if failure else "stopped")
+        return 1 if failure else 0
+
+    async def _work(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for part in self.parts:
+                    group.create_task(self._component(part))
+                group.create_task(self._bootstrap())
+                group.create_task(self._announce())
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from failures
+
+    async def _component(self, part: Component) -> None:
+        for name in part.after:
+            await self.ready[name].wait()
+        began = time.monotonic()
+        log = self.layout.log(part.name)
+        with log.open("wb") as output:
+            process = await asyncio.create_subprocess_exec(
+                *leashed(*part.argv),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        self.processes[part.name] = process
+        entry = ComponentStatus(log=str(log), process=Process.of(process.pid))
+        self.status.components[part.name] = entry
+        self._write()
+        ended = asyncio.create_task(process.wait())
+        serving = asyncio.create_task(self._until_ready(part))
+        try:
+            await asyncio.wait({ended, serving}, return_when=asyncio.FIRST_COMPLETED)
+            if not ended.done():
+                await serving
+                entry.state, entry.seconds = State.READY, round(time.monotonic() - began, 2)
+                self.ready[part.name].set()
+                self._write()
+            code = await ended
+        finally:
+            ended.cancel()
+            serving.cancel()
+        entry.state = State.FAILED
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+        raise ComponentFailed(f"{part.name} ended with {how}: {_last_line(log)} (log: {log})")
+
+    async def _until_ready(self, part: Component) -> None:
+        """Return once the component answers; raises ComponentFailed after READY_SECONDS."""
+        trust = ssl.create_default_context(cafile=str(self.layout.pki / "ca.crt"))
+        deadline = time.monotonic() + READY_SECONDS
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
+            while time.monotonic() < deadline:
+                with suppress(aiohttp.ClientError, TimeoutError):
+                    async with session.get(part.ready, ssl=trust) as answer:
+                        if answer.status == 200:
+                            return
+                await asyncio.sleep(0.05)
+        log = self.layout.log(part.name)
+        raise ComponentFailed(f"{part.name} was not ready after {READY_SECONDS:g} s: {_last_line(log)} (log: {log})")
+
+    async def _bootstrap(self) -> None:
+        await self.ready[API_SERVER].wait()
+        began = time.monotonic()
+        entry = self.status.components[BOOTSTRAP] = ComponentStatus()
+        assert self.status.addresses is not None
+        try:
+            await asyncio.to_thread(bootstrap.populate, self.layout, self.status.addresses.kubernetes)
+            for name in ("kube-controller-manager", "kwok"):
+                await self.ready[name].wait()
+            await asyncio.to_thread(bootstrap.settle, self.layout)
+        except (KubectlError, MissingTool, OSError) as error:
+            entry.state = State.FAILED
+            raise ComponentFailed(f"The new cluster could not be set up: {error}") from error
+        entry.state, entry.seconds = State.READY, round(time.monotonic() - began, 2)
+        self.ready[BOOTSTRAP].set()
+        self._write()
+
+    async def _announce(self) -> None:
+        for event in self.ready.values():
+            await event.wait()
+        self._write(State.READY, "ready")
+
+    async def _stop_all(self) -> None:
+        """Stop what nothing that still runs depends on, until nothing runs."""
+        left = [part for part in self.parts if part.name in self.processes]
+        while left:
+            needed = {name for part in left for name in part.after}
+            wave = [part for part in left if part.name not in needed]
+            await asyncio.gather(*(self._stop(part.name) for part in wave))
+            left = [part for part in left if part not in wave]
+
+    async def _stop(self, name: str) -> None:
+        process = self.processes[name]
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, number)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(process.wait(), STOP_SECONDS)
+        entry = self.status.components[name]
+        if entry.state is not State.FAILED:
+            entry.state = State.STOPPED
+        self._write()
+
+    def _write(self, state: State | None = None, message: str | None = None) -> None:
+        if state is not None:
+            self.status.state = state
+        if message is not None:
+            self.status.message = message
+        self.status.write(self.layout.status)
+
+
+def _last_line(log: Path) -> str:
+    """The end of a log, to show with a failure."""
+    with suppress(OSError):
+        lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        if lines:
+            return lines[-1].strip()[:500]
+    return "it logged nothing"
+
+
+async def supervise(layout: Layout, binaries: Path, options: Options, *, leashed: bool) -> int:
+    """Run one sandbox in ``layout`` until it is told to stop."""
+    earlier = read(layout.status)
+    if earlier is not None:
+        kill(earlier.leftovers())
+    layout.prepare()
+    ports = Ports.free()
+    server = f"https://{LOOPBACK}:{ports.kubernetes}"
+    credentials.create(layout, server)
+    layout.kwok_config.write_text(kwok.config())
+    addresses = Addresses(
+        kubernetes=server,
+        temporal=f"{LOOPBACK}:{ports.temporal}",
+        temporal_ui=f"http://{LOOPBACK}:{ports.temporal_ui}",
+        ec2=f"http://{LOOPBACK}:{ports.ec2}" if has_ec2() else None,
+    )
+    parts = components(layout, ports, binaries, tool("temporal"), options)
+    supervisor = Supervisor(layout, parts, addresses)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, supervisor.stopping.set)
+    if leashed:
+        loop.add_reader(0, _on_pipe, supervisor)
+    try:
+        return await supervisor.run()
+    finally:
+        for child in psutil.Process().children():  # a kubectl of the set-up, which waits for what will not come
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+
+
+def _on_pipe(supervisor: Supervisor) -> None:
+    """The owner never writes: the pipe turns readable when it has ended."""
+    if not os.read(0, 1):
+        asyncio.get_running_loop().remove_reader(0)
+        supervisor.stopping.set()
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m sandbox.supervisor", description="Run one sandbox.")
+    parser.add_argument("--state", required=True, type=Path)
+    parser.add_argument("--binaries", required=True, type=Path)
+    parser.add_argument("--boot-delay", type=float)
+    parser.add_argument("--keep-history", action="store_true")
+    parser.add_argument("--leashed", action="store_true", help="stop when standard input closes")
+    given = parser.parse_args()
+    layout = Layout.at(given.state)
+    layout.root.mkdir(parents=True, exist_ok=True)
+    with layout.lock.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"a sandbox runs in {layout.root} already", file=sys.stderr)
+            return 2
+        options = Options(boot_delay=given.boot_delay, keep_history=given.keep_history)
+        try:
+            return asyncio.run(supervise(layout, given.binaries, options, leashed=given.leashed))
+        except (MissingTool, OSError) as error:
+            print(error, file=sys.stderr)
+            return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""The base of every API model, and rules that the API server and this program both keep.
+
+A rule is one sentence with two readings side by side: a CEL expression for the CRD and a Python predicate for manifests
+that no API server has seen (files given to the command line, or objects that were stored before a rule existed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, ClassVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from tenon import resources
+
+RULES_KEY = "x-kubernetes-validations"
+QUANTITY_PATTERN = r"^[+-]?([0-9]+|[0-9]+\.[0-9]*|\.[0-9]+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?[0-9]+))?$"
+
+
+_CAPITALS = {"id": "ID", "ip": "IP", "ipv6": "IPv6", "dns": "DNS", "cfs": "CFS", "gc": "GC"}
+
+
+def kubernetes_name(field: str) -> str:
+    """The name of a field in a manifest: ``image_gc_high_threshold_percent`` is ``imageGCHighThresholdPercent``."""
+    first, *rest = field.split("_")
+    return first + "".join(_CAPITALS.get(word, word.capitalize()) for word in rest)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A cross-field rule of one model.
+
+    `holds` is None for a transition rule (one that compares with the stored object): only the API server can keep it.
+    """
+
+    cel: str
+    sentence: str
+    holds: Callable[[Any], bool] | None = None
+
+
+class ApiModel(BaseModel):
+    """Reads what the API server would store: unknown fields are dropped, nulls are as good as absent."""
+
+    model_config = ConfigDict(
+        alias_generator=kubernetes_name,
+        populate_by_name=True,
+        extra="ignore",
+        strict=True,
+        use_attribute_docstrings=True,
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _prune_nulls(cls, data: Any) -> Any:
+        if isinstance(data, dict) and None in data.values():
+            return {name: value for name, value in data.items() if value is not None}
+        return data
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler.resolve_ref_schema(handler(core_schema))
+        if cls.rules:
+            schema[RULES_KEY] = [{"rule": rule.cel, "message": rule.sentence} for rule in cls.rules]
+        return schema
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object as JSON types under its Kubernetes names, without absent fields."""
+        return self.model_dump(by_alias=True, exclude_none=True, mode="json")
+
+
+def _quantity_text(value: Any) -> Any:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _known_quantity(text: str) -> str:
+    resources.parse_quantity(text)
+    return text
+
+
+QUANTITY_SCHEMA: dict[str, Any] = {
+    "anyOf": [{"type": "integer"}, {"type": "string"}],
+    "pattern": QUANTITY_PATTERN,
+    "x-kubernetes-int-or-string": True,
+}
+Quantity = Annotated[
+    str, BeforeValidator(_quantity_text), AfterValidator(_known_quantity), WithJsonSchema(QUANTITY_SCHEMA)
+]
+"""A Kubernetes quantity as its text; a whole number is taken for its text."""
+
+ResourceList = dict[str, Quantity]
+
+Timestamp = Annotated[datetime, Field(strict=False)]
+"""An RFC 3339 instant."""

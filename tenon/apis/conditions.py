@@ -1,0 +1,90 @@
+"""Status conditions: a condition's transition time moves only when its status does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from tenon.apis.common import Condition, ConditionStatus
+
+READY = "Ready"
+
+
+def get_condition(conditions: Iterable[Condition], type_: str) -> Condition | None:
+    """The condition of this type, or None."""
+    return next((condition for condition in conditions if condition.type == type_), None)
+
+
+def is_true(conditions: Iterable[Condition], type_: str) -> bool:
+    """Whether the condition is there and True."""
+    condition = get_condition(conditions, type_)
+    return condition is not None and condition.status == "True"
+
+
+def is_false(conditions: Iterable[Condition], type_: str) -> bool:
+    """Whether the condition is there and False."""
+    condition = get_condition(conditions, type_)
+    return condition is not None and condition.status == "False"
+
+
+def set_condition(
+    conditions: Sequence[Condition],
+    type_: str,
+    status: ConditionStatus,
+    *,
+    now: datetime,
+    reason: str = "",
+    message: str = "",
+    observed_generation: int | None = None,
+) -> list[Condition]:
+    """A new list in which this condition says this; the others, and the order, stay.
+
+    The transition time is `now` in whole seconds (what Kubernetes stores) when the status is new, else the old time.
+    An empty reason becomes the type, because Kubernetes wants one.
+    """
+    old = get_condition(conditions, type_)
+    since = now.replace(microsecond=0) if old is None or old.status != status else old.last_transition_time
+    new = Condition(
+        type=type_,
+        status=status,
+        reason=reason or type_,
+        message=message,
+        last_transition_time=since,
+        observed_generation=observed_generation,
+    )
+    if old is None:
+        return [*conditions, new]
+    return [new if condition.type == type_ else condition for condition in conditions]
+
+
+def clear_condition(conditions: Sequence[Condition], type_: str) -> list[Condition]:
+    """A new list without the condition."""
+    return [condition for condition in conditions if condition.type != type_]
+
+
+def set_root(
+    conditions: Sequence[Condition],
+    dependents: Sequence[str],
+    *,
+    now: datetime,
+    observed_generation: int | None = None,
+) -> list[Condition]:
+    """A new list in which Ready sums up the dependents.
+
+    It is False if one of them is False, else Unknown if one of them is not True, else True.
+    """
+    states = {type_: get_condition(conditions, type_) for type_ in dependents}
+    failed = [type_ for type_, found in states.items() if found is not None and found.status == "False"]
+    unknown = [type_ for type_, found in states.items() if found is None or found.status == "Unknown"]
+    status: ConditionStatus = "False" if failed else "Unknown" if unknown else "True"
+    reason, verb = ("UnhealthyDependents", "is not met") if failed else ("AwaitingDependents", "is not known yet")
+    message = ", ".join(f"{type_} {verb}" for type_ in failed or unknown)
+    return set_condition(
+        conditions,
+        READY,
+        status,
+        now=now,
+        reason=READY if status == "True" else reason,
+        message=message,
+        observed_generation=observed_generation,
+    )

@@ -1,0 +1,119 @@
+"""Durations as users write them in Kubernetes objects: ``720h``, ``1h30m``, ``Never``.
+
+The text is kept, because an object must read back as it was written; two texts of one length are equal.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+NEVER_TEXT = "Never"
+LONGEST_SECONDS = 2.0**63 / 1e9
+"""About 292 years: what Kubernetes can hold; longer texts mean this, so that no sum with an instant overflows."""
+
+DURATION_OR_NEVER = r"^(([0-9]+(s|m|h))+|Never)$"
+DURATION = r"^([0-9]+(s|m|h))+$"
+HOURS_AND_MINUTES = r"^(([0-9]+h)?[0-9]+m|[0-9]+h)(0s)?$"
+
+_PART = re.compile(r"([0-9]+)(s|m|h)")
+_UNIT_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_GO_PART = re.compile(r"([0-9]{1,18}\.?[0-9]{0,18}|\.[0-9]{1,18})(ns|us|µs|ms|s|m|h)")
+_GO_LONGEST_TEXT = 128
+
+
+@dataclass(frozen=True, eq=False)
+class DurationPattern:
+    """Narrows the texts that one field takes; used as ``Annotated[Duration, DurationPattern(...)]``."""
+
+    pattern: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def check(value: Duration) -> Duration:
+            if re.match(self.pattern, value.text) is None:
+                raise ValueError(f"{value.text!r} is not accepted here: it must match {self.pattern}")
+            return value
+
+        return core_schema.no_info_after_validator_function(check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {**handler(schema), "pattern": self.pattern}
+
+
+class Duration:
+    """A length of time, or Never; immutable."""
+
+    __slots__ = ("seconds", "text")
+
+    text: str
+    seconds: float | None
+    """Whole seconds as a float; None for Never."""
+
+    def __init__(self, text: str) -> None:
+        """Raises ValueError when the text is neither Never nor ``([0-9]+[smh])+``."""
+        if re.match(DURATION_OR_NEVER, text) is None or text.endswith("\n"):
+            raise ValueError(f"{text[:64]!r} is not a duration: write numbers with s, m or h, such as 1h30m, or Never")
+        seconds = None
+        if text != NEVER_TEXT:
+            total = sum(float(number) * _UNIT_SECONDS[unit] for number, unit in _PART.findall(text))
+            seconds = min(total, LONGEST_SECONDS)
+        object.__setattr__(self, "text", text)
+        object.__setattr__(self, "seconds", seconds)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("a Duration cannot be changed")
+
+    @property
+    def never(self) -> bool:
+        """Whether this is Never."""
+        return self.seconds is None
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"Duration({self.text!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Duration) and self.seconds == other.seconds
+
+    def __hash__(self) -> int:
+        return hash(self.seconds)
+
+    def __reduce__(self) -> tuple[type[Duration], tuple[str]]:
+        return Duration, (self.text,)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        from_text = core_schema.no_info_after_validator_function(cls, core_schema.str_schema(strict=True))
+        return core_schema.json_or_python_schema(
+            json_schema=from_text,
+            python_schema=core_schema.union_schema([core_schema.is_instance_schema(cls), from_text]),
+            serialization=core_schema.to_string_ser_schema(),
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"type": "string", "pattern": DURATION_OR_NEVER}
+
+
+NEVER = Duration(NEVER_TEXT)
+PlainDuration = Annotated[Duration, DurationPattern(DURATION)]
+"""A Duration that cannot be Never."""
+BudgetDuration = Annotated[Duration, DurationPattern(HOURS_AND_MINUTES)]
+"""A Duration of hours and minutes, as a disruption budget takes it."""
+
+
+def go_seconds(text: str) -> float | None:
+    """The seconds of a Go duration, fractions and small units included (``1.5h``, ``250ms``); None when it is none."""
+    sign, body = (-1.0, text[1:]) if text.startswith("-") else (1.0, text.removeprefix("+"))
+    if body == "0":
+        return 0.0
+    if not body or len(body) > _GO_LONGEST_TEXT or _GO_PART.sub("", body):
+        return None
+    return sign * min(sum(float(n) * _UNIT_SECONDS[unit] for n, unit in _GO_PART.findall(body)), LONGEST_SECONDS)

@@ -1,0 +1,280 @@
+"""EC2NodeClass (karpenter.k8s.aws/v1): the AWS part of a node's description."""
+
+# ruff: noqa: RUF012 - pydantic copies the defaults of fields
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from tenon.apis import labels
+from tenon.apis.base import ApiModel, Rule, Timestamp
+from tenon.apis.common import Conditions, ObjectMeta, SelectorRequirement
+from tenon.apis.ec2launch import (
+    BlockDeviceMapping,
+    ConnectionTracking,
+    CPUOptions,
+    MetadataOptions,
+    NetworkInterface,
+)
+from tenon.apis.ec2terms import (
+    AMISelectorTerm,
+    CapacityReservationSelectorTerm,
+    PlacementGroupSelector,
+    SecurityGroupSelectorTerm,
+    SubnetSelectorTerm,
+)
+from tenon.apis.kubelet import KubeletConfiguration
+
+AMIFamily = Literal["AL2", "AL2023", "Bottlerocket", "Custom", "Windows2019", "Windows2022", "Windows2025"]
+
+AMIS_READY = "AMIsReady"
+SUBNETS_READY = "SubnetsReady"
+SECURITY_GROUPS_READY = "SecurityGroupsReady"
+INSTANCE_PROFILE_READY = "InstanceProfileReady"
+VALIDATION_SUCCEEDED = "ValidationSucceeded"
+PLACEMENT_GROUP_READY = "PlacementGroupReady"
+CAPACITY_RESERVATIONS_READY = "CapacityReservationsReady"
+READY_DEPENDENTS = (
+    AMIS_READY,
+    SUBNETS_READY,
+    SECURITY_GROUPS_READY,
+    INSTANCE_PROFILE_READY,
+    VALIDATION_SUCCEEDED,
+    PLACEMENT_GROUP_READY,
+    CAPACITY_RESERVATIONS_READY,
+)
+
+OWN_TAGS = (
+    labels.TAG_CLUSTER,
+    labels.TAG_NODEPOOL,
+    labels.TAG_NODECLAIM,
+    labels.TAG_NODECLASS,
+    labels.TAG_TOKEN,
+)
+"""Tags that say whose an instance is; users may not set them."""
+CLUSTER_TAG_PREFIX = "kubernetes.io/cluster"
+_OWN_TAG_LIST = ", ".join(f"'{tag}'" for tag in OWN_TAGS)
+
+
+def _alias_stands_alone(spec: EC2NodeClassSpec) -> bool:
+    return len(spec.ami_selector_terms) == 1 or all(term.alias is None for term in spec.ami_selector_terms)
+
+
+def _family_known(spec: EC2NodeClassSpec) -> bool:
+    return spec.ami_family is not None or any(term.alias for term in spec.ami_selector_terms)
+
+
+def _family_agrees(spec: EC2NodeClassSpec) -> bool:
+    named = {term.family for term in spec.ami_selector_terms} - {None}
+    return spec.ami_family in (None, "Custom") or named <= {spec.ami_family}
+
+
+def _interfaces_primary(spec: EC2NodeClassSpec) -> bool:
+    places = [(i.network_card_index, i.device_index, i.interface_type) for i in spec.network_interfaces]
+    return not places or (0, 0, "interface") in places
+
+
+def _interfaces_unique(spec: EC2NodeClassSpec) -> bool:
+    places = [(i.network_card_index, i.device_index) for i in spec.network_interfaces]
+    return len(places) == len(set(places))
+
+
+def _one_efa_a_card(spec: EC2NodeClassSpec) -> bool:
+    cards = [i.network_card_index for i in spec.network_interfaces if i.interface_type == "efa-only"]
+    return len(cards) == len(set(cards))
+
+
+class EC2NodeClassSpec(ApiModel):
+    """How instances are found, launched and set up."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "has(self.role) != has(self.instanceProfile)",
+            "exactly one of role and instanceProfile must be given",
+            lambda spec: (spec.role is None) != (spec.instance_profile is None),
+        ),
+        Rule(
+            "self.amiSelectorTerms.size() == 1 || self.amiSelectorTerms.all(term, !has(term.alias))",
+            "a term with an alias must be the only AMI term",
+            _alias_stands_alone,
+        ),
+        Rule(
+            "has(self.amiFamily) || self.amiSelectorTerms.exists(term, has(term.alias))",
+            "amiFamily is needed when no AMI term has an alias",
+            _family_known,
+        ),
+        Rule(
+            "!has(self.amiFamily) || self.amiFamily == 'Custom' || self.amiSelectorTerms.all(term, "
+            "!has(term.alias) || term.alias.startsWith(self.amiFamily.lowerAscii() + '@'))",
+            "amiFamily must be Custom or the family of the alias",
+            _family_agrees,
+        ),
+        Rule(
+            "!has(self.tags) || self.tags.all(key, key != '')",
+            "tags must not have an empty key",
+            lambda spec: "" not in spec.tags,
+        ),
+        Rule(
+            f"!has(self.tags) || self.tags.all(key, !(key in [{_OWN_TAG_LIST}]) && "
+            f"!key.startsWith('{CLUSTER_TAG_PREFIX}'))",
+            f"tags must not set {', '.join(OWN_TAGS)} or {CLUSTER_TAG_PREFIX}*",
+            lambda spec: not any(tag in OWN_TAGS or tag.startswith(CLUSTER_TAG_PREFIX) for tag in spec.tags),
+        ),
+        Rule(
+            "!has(self.blockDeviceMappings) || "
+            "self.blockDeviceMappings.filter(device, has(device.rootVolume) && device.rootVolume).size() <= 1",
+            "at most one block device may be the root volume",
+            lambda spec: sum(device.root_volume for device in spec.block_device_mappings) <= 1,
+        ),
+        Rule(
+            "!has(self.networkInterfaces) || self.networkInterfaces.size() == 0 || self.networkInterfaces.exists(i, "
+            "i.networkCardIndex == 0 && i.deviceIndex == 0 && i.interfaceType == 'interface')",
+            "networkInterfaces must hold the primary one: card 0, device 0, type interface",
+            _interfaces_primary,
+        ),
+        Rule(
+            "!has(self.networkInterfaces) || self.networkInterfaces.all(i, self.networkInterfaces.exists_one(j, "
+            "i.networkCardIndex == j.networkCardIndex && i.deviceIndex == j.deviceIndex))",
+            "networkInterfaces must not use one place (card and device) twice",
+            _interfaces_unique,
+        ),
+        Rule(
+            "!has(self.networkInterfaces) || self.networkInterfaces.all(i, i.interfaceType != 'efa-only' || "
+            "self.networkInterfaces.exists_one(j, "
+            "i.networkCardIndex == j.networkCardIndex && j.interfaceType == 'efa-only'))",
+            "networkInterfaces must not have two efa-only interfaces on one card",
+            _one_efa_a_card,
+        ),
+        Rule(
+            "!has(self.kubelet) || !has(self.kubelet.podsPerCore) || !((has(self.amiFamily) && self.amiFamily == "
+            "'Bottlerocket') || self.amiSelectorTerms.exists(t, has(t.alias) && t.alias.startsWith('bottlerocket@')))",
+            "kubelet.podsPerCore does not work with Bottlerocket",
+            lambda spec: (
+                spec.kubelet is None or spec.kubelet.pods_per_core is None or spec.resolved_family != "Bottlerocket"
+            ),
+        ),
+    )
+
+    subnet_selector_terms: Annotated[list[SubnetSelectorTerm], Field(min_length=1, max_length=30)]
+    """The subnets that instances may be launched in."""
+    security_group_selector_terms: Annotated[list[SecurityGroupSelectorTerm], Field(min_length=1, max_length=30)]
+    """The security groups of the instances."""
+    capacity_reservation_selector_terms: Annotated[list[CapacityReservationSelectorTerm], Field(max_length=30)] = []
+    """The capacity reservations that instances may use."""
+    placement_group_selector: PlacementGroupSelector | None = None
+    """The placement group of the instances."""
+    associate_public_ip_address: bool | None = None
+    """Whether instances get a public address; unset leaves it to the subnet."""
+    ip_prefix_count: Annotated[int, Field(ge=0)] | None = None
+    """How many address prefixes the primary interface gets."""
+    ami_selector_terms: Annotated[list[AMISelectorTerm], Field(min_length=1, max_length=30)]
+    """The machine images that instances may run."""
+    ami_family: AMIFamily | None = None
+    """How user data and defaults are made; unset takes the family of the alias."""
+    user_data: str | None = None
+    """The user's part of the instances' user data."""
+    role: Annotated[str, Field(min_length=1)] | None = None
+    """The IAM role of the nodes, for which an instance profile is made."""
+    instance_profile: Annotated[str, Field(min_length=1)] | None = None
+    """An instance profile that exists already."""
+    tags: Annotated[dict[str, str], Field(max_length=50)] = {}
+    """Tags of everything that is made in EC2."""
+    kubelet: KubeletConfiguration | None = None
+    """Settings of the nodes' kubelet."""
+    block_device_mappings: Annotated[list[BlockDeviceMapping], Field(max_length=50)] = []
+    """The volumes of the instances; none means those of the family."""
+    instance_store_policy: Literal["RAID0"] | None = None
+    """What becomes of local disks: RAID0 joins them for pods and images."""
+    network_interfaces: Annotated[list[NetworkInterface], Field(max_length=150)] = []
+    """The network interfaces of the instances."""
+    detailed_monitoring: bool | None = None
+    """Whether the instances report metrics every minute."""
+    metadata_options: MetadataOptions = Field(
+        default_factory=MetadataOptions,
+        json_schema_extra={"default": MetadataOptions().to_dict()},
+    )
+    """The instance metadata service."""
+    connection_tracking: ConnectionTracking | None = None
+    """How long idle connections are tracked."""
+    context: str | None = None
+    """A reserved EC2 Fleet context."""
+    cpu_options: CPUOptions | None = None
+    """Options of the processor."""
+
+    @property
+    def alias(self) -> AMISelectorTerm | None:
+        """The AMI term that is an alias, if there is one."""
+        return next((term for term in self.ami_selector_terms if term.alias is not None), None)
+
+    @property
+    def resolved_family(self) -> str:
+        """The family that user data and defaults are made for: the one given, else the alias's, else Custom."""
+        alias = self.alias
+        return self.ami_family or (alias.family if alias else None) or "Custom"
+
+
+class Subnet(ApiModel):
+    """A subnet that was found."""
+
+    id: str
+    zone: str
+    zone_id: str | None = None
+
+
+class SecurityGroup(ApiModel):
+    """A security group that was found."""
+
+    id: str
+    name: str | None = None
+
+
+class AMI(ApiModel):
+    """A machine image that was found, and the nodes it suits."""
+
+    id: str
+    name: str | None = None
+    deprecated: bool | None = None
+    requirements: list[SelectorRequirement]
+
+
+class CapacityReservation(ApiModel):
+    """A capacity reservation that was found."""
+
+    id: str
+    availability_zone: str
+    instance_type: str
+    instance_match_criteria: Literal["open", "targeted"]
+    owner_id: str
+    end_time: Timestamp | None = None
+    reservation_type: Literal["default", "capacity-block"] = "default"
+    interruptible: bool | None = None
+    state: Literal["active", "expiring"] = "active"
+
+
+class EC2NodeClassStatus(ApiModel):
+    """What was found in the account."""
+
+    subnets: list[Subnet] = []
+    """The subnets, those with the most free addresses first."""
+    security_groups: list[SecurityGroup] = []
+    """The security groups."""
+    amis: list[AMI] = []
+    """The machine images."""
+    capacity_reservations: list[CapacityReservation] = []
+    """The capacity reservations."""
+    instance_profile: str | None = None
+    """The instance profile, made for the role or given."""
+    conditions: Conditions = []
+    """Facts about the class."""
+
+
+class EC2NodeClass(ApiModel):
+    """How nodes are launched on AWS."""
+
+    api_version: Literal["karpenter.k8s.aws/v1"] = "karpenter.k8s.aws/v1"
+    kind: Literal["EC2NodeClass"] = "EC2NodeClass"
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+    spec: EC2NodeClassSpec
+    status: EC2NodeClassStatus = Field(default_factory=EC2NodeClassStatus)

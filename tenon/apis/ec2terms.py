@@ -1,0 +1,168 @@
+"""How an EC2NodeClass points at things in the AWS account: subnets, security groups, images, reservations, groups.
+
+Terms of one list are alternatives; the tags inside one term must all match, and the value ``*`` means any.
+"""
+
+# ruff: noqa: RUF012 - pydantic copies the defaults of fields
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from tenon.apis.base import ApiModel, Rule
+
+TAGS_CEL = "(has(self.tags) && self.tags.size() > 0)"
+Tags = Annotated[dict[str, str], Field(max_length=20)]
+
+FAMILY_OF_ALIAS = {
+    "al2": "AL2",
+    "al2023": "AL2023",
+    "bottlerocket": "Bottlerocket",
+    "windows2019": "Windows2019",
+    "windows2022": "Windows2022",
+    "windows2025": "Windows2025",
+}
+_ALIAS_FAMILIES = "|".join(FAMILY_OF_ALIAS)
+
+_NO_EMPTY_TAGS = Rule(
+    "!has(self.tags) || self.tags.all(key, key != '' && self.tags[key] != '')",
+    "tags must not have an empty key or value",
+    lambda term: all(key and value for key, value in term.tags.items()),
+)
+
+
+class SubnetSelectorTerm(ApiModel):
+    """One way to find subnets: by tags, or by id alone."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        _NO_EMPTY_TAGS,
+        Rule(
+            f"has(self.id) != {TAGS_CEL}",
+            "a subnet term needs either tags or id, not both",
+            lambda term: (term.id is not None) != bool(term.tags),
+        ),
+    )
+
+    tags: Tags = {}
+    """Tags that the subnet carries."""
+    id: Annotated[str, Field(pattern=r"^subnet-[0-9a-z]+$")] | None = None
+    """The id of the subnet."""
+
+
+class SecurityGroupSelectorTerm(ApiModel):
+    """One way to find security groups: by tags, by id alone, or by name alone."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        _NO_EMPTY_TAGS,
+        Rule(
+            f"[has(self.id), has(self.name), {TAGS_CEL}].exists_one(given, given)",
+            "a security group term needs exactly one of tags, id and name",
+            lambda term: [term.id is not None, term.name is not None, bool(term.tags)].count(True) == 1,
+        ),
+    )
+
+    tags: Tags = {}
+    """Tags that the security group carries."""
+    id: Annotated[str, Field(pattern=r"^sg-[0-9a-z]+$")] | None = None
+    """The id of the security group."""
+    name: Annotated[str, Field(min_length=1)] | None = None
+    """The name of the security group (not its Name tag)."""
+
+
+class CapacityReservationSelectorTerm(ApiModel):
+    """One way to find capacity reservations: by tags, owner and match criteria, or by id alone."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        _NO_EMPTY_TAGS,
+        Rule(
+            f"has(self.id) != ({TAGS_CEL} || has(self.ownerID) || has(self.instanceMatchCriteria))",
+            "a capacity reservation term needs either id alone, or some of tags, ownerID and instanceMatchCriteria",
+            lambda term: (
+                (term.id is not None)
+                != (bool(term.tags) or term.owner_id is not None or term.instance_match_criteria is not None)
+            ),
+        ),
+    )
+
+    tags: Tags = {}
+    """Tags that the reservation carries."""
+    id: Annotated[str, Field(pattern=r"^cr-[0-9a-z]+$")] | None = None
+    """The id of the reservation."""
+    owner_id: Annotated[str, Field(pattern=r"^[0-9]{12}$")] | None = None
+    """The account that owns the reservation."""
+    instance_match_criteria: Literal["open", "targeted"] | None = None
+    """Whether the reservation takes any matching instance, or only those that name it."""
+
+
+class PlacementGroupSelector(ApiModel):
+    """The placement group of the instances: by name or by id."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "has(self.name) != has(self.id)",
+            "placementGroupSelector needs either name or id, not both",
+            lambda term: (term.name is None) != (term.id is None),
+        ),
+    )
+
+    name: Annotated[str, Field(min_length=1)] | None = None
+    """The name of the placement group."""
+    id: Annotated[str, Field(pattern=r"^pg-[0-9a-z]+$")] | None = None
+    """The id of the placement group."""
+
+
+class AMISelectorTerm(ApiModel):
+    """One way to find machine images: by alias, by id, by SSM parameter, or by tags, name and owner together."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        _NO_EMPTY_TAGS,
+        Rule(
+            "[has(self.alias), has(self.id), has(self.ssmParameter), "
+            f"{TAGS_CEL} || has(self.name)].exists_one(given, given)",
+            "an AMI term needs exactly one of alias, id, ssmParameter, or tags and name",
+            lambda term: (
+                [
+                    term.alias is not None,
+                    term.id is not None,
+                    term.ssm_parameter is not None,
+                    bool(term.tags) or term.name is not None,
+                ].count(True)
+                == 1
+            ),
+        ),
+        Rule(
+            f"!has(self.owner) || {TAGS_CEL} || has(self.name)",
+            "owner needs tags or name beside it",
+            lambda term: term.owner is None or bool(term.tags) or term.name is not None,
+        ),
+        Rule(
+            "!has(self.alias) || !self.alias.startsWith('windows') || self.alias.endsWith('@latest')",
+            "a windows alias takes only the version latest",
+            lambda term: term.alias is None or term.version == "latest" or not term.alias.startswith("windows"),
+        ),
+    )
+
+    alias: Annotated[str, Field(max_length=30, pattern=rf"^({_ALIAS_FAMILIES})@.+$")] | None = None
+    """An image family of EKS and its version, such as al2023@latest."""
+    id: Annotated[str, Field(pattern=r"^ami-[0-9a-z]+$")] | None = None
+    """The id of the image."""
+    ssm_parameter: Annotated[str, Field(min_length=1)] | None = None
+    """The SSM parameter that holds the id of the image."""
+    tags: Tags = {}
+    """Tags that the image carries."""
+    name: Annotated[str, Field(min_length=1)] | None = None
+    """The name of the image; ``*`` stands for any text."""
+    owner: Annotated[str, Field(min_length=1)] | None = None
+    """The account, or account alias such as amazon, that owns the image."""
+
+    @property
+    def family(self) -> str | None:
+        """The image family that the alias names, such as AL2023."""
+        return None if self.alias is None else FAMILY_OF_ALIAS[self.alias.partition("@")[0]]
+
+    @property
+    def version(self) -> str | None:
+        """The version that the alias names, such as latest."""
+        return None if self.alias is None else self.alias.partition("@")[2]

@@ -1,0 +1,110 @@
+"""The kubelet settings of an EC2NodeClass: those that planning must know; any other is kept for the node's own use."""
+
+# ruff: noqa: RUF012 - pydantic copies the defaults of fields
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import ConfigDict, Field
+
+from tenon.apis.base import ApiModel, Quantity, Rule, kubernetes_name
+from tenon.apis.duration import PlainDuration
+
+RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
+EVICTION_SIGNALS = (
+    "memory.available",
+    "nodefs.available",
+    "nodefs.inodesFree",
+    "imagefs.available",
+    "imagefs.inodesFree",
+    "pid.available",
+)
+FORBIDDEN = ("registerWithTaints",)
+"""Settings that would undo what a node must carry when it joins."""
+_NUMBER = r"([0-9]+|[0-9]+\.[0-9]*|\.[0-9]+)"
+THRESHOLD_PATTERN = rf"^([0-9]{{1,2}}(\.[0-9]+)?%|100(\.0+)?%|{_NUMBER}(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?[0-9]+))?)$"
+
+Threshold = Annotated[str, Field(max_length=64, pattern=THRESHOLD_PATTERN)]
+
+
+def _names_within(attribute: str, names: tuple[str, ...], sentence: str) -> Rule:
+    field = kubernetes_name(attribute)
+    listed = ", ".join(f"'{name}'" for name in names)
+    return Rule(
+        f"!has(self.{field}) || self.{field}.all(name, name in [{listed}])",
+        f"{field} {sentence}: {', '.join(names)}",
+        lambda kubelet: set(getattr(kubelet, attribute)) <= set(names),
+    )
+
+
+def _not_negative(attribute: str) -> Rule:
+    field = kubernetes_name(attribute)
+    return Rule(
+        f"!has(self.{field}) || self.{field}.all(name, !string(self.{field}[name]).startsWith('-'))",
+        f"{field} must not be negative",
+        lambda kubelet: not any(text.startswith("-") for text in getattr(kubelet, attribute).values()),
+    )
+
+
+class KubeletConfiguration(ApiModel):
+    """Settings of the nodes' kubelet; settings not named here are passed on as they are (AL2023 only)."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        _names_within("system_reserved", RESERVABLE, "takes only"),
+        _names_within("kube_reserved", RESERVABLE, "takes only"),
+        _not_negative("system_reserved"),
+        _not_negative("kube_reserved"),
+        _names_within("eviction_hard", EVICTION_SIGNALS, "takes only the signals"),
+        _names_within("eviction_soft", EVICTION_SIGNALS, "takes only the signals"),
+        _names_within("eviction_soft_grace_period", EVICTION_SIGNALS, "takes only the signals"),
+        Rule(
+            "(has(self.evictionSoft) ? self.evictionSoft.size() : 0) == "
+            "(has(self.evictionSoftGracePeriod) ? self.evictionSoftGracePeriod.size() : 0) && "
+            "(!has(self.evictionSoft) || self.evictionSoft.all(name, name in self.evictionSoftGracePeriod))",
+            "evictionSoft and evictionSoftGracePeriod must name the same signals",
+            lambda kubelet: set(kubelet.eviction_soft) == set(kubelet.eviction_soft_grace_period),
+        ),
+        Rule(
+            "!has(self.imageGCHighThresholdPercent) || !has(self.imageGCLowThresholdPercent) || "
+            "self.imageGCHighThresholdPercent > self.imageGCLowThresholdPercent",
+            "imageGCHighThresholdPercent must be above imageGCLowThresholdPercent",
+            lambda kubelet: (
+                kubelet.image_gc_high_threshold_percent is None
+                or kubelet.image_gc_low_threshold_percent is None
+                or kubelet.image_gc_high_threshold_percent > kubelet.image_gc_low_threshold_percent
+            ),
+        ),
+    )
+
+    cluster_dns: Annotated[list[str], Field(max_length=10)] = []
+    """The addresses of the cluster's DNS."""
+    max_pods: Annotated[int, Field(ge=0)] | None = None
+    """The most pods of a node."""
+    pods_per_core: Annotated[int, Field(ge=0)] | None = None
+    """The most pods for each vCPU of a node."""
+    system_reserved: Annotated[dict[str, Quantity], Field(max_length=10)] = {}
+    """Resources kept for the system."""
+    kube_reserved: Annotated[dict[str, Quantity], Field(max_length=10)] = {}
+    """Resources kept for Kubernetes itself."""
+    eviction_hard: Annotated[dict[str, Threshold], Field(max_length=10)] = {}
+    """Thresholds at which pods are evicted at once."""
+    eviction_soft: Annotated[dict[str, Threshold], Field(max_length=10)] = {}
+    """Thresholds at which pods are evicted after a grace period."""
+    eviction_soft_grace_period: Annotated[dict[str, PlainDuration], Field(max_length=10)] = {}
+    """The grace period of each soft threshold."""
+    eviction_max_pod_grace_period: Annotated[int, Field(ge=0)] | None = None
+    """The longest grace period of a pod evicted by a soft threshold, in seconds."""
+    image_gc_high_threshold_percent: Annotated[int, Field(ge=0, le=100)] | None = None
+    """The disk usage above which images are always collected."""
+    image_gc_low_threshold_percent: Annotated[int, Field(ge=0, le=100)] | None = None
+    """The disk usage below which images are never collected."""
+    cpu_cfs_quota: bool | None = None
+    """Whether CPU limits are enforced."""
+
+    @property
+    def passed_on(self) -> dict[str, object]:
+        """The settings that are handed to the kubelet as they came."""
+        return dict(self.model_extra or {})

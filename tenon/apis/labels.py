@@ -1,0 +1,122 @@
+"""The exact names that Tenon shares with Karpenter: labels, annotations, taints, finalizers, tags.
+
+Users' manifests, dashboards and admission policies depend on them letter by letter.
+"""
+
+from __future__ import annotations
+
+GROUP = "karpenter.sh"
+AWS_GROUP = "karpenter.k8s.aws"
+TENON_GROUP = "tenon.sh"
+
+# Labels
+NODEPOOL = "karpenter.sh/nodepool"
+CAPACITY_TYPE = "karpenter.sh/capacity-type"
+REGISTERED = "karpenter.sh/registered"
+INITIALIZED = "karpenter.sh/initialized"
+DO_NOT_SYNC_TAINTS = "karpenter.sh/do-not-sync-taints"
+EC2NODECLASS = "karpenter.k8s.aws/ec2nodeclass"
+ZONE = "topology.kubernetes.io/zone"
+ZONE_ID = "topology.k8s.aws/zone-id"
+REGION = "topology.kubernetes.io/region"
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+ARCH = "kubernetes.io/arch"
+OS = "kubernetes.io/os"
+HOSTNAME = "kubernetes.io/hostname"
+WINDOWS_BUILD = "node.kubernetes.io/windows-build"
+EXCLUDE_BALANCERS = "node.kubernetes.io/exclude-from-external-load-balancers"
+
+ALIASES = {
+    "failure-domain.beta.kubernetes.io/zone": ZONE,
+    "failure-domain.beta.kubernetes.io/region": REGION,
+    "beta.kubernetes.io/arch": ARCH,
+    "beta.kubernetes.io/os": OS,
+    "beta.kubernetes.io/instance-type": INSTANCE_TYPE,
+    "topology.ebs.csi.aws.com/zone": ZONE,
+}
+"""Older spellings that mean the same label in every requirement."""
+
+AWS_INSTANCE_LABELS = frozenset(
+    f"{AWS_GROUP}/{name}"
+    for name in (
+        "instance-category",
+        "instance-generation",
+        "instance-family",
+        "instance-size",
+        "instance-capability-flex",
+        "instance-hypervisor",
+        "instance-encryption-in-transit-supported",
+        "nitro-sandbox",
+        "instance-cpu",
+        "instance-cpu-manufacturer",
+        "instance-cpu-sustained-clock-speed-mhz",
+        "instance-memory",
+        "instance-ebs-bandwidth",
+        "instance-network-bandwidth",
+        "instance-local-nvme",
+        "instance-gpu-name",
+        "instance-gpu-manufacturer",
+        "instance-gpu-count",
+        "instance-gpu-memory",
+        "instance-accelerator-name",
+        "instance-accelerator-manufacturer",
+        "instance-accelerator-count",
+        "instance-tenancy",
+        "capacity-reservation-id",
+        "capacity-reservation-type",
+        "capacity-reservation-interruptible",
+        "placement-group-id",
+        "placement-group-partition",
+    )
+)
+WELL_KNOWN = AWS_INSTANCE_LABELS | {NODEPOOL, CAPACITY_TYPE, ZONE, ZONE_ID, REGION, INSTANCE_TYPE, ARCH, OS, WINDOWS_BUILD}
+"""Labels that a pod may ask for without the NodePool naming them."""
+
+# Capacity types, in the order in which they are preferred
+RESERVED = "reserved"
+SPOT = "spot"
+ON_DEMAND = "on-demand"
+
+# Annotations
+DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+NODEPOOL_HASH = "karpenter.sh/nodepool-hash"
+NODEPOOL_HASH_VERSION = "karpenter.sh/nodepool-hash-version"
+TERMINATION_TIMESTAMP = "karpenter.sh/nodeclaim-termination-timestamp"
+EC2NODECLASS_HASH = "karpenter.k8s.aws/ec2nodeclass-hash"
+EC2NODECLASS_HASH_VERSION = "karpenter.k8s.aws/ec2nodeclass-hash-version"
+PLANNED_PODS = "tenon.sh/planned-pods"
+"""On a NodeClaim: the pods it was bought for, as ``namespace/name=uid`` joined by commas."""
+BATCH = "tenon.sh/batch"
+"""On a NodeClaim (label): the provisioning batch that made it."""
+KEEP_UNTIL = "tenon.sh/keep-until"
+"""On a NodeClaim: an operator's wish that the node live at least until this RFC 3339 instant."""
+
+# Taints: (key, effect)
+DISRUPTED_TAINT = ("karpenter.sh/disrupted", "NoSchedule")
+UNREGISTERED_TAINT = ("karpenter.sh/unregistered", "NoExecute")
+EPHEMERAL_TAINTS = frozenset(
+    {
+        ("node.kubernetes.io/not-ready", "NoSchedule"),
+        ("node.kubernetes.io/not-ready", "NoExecute"),
+        ("node.kubernetes.io/unreachable", "NoSchedule"),
+        ("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule"),
+        UNREGISTERED_TAINT,
+    }
+)
+READINESS_TAINT_PREFIX = "readiness.k8s.io/"
+
+# Finalizers
+TERMINATION_FINALIZER = "karpenter.sh/termination"
+NODECLASS_FINALIZER = "karpenter.k8s.aws/termination"
+
+# EC2 tags
+TAG_CLUSTER = "eks:eks-cluster-name"
+TAG_NODEPOOL = NODEPOOL
+TAG_NODECLAIM = "karpenter.sh/nodeclaim"
+TAG_NODECLASS = EC2NODECLASS
+TAG_TOKEN = "tenon.sh/client-token"
+
+
+def is_ephemeral_taint(key: str, effect: str) -> bool:
+    """Whether a taint is one that a starting node carries for a while and a plan must ignore."""
+    return (key, effect) in EPHEMERAL_TAINTS or key.startswith(READINESS_TAINT_PREFIX)

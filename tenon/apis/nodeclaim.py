@@ -1,0 +1,91 @@
+"""NodeClaim (karpenter.sh/v1): one node, wanted or there."""
+
+# ruff: noqa: RUF012 - pydantic copies the defaults of fields
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from tenon.apis.base import ApiModel, ResourceList, Rule, Timestamp
+from tenon.apis.common import (
+    MAX_REQUIREMENTS,
+    Conditions,
+    NodeClassRef,
+    NodeResources,
+    ObjectMeta,
+    SelectorRequirement,
+    Taint,
+)
+from tenon.apis.duration import Duration, PlainDuration
+from tenon.apis.restricted import cel_allowed, restricted_reason
+
+LAUNCHED = "Launched"
+REGISTERED = "Registered"
+INITIALIZED = "Initialized"
+READY_DEPENDENTS = (LAUNCHED, REGISTERED, INITIALIZED)
+CONSOLIDATABLE = "Consolidatable"
+DRIFTED = "Drifted"
+DISRUPTION_REASON = "DisruptionReason"
+DRAINED = "Drained"
+VOLUMES_DETACHED = "VolumesDetached"
+INSTANCE_TERMINATING = "InstanceTerminating"
+CONSISTENT_STATE_FOUND = "ConsistentStateFound"
+
+
+class NodeClaimSpec(ApiModel):
+    """What the node must be like; fixed once it is written."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule("self == oldSelf", "the spec of a NodeClaim cannot be changed"),
+        Rule(
+            f"self.requirements.all(term, {cel_allowed('term.key')})",
+            "requirements must not use a reserved label",
+            lambda spec: not any(restricted_reason(term.key) for term in spec.requirements),
+        ),
+    )
+
+    taints: list[Taint] = []
+    """Taints of the node for all its life."""
+    startup_taints: list[Taint] = []
+    """Taints that something else removes before the node counts as initialized."""
+    requirements: Annotated[list[SelectorRequirement], Field(max_length=MAX_REQUIREMENTS)]
+    """Rules on the labels of the node."""
+    resources: NodeResources = Field(default_factory=NodeResources)
+    """What the node must offer."""
+    node_class_ref: NodeClassRef
+    """The cloud's part of the description."""
+    expire_after: Duration = Duration("720h")
+    """How old the node may become; Never turns expiry off."""
+    termination_grace_period: PlainDuration | None = None
+    """How long draining may take before it becomes forceful; unset waits for ever."""
+
+
+class NodeClaimStatus(ApiModel):
+    """What is known of the node."""
+
+    node_name: str | None = None
+    """The name of the Node."""
+    provider_id: str | None = None
+    """The instance."""
+    image_id: str | None = None
+    """The machine image of the instance."""
+    capacity: ResourceList = {}
+    """All that the node has."""
+    allocatable: ResourceList = {}
+    """What the node has for pods."""
+    last_pod_event_time: Timestamp | None = None
+    """When a pod was last put on the node or taken off it."""
+    conditions: Conditions = []
+    """Facts about the node."""
+
+
+class NodeClaim(ApiModel):
+    """One node: what it must be like, and how far its life has come."""
+
+    api_version: Literal["karpenter.sh/v1"] = "karpenter.sh/v1"
+    kind: Literal["NodeClaim"] = "NodeClaim"
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+    spec: NodeClaimSpec
+    status: NodeClaimStatus = Field(default_factory=NodeClaimStatus)

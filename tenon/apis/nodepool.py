@@ -1,0 +1,184 @@
+"""NodePool (karpenter.sh/v1): which nodes may be made, and when they may be taken away."""
+
+# ruff: noqa: RUF012 - pydantic copies the defaults of fields
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from tenon.apis import labels
+from tenon.apis.base import ApiModel, ResourceList, Rule
+from tenon.apis.common import (
+    MAX_REQUIREMENTS,
+    Conditions,
+    LabelValue,
+    NodeClassRef,
+    ObjectMeta,
+    SelectorRequirement,
+    Taint,
+)
+from tenon.apis.duration import BudgetDuration, Duration, PlainDuration
+from tenon.apis.restricted import cel_allowed, restricted_reason
+
+ConsolidationPolicy = Literal["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"]
+DisruptionReason = Literal["Underutilized", "Empty", "Drifted"]
+NODES = "nodes"
+"""The pseudo-resource that counts nodes in limits and in status.resources."""
+BUDGET_NODES_PATTERN = r"^((100|[0-9]{1,2})%|[0-9]+)$"
+SCHEDULE_PATTERN = r"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly)|\S+(\s+\S+){4})$"
+
+VALIDATION_SUCCEEDED = "ValidationSucceeded"
+NODECLASS_READY = "NodeClassReady"
+NODE_REGISTRATION_HEALTHY = "NodeRegistrationHealthy"
+READY_DEPENDENTS = (VALIDATION_SUCCEEDED, NODECLASS_READY)
+
+
+def _labels_allowed(metadata: TemplateMetadata) -> bool:
+    return labels.NODEPOOL not in metadata.labels and not any(restricted_reason(key) for key in metadata.labels)
+
+
+class TemplateMetadata(ApiModel):
+    """Labels and annotations of every node of the pool."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            f"!has(self.labels) || self.labels.all(key, key != '{labels.NODEPOOL}' && {cel_allowed('key')})",
+            "labels must not use a reserved label",
+            _labels_allowed,
+        ),
+    )
+
+    labels: Annotated[dict[str, LabelValue], Field(max_length=100)] = {}
+    """Labels of the nodes; they are requirements as well."""
+    annotations: dict[str, str] = {}
+    """Annotations of the nodes."""
+
+
+def _keys_allowed(spec: TemplateSpec) -> bool:
+    return not any(term.key == labels.NODEPOOL or restricted_reason(term.key) for term in spec.requirements)
+
+
+class TemplateSpec(ApiModel):
+    """What every node of the pool is like."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            f"self.requirements.all(term, term.key != '{labels.NODEPOOL}' && {cel_allowed('term.key')})",
+            "requirements must not use a reserved label",
+            _keys_allowed,
+        ),
+    )
+
+    taints: list[Taint] = []
+    """Taints of the nodes for all their life."""
+    startup_taints: list[Taint] = []
+    """Taints that something else removes before a node counts as initialized; planning ignores them."""
+    requirements: Annotated[list[SelectorRequirement], Field(max_length=MAX_REQUIREMENTS)]
+    """Rules on the labels of the nodes."""
+    node_class_ref: NodeClassRef
+    """The cloud's part of the description."""
+    expire_after: Duration = Duration("720h")
+    """How old a node may become; Never turns expiry off."""
+    termination_grace_period: PlainDuration | None = None
+    """How long draining may take before it becomes forceful; unset waits for ever."""
+
+
+class NodeClaimTemplate(ApiModel):
+    """The description of the pool's nodes."""
+
+    metadata: TemplateMetadata = Field(default_factory=TemplateMetadata)
+    """Labels and annotations of the nodes."""
+    spec: TemplateSpec
+    """What the nodes are like."""
+
+
+class Budget(ApiModel):
+    """How many nodes may be leaving at one time."""
+
+    nodes: Annotated[str, Field(pattern=BUDGET_NODES_PATTERN)] = "10%"
+    """A number of nodes, or a percentage of the pool's nodes."""
+    reasons: Annotated[list[DisruptionReason], Field(max_length=50)] | None = None
+    """The reasons that this budget bounds; unset bounds all."""
+    schedule: Annotated[str, Field(pattern=SCHEDULE_PATTERN)] | None = None
+    """When the budget begins to hold: cron of five fields, or @daily and the like, in UTC; unset holds always."""
+    duration: BudgetDuration | None = None
+    """For how long the budget holds after each time of the schedule: hours and minutes."""
+
+
+def _schedules_paired(disruption: Disruption) -> bool:
+    return all((budget.schedule is None) == (budget.duration is None) for budget in disruption.budgets)
+
+
+class Disruption(ApiModel):
+    """When nodes of the pool may be taken away."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.budgets) || self.budgets.all(budget, has(budget.schedule) == has(budget.duration))",
+            "a budget's schedule and duration must be given together",
+            _schedules_paired,
+        ),
+    )
+
+    consolidation_policy: ConsolidationPolicy = "WhenEmptyOrUnderutilized"
+    """Which nodes may be taken away to save money."""
+    consolidate_after: Duration = Duration("0s")
+    """How long after the last change of its pods a node may be taken away to save money; Never turns it off."""
+    budgets: Annotated[list[Budget], Field(max_length=50)] = [Budget(nodes="10%")]
+    """How many nodes may be leaving at one time; the strictest budget that holds counts."""
+
+
+class NodePoolSpec(ApiModel):
+    """What the user wants of the pool."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule("has(self.replicas) == has(oldSelf.replicas)", "replicas cannot be added to or removed from a NodePool"),
+        Rule(
+            f"!has(self.replicas) || !has(self.limits) || self.limits.all(name, name == '{NODES}')",
+            "with replicas, limits may only bound nodes",
+            lambda spec: spec.replicas is None or set(spec.limits) <= {NODES},
+        ),
+        Rule(
+            "!has(self.replicas) || !has(self.weight)",
+            "with replicas, weight is not allowed",
+            lambda spec: spec.replicas is None or spec.weight is None,
+        ),
+    )
+
+    template: NodeClaimTemplate
+    """The description of the pool's nodes."""
+    disruption: Disruption = Field(
+        default_factory=Disruption, json_schema_extra={"default": {"consolidateAfter": "0s"}}
+    )
+    """When nodes may be taken away."""
+    limits: ResourceList = {}
+    """The most that all nodes of the pool may add up to, per resource; nodes bounds their number."""
+    weight: Annotated[int, Field(ge=1, le=100)] | None = None
+    """Pools of a higher weight are tried first; unset is the lowest."""
+    replicas: Annotated[int, Field(ge=0)] | None = None
+    """A fixed number of nodes, whatever the pods want."""
+
+
+class NodePoolStatus(ApiModel):
+    """What is known of the pool."""
+
+    resources: ResourceList = {}
+    """The capacity of all nodes of the pool together."""
+    nodes: int = 0
+    """The number of nodes."""
+    node_class_observed_generation: int | None = None
+    """The generation of the class when the health of registrations was last forgotten."""
+    conditions: Conditions = []
+    """Facts about the pool."""
+
+
+class NodePool(ApiModel):
+    """A kind of node that may be made, how many, and when such nodes may be taken away."""
+
+    api_version: Literal["karpenter.sh/v1"] = "karpenter.sh/v1"
+    kind: Literal["NodePool"] = "NodePool"
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+    spec: NodePoolSpec
+    status: NodePoolStatus = Field(default_factory=NodePoolStatus)

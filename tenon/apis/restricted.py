@@ -1,0 +1,37 @@
+"""Labels that users may not set or require: the domains that Karpenter and Tenon keep for themselves."""
+
+from __future__ import annotations
+
+from tenon.apis import labels
+
+CLOSED_DOMAINS = (labels.GROUP, labels.AWS_GROUP, labels.TENON_GROUP)
+OPEN_KEYS = labels.WELL_KNOWN | {labels.EC2NODECLASS}
+"""Keys of closed domains that a requirement may name."""
+
+_PREFIXES = tuple(f"{domain}/" for domain in CLOSED_DOMAINS)
+_OPEN_LIST = ", ".join(f"'{key}'" for key in sorted(OPEN_KEYS) if key.startswith(_PREFIXES))
+
+
+def restricted_reason(key: str) -> str | None:
+    """Why this label key may not be used in a template's labels or requirements; None when it may.
+
+    A closed domain closes its sub-domains too. ``karpenter.sh/nodepool`` passes here: a NodeClaim requires it, and only
+    a NodePool may not (it is set from the NodePool's own name).
+    """
+    if key == labels.HOSTNAME:
+        return f"label {key} is not allowed: a node's name is not known before its launch"
+    domain, slash, _ = key.rpartition("/")
+    if not slash or key in OPEN_KEYS:
+        return None
+    for closed in CLOSED_DOMAINS:
+        if domain == closed or domain.endswith(f".{closed}"):
+            return f"label {key} is not allowed: the domain {closed} is reserved"
+    return None
+
+
+def cel_allowed(variable: str) -> str:
+    """A CEL expression that is true when the key in `variable` is allowed (the reading of `restricted_reason`)."""
+    closed = " || ".join(
+        f"{variable}.startsWith('{domain}/') || {variable}.contains('.{domain}/')" for domain in CLOSED_DOMAINS
+    )
+    return f"{variable} != '{labels.HOSTNAME}' && ({variable} in [{_OPEN_LIST}] || !({closed}))"

@@ -1,0 +1,212 @@
+"""Checks of NodePools, NodeClaims and EC2NodeClasses at run time, each answered with a field path and a sentence.
+
+They repeat what the API server keeps, for manifests that it has never seen, and add what a CRD cannot say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from croniter import croniter
+from pydantic import ValidationError
+
+from tenon import resources
+from tenon.apis import labels
+from tenon.apis.base import ApiModel, kubernetes_name
+from tenon.apis.common import KEY_PATTERN, LABEL_VALUE_PATTERN, SelectorRequirement, Taint
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.kubelet import FORBIDDEN
+from tenon.apis.nodeclaim import NodeClaim
+from tenon.apis.nodepool import NodePool, TemplateSpec
+from tenon.apis.restricted import restricted_reason
+
+KNOWN_VALUES: Mapping[str, frozenset[str]] = {
+    labels.CAPACITY_TYPE: frozenset({labels.ON_DEMAND, labels.SPOT, labels.RESERVED}),
+    f"{labels.AWS_GROUP}/instance-tenancy": frozenset({"default", "dedicated"}),
+}
+"""Labels that have no other values than these."""
+
+_CRON_FIELD = re.compile(r"([0-9]+|[*?,/-]|[A-Za-z]{3})+")
+"""Plain cron: none of the random, last-day or n-th weekday letters that only some programs know."""
+
+ModelT = TypeVar("ModelT", bound=ApiModel)
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong, and where."""
+
+    path: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.sentence}" if self.path else self.sentence
+
+
+def parse(model: type[ModelT], manifest: Mapping[str, Any]) -> tuple[ModelT | None, list[Problem]]:
+    """The manifest as a model, with all its problems; None when it cannot even be read."""
+    try:
+        parsed = model.model_validate(dict(manifest))
+    except ValidationError as error:
+        return None, [Problem(_path(fault["loc"]), _sentence(fault)) for fault in error.errors()]
+    return parsed, check(parsed)
+
+
+def check(resource: ApiModel) -> list[Problem]:
+    """All problems of a resource of any of the three kinds."""
+    if isinstance(resource, NodePool):
+        return check_nodepool(resource)
+    if isinstance(resource, NodeClaim):
+        return check_nodeclaim(resource)
+    if isinstance(resource, EC2NodeClass):
+        return check_ec2nodeclass(resource)
+    return list(_broken_rules(resource, ""))
+
+
+def check_nodepool(pool: NodePool) -> list[Problem]:
+    """All problems of a NodePool."""
+    spec = pool.spec.template.spec
+    return [
+        *_broken_rules(pool, ""),
+        *_labels(pool.spec.template.metadata.labels, "spec.template.metadata.labels"),
+        *_requirements(spec.requirements, "spec.template.spec.requirements", closed=(labels.NODEPOOL,)),
+        *_taints(spec, "spec.template.spec"),
+        *_limits(pool.spec.limits),
+        *_schedules(pool),
+    ]
+
+
+def check_nodeclaim(claim: NodeClaim) -> list[Problem]:
+    """All problems of a NodeClaim."""
+    return [
+        *_broken_rules(claim, ""),
+        *_requirements(claim.spec.requirements, "spec.requirements"),
+        *_taints(claim.spec, "spec"),
+    ]
+
+
+def check_ec2nodeclass(node_class: EC2NodeClass) -> list[Problem]:
+    """All problems of an EC2NodeClass that show without asking AWS."""
+    problems = list(_broken_rules(node_class, ""))
+    kubelet = node_class.spec.kubelet
+    if kubelet is None:
+        return problems
+    family = node_class.spec.resolved_family
+    for name in kubelet.passed_on:
+        if name in FORBIDDEN:
+            problems.append(Problem(f"spec.kubelet.{name}", "is not allowed: use the taints of the NodePool"))
+        elif family != "AL2023":
+            problems.append(Problem(f"spec.kubelet.{name}", f"is passed on to AL2023 nodes only, not to {family}"))
+    return problems
+
+
+def _broken_rules(model: ApiModel, path: str) -> Iterable[Problem]:
+    """The rules that a model, or a model inside it, does not keep."""
+    for rule in model.rules:
+        if rule.holds is not None and not rule.holds(model):
+            yield Problem(path, rule.sentence)
+    for name in type(model).model_fields:
+        value = getattr(model, name)
+        inner = f"{path}.{kubernetes_name(name)}" if path else kubernetes_name(name)
+        if isinstance(value, ApiModel):
+            yield from _broken_rules(value, inner)
+        elif isinstance(value, list):
+            for index, item in enumerate(value):
+                if isinstance(item, ApiModel):
+                    yield from _broken_rules(item, f"{inner}[{index}]")
+
+
+def _labels(given: Mapping[str, str], path: str) -> Iterable[Problem]:
+    for key, value in given.items():
+        if key == labels.NODEPOOL:
+            yield Problem(f"{path}[{key}]", "is set from the NodePool's name and may not be given")
+            continue
+        yield from _key(key, f"{path}[{key}]")
+        known = KNOWN_VALUES.get(key)
+        if known is not None and value not in known:
+            yield Problem(f"{path}[{key}]", f"{value!r} is no value of this label: use one of {_list(known)}")
+
+
+def _key(key: str, path: str) -> Iterable[Problem]:
+    domain, _, name = key.rpartition("/")
+    reason = restricted_reason(labels.ALIASES.get(key, key))
+    if re.fullmatch(KEY_PATTERN, key) is None or len(name) > 63 or len(domain) > 253:
+        yield Problem(path, f"{key[:80]!r} is not a label name: write name or domain/name")
+    elif reason is not None:
+        yield Problem(path, reason)
+
+
+def _requirements(terms: Sequence[SelectorRequirement], path: str, closed: Sequence[str] = ()) -> Iterable[Problem]:
+    for index, term in enumerate(terms):
+        here = f"{path}[{index}]"
+        if term.key in closed:
+            yield Problem(f"{here}.key", f"label {term.key} is set from the NodePool's name and may not be required")
+        yield from _key(term.key, f"{here}.key")
+        for value in term.values:
+            if re.fullmatch(LABEL_VALUE_PATTERN, value) is None:
+                yield Problem(f"{here}.values", f"{value!r} is not a label value")
+        if term.operator in ("Exists", "DoesNotExist") and term.values:
+            yield Problem(f"{here}.values", f"operator {term.operator} takes no values")
+        known = KNOWN_VALUES.get(term.key)
+        if known is not None and term.operator == "In" and term.values:
+            valid = known & set(term.values)
+            if len(valid) < max(1, term.min_values or 0):
+                yield Problem(f"{here}.values", f"too few known values: this label has only {_list(known)}")
+
+
+def unknown_values(terms: Sequence[SelectorRequirement]) -> list[Problem]:
+    """Values that no node will have although their requirement can be met: worth a log line, no error."""
+    found = []
+    for index, term in enumerate(terms):
+        known = KNOWN_VALUES.get(term.key)
+        if known is not None and term.operator == "In":
+            strange = sorted(set(term.values) - known)
+            if strange and known & set(term.values):
+                found.append(Problem(f"requirements[{index}].values", f"unknown values {_list(strange)} are ignored"))
+    return found
+
+
+def _taints(spec: TemplateSpec | Any, path: str) -> Iterable[Problem]:
+    taints: list[Taint] = [*spec.taints, *spec.startup_taints]
+    for (key, effect), count in Counter((taint.key, taint.effect) for taint in taints).items():
+        if count > 1:
+            yield Problem(path, f"taints and startupTaints name {key}:{effect} {count} times: keep one")
+
+
+def _limits(limits: Mapping[str, str]) -> Iterable[Problem]:
+    for name, quantity in limits.items():
+        if resources.parse_quantity(quantity) < 0:
+            yield Problem(f"spec.limits[{name}]", f"{quantity} is below zero: a limit must not be negative")
+
+
+def _schedules(pool: NodePool) -> Iterable[Problem]:
+    for index, budget in enumerate(pool.spec.disruption.budgets):
+        if budget.schedule is not None and not _is_cron(budget.schedule):
+            path = f"spec.disruption.budgets[{index}].schedule"
+            yield Problem(
+                path, f"{budget.schedule[:80]!r} is not a cron schedule of five fields, such as '0 9 * * 1-5'"
+            )
+
+
+def _is_cron(schedule: str) -> bool:
+    named = schedule.startswith("@")
+    return (named or all(map(_CRON_FIELD.fullmatch, schedule.split()))) and croniter.is_valid(schedule)
+
+
+def _path(location: Iterable[int | str]) -> str:
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def _sentence(fault: Any) -> str:
+    if fault["type"] == "missing":
+        return "is required"
+    return str(fault["msg"]).removeprefix("Value error, ")
+
+
+def _list(values: Iterable[str]) -> str:
+    return ", ".join(sorted(values))

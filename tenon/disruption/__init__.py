@@ -1,0 +1,1 @@
+"""Which nodes may be taken away, and how many at a time."""

@@ -1,0 +1,83 @@
+"""How many nodes of a NodePool may be disrupted at once (spec.disruption.budgets)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from croniter import croniter
+
+UNLIMITED = 2**31 - 1
+
+_NAMED = {
+    "@annually": "0 0 1 1 *",
+    "@yearly": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+
+
+class Budget:
+    """One budget: a number or percentage of nodes, for some reasons, always or in windows of a UTC cron schedule."""
+
+    __slots__ = ("duration", "nodes", "reasons", "schedule")
+
+    def __init__(
+        self,
+        nodes: str = "10%",
+        reasons: Sequence[str] | None = None,
+        schedule: str | None = None,
+        duration: timedelta | None = None,
+    ) -> None:
+        """``nodes`` is a count or a percentage; ``schedule`` and ``duration`` come together or not at all."""
+        self.nodes = nodes
+        self.reasons = None if reasons is None else frozenset(reasons)
+        self.schedule = schedule
+        self.duration = duration
+
+    def concerns(self, reason: str) -> bool:
+        """Whether the budget limits this reason; a budget without reasons limits all."""
+        return self.reasons is None or reason in self.reasons
+
+    def active(self, now: datetime) -> bool:
+        """Whether the schedule hit within the last ``duration`` (UTC).
+
+        Raises:
+            ValueError: the schedule is no cron expression.
+        """
+        if self.schedule is None or self.duration is None:
+            return True
+        expression = _NAMED.get(self.schedule, self.schedule)
+        if not croniter.is_valid(expression):
+            raise ValueError(f"{self.schedule!r} is not a cron expression of five fields")
+        # get_prev is strictly before its start, and a window includes the instant it opens.
+        hit: datetime = croniter(expression, now + timedelta(microseconds=1)).get_prev(datetime)
+        return hit + self.duration > now
+
+    def allows(self, total: int) -> int:
+        """How many of ``total`` nodes may be gone at once; a percentage rounds up."""
+        if self.nodes.endswith("%"):
+            return math.ceil(total * int(self.nodes[:-1]) / 100)
+        return int(self.nodes)
+
+
+def allowed(budgets: Sequence[Budget], reason: str, *, total: int, unavailable: int, now: datetime) -> int:
+    """How many more nodes may be disrupted for a reason.
+
+    The tightest active budget counts; nodes that are not ready or already leaving use it up. A budget that cannot be
+    read allows nothing, so that a typing error never costs a node.
+    """
+    tightest = UNLIMITED
+    for budget in budgets:
+        if not budget.concerns(reason):
+            continue
+        try:
+            if budget.active(now):
+                tightest = min(tightest, budget.allows(total))
+        except ValueError:
+            return 0
+    return max(0, tightest - unavailable) if tightest != UNLIMITED else UNLIMITED

@@ -1,0 +1,114 @@
+"""Bottlerocket's user data: one TOML document of settings, in which Tenon's keys win over the user's."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+from tenon.ec2.bootstrap import Bootstrap
+
+_RAID0_COMMAND = "000-mount-instance-storage"
+_BIND_DIRECTORIES = ("/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods")
+_KUBELET_SETTINGS = {
+    "systemReserved": "system-reserved",
+    "kubeReserved": "kube-reserved",
+    "evictionHard": "eviction-hard",
+    "evictionSoft": "eviction-soft",
+    "evictionSoftGracePeriod": "eviction-soft-grace-period",
+    "evictionMaxPodGracePeriod": "eviction-max-pod-grace-period",
+    "imageGCHighThresholdPercent": "image-gc-high-threshold-percent",
+    "imageGCLowThresholdPercent": "image-gc-low-threshold-percent",
+    "cpuCFSQuota": "cpu-cfs-quota-enforced",
+}
+_AS_TEXT = frozenset({"imageGCHighThresholdPercent", "imageGCLowThresholdPercent"})
+
+
+def settings_text(node: Bootstrap) -> str:
+    """The settings document.
+
+    Raises:
+        ValueError: the user's part is no TOML.
+    """
+    try:
+        own = tomllib.loads(node.user_data)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"userData of a Bottlerocket class must be TOML: {error}") from error
+    return to_toml(_merge(own, {"settings": _settings(node)}))
+
+
+def _settings(node: Bootstrap) -> dict[str, Any]:
+    taints: dict[str, list[str]] = {}
+    for taint in node.taints:
+        taints.setdefault(taint.key, []).append(f"{taint.value}:{taint.effect}")
+    kubernetes: dict[str, Any] = {
+        "cluster-name": node.cluster.name,
+        "api-server": node.cluster.endpoint,
+        "cluster-certificate": node.cluster.ca_bundle,
+        "node-labels": dict(node.labels),
+        "node-taints": taints,
+    }
+    if node.cluster_dns:
+        kubernetes["cluster-dns-ip"] = node.cluster_dns if len(node.cluster_dns) > 1 else node.cluster_dns[0]
+    if node.max_pods is not None:
+        kubernetes["max-pods"] = node.max_pods
+    for name, setting in _KUBELET_SETTINGS.items():
+        value = node.kubelet.get(name)
+        if value is not None:
+            kubernetes[setting] = str(value) if name in _AS_TEXT else value
+    settings: dict[str, Any] = {"kubernetes": {key: value for key, value in kubernetes.items() if value != ""}}
+    if node.raid0:
+        commands = [
+            ["apiclient", "ephemeral-storage", "init"],
+            ["apiclient", "ephemeral-storage", "bind", "--dirs", *_BIND_DIRECTORIES],
+        ]
+        settings["bootstrap-commands"] = {_RAID0_COMMAND: {"commands": commands, "essential": True, "mode": "always"}}
+    return settings
+
+
+def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = _merge(merged[key], value) if both else value
+    return merged
+
+
+def to_toml(document: Mapping[str, Any]) -> str:
+    """A document of tables, lists and plain values as TOML, keys in order."""
+    lines: list[str] = []
+    _write_table((), document, lines)
+    return "\n".join(lines).strip() + "\n"
+
+
+def _write_table(path: tuple[str, ...], table: Mapping[str, Any], lines: list[str]) -> None:
+    plain = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
+    nested = {key: value for key, value in table.items() if isinstance(value, Mapping)}
+    if path and (plain or not nested):
+        lines += ["", f"[{'.'.join(map(_key, path))}]"]
+    lines += [f"{_key(key)} = {_value(plain[key])}" for key in sorted(plain)]
+    for key in sorted(nested):
+        _write_table((*path, key), nested[key], lines)
+
+
+def _key(key: str) -> str:
+    bare = key.replace("-", "").replace("_", "")
+    return key if bare.isascii() and bare.isalnum() else _text(key)
+
+
+def _text(text: str) -> str:
+    """A TOML basic string: JSON's, except that delete is escaped and no character becomes a pair of surrogates."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, list):
+        return f"[{', '.join(_value(item) for item in value)}]"
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{_key(key)} = {_value(value[key])}' for key in sorted(value))} }}"
+    return str(value)

@@ -1,0 +1,181 @@
+"""How much of an instance type pods can use: capacity, and what the system keeps for itself.
+
+Every figure follows from EC2's description of the type and the node class's kubelet settings, so that the plan made
+before a node exists and the node that appears agree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from tenon import resources
+from tenon.ec2.families import FAMILIES, GIB, Family, Volume
+from tenon.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
+
+MIB = 2**20
+DEFAULT_PODS = 110
+DEFAULT_STORAGE = 20 * GIB
+_ARM_FIRMWARE_MIB = 64
+_CPU_BANDS = ((1000, Decimal("0.06")), (1000, Decimal("0.01")), (2000, Decimal("0.005")))
+"""Kube-reserved CPU: (width in millicores, share) from the first core on; the rest gives a quarter of a percent."""
+_CPU_REST = Decimal("0.0025")
+_GPU_RESOURCES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "habana": "habana.ai/gaudi"}
+
+Item = Mapping[str, Any]
+"""One element of DescribeInstanceTypes' ``InstanceTypes``."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """What a node class and the operator's settings say about the resources of its nodes."""
+
+    family: Family = FAMILIES["AL2023"]
+    kubelet: Mapping[str, Any] = field(default_factory=dict)
+    """The class's kubelet map, as written (camelCase)."""
+    volumes: tuple[Volume, ...] = ()
+    raid0: bool = False
+    efa_only_interfaces: tuple[int, ...] = ()
+    """Network card index of each efa-only interface that the class lists."""
+    lists_interfaces: bool = False
+    network_cards: int = 1
+    """How many network cards a type must have."""
+    needs_nitro: bool = False
+    needs_nested_virtualization: bool = False
+    vm_memory_overhead: Decimal = Decimal("0.075")
+    reserved_enis: int = 0
+
+
+def eni_limited_pods(item: Item, settings: NodeSettings) -> int:
+    """How many pods the VPC network plugin can give an address; 0 on a type without usable interfaces."""
+    network = item["NetworkInfo"]
+    default_card = network.get("DefaultNetworkCardIndex", 0)
+    interfaces = network["MaximumNetworkInterfaces"]
+    for card in network.get("NetworkCards", ()):
+        if card["NetworkCardIndex"] == default_card:
+            interfaces = card["MaximumNetworkInterfaces"]
+    interfaces = max(interfaces - settings.reserved_enis - settings.efa_only_interfaces.count(0), 0)
+    return int(interfaces * (network["Ipv4AddressesPerInterface"] - 1) + 2) if interfaces else 0
+
+
+def max_pods(item: Item, settings: NodeSettings) -> int:
+    """The kubelet's limit of pods on this type."""
+    pods = settings.kubelet.get("maxPods")
+    if pods is None:
+        pods = eni_limited_pods(item, settings) if settings.family.eni_limited_pods else DEFAULT_PODS
+    per_core = settings.kubelet.get("podsPerCore")
+    if per_core and settings.family.pods_per_core:
+        pods = min(pods, per_core * item["VCpuInfo"]["DefaultVCpus"])
+    return int(pods)
+
+
+def memory_bytes(item: Item, settings: NodeSettings) -> int:
+    """Memory that the operating system will see: what EC2 reports, less firmware and hypervisor."""
+    mib = item["MemoryInfo"]["SizeInMiB"]
+    if item["ProcessorInfo"]["SupportedArchitectures"][0] == "arm64":
+        mib -= _ARM_FIRMWARE_MIB
+    return int(mib - math.ceil(mib * settings.vm_memory_overhead)) * MIB
+
+
+def storage_bytes(item: Item, settings: NodeSettings) -> int:
+    """Ephemeral storage for pods."""
+    instance_store = item.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0)
+    if settings.raid0 and instance_store:
+        return int(instance_store) * 10**9
+    return _volume_bytes(settings) or DEFAULT_STORAGE
+
+
+def _volume_bytes(settings: NodeSettings) -> int:
+    for volume in settings.volumes:
+        if volume.root:
+            return volume.size
+    if settings.family.name == "Custom":
+        return settings.volumes[-1].size if settings.volumes else 0
+    for volume in (*settings.volumes, *settings.family.volumes):
+        if volume.device == settings.family.ephemeral_device:
+            return volume.size
+    return 0
+
+
+def device_resources(item: Item, settings: NodeSettings) -> Resources:
+    """Accelerators and special network interfaces, by their resource names; none that is zero."""
+    found: Resources = {}
+    for gpu in item.get("GpuInfo", {}).get("Gpus", ()):
+        name = _GPU_RESOURCES.get(gpu["Manufacturer"].lower())
+        if name:
+            found[name] = found.get(name, 0) + gpu["Count"]
+    for accelerator in item.get("InferenceAcceleratorInfo", {}).get("Accelerators", ()):
+        if accelerator["Manufacturer"].lower() == "habana":
+            found["habana.ai/gaudi"] = found.get("habana.ai/gaudi", 0) + accelerator["Count"]
+    for device in item.get("NeuronInfo", {}).get("NeuronDevices", ()):
+        found["aws.amazon.com/neuron"] = found.get("aws.amazon.com/neuron", 0) + device["Count"]
+        cores = device["Count"] * device["CoreInfo"]["Count"]
+        found["aws.amazon.com/neuroncore"] = found.get("aws.amazon.com/neuroncore", 0) + cores
+    efa = item["NetworkInfo"].get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)
+    if settings.lists_interfaces:
+        efa = min(efa, len(settings.efa_only_interfaces))
+    found["vpc.amazonaws.com/efa"] = efa
+    if settings.family.os == "windows":
+        found["vpc.amazonaws.com/PrivateIPv4Address"] = item["NetworkInfo"]["Ipv4AddressesPerInterface"] - 1
+    return {name: count for name, count in found.items() if count}
+
+
+def capacity(item: Item, settings: NodeSettings) -> Resources:
+    """Everything the node will report as its capacity."""
+    return {
+        CPU: item["VCpuInfo"]["DefaultVCpus"] * 1000,
+        MEMORY: memory_bytes(item, settings),
+        EPHEMERAL_STORAGE: storage_bytes(item, settings),
+        PODS: max_pods(item, settings),
+        **device_resources(item, settings),
+    }
+
+
+def kube_reserved(item: Item, settings: NodeSettings) -> Resources:
+    """What the kubelet and the container runtime keep; the class's own figures win key by key."""
+    pods = eni_limited_pods(item, settings) if settings.family.eni_limited_overhead else max_pods(item, settings)
+    rest = item["VCpuInfo"]["DefaultVCpus"] * 1000
+    cpu = 0
+    for width, share in _CPU_BANDS:
+        cpu += int(min(rest, width) * share)
+        rest = max(rest - width, 0)
+    cpu += int(rest * _CPU_REST)
+    reserved = {CPU: cpu, MEMORY: (255 + 11 * pods) * MIB, EPHEMERAL_STORAGE: GIB}
+    return reserved | _amounts(settings.kubelet.get("kubeReserved"))
+
+
+def eviction_threshold(total: Resources, settings: NodeSettings) -> Resources:
+    """What the kubelet defends by evicting pods, of the node's total memory and storage."""
+    hard = settings.kubelet.get("evictionHard") or {}
+    tenth = math.ceil(total[EPHEMERAL_STORAGE] / 10)
+    return {
+        MEMORY: _signal(hard.get("memory.available"), MEMORY, total, 100 * MIB),
+        EPHEMERAL_STORAGE: _signal(hard.get("nodefs.available"), EPHEMERAL_STORAGE, total, tenth),
+    }
+
+
+def overhead(item: Item, settings: NodeSettings) -> Resources:
+    """Capacity that pods cannot use: kube-reserved, system-reserved and eviction thresholds together."""
+    return resources.add(
+        kube_reserved(item, settings),
+        _amounts(settings.kubelet.get("systemReserved")),
+        eviction_threshold(capacity(item, settings), settings),
+    )
+
+
+def _signal(value: str | None, name: str, total: Resources, default: int) -> int:
+    """A threshold in bytes: a quantity, or a share of the capacity; 100% switches the signal off."""
+    if value is None:
+        return default
+    if not value.endswith("%"):
+        return resources.to_units(name, value)
+    percent = Decimal(value[:-1])
+    return 0 if percent >= 100 else math.ceil(total[name] * percent / 100)
+
+
+def _amounts(quantities: Mapping[str, str] | None) -> Resources:
+    """Reserved amounts that count against pods (process ids do not)."""
+    return {name: units for name, units in resources.parse_resources(quantities).items() if name != "pid"}

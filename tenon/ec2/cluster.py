@@ -1,0 +1,34 @@
+"""What a node must be told of the cluster that it joins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """One Kubernetes cluster, as nodes' user data, instance tags and image paths need it."""
+
+    name: str
+    region: str
+    endpoint: str = ""
+    ca_bundle: str = ""
+    """The certificate authority, base64."""
+    service_cidr: str = ""
+    dns_ip: str = ""
+    """The address of kube-dns; worked out from the service range when empty."""
+    kubernetes_version: str = ""
+    """Major and minor version at the time of asking, such as ``1.36``."""
+
+
+def minor_version(version: str) -> tuple[int, int]:
+    """``1.36``, ``v1.36.3`` or ``1.36+`` as a pair to compare.
+
+    Raises:
+        ValueError: the text is no Kubernetes version.
+    """
+    parts = version.lstrip("v").split(".")
+    try:
+        return int(parts[0]), int(parts[1].rstrip("+"))
+    except (IndexError, ValueError) as error:
+        raise ValueError(f"{version!r} is not a Kubernetes version: write it as 1.36") from error

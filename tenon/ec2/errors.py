@@ -1,0 +1,117 @@
+"""What EC2's error codes mean for a launch: no capacity, gone already, or a mistake a person must mend.
+
+The sets are data; activities turn a refused call into one of them, the workflow decides what follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tenon.lifecycle.messages import OfferingKey
+
+INSUFFICIENT_CAPACITY = frozenset(
+    {
+        "InsufficientInstanceCapacity",
+        "MaxSpotInstanceCountExceeded",
+        "VcpuLimitExceeded",
+        "UnfulfillableCapacity",
+        "Unsupported",
+        "InsufficientFreeAddressesInSubnet",
+        "MaxFleetCountExceeded",
+        "ReservationCapacityExceeded",
+    }
+)
+"""Codes of one fleet override that say: not this offering, not now."""
+
+SPOT_ROLE_MISSING = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
+"""Rules out all of spot, in every zone: the account lacks EC2's service-linked role for it."""
+
+NOT_FOUND = frozenset(
+    {
+        "InvalidCapacityReservationId.NotFound",
+        "InvalidInstanceID.NotFound",
+        "InvalidLaunchTemplateName.NotFoundException",
+        "InvalidLaunchTemplateId.NotFound",
+        "QueueDoesNotExist",
+        "AWS.SimpleQueueService.NonExistentQueue",
+        "NoSuchEntity",
+        "ParameterNotFound",
+    }
+)
+TEMPLATE_NOT_FOUND = frozenset({"InvalidLaunchTemplateName.NotFoundException", "InvalidLaunchTemplateId.NotFound"})
+TEMPLATE_EXISTS = frozenset({"InvalidLaunchTemplateName.AlreadyExistsException"})
+ALREADY_EXISTS = frozenset({"EntityAlreadyExists"})
+THROTTLED = frozenset({"RequestLimitExceeded", "Throttling", "ThrottlingException", "TooManyRequestsException"})
+RETRYABLE = frozenset(
+    {"InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable", "RequestTimeout", "InternalServerError"}
+)
+"""Faults of the service itself: the same call may succeed later."""
+
+_REASONS: Mapping[str, str] = {
+    SPOT_ROLE_MISSING: "SpotSLRCreationFailed",
+    "UnauthorizedOperation": "Unauthorized",
+    "AccessDenied": "Unauthorized",
+    "AccessDeniedException": "Unauthorized",
+    "AuthFailure": "AMIAuthorizationFailure",
+    "InvalidIamInstanceProfile.NotFound": "InstanceProfileNameInvalid",
+    "InvalidUserData.Malformed": "UserDataSizeLimitExceeded",
+    "InvalidAMIID.Malformed": "InvalidAMIID",
+    "InvalidAMIID.NotFound": "AMINotFound",
+    "InvalidAMIID.Unavailable": "AMINotFound",
+    "InternalError": "InternalError",
+    "FreeTierRestrictionError": "FreeTierIneligible",
+    "MaxFleetCountExceeded": "FleetQuotaExceeded",
+    "PendingVerification": "AccountPendingVerification",
+    "MaxSpotInstanceCountExceeded": "SpotQuotaExceeded",
+    "VcpuLimitExceeded": "VCPULimitExceeded",
+    "InsufficientFreeAddressesInSubnet": "InsufficientFreeAddressesInSubnet",
+    "InvalidSubnetID.NotFound": "SubnetResolutionFailed",
+    "InvalidInstanceType": "InstanceTypeResolutionFailed",
+    "InvalidInstanceType.NotFound": "InstanceTypeResolutionFailed",
+    **dict.fromkeys(TEMPLATE_NOT_FOUND, "LaunchTemplateNotFound"),
+    **dict.fromkeys(THROTTLED, "RequestLimitExceeded"),
+}
+
+
+def reason_for(code: str, message: str = "") -> str:
+    """The reason shown on a NodeClaim for an EC2 error code; LaunchFailed when the code says nothing known."""
+    if code in ("InvalidParameter", "InvalidParameterValue"):
+        return _invalid_value_reason(message.lower())
+    return _REASONS.get(code, "LaunchFailed")
+
+
+def _invalid_value_reason(message: str) -> str:
+    """EC2 uses these codes for every wrong value; only the sentence tells which."""
+    if "iaminstanceprofile" in message or "instance profile" in message:
+        return "InstanceProfileNameInvalid"
+    if "different networks" in message:
+        return "SecurityGroupSubnetVPCMismatch"
+    if "user data" in message:
+        return "UserDataSizeLimitExceeded"
+    return "LaunchFailed"
+
+
+def unavailable_offerings(
+    fleet_errors: Iterable[Mapping[str, Any]],
+    capacity_type: str,
+    tried: Iterable[tuple[str, str]],
+) -> list[OfferingKey]:
+    """The offerings that a fleet's ``Errors`` rule out, sorted.
+
+    ``tried`` are the (instance type, zone) pairs of the request. A missing spot role rules out all of them. An error
+    without a type or zone rules out every pair that it does not contradict.
+    """
+    pairs = sorted(set(tried))
+    refused: set[tuple[str, str]] = set()
+    for error in fleet_errors:
+        code = error.get("ErrorCode", "")
+        if code == SPOT_ROLE_MISSING:
+            refused.update(pairs)
+        elif code in INSUFFICIENT_CAPACITY:
+            override = error.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
+            wanted_type, wanted_zone = override.get("InstanceType", ""), override.get("AvailabilityZone", "")
+            refused.update(
+                (name, zone) for name, zone in pairs if wanted_type in ("", name) and wanted_zone in ("", zone)
+            )
+    return [OfferingKey(capacity_type=capacity_type, instance_type=name, zone=zone) for name, zone in sorted(refused)]

@@ -1,0 +1,132 @@
+"""The labels of an instance type, read from EC2's description of it.
+
+Each label is a list of the values that a node of the type may have; an empty list says that no node of it has the
+label, so that a pod which asks for the label's absence, or for its presence, gets the right types.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tenon.apis import labels
+from tenon.ec2.capacity import Item
+from tenon.ec2.families import WINDOWS_BUILDS, Family
+
+_NAME = re.compile(r"^(?P<category>[a-z]+)(?:-[0-9]+tb)?(?P<generation>[0-9]+).*\.")
+_ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
+
+Values = dict[str, list[str]]
+
+
+def architectures(item: Item) -> list[str]:
+    """The Kubernetes names of the architectures that images for this type may have; empty when none is supported."""
+    return [_ARCHITECTURES[name] for name in item["ProcessorInfo"]["SupportedArchitectures"] if name in _ARCHITECTURES]
+
+
+def label_values(item: Item, region: str, family: Family) -> Values:
+    """Every well-known label of the type with its possible values; zones and capacity types come from its offerings."""
+    name = item["InstanceType"]
+    own = {
+        **_name_labels(name),
+        **_hardware(item),
+        **_network(item),
+        **_gpu(item),
+        **_accelerator(item),
+        "instance-tenancy": ["default"],
+        "capacity-reservation-id": [],
+        "capacity-reservation-type": [],
+        "capacity-reservation-interruptible": [],
+        "placement-group-id": [],
+        "placement-group-partition": [],
+    }
+    return {
+        labels.INSTANCE_TYPE: [name],
+        labels.ARCH: architectures(item),
+        labels.OS: [family.os],
+        labels.REGION: [region],
+        labels.WINDOWS_BUILD: _one(WINDOWS_BUILDS.get(family.name)),
+        **{f"{labels.AWS_GROUP}/{label}": values for label, values in own.items()},
+    }
+
+
+def _one(value: Any) -> list[str]:
+    return [] if value is None else [str(value)]
+
+
+def _truth(value: bool) -> list[str]:
+    return ["true" if value else "false"]
+
+
+def _kebab(text: str) -> str:
+    return text.strip().lower().replace(" ", "-")
+
+
+def _name_labels(name: str) -> Values:
+    family, _, size = name.partition(".")
+    match = _NAME.match(name)
+    return {
+        "instance-category": _one(match and match["category"]),
+        "instance-generation": _one(match and match["generation"]),
+        "instance-family": [family],
+        "instance-size": [size],
+        "instance-capability-flex": _truth("-flex" in family),
+    }
+
+
+def _hardware(item: Item) -> Values:
+    clock = item["ProcessorInfo"].get("SustainedClockSpeedInGhz")
+    ebs = item.get("EbsInfo", {})
+    bandwidth = ebs.get("EbsOptimizedInfo", {}).get("MaximumBandwidthInMbps")
+    storage = item.get("InstanceStorageInfo", {})
+    return {
+        "instance-cpu": [str(item["VCpuInfo"]["DefaultVCpus"])],
+        "instance-cpu-manufacturer": _one(_kebab(item["ProcessorInfo"].get("Manufacturer", "")) or None),
+        "instance-cpu-sustained-clock-speed-mhz": _one(None if clock is None else round(clock * 1000)),
+        "instance-memory": [str(item["MemoryInfo"]["SizeInMiB"])],
+        "instance-hypervisor": [item.get("Hypervisor", "")],
+        "instance-ebs-bandwidth": _one(bandwidth if ebs.get("EbsOptimizedSupport") == "default" else None),
+        "instance-local-nvme": _one(
+            storage.get("TotalSizeInGB") if storage.get("NvmeSupport", "unsupported") != "unsupported" else None
+        ),
+        "nitro-sandbox": _truth(item.get("NitroEnclavesSupport") == "supported"),
+    }
+
+
+def _network(item: Item) -> Values:
+    network = item["NetworkInfo"]
+    gbps = [
+        card["BaselineBandwidthInGbps"] for card in network.get("NetworkCards", ()) if "BaselineBandwidthInGbps" in card
+    ]
+    return {
+        "instance-encryption-in-transit-supported": _truth(network.get("EncryptionInTransitSupported", False)),
+        "instance-network-bandwidth": _one(round(sum(gbps) * 1000) if gbps else None),
+    }
+
+
+def _gpu(item: Item) -> Values:
+    """Only a type with one kind of GPU has these labels."""
+    gpus = item.get("GpuInfo", {}).get("Gpus", ())
+    gpu = gpus[0] if len(gpus) == 1 else {}
+    return {
+        "instance-gpu-name": _one(_kebab(gpu["Name"]) if gpu else None),
+        "instance-gpu-manufacturer": _one(_kebab(gpu["Manufacturer"]) if gpu else None),
+        "instance-gpu-count": _one(gpu.get("Count")),
+        "instance-gpu-memory": _one(gpu.get("MemoryInfo", {}).get("SizeInMiB")),
+    }
+
+
+def _accelerator(item: Item) -> Values:
+    """Inference accelerators, or else Neuron devices (whose maker EC2 does not name: AWS)."""
+    found = item.get("InferenceAcceleratorInfo", {}).get("Accelerators", ())
+    neuron = item.get("NeuronInfo", {}).get("NeuronDevices", ())
+    name = manufacturer = count = None
+    if len(found) == 1:
+        name, manufacturer, count = _kebab(found[0]["Name"]), _kebab(found[0]["Manufacturer"]), found[0]["Count"]
+    elif len(neuron) == 1:
+        name, manufacturer, count = _kebab(neuron[0]["Name"]), "aws", neuron[0]["Count"]
+    return {
+        "instance-accelerator-name": _one(name),
+        "instance-accelerator-manufacturer": _one(manufacturer),
+        "instance-accelerator-count": _one(count),
+    }

@@ -1,0 +1,110 @@
+"""From EC2's description of an instance type to what the scheduling engine plans with."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tenon.apis import labels
+from tenon.ec2 import capacity
+from tenon.ec2.capacity import Item, NodeSettings
+from tenon.ec2.instance_labels import architectures, label_values
+from tenon.scheduling.model import InstanceType, Offering
+from tenon.scheduling.requirements import Requirement, Requirements
+
+_CAPACITY_TYPES = {"on-demand": labels.ON_DEMAND, "spot": labels.SPOT}
+"""EC2's usage classes that Tenon buys."""
+
+OfferingId = tuple[str, str, str]
+"""(capacity type, instance type, zone)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Dollars an hour. A type without a price cannot be bought: nothing could be said of its cost."""
+
+    on_demand: Mapping[str, float] = field(default_factory=dict)
+    spot: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """By (instance type, zone); once there are any, a zone without a price sells no spot."""
+    spot_estimates: Mapping[str, float] = field(default_factory=dict)
+    """By instance type, for as long as ``spot`` is empty."""
+
+    def of(self, name: str, zone: str, capacity_type: str) -> float | None:
+        """The price of an offering, None when it is not sold."""
+        if capacity_type != labels.SPOT:
+            return self.on_demand.get(name)
+        if self.spot:
+            return self.spot.get((name, zone))
+        return self.spot_estimates.get(name, self.on_demand.get(name))
+
+
+def supported(item: Item, settings: NodeSettings) -> bool:
+    """Whether a node of this class can run on the type at all."""
+    nitro = item.get("Hypervisor") == "nitro" or item.get("BareMetal", False)
+    network = item["NetworkInfo"]
+    return (
+        "hvm" in item.get("SupportedVirtualizationTypes", ())
+        and bool(architectures(item))
+        and item["InstanceType"].partition(".")[0] not in settings.family.excluded_families
+        and (nitro or not settings.needs_nitro)
+        and network.get("MaximumNetworkCards", 1) >= settings.network_cards
+        and network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0) >= len(settings.efa_only_interfaces)
+        and (
+            not settings.needs_nested_virtualization
+            or "nested-virtualization" in item["ProcessorInfo"].get("SupportedFeatures", ())
+        )
+    )
+
+
+def build(
+    item: Item, region: str, settings: NodeSettings, zone_ids: Mapping[str, str], prices: Prices
+) -> InstanceType | None:
+    """The type with its labels, resources and offerings; ``zone_ids`` maps the zones where it is sold to their ids.
+
+    None when nothing of it can be bought there.
+    """
+    name = item["InstanceType"]
+    offerings = tuple(
+        Offering(zone=zone, capacity_type=capacity_type, price=price, zone_id=zone_ids[zone])
+        for usage in sorted(item.get("SupportedUsageClasses", ()))
+        if (capacity_type := _CAPACITY_TYPES.get(usage))
+        for zone in sorted(zone_ids)
+        if (price := prices.of(name, zone, capacity_type)) is not None
+    )
+    if not offerings:
+        return None
+    values = label_values(item, region, settings.family) | {
+        labels.ZONE: sorted({offering.zone for offering in offerings}),
+        labels.ZONE_ID: sorted({offering.zone_id for offering in offerings if offering.zone_id}),
+        labels.CAPACITY_TYPE: sorted({offering.capacity_type for offering in offerings}),
+    }
+    return InstanceType(
+        name=name,
+        requirements=_requirements(values),
+        capacity=capacity.capacity(item, settings),
+        overhead=capacity.overhead(item, settings),
+        offerings=offerings,
+    )
+
+
+def _requirements(values: Mapping[str, list[str]]) -> Requirements:
+    return Requirements.of(
+        *(Requirement.new(key, "In" if members else "DoesNotExist", tuple(members)) for key, members in values.items())
+    )
+
+
+def without(instance_types: Iterable[InstanceType], unavailable: Container[OfferingId]) -> list[InstanceType]:
+    """The same types with the refused offerings marked; untouched types are the same objects."""
+    return [_marked(each, unavailable) for each in instance_types]
+
+
+def _marked(each: InstanceType, unavailable: Container[OfferingId]) -> InstanceType:
+    refused = [(offering.capacity_type, each.name, offering.zone) in unavailable for offering in each.offerings]
+    if not any(refused):
+        return each
+    offerings = tuple(
+        dataclasses.replace(offering, available=False) if gone else offering
+        for offering, gone in zip(each.offerings, refused, strict=True)
+    )
+    return dataclasses.replace(each, offerings=offerings)

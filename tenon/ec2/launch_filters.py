@@ -1,0 +1,131 @@
+"""Which instance types and offerings a launch may use: the filters between a NodeClaim and its fleet request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tenon.apis import labels
+from tenon.resources import Resources, fits
+from tenon.scheduling.model import InstanceType, Offering
+from tenon.scheduling.requirements import Requirements
+
+MAX_TYPES = 60
+"""Types in one fleet request; more would slow EC2 down and change nothing."""
+
+_EXOTIC_COUNTS = tuple(f"{labels.AWS_GROUP}/instance-{name}-count" for name in ("gpu", "accelerator"))
+_SIZE = f"{labels.AWS_GROUP}/instance-size"
+PREFERENCE = (labels.SPOT, labels.ON_DEMAND)
+"""The capacity types that are bought, the one to try first in front."""
+
+
+class NoOfferingError(Exception):
+    """No instance type that the claim allows can be bought now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An instance type and its offerings that are left."""
+
+    type: InstanceType
+    offerings: tuple[Offering, ...]
+
+    @property
+    def price(self) -> float:
+        """The price of the cheapest offering left."""
+        return min(offering.price for offering in self.offerings)
+
+
+def choose(
+    requirements: Requirements,
+    requests: Resources,
+    instance_types: Iterable[InstanceType],
+    zones: Iterable[str],
+) -> tuple[str, list[Choice]]:
+    """The capacity type to buy and at most `MAX_TYPES` types to offer EC2, cheapest first.
+
+    ``zones`` are those in which there is a subnet with free addresses.
+
+    Raises:
+        NoOfferingError: nothing is left, or the types left are fewer than the claim's minValues ask for.
+    """
+    choices = compatible(requirements, requests, instance_types, frozenset(zones))
+    flexible = not _min_values(requirements)
+    if flexible:
+        choices = _worthwhile_spot(_plain_first(choices))
+    capacity_type = next(
+        (each for each in PREFERENCE if any(o.capacity_type == each for c in choices for o in c.offerings)), None
+    )
+    if capacity_type is None:
+        raise NoOfferingError(
+            "no instance type that the claim allows fits its pods and can be bought in the class's zones"
+        )
+    choices = _only(choices, lambda offering: offering.capacity_type == capacity_type)
+    choices = sorted(choices, key=lambda choice: (choice.price, choice.type.name))[:MAX_TYPES]
+    if missing := missing_values(requirements, [choice.type for choice in choices]):
+        raise NoOfferingError(missing)
+    return capacity_type, choices
+
+
+def compatible(
+    requirements: Requirements, requests: Resources, instance_types: Iterable[InstanceType], zones: frozenset[str]
+) -> list[Choice]:
+    """Types whose labels meet the requirements, that hold the requests, with the offerings that can be bought."""
+    zone, zone_id, capacity_type = (
+        requirements.get(key) for key in (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE)
+    )
+    found = []
+    for each in instance_types:
+        offerings = tuple(
+            offering
+            for offering in each.offerings
+            if offering.available
+            and offering.zone in zones
+            and zone.has(offering.zone)
+            and capacity_type.has(offering.capacity_type)
+            and (not offering.zone_id or zone_id.has(offering.zone_id))
+        )
+        if offerings and fits(requests, each.allocatable) and each.requirements.intersects(requirements):
+            found.append(Choice(each, offerings))
+    return found
+
+
+def _plain_first(choices: list[Choice]) -> list[Choice]:
+    """Bare metal and accelerated types only when there is nothing else: they are dear, slow to boot, or scarce."""
+    return [choice for choice in choices if not _exotic(choice.type)] or choices
+
+
+def _exotic(each: InstanceType) -> bool:
+    if any("metal" in size for size in each.requirements.get(_SIZE).values):
+        return True
+    return any(
+        not each.requirements.get(key).complement and each.requirements.get(key).values for key in _EXOTIC_COUNTS
+    )
+
+
+def _worthwhile_spot(choices: list[Choice]) -> list[Choice]:
+    """Where on-demand is allowed too: no spot offering that costs more than the cheapest on-demand one."""
+    on_demand = [o.price for choice in choices for o in choice.offerings if o.capacity_type == labels.ON_DEMAND]
+    if not on_demand:
+        return choices
+    limit = min(on_demand)
+    return _only(choices, lambda offering: offering.capacity_type != labels.SPOT or offering.price <= limit)
+
+
+def _only(choices: Iterable[Choice], keep: Callable[[Offering], bool]) -> list[Choice]:
+    kept = (Choice(choice.type, tuple(filter(keep, choice.offerings))) for choice in choices)
+    return [choice for choice in kept if choice.offerings]
+
+
+def _min_values(requirements: Requirements) -> Mapping[str, int]:
+    return {key: each.min_values for key, each in requirements.items() if each.min_values}
+
+
+def missing_values(requirements: Requirements, instance_types: Sequence[InstanceType]) -> str:
+    """Empty when the types show as many values of each label as minValues asks for; else which label lacks some."""
+    for key, wanted in sorted(_min_values(requirements).items()):
+        required = requirements.get(key)
+        seen = {value for each in instance_types for value in each.requirements.get(key).values if required.has(value)}
+        if len(seen) < wanted:
+            return f"minValues of {key} asks for {wanted} values, but the types that can be bought have {len(seen)}"
+    return ""

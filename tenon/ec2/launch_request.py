@@ -1,0 +1,157 @@
+"""From a NodeClaim to the exact EC2 Fleet request that launches it, and the launch templates that request names."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tenon.apis import labels
+from tenon.apis.ec2nodeclass import AMI, EC2NodeClass, Subnet
+from tenon.apis.nodeclaim import NodeClaim
+from tenon.ec2 import launch_template, user_data
+from tenon.ec2.bootstrap import Bootstrap, node_labels, node_taints
+from tenon.ec2.cluster import Cluster
+from tenon.ec2.families import family_named
+from tenon.ec2.launch_filters import Choice, choose
+from tenon.ec2.launch_template import LaunchTemplate
+from tenon.ec2.settings import kubelet_map
+from tenon.ec2.tags import instance_tags, shared_tags
+from tenon.lifecycle.messages import FleetOverride, FleetTemplate, LaunchRequest
+from tenon.resources import PODS, parse_resources
+from tenon.scheduling.model import InstanceType, Taint
+from tenon.scheduling.requirements import Requirements
+
+EFA = "vpc.amazonaws.com/efa"
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """A request, and the templates that must exist before it is sent."""
+
+    request: LaunchRequest
+    templates: tuple[LaunchTemplate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """What decides the launch template of an instance type."""
+
+    image_id: str
+    max_pods: int | None
+    efa_interfaces: int
+
+
+def client_token(cluster: str, uid: str, attempt: int) -> str:
+    """EC2's idempotency token of a claim's launch attempt: equal for every retry of it, at most 64 characters."""
+    return hashlib.sha256(f"{cluster}/{uid}/{attempt}".encode()).hexdigest()[:40]
+
+
+def plan_launch(
+    claim: NodeClaim,
+    node_class: EC2NodeClass,
+    cluster: Cluster,
+    instance_types: Sequence[InstanceType],
+    free_addresses: Mapping[str, int],
+    attempt: int,
+) -> LaunchPlan:
+    """The request of a launch attempt. ``free_addresses`` counts the free IP addresses of each subnet, by id.
+
+    Raises:
+        NoOfferingError: nothing that the claim allows can be bought.
+        ValueError: the class's user data cannot be rendered.
+    """
+    requirements = Requirements.from_terms(term.to_dict() for term in claim.spec.requirements)
+    requests = parse_resources(claim.spec.resources.requests)
+    subnets = best_subnets(node_class.status.subnets, free_addresses)
+    bootable = images_by_type(instance_types, node_class.status.amis)
+    capacity_type, choices = choose(
+        requirements, requests, (each for each in instance_types if each.name in bootable), subnets
+    )
+    generates = family_named(node_class.spec.resolved_family).generates_user_data
+    groups: dict[_Group, list[Choice]] = {}
+    for choice in choices:
+        group = _Group(
+            image_id=bootable[choice.type.name],
+            max_pods=choice.type.capacity[PODS] if generates else None,
+            efa_interfaces=choice.type.capacity.get(EFA, 0) if requests.get(EFA) else 0,
+        )
+        groups.setdefault(group, []).append(choice)
+    token = client_token(cluster.name, claim.metadata.uid, attempt)
+    pool = claim.metadata.labels.get(labels.NODEPOOL, "")
+    templates = {group: _template(claim, node_class, cluster, capacity_type, group) for group in groups}
+    request = LaunchRequest(
+        client_token=token,
+        capacity_type=capacity_type,
+        templates=[
+            FleetTemplate(name=templates[group].name, image_id=group.image_id, overrides=_overrides(members, subnets))
+            for group, members in groups.items()
+        ],
+        tags=instance_tags(cluster.name, node_class, pool, claim.metadata.name, token),
+        context=node_class.spec.context or "",
+    )
+    return LaunchPlan(request, tuple(templates.values()))
+
+
+def best_subnets(subnets: Iterable[Subnet], free_addresses: Mapping[str, int]) -> dict[str, Subnet]:
+    """For each zone the subnet with the most free addresses; zones whose subnets are all full are left out."""
+    best: dict[str, Subnet] = {}
+    for subnet in sorted(subnets, key=lambda each: (-free_addresses.get(each.id, 0), each.id)):
+        if free_addresses.get(subnet.id, 0) > 0:
+            best.setdefault(subnet.zone, subnet)
+    return best
+
+
+def images_by_type(instance_types: Iterable[InstanceType], amis: Iterable[AMI]) -> dict[str, str]:
+    """The id of the image that each type boots: the first that it can, for a class lists the preferred ones first."""
+    images = [(Requirements.from_terms(term.to_dict() for term in ami.requirements), ami.id) for ami in amis]
+    chosen: dict[str, str] = {}
+    for each in instance_types:
+        for wanted, image_id in images:
+            if each.requirements.conflict(wanted) is None:
+                chosen[each.name] = image_id
+                break
+    return chosen
+
+
+def _overrides(choices: Iterable[Choice], subnets: Mapping[str, Subnet]) -> list[FleetOverride]:
+    return [
+        FleetOverride(
+            instance_type=choice.type.name,
+            zone=offering.zone,
+            subnet_id=subnets[offering.zone].id,
+            price=offering.price,
+        )
+        for choice in choices
+        for offering in choice.offerings
+    ]
+
+
+def _template(
+    claim: NodeClaim, node_class: EC2NodeClass, cluster: Cluster, capacity_type: str, group: _Group
+) -> LaunchTemplate:
+    spec = node_class.spec
+    taints, startup = (
+        [Taint(taint.key, taint.effect, taint.value) for taint in listed]
+        for listed in (claim.spec.taints, claim.spec.startup_taints)
+    )
+    text = user_data.render(
+        family_named(spec.resolved_family),
+        Bootstrap(
+            cluster=cluster,
+            labels=node_labels(claim.metadata.labels, capacity_type),
+            taints=node_taints(taints, startup),
+            kubelet=kubelet_map(node_class),
+            max_pods=group.max_pods,
+            raid0=spec.instance_store_policy == "RAID0",
+            user_data=spec.user_data or "",
+        ),
+    )
+    return launch_template.build(
+        node_class,
+        image_id=group.image_id,
+        user_data=text,
+        capacity_type=capacity_type,
+        tags=shared_tags(cluster.name, node_class, claim.metadata.labels.get(labels.NODEPOOL, "")),
+        efa_interfaces=group.efa_interfaces,
+    )

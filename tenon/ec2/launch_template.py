@@ -1,0 +1,149 @@
+"""Launch templates: what every instance of a group has in common, under a name that is the hash of it.
+
+Equal parameters give an equal name, so that a template is made once, found again by anyone, and never changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tenon.apis import labels
+from tenon.apis.ec2launch import BlockDevice
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.ec2.families import GIB, family_named, volume_bytes
+
+NAME_PREFIX = f"{labels.AWS_GROUP}/"
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchTemplate:
+    """A template to make sure of: ``data`` is EC2's RequestLaunchTemplateData, ``tags`` go on the template itself."""
+
+    name: str
+    data: Mapping[str, Any]
+    tags: Mapping[str, str]
+
+
+def build(
+    node_class: EC2NodeClass,
+    *,
+    image_id: str,
+    user_data: str,
+    capacity_type: str,
+    tags: Mapping[str, str],
+    efa_interfaces: int = 0,
+) -> LaunchTemplate:
+    """The template of a class for one image and one rendered user data."""
+    spec = node_class.spec
+    options = spec.metadata_options
+    tagged = ["network-interface", *(["spot-instances-request"] if capacity_type == labels.SPOT else [])]
+    data: dict[str, Any] = {
+        "ImageId": image_id,
+        "IamInstanceProfile": {"Name": node_class.status.instance_profile or ""},
+        "BlockDeviceMappings": block_devices(node_class),
+        "MetadataOptions": {
+            "HttpEndpoint": options.http_endpoint,
+            "HttpProtocolIpv6": options.http_protocol_ipv6,
+            "HttpPutResponseHopLimit": options.http_put_response_hop_limit,
+            "HttpTokens": options.http_tokens,
+            "InstanceMetadataTags": "disabled",
+        },
+        "Monitoring": {"Enabled": bool(spec.detailed_monitoring)},
+        "UserData": b64encode(user_data.encode()).decode(),
+        "TagSpecifications": [{"ResourceType": kind, "Tags": tag_list(tags)} for kind in tagged],
+        **_network(node_class, efa_interfaces),
+    }
+    if spec.cpu_options is not None and spec.cpu_options.nested_virtualization:
+        data["CpuOptions"] = {"NestedVirtualization": spec.cpu_options.nested_virtualization}
+    data = {name: value for name, value in data.items() if value not in ("", [])}
+    digest = hashlib.sha256(json.dumps([data, dict(tags)], sort_keys=True).encode()).hexdigest()
+    return LaunchTemplate(name=f"{NAME_PREFIX}{digest[:32]}", data=data, tags=tags)
+
+
+def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    """Tags as EC2 writes them, in order."""
+    return [{"Key": key, "Value": tags[key]} for key in sorted(tags)]
+
+
+def block_devices(node_class: EC2NodeClass) -> list[dict[str, Any]]:
+    """The class's volumes, else those of its AMI family: gp3, encrypted, gone with the instance."""
+    spec = node_class.spec
+    if spec.block_device_mappings:
+        return [
+            {"DeviceName": mapping.device_name or "", "Ebs": _ebs(mapping.ebs)}
+            for mapping in spec.block_device_mappings
+            if mapping.ebs is not None
+        ]
+    return [
+        {
+            "DeviceName": volume.device,
+            "Ebs": {
+                "DeleteOnTermination": True,
+                "Encrypted": True,
+                "VolumeSize": volume.size // GIB,
+                "VolumeType": "gp3",
+            },
+        }
+        for volume in family_named(spec.resolved_family).volumes
+    ]
+
+
+def _ebs(volume: BlockDevice) -> dict[str, Any]:
+    given = {
+        "DeleteOnTermination": True if volume.delete_on_termination is None else volume.delete_on_termination,
+        "Encrypted": volume.encrypted,
+        "Iops": volume.iops,
+        "KmsKeyId": volume.kms_key_id,
+        "SnapshotId": volume.snapshot_id,
+        "Throughput": volume.throughput,
+        "VolumeInitializationRate": volume.volume_initialization_rate,
+        "VolumeSize": math.ceil(volume_bytes(volume.volume_size) / GIB) or None,
+        "VolumeType": volume.volume_type or "gp3",
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _network(node_class: EC2NodeClass, efa_interfaces: int) -> dict[str, Any]:
+    """Plain security groups, or interfaces where the class or EFA asks for more than EC2's default interface."""
+    spec = node_class.spec
+    groups = [group.id for group in node_class.status.security_groups]
+    places: list[tuple[int, int, str]] = [
+        (each.network_card_index, each.device_index, each.interface_type) for each in spec.network_interfaces
+    ]
+    if not places and efa_interfaces:
+        places = [(card, 0 if card == 0 else 1, "efa") for card in range(efa_interfaces)]
+    primary: dict[str, Any] = {}
+    if spec.associate_public_ip_address is not None:
+        primary["AssociatePublicIpAddress"] = spec.associate_public_ip_address
+    if spec.ip_prefix_count is not None:
+        primary["Ipv4PrefixCount"] = spec.ip_prefix_count
+    if spec.connection_tracking is not None:
+        tracking = spec.connection_tracking
+        seconds = {
+            "TcpEstablishedTimeout": tracking.tcp_established_timeout,
+            "UdpStreamTimeout": tracking.udp_stream_timeout,
+            "UdpTimeout": tracking.udp_timeout,
+        }
+        primary["ConnectionTrackingSpecification"] = {
+            name: value for name, value in seconds.items() if value is not None
+        }
+    if not places and not primary:
+        return {"SecurityGroupIds": groups}
+    return {
+        "NetworkInterfaces": [
+            {
+                "NetworkCardIndex": card,
+                "DeviceIndex": device,
+                "InterfaceType": kind,
+                "Groups": groups,
+                **(primary if (card, device) == (0, 0) else {}),
+            }
+            for card, device, kind in places or [(0, 0, "interface")]
+        ]
+    }

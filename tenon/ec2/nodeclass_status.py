@@ -1,0 +1,134 @@
+"""The status of an EC2NodeClass: what was found in the account, and whether nodes can be launched with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from tenon.apis import conditions as condition_list
+from tenon.apis import ec2nodeclass as api
+from tenon.apis.common import SelectorRequirement
+from tenon.apis.ec2nodeclass import AMI, EC2NodeClass, EC2NodeClassStatus, SecurityGroup, Subnet
+from tenon.ec2 import user_data
+from tenon.ec2.amis import Image
+from tenon.ec2.bootstrap import Bootstrap, node_labels, node_taints
+from tenon.ec2.cluster import Cluster
+from tenon.ec2.families import family_named
+from tenon.ec2.settings import kubelet_map
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Why something that the class needs is not there; an empty reason says that it is."""
+
+    reason: str = ""
+    message: str = ""
+
+
+FOUND = Finding()
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What the account holds for a class, and for the two parts that fail in several ways, how they failed."""
+
+    subnets: Sequence[Subnet] = ()
+    security_groups: Sequence[SecurityGroup] = ()
+    images: Sequence[Image] = ()
+    images_finding: Finding = FOUND
+    instance_profile: str = ""
+    profile_finding: Finding = FOUND
+
+
+def new_status(node_class: EC2NodeClass, resolved: Resolved, cluster: Cluster, now: datetime) -> EC2NodeClassStatus:
+    """The class's status after looking at the account; transition times move only where a status changed."""
+    findings = {
+        api.SUBNETS_READY: _some(resolved.subnets, "SubnetsNotFound", "subnetSelectorTerms found no subnet"),
+        api.SECURITY_GROUPS_READY: _some(
+            resolved.security_groups, "SecurityGroupsNotFound", "securityGroupSelectorTerms found no security group"
+        ),
+        api.AMIS_READY: resolved.images_finding
+        if resolved.images_finding.reason
+        else _some(resolved.images, "AMINotFound", "amiSelectorTerms found no image that can be booted"),
+        api.INSTANCE_PROFILE_READY: resolved.profile_finding,
+        api.PLACEMENT_GROUP_READY: _placement(node_class),
+        api.VALIDATION_SUCCEEDED: validate(node_class, cluster),
+    }
+    conditions = node_class.status.conditions
+    generation = node_class.metadata.generation
+    for type_, finding in findings.items():
+        conditions = condition_list.set_condition(
+            conditions,
+            type_,
+            "False" if finding.reason else "True",
+            now=now,
+            reason=finding.reason,
+            message=finding.message,
+            observed_generation=generation,
+        )
+    return EC2NodeClassStatus(
+        subnets=list(resolved.subnets),
+        security_groups=list(resolved.security_groups),
+        amis=[_ami(image) for image in resolved.images],
+        instance_profile=resolved.instance_profile or None,
+        conditions=condition_list.set_root(conditions, tuple(findings), now=now, observed_generation=generation),
+    )
+
+
+def validate(node_class: EC2NodeClass, cluster: Cluster) -> Finding:
+    """Whether user data can be made of the class."""
+    spec = node_class.spec
+    if spec.resolved_family == "AL2023" and not cluster.service_cidr:
+        return Finding("ClusterCIDRResolutionFailed", "AL2023 nodes need the cluster's service range, which is unknown")
+    node = Bootstrap(
+        cluster=cluster,
+        labels=node_labels({}, ""),
+        taints=node_taints((), ()),
+        kubelet=kubelet_map(node_class),
+        raid0=spec.instance_store_policy == "RAID0",
+        user_data=spec.user_data or "",
+    )
+    try:
+        user_data.render(family_named(spec.resolved_family), node)
+    except user_data.UserDataTooLargeError as error:
+        return Finding("UserDataSizeLimitExceeded", str(error))
+    except ValueError as error:
+        return Finding("UserDataInvalid", str(error))
+    return FOUND
+
+
+def not_ready(node_class: EC2NodeClass) -> str:
+    """Why no node can be launched with the class, in one sentence; empty when it can."""
+    name = node_class.metadata.name
+    if node_class.metadata.deletion_timestamp is not None:
+        return f"EC2NodeClass {name} is being deleted"
+    ready = condition_list.get_condition(node_class.status.conditions, condition_list.READY)
+    if ready is None:
+        return f"EC2NodeClass {name} has not been resolved yet"
+    if ready.status != "True":
+        return f"EC2NodeClass {name} is not ready: {ready.message or ready.reason}"
+    if (ready.observed_generation or 0) < node_class.metadata.generation:
+        return f"EC2NodeClass {name} changed and has not been resolved again yet"
+    return ""
+
+
+def _some(found: Sequence[object], reason: str, message: str) -> Finding:
+    return FOUND if found else Finding(reason, message)
+
+
+def _placement(node_class: EC2NodeClass) -> Finding:
+    if node_class.spec.placement_group_selector is None:
+        return FOUND
+    return Finding(
+        "PlacementGroupResolutionFailed", "placement groups are not supported: remove placementGroupSelector"
+    )
+
+
+def _ami(image: Image) -> AMI:
+    return AMI(
+        id=image.id,
+        name=image.name or None,
+        deprecated=True if image.deprecated else None,
+        requirements=[SelectorRequirement.model_validate(term) for term in image.requirements],
+    )

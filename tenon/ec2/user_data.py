@@ -1,0 +1,109 @@
+"""User data for every AMI family: the user's own, plus what makes the instance join the cluster."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import yaml
+
+from tenon.ec2 import mime
+from tenon.ec2.bootstrap import Bootstrap, kubelet_flags
+from tenon.ec2.bottlerocket import settings_text
+from tenon.ec2.families import Family
+
+SIZE_LIMIT = 16384
+"""Bytes of user data that EC2 takes, before base64."""
+
+
+class UserDataTooLargeError(ValueError):
+    """EC2 would refuse the user data for its size."""
+
+
+def render(family: Family, node: Bootstrap) -> str:
+    """The user data of a node of this family.
+
+    Raises:
+        ValueError: the user's part cannot be read (Bottlerocket).
+        UserDataTooLargeError: the whole is more than EC2 takes.
+    """
+    text = _RENDERERS.get(family.name, _windows)(node)
+    if len(text.encode()) > SIZE_LIMIT:
+        raise UserDataTooLargeError(
+            f"the user data has {len(text.encode())} bytes, but EC2 takes at most {SIZE_LIMIT}: shorten userData"
+        )
+    return text
+
+
+def _custom(node: Bootstrap) -> str:
+    return node.user_data
+
+
+def _al2023(node: Bootstrap) -> str:
+    """The user's documents come first: nodeadm lets later NodeConfigs win."""
+    return mime.join([*mime.parts_of(node.user_data), (mime.NODE_CONFIG, _node_config(node))])
+
+
+def _node_config(node: Bootstrap) -> str:
+    config: dict[str, Any] = dict(node.kubelet)
+    if node.max_pods is not None:
+        config["maxPods"] = node.max_pods
+    if node.cluster_dns:
+        config["clusterDNS"] = node.cluster_dns
+    config["registerWithTaints"] = [
+        {"key": taint.key, "effect": taint.effect} | ({"value": taint.value} if taint.value else {})
+        for taint in node.taints
+    ]
+    spec: dict[str, Any] = {
+        "cluster": {
+            "name": node.cluster.name,
+            "apiServerEndpoint": node.cluster.endpoint,
+            "certificateAuthority": node.cluster.ca_bundle,
+            "cidr": node.cluster.service_cidr,
+        },
+        "kubelet": {"config": config, "flags": [f"--node-labels={node.label_text}"]},
+    }
+    if node.raid0:
+        spec["instance"] = {"localStorage": {"strategy": "RAID0"}}
+    document = {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": spec}
+    return str(yaml.safe_dump(document, sort_keys=True, width=10**6))
+
+
+def _al2(node: Bootstrap) -> str:
+    """The user's documents come first: cloud-init runs scripts in order."""
+    arguments = [
+        "--apiserver-endpoint",
+        node.cluster.endpoint,
+        "--b64-cluster-ca",
+        node.cluster.ca_bundle,
+        "--use-max-pods",
+        "false",
+        "--kubelet-extra-args",
+        " ".join(kubelet_flags(node)),
+    ]
+    if node.cluster_dns:
+        arguments += ["--dns-cluster-ip", node.cluster_dns[0]]
+    if node.raid0:
+        arguments += ["--local-disks", "raid0"]
+    script = "#!/bin/bash -xe\n" + shlex.join(["/etc/eks/bootstrap.sh", node.cluster.name, *arguments])
+    own = [(mime.SHELL if kind == mime.NODE_CONFIG else kind, text) for kind, text in mime.parts_of(node.user_data)]
+    return mime.join([*own, (mime.SHELL, script)])
+
+
+def _windows(node: Bootstrap) -> str:
+    """The user's script comes first, in the same PowerShell block."""
+    arguments = {
+        "EKSClusterName": node.cluster.name,
+        "APIServerEndpoint": node.cluster.endpoint,
+        "Base64ClusterCA": node.cluster.ca_bundle,
+        "KubeletExtraArgs": " ".join(kubelet_flags(node)),
+    }
+    if node.cluster_dns:
+        arguments["DNSClusterIP"] = node.cluster_dns[0]
+    quoted = " ".join("-{} '{}'".format(name, value.replace("'", "''")) for name, value in arguments.items())
+    own = node.user_data.strip().removeprefix("<powershell>").removesuffix("</powershell>").strip()
+    call = f'& "$env:ProgramFiles\\Amazon\\EKS\\Start-EKSBootstrap.ps1" {quoted}'
+    return "\n".join(["<powershell>", *([own] if own else []), call, "</powershell>"])
+
+
+_RENDERERS = {"AL2": _al2, "AL2023": _al2023, "Bottlerocket": settings_text, "Custom": _custom}

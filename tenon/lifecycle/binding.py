@@ -1,0 +1,171 @@
+"""Which planned pods may be bound to their node directly, and which are better left to kube-scheduler.
+
+Binding skips the scheduler's queue, so it must never break a rule that the scheduler would keep: whatever cannot be
+judged from the node and its own pods is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tenon.lifecycle import pods, room
+from tenon.lifecycle.pods import Object
+from tenon.lifecycle.selectors import admits_node, selects
+from tenon.resources import format_quantity, subtract
+
+DEFAULT_SCHEDULER = "default-scheduler"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPod:
+    """A pod that a claim was bought for; a new pod of the same name has another UID and was not planned."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What becomes of the planned pods: bind, here already, gone or placed elsewhere, left (key and why)."""
+
+    bind: tuple[Object, ...] = ()
+    here: tuple[str, ...] = ()
+    settled: tuple[str, ...] = ()
+    left: Mapping[str, str] = field(default_factory=dict)
+
+
+def parse_planned(text: str) -> list[PlannedPod]:
+    """The pods of the annotation; an entry that is none is passed over, for people may edit annotations."""
+    planned = []
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        path, _, uid = entry.rpartition("=")
+        namespace, _, name = path.partition("/")
+        if namespace and name and uid:
+            planned.append(PlannedPod(namespace, name, uid))
+    return planned
+
+
+def choose(
+    planned: Sequence[PlannedPod], found: Mapping[str, Object], node: Object, node_pods: Sequence[Object]
+) -> Choice:
+    """Judge every planned pod, in order; each pod that is bound takes its room from the next.
+
+    Args:
+        planned: the pods of the claim.
+        found: by ``namespace/name``, those of them that exist now.
+        node: the claim's Node.
+        node_pods: a fresh list of the pods on it.
+    """
+    name = node["metadata"]["name"]
+    company = [pod for pod in node_pods if not pods.is_terminal(pod)]
+    available = room.free(node, company)
+    ports = {port for pod in company for port in room.host_ports(pod)}
+    bind: list[Object] = []
+    here: list[str] = []
+    settled: list[str] = []
+    left: dict[str, str] = {}
+    for entry in planned:
+        pod = found.get(entry.key)
+        if pod is None or pods.uid(pod) != entry.uid or _is_over(pod):
+            settled.append(entry.key)
+            continue
+        placed = (pod.get("spec") or {}).get("nodeName")
+        if placed:
+            (here if placed == name else settled).append(entry.key)
+            continue
+        why = refusal(pod, node) or _crowded(pod, available, ports, company)
+        if why:
+            left[entry.key] = why
+            continue
+        bind.append(pod)
+        company.append(pod)
+        available = subtract(available, room.requests(pod))
+        ports |= room.host_ports(pod)
+    return Choice(tuple(bind), tuple(here), tuple(settled), left)
+
+
+def refusal(pod: Object, node: Object) -> str:
+    """Why this pod may not be bound to this node whoever else is there; empty when nothing speaks against it."""
+    return _scheduler_needed(pod) or _node_refuses(pod, node)
+
+
+def _is_over(pod: Object) -> bool:
+    return pods.is_terminal(pod) or bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def _scheduler_needed(pod: Object) -> str:
+    """Rules that only the pod's own scheduler can keep."""
+    spec = pod.get("spec") or {}
+    scheduler = spec.get("schedulerName") or DEFAULT_SCHEDULER
+    if scheduler != DEFAULT_SCHEDULER:
+        return f"scheduler {scheduler} places it"
+    if spec.get("schedulingGates"):
+        return "it has scheduling gates"
+    if spec.get("resourceClaims"):
+        return "it has resource claims"
+    if any("persistentVolumeClaim" in volume or "ephemeral" in volume for volume in spec.get("volumes") or ()):
+        return "it has persistent volumes, whose zones and attachment limits the scheduler knows"
+    affinity = spec.get("affinity") or {}
+    if any((affinity.get(kind) or {}).get(REQUIRED) for kind in ("podAffinity", "podAntiAffinity")):
+        return "it has required pod affinity or anti-affinity"
+    spread = spec.get("topologySpreadConstraints") or ()
+    if any(constraint.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule" for constraint in spread):
+        return "it has a hard topology spread constraint"
+    return ""
+
+
+def _node_refuses(pod: Object, node: Object) -> str:
+    metadata, spec = node["metadata"], node.get("spec") or {}
+    nominated = (pod.get("status") or {}).get("nominatedNodeName")
+    if nominated and nominated != metadata["name"]:
+        return f"it is nominated for Node {nominated}"
+    if metadata.get("deletionTimestamp"):
+        return "the Node is being deleted"
+    if spec.get("unschedulable"):
+        return "the Node is unschedulable"
+    for taint in pods.taints(spec.get("taints")):
+        if taint.effect in ("NoSchedule", "NoExecute") and not pods.tolerates(pod, taint):
+            return f"it does not tolerate the taint {taint.key}:{taint.effect}"
+    if not admits_node(pod, metadata["name"], metadata.get("labels") or {}):
+        return "its node selector or affinity does not match the Node"
+    return ""
+
+
+def _crowded(pod: Object, available: Mapping[str, int], ports: set[room.HostPort], company: Sequence[Object]) -> str:
+    """Why the pod does not get on with the pods that are there."""
+    wanted = room.requests(pod)
+    if not room.suits(wanted, dict(available)):
+        short = min(name for name, units in wanted.items() if units > max(0, available.get(name, 0)))
+        has = format_quantity(short, max(0, available.get(short, 0)))
+        return f"it does not fit: {short} {format_quantity(short, wanted[short])} asked, {has} free"
+    taken = room.clash(room.host_ports(pod), ports)
+    if taken is not None:
+        return f"host port {taken[1]}/{taken[2]} is taken"
+    for other in company:
+        if any(_term_selects(term, other, pod) for term in _repelled(other)):
+            return f"pod {pods.key(other)} on the Node has anti-affinity against it"
+    return ""
+
+
+def _repelled(pod: Object) -> Iterator[Object]:
+    affinity = (pod.get("spec") or {}).get("affinity") or {}
+    yield from (affinity.get("podAntiAffinity") or {}).get(REQUIRED) or ()
+
+
+def _term_selects(term: Object, owner: Object, pod: Object) -> bool:
+    """Whether an anti-affinity term means the pod; one that selects namespaces by label is taken to mean any."""
+    namespace = pod["metadata"].get("namespace")
+    named = term.get("namespaces") or ()
+    if term.get("namespaceSelector") is None:
+        within = namespace in (named or (owner["metadata"].get("namespace"),))
+    else:
+        within = True
+    return within and selects(term.get("labelSelector"), pod["metadata"].get("labels") or {})

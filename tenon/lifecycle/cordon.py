@@ -1,0 +1,40 @@
+"""The marks of a node on its way out: a taint that keeps pods away, a label that keeps load balancers away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenon.apis import labels
+from tenon.lifecycle.pods import Object
+from tenon.lifecycle.registration import merged, without
+
+BALANCER_VALUE = "karpenter"
+
+
+def cordoned(node: Object) -> dict[str, Any]:
+    """The merge patch that marks the Node; the finalizer with it, so that a deletion waits for the drain."""
+    metadata = node["metadata"]
+    wanted: dict[str, Any] = {}
+    if (metadata.get("labels") or {}).get(labels.EXCLUDE_BALANCERS) is None:
+        wanted["labels"] = {labels.EXCLUDE_BALANCERS: BALANCER_VALUE}
+    finalizers = list(metadata.get("finalizers") or ())
+    if labels.TERMINATION_FINALIZER not in finalizers and not metadata.get("deletionTimestamp"):
+        wanted["finalizers"] = [*finalizers, labels.TERMINATION_FINALIZER]
+    patch: dict[str, Any] = {"metadata": wanted} if wanted else {}
+    before = list((node.get("spec") or {}).get("taints") or ())
+    after = merged(before, [{"key": labels.DISRUPTED_TAINT[0], "effect": labels.DISRUPTED_TAINT[1]}])
+    if after != before:
+        patch["spec"] = {"taints": after}
+    return patch
+
+
+def uncordoned(node: Object) -> dict[str, Any]:
+    """The merge patch that takes the marks off again; a user's own balancer label stays."""
+    patch: dict[str, Any] = {}
+    if (node["metadata"].get("labels") or {}).get(labels.EXCLUDE_BALANCERS) == BALANCER_VALUE:
+        patch["metadata"] = {"labels": {labels.EXCLUDE_BALANCERS: None}}
+    before = list((node.get("spec") or {}).get("taints") or ())
+    after = without(before, labels.DISRUPTED_TAINT)
+    if after != before:
+        patch["spec"] = {"taints": after}
+    return patch

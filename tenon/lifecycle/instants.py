@@ -1,0 +1,23 @@
+"""Instants as Kubernetes writes them (RFC 3339, UTC, whole seconds), for annotations and metadata."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def parse_instant(text: object) -> datetime | None:
+    """The instant of an RFC 3339 text, in UTC; None when there is none or a person mistyped it."""
+    if isinstance(text, datetime):
+        return text.astimezone(UTC)
+    if not isinstance(text, str) or not text:
+        return None
+    try:
+        instant = datetime.fromisoformat(text)
+        return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def format_instant(instant: datetime) -> str:
+    """The text of an instant, cut to whole seconds."""
+    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

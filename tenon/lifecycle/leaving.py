@@ -1,0 +1,90 @@
+"""The second half of a node's life: cordon, drain, detach volumes, terminate, release."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from tenon.lifecycle.messages import CordonResult, DetachResult, DrainResult, TerminateResult
+from tenon.lifecycle.state import Leave, NodeState, Stage
+from tenon.lifecycle.steps import LeaveRequest
+from tenon.lifecycle.timeline import record
+
+BLOCKED_RETRY = timedelta(seconds=30)
+"""How soon a drain that is blocked by a PodDisruptionBudget, or an instance that will not end, is tried again."""
+
+
+def leave(state: NodeState, request: LeaveRequest, now: datetime, *, only_if_empty: bool = False) -> NodeState:
+    """Start leaving; on a node that is leaving already, only force changes anything."""
+    if state.leave is not None and not (request.force and not state.leave.force):
+        return state
+    text = f"leaving: {request.reason}" + (f" ({request.message})" if request.message else "")
+    wish = Leave(
+        reason=state.leave.reason if state.leave else request.reason,
+        message=request.message,
+        force=request.force,
+        only_if_empty=only_if_empty,
+        command=request.command,
+        asked_at=now,
+    )
+    update: dict[str, object] = {"leave": wish, "pending": None}
+    if not state.stage.leaving:
+        update |= {"stage": Stage.CORDONING, "deadline": None, "request": None, "look": False}
+        update["deletion_started_at"] = now
+    else:
+        update["look"] = True
+        text = "force asked for: pods are deleted without eviction from here on"
+    return record(state.model_copy(update=update), now, text)
+
+
+def cordoned(state: NodeState, result: CordonResult, now: datetime) -> NodeState:
+    """Cordoned: drain if there is a node to drain. Not empty after all: the node stays."""
+    if not result.cordoned:
+        stays = state.model_copy(
+            update={"stage": Stage.LIVE, "leave": None, "deadline": None, "deletion_started_at": None}
+        )
+        return record(stays, now, f"not empty after all ({result.pods} pods): stays")
+    has_node = result.node_exists and state.registered
+    update = {
+        "force_at": result.force_at,
+        "node_name": result.node_name or state.node_name,
+        "stage": Stage.DRAINING if has_node else Stage.TERMINATING,
+        "deadline": None,
+        "look": False,
+    }
+    text = f"cordoned {update['node_name']}, {result.pods} pods to drain" if has_node else "no node to drain"
+    return record(state.model_copy(update=update), now, text)
+
+
+def drained(state: NodeState, result: DrainResult, now: datetime) -> NodeState:
+    """Drained: on to the volumes. Else say what blocks, and try again a little later."""
+    state = state.model_copy(update={"evicted_pods": state.evicted_pods + result.evicted, "look": False})
+    if result.drained:
+        after = Stage.DETACHING if result.volumes_attached else Stage.TERMINATING
+        done = state.model_copy(
+            update={"stage": after, "blocked": "", "deadline": None, "volumes_attached": result.volumes_attached}
+        )
+        return record(done, now, f"drained, {state.evicted_pods} pods evicted in all")
+    blocked = "; ".join(result.blocked[:3])
+    waits = state.model_copy(update={"blocked": blocked, "deadline": now + BLOCKED_RETRY if blocked else None})
+    return record(waits, now, f"{result.remaining} pods left{': ' + blocked if blocked else ''}")
+
+
+def detached(state: NodeState, result: DetachResult, now: datetime) -> NodeState:
+    """Volumes gone: terminate. Else wait on."""
+    if result.detached:
+        update = {"stage": Stage.TERMINATING, "blocked": "", "deadline": None, "volumes_attached": 0, "look": False}
+        return record(state.model_copy(update=update), now, "volumes detached")
+    text = f"{result.attached} volumes are still attached"
+    waits = state.model_copy(update={"blocked": text, "deadline": now + BLOCKED_RETRY, "look": False})
+    return record(waits, now, text)
+
+
+def terminated(state: NodeState, result: TerminateResult, now: datetime) -> NodeState:
+    """EC2 says the instance is gone: release the objects. Else ask again a little later."""
+    if result.terminated:
+        update = {"stage": Stage.RELEASING, "blocked": "", "deadline": None, "look": False}
+        text = f"instance {state.instance.id} terminated" if state.instance else "no instance left"
+        return record(state.model_copy(update=update), now, text)
+    text = f"the instance is still {result.state}"
+    waits = state.model_copy(update={"blocked": text, "deadline": now + BLOCKED_RETRY, "look": False})
+    return record(waits, now, text)

@@ -1,0 +1,390 @@
+"""A node's life: `next_step` says what to do in a state, `apply` what a state becomes when something happened.
+
+    preparing -> launching -> registering -> initializing -> binding -> live
+                     |             |              |            |         |
+                     +-------------+------> cordoning -> draining -> detaching -> terminating -> releasing -> ended
+
+Both functions are pure; the workflow around them only waits and remembers.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from tenon.lifecycle import leaving
+from tenon.lifecycle.messages import (
+    ActivityName,
+    BindResult,
+    CordonInput,
+    CordonResult,
+    DetachInput,
+    DetachResult,
+    Disrupt,
+    DisruptAnswer,
+    DrainInput,
+    DrainResult,
+    InitializeResult,
+    Keep,
+    KeepInput,
+    LaunchInput,
+    LaunchResult,
+    Message,
+    NodeInput,
+    Poke,
+    PrepareLaunchInput,
+    PrepareLaunchResult,
+    RegisterResult,
+    ReleaseInput,
+    TerminateInput,
+    TerminateResult,
+)
+from tenon.lifecycle.state import NodeState, PendingDisruption, Stage
+from tenon.lifecycle.steps import DeadlinePassed, End, Failed, KeepRecorded, LeaveRequest, Run, Step, Wait
+from tenon.lifecycle.timeline import record
+
+REGISTRATION_TIMEOUT = timedelta(minutes=15)
+"""From the launch to the Node's registration (LIF-05)."""
+RECHECK = timedelta(minutes=10)
+"""How long an uninitialized or blocked node goes unobserved when no poke arrives."""
+
+
+def next_step(state: NodeState, now: datetime) -> Step:
+    """What to do now. Deterministic in its arguments."""
+    if not state.keep_recorded and state.keep_until is not None and not state.stage.leaving:
+        return Run(
+            ActivityName.KEEP,
+            KeepInput(claim=state.claim, until=state.keep_until),
+            f"keep until {state.keep_until:%Y-%m-%d %H:%M}",
+        )
+    match state.stage:
+        case Stage.PREPARING:
+            return Run(
+                ActivityName.PREPARE_LAUNCH,
+                PrepareLaunchInput(claim=state.claim, attempt=state.attempt),
+                f"choose instance types for {state.claim.name}",
+            )
+        case Stage.LAUNCHING if state.request is not None:
+            types = {o.instance_type for template in state.request.templates for o in template.overrides}
+            return Run(
+                ActivityName.LAUNCH,
+                LaunchInput(claim=state.claim, request=state.request),
+                f"{state.request.capacity_type}, {len(types)} instance types",
+            )
+        case Stage.REGISTERING if state.look:
+            return Run(ActivityName.REGISTER, _node_input(state), _instance_text(state))
+        case Stage.INITIALIZING if state.look:
+            return Run(ActivityName.INITIALIZE, _node_input(state), state.node_name)
+        case Stage.BINDING:
+            return Run(ActivityName.BIND, _node_input(state), f"{state.planned_pods} pods -> {state.node_name}")
+        case Stage.LIVE:
+            return Wait(_next_instant(state))
+        case Stage.CORDONING | Stage.DRAINING | Stage.DETACHING | Stage.TERMINATING | Stage.RELEASING:
+            return _leaving_step(state, now)
+        case Stage.ENDED:
+            return End()
+        case _:
+            return Wait(state.deadline)
+
+
+def _node_input(state: NodeState) -> NodeInput:
+    return NodeInput(
+        claim=state.claim,
+        provider_id=state.instance.provider_id if state.instance else "",
+        node_name=state.node_name,
+    )
+
+
+def _instance_text(state: NodeState) -> str:
+    instance = state.instance
+    return f"{instance.id} {instance.instance_type} {instance.zone}" if instance else state.claim.name
+
+
+def _next_instant(state: NodeState) -> datetime | None:
+    instants = [at for at in (expiry(state), state.pending.due if state.pending else None) if at]
+    return min(instants, default=None)
+
+
+def expiry(state: NodeState) -> datetime | None:
+    """When the node expires, an operator's wish to keep it considered."""
+    if state.expires_at is None or state.keep_until is None:
+        return state.expires_at
+    return max(state.expires_at, state.keep_until)
+
+
+def _leaving_step(state: NodeState, now: datetime) -> Step:
+    if state.look is False and state.deadline is not None and now < state.deadline:
+        return Wait(state.deadline)
+    base = _node_input(state).model_dump()
+    force = state.leave.force if state.leave else False
+    match state.stage:
+        case Stage.CORDONING:
+            reason = state.leave.reason if state.leave else ""
+            return Run(
+                ActivityName.CORDON,
+                CordonInput(
+                    **base,
+                    reason=reason,
+                    only_if_empty=bool(state.leave and state.leave.only_if_empty),
+                    termination_timestamp=state.leave.asked_at if state.leave and force else None,
+                ),
+                f"{state.node_name or state.claim.name}: {reason}",
+            )
+        case Stage.DRAINING:
+            return Run(
+                ActivityName.DRAIN,
+                DrainInput(**base, force_at=state.force_at, force=force),
+                f"{state.node_name}{' by force' if force else ''}",
+                overtaken_by_force=not force,
+            )
+        case Stage.DETACHING:
+            return Run(
+                ActivityName.DETACH_VOLUMES,
+                DetachInput(**base, force_at=state.leave.asked_at if state.leave and force else state.force_at),
+                f"{state.volumes_attached} volumes of {state.node_name}",
+                overtaken_by_force=not force,
+            )
+        case Stage.TERMINATING:
+            instance = state.instance
+            return Run(
+                ActivityName.TERMINATE,
+                TerminateInput(
+                    claim=state.claim,
+                    instance_id=instance.id if instance else "",
+                    zone=instance.zone if instance else "",
+                ),
+                _instance_text(state),
+            )
+        case _:
+            instance = state.instance
+            return Run(
+                ActivityName.RELEASE,
+                ReleaseInput(
+                    **base,
+                    pool=state.pool,
+                    capacity_type=instance.capacity_type if instance else "",
+                    zone=instance.zone if instance else "",
+                    reason=state.leave.reason if state.leave else "",
+                    created_at=state.created_at,
+                    deletion_started_at=state.deletion_started_at,
+                ),
+                state.claim.name,
+            )
+
+
+def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
+    """The state after an event. Events that do not concern the stage change nothing."""
+    match event:
+        case PrepareLaunchResult():
+            return _prepared(state, event, now)
+        case LaunchResult():
+            return _launched(state, event, now)
+        case RegisterResult():
+            return _registered(state, event, now)
+        case InitializeResult():
+            return _initialized(state, event, now)
+        case BindResult():
+            text = f"bound {event.bound} of {event.planned} planned pods"
+            bound = state.model_copy(update={"bound_pods": event.bound})
+            return _enter_live(record(bound, now, text) if event.planned else bound, now)
+        case KeepRecorded():
+            return state.model_copy(update={"keep_recorded": True})
+        case CordonResult():
+            return leaving.cordoned(state, event, now)
+        case DrainResult():
+            return leaving.drained(state, event, now)
+        case DetachResult():
+            return leaving.detached(state, event, now)
+        case TerminateResult():
+            return leaving.terminated(state, event, now)
+        case ReleaseInput():
+            return record(state.model_copy(update={"stage": Stage.ENDED}), now, "finalizers removed, life ended")
+        case Poke():
+            return _poked(state, event, now)
+        case Keep():
+            kept = state.model_copy(update={"keep_until": event.until, "keep_recorded": False, "pending": None})
+            return record(kept, now, f"kept until {event.until:%Y-%m-%d %H:%M} by an operator")
+        case Disrupt():
+            return _disrupted(state, event, now)
+        case LeaveRequest():
+            return leaving.leave(state, event, now)
+        case DeadlinePassed():
+            return _deadline(state, now)
+        case Failed():
+            return _failed(state, event, now)
+        case _:
+            raise TypeError(f"no rule for {type(event).__name__}")
+
+
+def _prepared(state: NodeState, event: PrepareLaunchResult, now: datetime) -> NodeState:
+    view = event.view
+    if not view.exists:
+        return record(state.model_copy(update={"stage": Stage.TERMINATING}), now, "the NodeClaim is gone")
+    expires = (
+        view.created_at + timedelta(seconds=view.expire_after_seconds)
+        if view.created_at and view.expire_after_seconds is not None
+        else None
+    )
+    state = state.model_copy(
+        update={
+            "created_at": view.created_at,
+            "pool": view.pool,
+            "node_class": view.node_class,
+            "expires_at": expires,
+            "keep_until": view.keep_until or state.keep_until,
+            "planned_pods": view.planned_pods,
+        }
+    )
+    if view.instance is not None:
+        state = _adopted(state, event, now)
+    if view.deleting:
+        return leaving.leave(state, LeaveRequest(reason="deleted", message="the NodeClaim was deleted"), now)
+    if view.instance is not None:
+        return state
+    if event.request is None:
+        return leaving.leave(state, LeaveRequest(reason=event.reason, message=event.message), now)
+    return record(
+        state.model_copy(update={"stage": Stage.LAUNCHING, "request": event.request}),
+        now,
+        f"fleet request recorded: {event.request.capacity_type}",
+    )
+
+
+def _adopted(state: NodeState, event: PrepareLaunchResult, now: datetime) -> NodeState:
+    """A claim that was launched before this workflow began (the workflow was terminated and is rebuilt)."""
+    view = event.view
+    stage = Stage.REGISTERING
+    if view.initialized:
+        stage = Stage.LIVE
+    elif view.registered:
+        stage = Stage.INITIALIZING
+    adopted = state.model_copy(
+        update={
+            "stage": stage,
+            "instance": view.instance,
+            "node_name": view.node_name,
+            "registered": view.registered,
+            "initialized": view.initialized,
+            "look": True,
+            "deadline": now + REGISTRATION_TIMEOUT,
+        }
+    )
+    return record(adopted, now, f"life taken up again at {stage.value}")
+
+
+def _launched(state: NodeState, event: LaunchResult, now: datetime) -> NodeState:
+    instance = event.instance
+    if instance is None:
+        return leaving.leave(state, LeaveRequest(reason=event.reason, message=event.message), now)
+    launched = state.model_copy(
+        update={
+            "stage": Stage.REGISTERING,
+            "instance": instance,
+            "request": None,
+            "deadline": now + REGISTRATION_TIMEOUT,
+        }
+    )
+    return record(
+        launched,
+        now,
+        f"launched {instance.id}: {instance.instance_type} {instance.capacity_type} in {instance.zone}"
+        f" at {instance.price:.4f} $/h",
+    )
+
+
+def _registered(state: NodeState, event: RegisterResult, now: datetime) -> NodeState:
+    state = state.model_copy(update={"look": False})
+    if not event.node_name:
+        return record(state, now, f"not registered yet: {event.message or event.reason}")
+    registered = state.model_copy(
+        update={
+            "stage": Stage.INITIALIZING,
+            "node_name": event.node_name,
+            "registered": True,
+            "blocked": "",
+            "deadline": now + RECHECK,
+        }
+    )
+    return record(registered, now, f"registered node {event.node_name}")
+
+
+def _initialized(state: NodeState, event: InitializeResult, now: datetime) -> NodeState:
+    state = state.model_copy(update={"look": False})
+    if not event.initialized:
+        waiting = state.model_copy(update={"deadline": now + RECHECK})
+        return record(waiting, now, f"not initialized yet: {event.message or event.reason}")
+    done = state.model_copy(update={"initialized": True, "deadline": None, "blocked": ""})
+    done = record(done, now, "initialized")
+    if done.planned_pods:
+        return done.model_copy(update={"stage": Stage.BINDING})
+    return _enter_live(done, now)
+
+
+def _enter_live(state: NodeState, now: datetime) -> NodeState:
+    return record(state.model_copy(update={"stage": Stage.LIVE, "deadline": None, "look": False}), now, "live")
+
+
+def _poked(state: NodeState, event: Poke, now: datetime) -> NodeState:
+    if state.stage.leaving:
+        return state
+    if event.claim_deleting or event.node_deleting:
+        what = "NodeClaim" if event.claim_deleting else "Node"
+        return leaving.leave(state, LeaveRequest(reason="deleted", message=f"the {what} was deleted"), now)
+    if state.stage in (Stage.LIVE, Stage.BINDING):
+        return state
+    return state.model_copy(update={"look": True, "node_name": event.node_name or state.node_name})
+
+
+def answer(state: NodeState, event: Disrupt, now: datetime) -> DisruptAnswer:
+    """Whether the node takes a disruption command; asked before it is applied."""
+    if state.stage.leaving or state.leave is not None:
+        return DisruptAnswer(accepted=False, why=f"already leaving: {state.leave.reason if state.leave else ''}")
+    if state.stage is not Stage.LIVE:
+        return DisruptAnswer(accepted=False, why=f"not live yet: {state.stage.value}")
+    if state.keep_until is not None and now < state.keep_until:
+        return DisruptAnswer(accepted=False, why=f"kept until {state.keep_until.isoformat()}")
+    if state.pending is not None and state.pending.command != event.command:
+        return DisruptAnswer(accepted=False, why=f"command {state.pending.command} is already waiting here")
+    return DisruptAnswer(accepted=True)
+
+
+def _disrupted(state: NodeState, event: Disrupt, now: datetime) -> NodeState:
+    if not answer(state, event, now).accepted:
+        return state
+    if event.not_before is not None and event.not_before > now:
+        pending = PendingDisruption(
+            command=event.command,
+            reason=event.reason,
+            due=event.not_before,
+            since=event.since,
+            only_if_empty=event.only_if_empty,
+        )
+        text = f"{event.reason}; leaves at {event.not_before:%H:%M:%S} if still so"
+        return record(state.model_copy(update={"pending": pending}), now, text)
+    request = LeaveRequest(reason=event.reason, command=event.command)
+    return leaving.leave(state, request, now, only_if_empty=event.only_if_empty)
+
+
+def _deadline(state: NodeState, now: datetime) -> NodeState:
+    if state.stage is Stage.LIVE:
+        due = expiry(state)
+        if due is not None and now >= due:
+            return leaving.leave(state, LeaveRequest(reason="expired", message="its time to live is over"), now)
+        pending = state.pending
+        if pending is not None and now >= pending.due:
+            request = LeaveRequest(reason=pending.reason, command=pending.command)
+            return leaving.leave(state, request, now, only_if_empty=pending.only_if_empty)
+        return state
+    if state.deadline is None or now < state.deadline:
+        return state
+    if state.stage is Stage.REGISTERING:
+        minutes = int(REGISTRATION_TIMEOUT.total_seconds() // 60)
+        message = f"no Node joined for {state.instance.id if state.instance else 'it'} within {minutes} minutes"
+        return leaving.leave(state, LeaveRequest(reason="registration_timeout", message=message), now)
+    return state.model_copy(update={"look": True, "deadline": None})
+
+
+def _failed(state: NodeState, event: Failed, now: datetime) -> NodeState:
+    if event.activity in (ActivityName.PREPARE_LAUNCH, ActivityName.LAUNCH):
+        return leaving.leave(state, LeaveRequest(reason="launch_timeout", message=event.message), now)
+    waiting = state.model_copy(update={"blocked": event.message, "deadline": now + RECHECK, "look": False})
+    return record(waiting, now, f"{event.activity.value} failed: {event.message}")

@@ -1,0 +1,460 @@
+"""What crosses the wire between workflows, activities and operators: one model a message.
+
+Models only ever gain optional fields: histories recorded by an older version must decode for ever. Nothing here may
+carry a secret; user data stays in the launch template, named but never quoted.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Message(BaseModel):
+    """Base of every message: immutable, and deaf to fields a newer version added."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class ActivityName(StrEnum):
+    """Activities by the name that the Temporal UI shows: they read like a runbook."""
+
+    PREPARE_LAUNCH = "prepare launch"
+    LAUNCH = "launch instance"
+    REGISTER = "register node"
+    INITIALIZE = "initialize node"
+    BIND = "bind pods"
+    CORDON = "cordon node"
+    DRAIN = "drain node"
+    DETACH_VOLUMES = "await volume detachment"
+    TERMINATE = "terminate instance"
+    RELEASE = "release node"
+    KEEP = "record keep"
+    AWAIT_BATCH = "await pending pods"
+    PLAN = "plan batch"
+    AWAIT_DISRUPTION = "await disruption candidates"
+    DISRUPT = "disrupt nodes"
+    RESOLVE_NODECLASS = "resolve node class"
+
+
+class ErrorType(StrEnum):
+    """The closed set of failures that activities raise as typed, non-retryable errors."""
+
+    INSUFFICIENT_CAPACITY = "InsufficientCapacity"
+    NODECLASS_NOT_READY = "NodeClassNotReady"
+    CLAIM_GONE = "NodeClaimGone"
+    INVALID = "InvalidObject"
+
+
+class ClaimRef(Message):
+    """Which NodeClaim: the name may be used again after a deletion, the UID never."""
+
+    cluster: str
+    name: str
+    uid: str
+
+
+class OfferingKey(Message):
+    """One way to buy an instance type."""
+
+    capacity_type: str
+    instance_type: str
+    zone: str
+
+
+# --- launch ---
+
+
+class FleetOverride(Message):
+    """One row of a fleet request: this type in this subnet."""
+
+    instance_type: str
+    zone: str
+    subnet_id: str
+    price: float
+    priority: float | None = None
+
+
+class FleetTemplate(Message):
+    """A launch template by name (always its latest version) and the overrides that use it."""
+
+    name: str
+    image_id: str
+    overrides: list[FleetOverride]
+
+
+class LaunchRequest(Message):
+    """The exact EC2 Fleet request of one launch attempt, recorded before it is sent so that a retry repeats it."""
+
+    client_token: str
+    capacity_type: str
+    templates: list[FleetTemplate]
+    tags: dict[str, str]
+    context: str = ""
+
+
+class PrepareLaunchInput(Message):
+    """Asks for the fleet request of a claim's launch attempt (attempts count from 1)."""
+
+    claim: ClaimRef
+    attempt: int = 1
+
+
+class PrepareLaunchResult(Message):
+    """What the claim asks for; without ``request`` there is nothing to launch (launched before, leaving, refused)."""
+
+    view: ClaimView
+    request: LaunchRequest | None = None
+    reason: str = ""
+    message: str = ""
+
+
+class LaunchInput(Message):
+    """Sends a recorded request."""
+
+    claim: ClaimRef
+    request: LaunchRequest
+
+
+class Instance(Message):
+    """A launched EC2 instance."""
+
+    id: str
+    provider_id: str
+    instance_type: str
+    zone: str
+    capacity_type: str
+    image_id: str
+    price: float
+    """Dollars an hour."""
+    private_dns_name: str = ""
+    launched_at: datetime | None = None
+
+
+class LaunchResult(Message):
+    """Either an instance, or why there is none; ``unavailable`` offerings were refused for want of capacity."""
+
+    instance: Instance | None = None
+    unavailable: list[OfferingKey] = Field(default_factory=list)
+    reason: str = ""
+    message: str = ""
+
+
+# --- register, initialize, bind ---
+
+
+class NodeInput(Message):
+    """A step on the node of a claim. ``node_name`` is a hint; the provider ID decides."""
+
+    claim: ClaimRef
+    provider_id: str = ""
+    node_name: str = ""
+
+
+class RegisterResult(Message):
+    """``node_name`` is set once the node is registered; ``reason`` says what is awaited otherwise."""
+
+    node_name: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class InitializeResult(Message):
+    """Whether the node is initialized; else the reason (NodeNotReady, StartupTaintsExist ...)."""
+
+    initialized: bool = False
+    reason: str = ""
+    message: str = ""
+
+
+class BindResult(Message):
+    """How many planned pods were bound here; the others were already placed, gone, or left to kube-scheduler."""
+
+    bound: int = 0
+    planned: int = 0
+    left: int = 0
+
+
+# --- cordon, drain, terminate ---
+
+
+class CordonInput(NodeInput):
+    """Marks claim and node for deletion. ``only_if_empty`` gives up, and undoes its taint, when pods are there."""
+
+    reason: str = ""
+    only_if_empty: bool = False
+    termination_timestamp: datetime | None = None
+    """An instant at which draining becomes forceful, earlier than the claim's own grace period would make it."""
+
+
+class CordonResult(Message):
+    """``cordoned`` is false only when ``only_if_empty`` found pods. ``force_at``: when draining becomes forceful."""
+
+    cordoned: bool = True
+    node_name: str = ""
+    pods: int = 0
+    force_at: datetime | None = None
+    claim_exists: bool = True
+    node_exists: bool = True
+
+
+class DrainInput(NodeInput):
+    """Evicts the node's pods until none is left or ``budget_seconds`` have passed; ``force`` deletes at once."""
+
+    force_at: datetime | None = None
+    force: bool = False
+    budget_seconds: float = 60.0
+
+
+class DrainResult(Message):
+    """``drained``, or which pods are awaited and why, at most ten sentences."""
+
+    drained: bool = False
+    evicted: int = 0
+    remaining: int = 0
+    blocked: list[str] = Field(default_factory=list)
+    volumes_attached: int = 0
+
+
+class DetachInput(NodeInput):
+    """Waits for volume attachments of drained pods; skipped after ``force_at``."""
+
+    force_at: datetime | None = None
+    budget_seconds: float = 60.0
+
+
+class DetachResult(Message):
+    """Whether the volumes are gone; else how many are attached."""
+
+    detached: bool = False
+    attached: int = 0
+
+
+class TerminateInput(Message):
+    """Ends the instance of a claim; with no id, whatever instance carries the claim's tag."""
+
+    claim: ClaimRef
+    instance_id: str = ""
+    zone: str = ""
+
+
+class TerminateResult(Message):
+    """Whether EC2 says the instance is gone, and its last state."""
+
+    terminated: bool = False
+    state: str = ""
+
+
+class ReleaseInput(NodeInput):
+    """Removes the finalizers of node and claim, as the last act of a life."""
+
+    pool: str = ""
+    capacity_type: str = ""
+    zone: str = ""
+    reason: str = ""
+    created_at: datetime | None = None
+    deletion_started_at: datetime | None = None
+
+
+# --- observation ---
+
+
+class ClaimView(Message):
+    """What a workflow must know of its NodeClaim; ``exists`` is false when it, or this UID, is gone."""
+
+    exists: bool = False
+    deleting: bool = False
+    pool: str = ""
+    node_class: str = ""
+    created_at: datetime | None = None
+    expire_after_seconds: float | None = None
+    termination_grace_seconds: float | None = None
+    keep_until: datetime | None = None
+    instance: Instance | None = None
+    """Known when the claim was launched before: from its provider ID and EC2."""
+    node_name: str = ""
+    registered: bool = False
+    initialized: bool = False
+    planned_pods: int = 0
+    """How many pods the claim was bought for."""
+
+
+# --- signals and updates ---
+
+
+class Poke(Message):
+    """Look again: something about this node changed. Level-triggered; lost or doubled pokes are harmless."""
+
+    node_name: str = ""
+    claim_deleting: bool = False
+    node_deleting: bool = False
+    node_ready: bool = False
+    reason: str = ""
+
+
+class Disrupt(Message):
+    """Asks a node to leave. With ``not_before`` it waits until then and goes only if still empty when it must be."""
+
+    command: str
+    reason: str
+    since: datetime | None = None
+    not_before: datetime | None = None
+    only_if_empty: bool = False
+
+
+class DisruptAnswer(Message):
+    """Whether a node takes the command; ``why`` explains a refusal."""
+
+    accepted: bool
+    why: str = ""
+
+
+class Keep(Message):
+    """An operator's wish that a node live at least until an instant."""
+
+    until: datetime
+
+
+class KeepInput(Message):
+    """Writes an operator's wish on the claim, so that it survives the workflow."""
+
+    claim: ClaimRef
+    until: datetime
+
+
+# --- provisioning ---
+
+
+class UnavailableOffering(Message):
+    """An offering that was refused for want of capacity, and until when it is avoided."""
+
+    offering: OfferingKey
+    until: datetime
+
+
+class AwaitBatchInput(Message):
+    """Waits for pending pods that no earlier plan covers, then for the batch window to close."""
+
+    cluster: str
+    idle_seconds: float = 1.0
+    max_seconds: float = 10.0
+    wait_seconds: float = 600.0
+    last_plan: PlanResult | None = None
+
+
+class BatchSummary(Message):
+    """How many provisionable pods the window collected; none when the wait ended quietly."""
+
+    pods: int = 0
+    opened_at: datetime | None = None
+
+
+class PlanInput(Message):
+    """Asks for a plan of batch ``batch``; the batch number never repeats, so that a retry finds its own claims."""
+
+    cluster: str
+    batch: int
+    unavailable: list[UnavailableOffering] = Field(default_factory=list)
+    last_plan: PlanResult | None = None
+
+
+class PlanResult(Message):
+    """What a plan did, in figures and names."""
+
+    batch: int = 0
+    claims: list[str] = Field(default_factory=list)
+    pods: int = 0
+    placed_on_existing: int = 0
+    unschedulable: int = 0
+    nominated: list[str] = Field(default_factory=list)
+    """UIDs of pods that a plan has already answered."""
+    price: float = 0.0
+    digest: str = ""
+    solve_seconds: float = 0.0
+
+
+# --- disruption ---
+
+
+class LedgerEntry(Message):
+    """One node on its way out by a command that has not ended."""
+
+    command: str
+    reason: str
+    pool: str
+    until: datetime
+
+
+class AwaitDisruptionInput(Message):
+    """Waits until some node may be disrupted within its budgets."""
+
+    cluster: str
+    wait_seconds: float = 600.0
+    ledger: dict[str, LedgerEntry] = Field(default_factory=dict)
+    """Claim name -> its open command."""
+
+
+class Candidate(Message):
+    """One node that a command would take away."""
+
+    claim: str
+    uid: str
+    pool: str
+    since: datetime
+    due: datetime
+
+
+class DisruptionCommand(Message):
+    """Nodes to take away together, and why."""
+
+    id: str
+    reason: str
+    candidates: list[Candidate]
+
+
+class DisruptionDecision(Message):
+    """Commands to carry out now; none when the wait ended quietly. ``gone``: ledger entries that are settled."""
+
+    commands: list[DisruptionCommand] = Field(default_factory=list)
+    gone: list[str] = Field(default_factory=list)
+
+
+class DisruptInput(Message):
+    """Carries out a command: asks each candidate's workflow to leave."""
+
+    cluster: str
+    command: DisruptionCommand
+
+
+class DisruptResult(Message):
+    """Claim names by their answer."""
+
+    accepted: list[str] = Field(default_factory=list)
+    refused: dict[str, str] = Field(default_factory=dict)
+
+
+# --- node classes ---
+
+
+class NodeClassInput(Message):
+    """Resolve subnets, security groups, images and profile of a node class, and write its status."""
+
+    cluster: str
+    name: str
+
+
+class NodeClassResult(Message):
+    """``exists`` is false once the class is gone for good; ``deleting`` while claims still hold it."""
+
+    exists: bool = True
+    deleting: bool = False
+    ready: bool = False
+    generation: int = 0
+    message: str = ""
+
+
+PrepareLaunchResult.model_rebuild()
+AwaitBatchInput.model_rebuild()
+PlanInput.model_rebuild()

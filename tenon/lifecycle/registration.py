@@ -1,0 +1,123 @@
+"""Which Node belongs to a NodeClaim, and what makes it registered: one patch, computed from the two objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenon.apis import labels
+from tenon.lifecycle.pods import Object
+
+OWN_ANNOTATIONS = frozenset(
+    {
+        labels.PLANNED_PODS,
+        labels.TERMINATION_TIMESTAMP,
+        labels.KEEP_UNTIL,
+        "kubectl.kubernetes.io/last-applied-configuration",
+    }
+)
+"""Annotations that speak of the NodeClaim itself and would mislead on a Node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The claim's Node, or why there is none."""
+
+    node: Object | None = None
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """The merge patch that registers a Node (empty when nothing is missing)."""
+
+    patch: dict[str, Any] = field(default_factory=dict)
+    unregistered_taint_missing: bool = False
+    """The Node joined without the taint that keeps pods away until now: its user data lacks it."""
+
+
+def match(nodes: Iterable[Object], provider_id: str) -> Match:
+    """The Node with this provider ID; two of them are an error that only a person can judge."""
+    found = [node for node in nodes if (node.get("spec") or {}).get("providerID") == provider_id]
+    if not provider_id or not found:
+        return Match(reason="NodeNotFound", message=f"no Node with provider ID {provider_id or '(none)'} has joined")
+    if len(found) > 1:
+        names = ", ".join(sorted(node["metadata"]["name"] for node in found))
+        return Match(
+            reason="MultipleNodesFound",
+            message=f"provider ID {provider_id} is on several Nodes ({names}): delete the wrong ones",
+        )
+    return Match(node=found[0])
+
+
+def registration(claim: Object, node: Object) -> Registration:
+    """What the Node lacks of its claim.
+
+    Taints are taken over once, with the registered label in the same patch: a startup taint that its agent has
+    removed since never comes back.
+    """
+    have, want = node["metadata"], claim["metadata"]
+    present = have.get("labels") or {}
+    registered = present.get(labels.REGISTERED) == "true"
+    taints = list((node.get("spec") or {}).get("taints") or ())
+    metadata: dict[str, Any] = {}
+    _add(metadata, "labels", _missing(present, (want.get("labels") or {}) | {labels.REGISTERED: "true"}))
+    wanted = {name: text for name, text in (want.get("annotations") or {}).items() if name not in OWN_ANNOTATIONS}
+    _add(metadata, "annotations", _missing(have.get("annotations") or {}, wanted))
+    _add(metadata, "ownerReferences", _owners(have.get("ownerReferences") or (), want))
+    finalizers = list(have.get("finalizers") or ())
+    if labels.TERMINATION_FINALIZER not in finalizers and not have.get("deletionTimestamp"):
+        metadata["finalizers"] = [*finalizers, labels.TERMINATION_FINALIZER]
+    patch: dict[str, Any] = {"metadata": metadata} if metadata else {}
+    after = taints
+    if not registered and present.get(labels.DO_NOT_SYNC_TAINTS) != "true":
+        spec = claim.get("spec") or {}
+        after = merged(after, [*(spec.get("taints") or ()), *(spec.get("startupTaints") or ())])
+    after = without(after, labels.UNREGISTERED_TAINT)
+    if after != taints:
+        patch["spec"] = {"taints": after}
+    missing = not registered and without(taints, labels.UNREGISTERED_TAINT) == taints
+    return Registration(patch=patch, unregistered_taint_missing=missing)
+
+
+def merged(taints: Sequence[Object], more: Iterable[Object]) -> list[Object]:
+    """The raw taints and those of ``more`` whose key and effect are new; what is there keeps all its fields."""
+    result = list(taints)
+    for taint in more:
+        if all(_identity(taint) != _identity(other) for other in result):
+            result.append(taint)
+    return result
+
+
+def without(taints: Iterable[Object], gone: tuple[str, str]) -> list[Object]:
+    """The raw taints less the one with this key and effect, whatever its value."""
+    return [taint for taint in taints if _identity(taint) != gone]
+
+
+def _identity(taint: Object) -> tuple[str, str]:
+    return taint["key"], taint["effect"]
+
+
+def _missing(present: Object, wanted: Object) -> dict[str, str]:
+    return {name: text for name, text in wanted.items() if present.get(name) != text}
+
+
+def _add(metadata: dict[str, Any], name: str, value: object) -> None:
+    if value:
+        metadata[name] = value
+
+
+def _owners(present: Sequence[Object], claim: Object) -> list[Object]:
+    """The owners with the claim among them; empty when it is there already."""
+    if any(owner.get("uid") == claim["uid"] for owner in present):
+        return []
+    owner = {
+        "apiVersion": f"{labels.GROUP}/v1",
+        "kind": "NodeClaim",
+        "name": claim["name"],
+        "uid": claim["uid"],
+        "blockOwnerDeletion": True,
+    }
+    return [*present, owner]

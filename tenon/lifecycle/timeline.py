@@ -1,0 +1,90 @@
+"""A node's story for people: the bounded timeline, the details page of the Temporal UI, and the closing record."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from tenon.lifecycle.messages import Instance
+from tenon.lifecycle.state import Life, NodeState, TimelineEntry
+
+MAX_ENTRIES = 64
+MAX_BYTES = 8 * 1024
+MAX_TEXT = 300
+
+
+def record(state: NodeState, now: datetime, text: str) -> NodeState:
+    """The state with one more line; the oldest lines after the first go when the story grows too long."""
+    entry = TimelineEntry(at=now, text=text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…")
+    if state.timeline and state.timeline[-1].text == entry.text:
+        return state
+    lines = [*state.timeline, entry]
+    while len(lines) > MAX_ENTRIES or sum(len(line.text.encode()) + 32 for line in lines) > MAX_BYTES:
+        del lines[1]
+    return state.model_copy(update={"timeline": tuple(lines)})
+
+
+def clock(at: datetime | None) -> str:
+    """An instant as the details page writes it."""
+    return at.strftime("%Y-%m-%d %H:%M:%S UTC") if at else "-"
+
+
+def _instance_text(instance: Instance | None) -> str:
+    if instance is None:
+        return "-"
+    return f"{instance.id} ({instance.instance_type}, {instance.zone}, {instance.capacity_type})"
+
+
+def details(state: NodeState) -> str:
+    """The Markdown that the Temporal UI shows for a node; a pure function of the state, for it is replayed."""
+    instance = state.instance
+    rows = [
+        ("Stage", f"**{state.stage.value}**"),
+        ("NodePool", state.pool or "(stand-alone)"),
+        ("Node", state.node_name or "-"),
+        ("Instance", _instance_text(instance)),
+        ("Price", f"{instance.price:.4f} $/h" if instance else "-"),
+        ("Pods", f"{state.bound_pods} bound of {state.planned_pods} planned, {state.evicted_pods} evicted"),
+        ("Expires", clock(state.expires_at)),
+    ]
+    if state.keep_until:
+        rows.append(("Kept until", clock(state.keep_until)))
+    if state.pending:
+        since = f" since {clock(state.pending.since)}" if state.pending.since else ""
+        rows.append(("Pending", f"{state.pending.reason}{since}; leaves at {clock(state.pending.due)} if still so"))
+    if state.leave:
+        rows.append(("Leaving", f"{state.leave.reason} {state.leave.message}".strip()))
+    if state.force_at:
+        rows.append(("Forced from", clock(state.force_at)))
+    if state.blocked:
+        rows.append(("Blocked", state.blocked))
+    if state.first_run_id:
+        rows.append(("First run", f"`{state.first_run_id}`"))
+    lines = [f"### NodeClaim {state.claim.name}", "", "| | |", "|---|---|"]
+    lines += [f"| {name} | {text.replace('|', '/')} |" for name, text in rows]
+    lines += ["", "#### Timeline", ""]
+    lines += [f"- `{entry.at:%H:%M:%S}` {entry.text}" for entry in state.timeline]
+    return "\n".join(lines)
+
+
+def life(state: NodeState, now: datetime) -> Life:
+    """The closing record of a node."""
+    instance = state.instance
+    started = (instance.launched_at if instance and instance.launched_at else None) or state.created_at or now
+    lived = max(0.0, (now - started).total_seconds()) if instance else 0.0
+    price = instance.price if instance else 0.0
+    return Life(
+        claim=state.claim.name,
+        pool=state.pool,
+        reason=state.leave.reason if state.leave else "",
+        instance_id=instance.id if instance else "",
+        instance_type=instance.instance_type if instance else "",
+        zone=instance.zone if instance else "",
+        capacity_type=instance.capacity_type if instance else "",
+        price_per_hour=price,
+        lived_seconds=lived,
+        cost=round(price * lived / 3600, 6),
+        pods_planned=state.planned_pods,
+        pods_bound=state.bound_pods,
+        pods_evicted=state.evicted_pods,
+        timeline=list(state.timeline),
+    )

@@ -1,0 +1,1 @@
+"""From NodePools to the scheduling engine, and from its plan to NodeClaims."""

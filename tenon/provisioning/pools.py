@@ -1,0 +1,64 @@
+"""A NodePool as the scheduling engine sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenon.apis import labels
+from tenon.apis.common import Taint as ApiTaint
+from tenon.apis.nodepool import NodePool
+from tenon.resources import Resources, parse_resources
+from tenon.scheduling.model import InstanceType, Pool, Taint
+from tenon.scheduling.requirements import Requirement, Requirements
+
+
+def template_labels(pool: NodePool) -> dict[str, str]:
+    """The labels that every node of the pool carries whatever its type."""
+    reference = pool.spec.template.spec.node_class_ref
+    return {
+        **pool.spec.template.metadata.labels,
+        labels.NODEPOOL: pool.metadata.name,
+        f"{reference.group}/{reference.kind.lower()}": reference.name,
+    }
+
+
+def template_requirements(pool: NodePool) -> Requirements:
+    """The pool's requirements with its labels as single-value ones."""
+    terms = [term.model_dump(by_alias=True, exclude_none=True) for term in pool.spec.template.spec.requirements]
+    return Requirements.from_terms(terms).with_(Requirements.from_labels(template_labels(pool)))
+
+
+def scheduling_pool(pool: NodePool, instance_types: Sequence[InstanceType], usage: Resources) -> Pool:
+    """The pool for the engine: only the instance types that its requirements allow at all, and its usage so far."""
+    requirements = template_requirements(pool)
+    spec = pool.spec.template.spec
+    return Pool(
+        name=pool.metadata.name,
+        requirements=requirements,
+        instance_types=[kind for kind in instance_types if _allowed(kind, requirements)],
+        weight=pool.spec.weight or 0,
+        labels=template_labels(pool),
+        taints=_taints(spec.taints),
+        startup_taints=_taints(spec.startup_taints),
+        limits=parse_resources(pool.spec.limits) or None,
+        usage=usage,
+    )
+
+
+def _taints(taints: Sequence[ApiTaint]) -> tuple[Taint, ...]:
+    return tuple(Taint(key=taint.key, effect=taint.effect, value=taint.value) for taint in taints)
+
+
+def _allowed(kind: InstanceType, requirements: Requirements) -> bool:
+    if not kind.requirements.intersects(requirements):
+        return False
+    zones, capacity_types = requirements.get(labels.ZONE), requirements.get(labels.CAPACITY_TYPE)
+    return any(
+        offering.available and zones.has(offering.zone) and capacity_types.has(offering.capacity_type)
+        for offering in kind.offerings
+    )
+
+
+def instance_type_requirement(names: Sequence[str]) -> Requirement:
+    """The requirement that lists exactly these types."""
+    return Requirement.new(labels.INSTANCE_TYPE, "In", names)

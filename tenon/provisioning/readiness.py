@@ -1,0 +1,69 @@
+"""Which NodePools may launch nodes, and what their conditions say when they may not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from tenon.apis.common import Condition
+from tenon.apis.conditions import READY, get_condition, is_true, set_condition, set_root
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.nodepool import NODECLASS_READY, READY_DEPENDENTS, VALIDATION_SUCCEEDED, NodePool
+from tenon.apis.validation import check_nodepool
+
+NodeClasses = Callable[[str], EC2NodeClass | None]
+
+
+def usable_pools(pools: Sequence[NodePool], node_class: NodeClasses) -> list[NodePool]:
+    """The NodePools that may launch nodes now: valid, not leaving, not static, with a ready class (SCH-007)."""
+    return [
+        pool
+        for pool in pools
+        if pool.metadata.deletion_timestamp is None
+        and pool.spec.replicas is None
+        and not check_nodepool(pool)
+        and not why_class_unready(pool, node_class)
+    ]
+
+
+def why_class_unready(pool: NodePool, node_class: NodeClasses) -> str:
+    """Why the pool's class cannot be used, in a sentence; empty when it can."""
+    reference = pool.spec.template.spec.node_class_ref
+    if reference.kind != "EC2NodeClass":
+        return f"nodeClassRef names kind {reference.kind}; Tenon launches from EC2NodeClass objects only"
+    found = node_class(reference.name)
+    if found is None:
+        return f"EC2NodeClass {reference.name} does not exist: create it, or correct nodeClassRef"
+    if found.metadata.deletion_timestamp is not None:
+        return f"EC2NodeClass {reference.name} is being deleted"
+    if not is_true(found.status.conditions, READY):
+        condition = get_condition(found.status.conditions, READY)
+        why = f": {condition.message}" if condition and condition.message else ""
+        return f"EC2NodeClass {reference.name} is not ready{why}"
+    return ""
+
+
+def pool_conditions(pool: NodePool, node_class: NodeClasses, now: datetime) -> list[Condition]:
+    """The pool's conditions as they should be."""
+    generation = pool.metadata.generation
+    faults = check_nodepool(pool)
+    conditions = set_condition(
+        pool.status.conditions,
+        VALIDATION_SUCCEEDED,
+        "False" if faults else "True",
+        now=now,
+        reason="NodePoolValidationFailed" if faults else VALIDATION_SUCCEEDED,
+        message="; ".join(str(fault) for fault in faults)[:1000],
+        observed_generation=generation,
+    )
+    unready = why_class_unready(pool, node_class)
+    conditions = set_condition(
+        conditions,
+        NODECLASS_READY,
+        "False" if unready else "True",
+        now=now,
+        reason="NodeClassNotReady" if unready else NODECLASS_READY,
+        message=unready,
+        observed_generation=generation,
+    )
+    return set_root(conditions, READY_DEPENDENTS, now=now, observed_generation=generation)

@@ -1,0 +1,67 @@
+"""Read a catalogue of instance types from its JSON form, so that plans can be made without asking a cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tenon.apis import labels
+from tenon.resources import parse_resources
+from tenon.scheduling.model import InstanceType, Offering
+from tenon.scheduling.requirements import DOES_NOT_EXIST, IN, Requirement, Requirements
+
+OFFERING_LABELS = frozenset({labels.ZONE, labels.CAPACITY_TYPE})
+"""Labels that an offering decides; what a catalogue says of them for a whole type is ignored."""
+
+
+def parse_catalog(document: Mapping[str, Any]) -> list[InstanceType]:
+    """The instance types of ``{"instanceTypes": [...]}``, by name. A label that others have and a type lacks, it lacks.
+
+    Raises:
+        ValueError: an entry lacks a field or holds what cannot be read; the message names the entry.
+    """
+    entries = document.get("instanceTypes")
+    if not isinstance(entries, list):
+        raise ValueError("the catalogue has no list instanceTypes")
+    known = {labels.ALIASES.get(key, key) for entry in entries for key in entry.get("requirements") or {}}
+    found: dict[str, InstanceType] = {}
+    for number, entry in enumerate(entries):
+        name = entry.get("name") or f"number {number + 1}"
+        try:
+            instance_type = _instance_type(entry, known - OFFERING_LABELS)
+        except KeyError as error:
+            raise ValueError(f"instance type {name}: field {error.args[0]} is missing") from error
+        except (TypeError, AttributeError, ValueError) as error:
+            raise ValueError(f"instance type {name}: {error}") from error
+        if instance_type.name in found:
+            raise ValueError(f"instance type {name} is listed twice")
+        found[instance_type.name] = instance_type
+    return [found[name] for name in sorted(found)]
+
+
+def _instance_type(entry: Mapping[str, Any], known: Iterable[str]) -> InstanceType:
+    stated = {labels.ALIASES.get(key, key): values for key, values in (entry.get("requirements") or {}).items()}
+    stated[labels.INSTANCE_TYPE] = [entry["name"]]
+    requirements = []
+    for key in sorted({*known, *stated} - OFFERING_LABELS):
+        values = [str(value) for value in stated.get(key) or ()]
+        requirements.append(Requirement.new(key, IN if values else DOES_NOT_EXIST, values))
+    return InstanceType(
+        name=entry["name"],
+        requirements=Requirements.of(*requirements),
+        capacity=parse_resources(entry["capacity"]),
+        overhead=parse_resources(entry.get("overhead")),
+        offerings=tuple(_offering(offering) for offering in entry["offerings"]),
+    )
+
+
+def _offering(entry: Mapping[str, Any]) -> Offering:
+    return Offering(
+        zone=entry["zone"],
+        capacity_type=entry["capacityType"],
+        price=float(entry["price"]),
+        available=bool(entry.get("available", True)),
+        zone_id=entry.get("zoneId", ""),
+        reservation_id=entry.get("reservationId", ""),
+        reservation_capacity=int(entry.get("reservationCapacity", 0)),
+    )

@@ -1,0 +1,103 @@
+"""The room that DaemonSets take on new nodes, for each instance type: only those that will run there count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tenon.apis import labels
+from tenon.scheduling.model import Pod
+from tenon.scheduling.pod_classes import NO_TERM, Amounts, PodClass
+from tenon.scheduling.requirements import Requirements
+
+LATER_LABELS = Requirements.from_labels({labels.REGISTERED: "true", labels.INITIALIZED: "true"})
+"""Labels that every node gets in time: a DaemonSet that waits for them will come."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Daemon:
+    """A DaemonSet by its template pod."""
+
+    name: str
+    pod_class: PodClass
+
+
+class Launchable(Protocol):
+    """The part of a template that is asked here."""
+
+    requirements: Requirements
+
+    def offers_for(self, requirements: Requirements) -> dict[int, int]:
+        """For each offer (a zone and capacity type) the types on it that a node of these requirements may be."""
+        ...
+
+
+def read_daemons(pods: Iterable[Pod], names: tuple[str, ...]) -> list[Daemon]:
+    """The DaemonSets of a batch, by name."""
+    return [
+        Daemon(
+            pod.key,
+            PodClass(
+                (pod,),
+                tuple(pod.requests.get(name, 0) for name in names),
+                pod.required_terms or NO_TERM,
+                pod.tolerations,
+                pod.host_ports,
+            ),
+        )
+        for pod in sorted(pods, key=lambda pod: (pod.key, pod.uid))
+    ]
+
+
+def overhead_groups(
+    template: Launchable, requirements: Requirements, daemons: Sequence[Daemon], none: Amounts
+) -> tuple[list[tuple[Daemon, int]], list[tuple[int, Amounts]]]:
+    """The types that each DaemonSet may run on, and the types by what DaemonSets take of them together.
+
+    DaemonSets may depend on the zone or the capacity type; a type is then in one group for each sum that occurs.
+    ``none`` are the amounts of no DaemonSet.
+    """
+    running = [(daemon, _places_of(template, requirements, daemon)) for daemon in daemons]
+    running = [(daemon, places) for daemon, places in running if places]
+    groups: dict[Amounts, int] = {}
+    for offer, types in template.offers_for(requirements).items():
+        split: dict[Amounts, int] = {none: types}
+        for daemon, places in running:
+            split = _add(split, daemon.pod_class.amounts, places.get(offer, 0))
+        for overhead, having in split.items():
+            groups[overhead] = groups.get(overhead, 0) | having
+    anywhere = [(daemon, _union(places.values())) for daemon, places in running]
+    return anywhere, [(groups[overhead], overhead) for overhead in sorted(groups, reverse=True)]
+
+
+def _add(groups: dict[Amounts, int], amounts: Amounts, where: int) -> dict[Amounts, int]:
+    split: dict[Amounts, int] = {}
+    for overhead, having in groups.items():
+        if away := having & ~where:
+            split[overhead] = split.get(overhead, 0) | away
+        if here := having & where:
+            more = tuple(map(int.__add__, overhead, amounts))
+            split[more] = split.get(more, 0) | here
+    return split
+
+
+def _union(sets: Iterable[int]) -> int:
+    found = 0
+    for types in sets:
+        found |= types
+    return found
+
+
+def _places_of(template: Launchable, requirements: Requirements, daemon: Daemon) -> dict[int, int]:
+    """For each offer the types of a node of these requirements that a DaemonSet may run on, by any of its terms."""
+    known = template.requirements.with_(LATER_LABELS)
+    node = requirements.with_(LATER_LABELS)
+    found: dict[int, int] = {}
+    for term in daemon.pod_class.terms:
+        if known.conflict(term, labels.WELL_KNOWN) is None:
+            together = node.with_(term)
+            if not any(together[key].contradicts() for key in term):
+                for offer, types in template.offers_for(together).items():
+                    found[offer] = found.get(offer, 0) | types
+    return found

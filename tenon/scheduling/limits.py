@@ -1,0 +1,62 @@
+"""A NodePool's limits while a batch is planned.
+
+Whichever listed type a claim turns into, the pool must stay within its limits. While nodes are packed each counts with
+its cheapest type; what is left at the end is shared out, so that claims list larger types only as far as limits reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tenon.scheduling.model import Pool
+from tenon.scheduling.type_table import TypeTable
+
+NODES = "nodes"
+"""The pseudo-resource that limits how many nodes a pool has."""
+
+
+class Limits:
+    """What a pool may still launch. Each packing works on its own copy."""
+
+    __slots__ = ("_table", "left", "unlimited")
+
+    def __init__(self, pool: Pool, table: TypeTable, left: Mapping[str, int] | None = None) -> None:
+        """Start from the pool's limits less its usage, or from ``left``."""
+        self._table = table
+        limits = pool.limits or {}
+        if left is None:
+            left = {name: limit - pool.usage.get(name, 0) for name, limit in sorted(limits.items())}
+        self.left = dict(left)
+        self.unlimited = not self.left
+
+    def copy(self, pool: Pool) -> Limits:
+        """An independent copy."""
+        return Limits(pool, self._table, self.left)
+
+    def allowed(self, types: int) -> int:
+        """Those of the types that one more node may be."""
+        for name, amount in self.left.items():
+            if name == NODES:
+                types = types if amount >= 1 else 0
+            elif types:
+                types &= self._table.within(name, amount) if amount >= 0 else 0
+        return types
+
+    def not_above(self, types: int, bounds: Mapping[str, int]) -> int:
+        """Those of the types whose capacity is within the bounds."""
+        for name, amount in bounds.items():
+            types &= self._table.within(name, amount)
+        return types
+
+    def peak(self, types: int) -> dict[str, int]:
+        """The most that a node takes of each limited resource, whichever of the types it is."""
+        return {name: self._table.largest_capacity(name, types) for name in self.left if name != NODES}
+
+    def take(self, amounts: Mapping[str, int], nodes: int = 1) -> None:
+        """Count nodes with these amounts altogether; negative figures give back."""
+        for name in self.left:
+            self.left[name] -= nodes if name == NODES else amounts.get(name, 0)
+
+    def share(self, waiting: int) -> dict[str, int]:
+        """An equal part of what is left for each of the nodes that still wait for one."""
+        return {name: max(0, amount) // waiting for name, amount in self.left.items() if name != NODES}

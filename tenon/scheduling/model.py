@@ -1,0 +1,174 @@
+"""What the scheduling engine reads and writes: plain records, no Kubernetes objects.
+
+The cluster cache and the file reader of ``tenon simulate`` both produce these; the engine knows nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tenon.resources import MEMORY, Resources
+from tenon.scheduling.requirements import Requirements
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A node taint; ``effect`` is NoSchedule, PreferNoSchedule or NoExecute."""
+
+    key: str
+    effect: str
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A pod toleration as Kubernetes writes it; an empty ``key`` with Exists tolerates everything."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Whether this toleration covers the taint."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        if self.operator == "Exists":
+            return True
+        return bool(self.key) and self.value == taint.value
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod as scheduling sees it.
+
+    ``requests`` is the effective request (init containers, sidecars, overhead folded in) and counts the pod itself
+    as one of the resource ``pods``. ``required_terms`` are the OR-ed node-affinity terms, each already combined with
+    the nodeSelector; a pod without any constraint has no term.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    requests: Resources
+    labels: Mapping[str, str] = field(default_factory=dict)
+    required_terms: tuple[Requirements, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    host_ports: tuple[tuple[str, int, str], ...] = ()
+    created: float = 0.0
+    priority: int = 0
+    node_name: str = ""
+    unsupported: str = ""
+    """Why this pod must not be placed: a rule that it states and the engine does not know, in one sentence."""
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Offering:
+    """One way to buy an instance type: a zone and a capacity type at a price in dollars an hour."""
+
+    zone: str
+    capacity_type: str
+    price: float
+    available: bool = True
+    zone_id: str = ""
+    reservation_id: str = ""
+    reservation_capacity: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceType:
+    """An instance type: its labels as requirements, what pods can use of it, and how it can be bought."""
+
+    name: str
+    requirements: Requirements
+    capacity: Resources
+    overhead: Resources
+    offerings: tuple[Offering, ...]
+
+    @property
+    def allocatable(self) -> Resources:
+        """Capacity less overhead; pages that are reserved as huge are not there as ordinary memory."""
+        left = {name: units - self.overhead.get(name, 0) for name, units in self.capacity.items()}
+        huge = sum(units for name, units in self.capacity.items() if name.startswith("hugepages-"))
+        if huge:
+            left[MEMORY] = max(0, left.get(MEMORY, 0) - huge)
+        return left
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A NodePool as scheduling sees it.
+
+    ``requirements`` hold the template's requirements and its labels; ``usage`` is what the pool's nodes and claims
+    already take of its ``limits`` (both may hold the pseudo-resource ``nodes``).
+    """
+
+    name: str
+    requirements: Requirements
+    instance_types: Sequence[InstanceType]
+    weight: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    startup_taints: tuple[Taint, ...] = ()
+    limits: Resources | None = None
+    usage: Resources = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Existing or in-flight capacity. ``used`` is what its pods request, DaemonSet pods that still come included."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    allocatable: Resources
+    used: Resources
+    initialized: bool = True
+    host_ports: tuple[tuple[str, int, str], ...] = ()
+    requirements: Requirements | None = None
+    """Set for in-flight claims without a Node: what is known of its labels so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One batch: everything a plan depends on."""
+
+    pods: Sequence[Pod]
+    pools: Sequence[Pool]
+    nodes: Sequence[Node] = ()
+    daemons: Sequence[Pod] = ()
+    """One template pod for each DaemonSet."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedClaim:
+    """A node to buy: ``instance_types`` cheapest first, every one of which fits all of ``pods``."""
+
+    pool: str
+    pods: tuple[Pod, ...]
+    instance_types: tuple[str, ...]
+    requirements: Requirements
+    requests: Resources
+    """Pods and DaemonSets together."""
+    price: float
+    offering: tuple[str, str, str]
+    """(instance type, zone, capacity type) of the cheapest way to buy it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The engine's answer. Each pod of the problem is in exactly one of the three parts."""
+
+    claims: tuple[PlannedClaim, ...] = ()
+    placements: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
+    """Existing or in-flight node name -> pods newly planned onto it."""
+    unschedulable: Mapping[str, str] = field(default_factory=dict)
+    """Pod key -> why, per NodePool, in one sentence a person can act on."""

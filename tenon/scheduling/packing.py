@@ -1,0 +1,168 @@
+"""Nodes that are being filled: how many more pods of a class one takes, and what it may then still become."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from tenon.scheduling.pod_classes import PodClass, Port, ports_clash
+from tenon.scheduling.template import SPOT_FLEXIBILITY, State, Template
+
+Load = list[tuple[PodClass, int]]
+"""How many pods of each class, in queue order."""
+
+
+class Bin:
+    """A node to buy. ``types`` are those that hold all of its pods; one of ``wanted`` stays among them."""
+
+    __slots__ = (
+        "_ceiling", "amounts", "load", "permitted", "ports", "spot_floor", "state", "template", "types", "wanted"
+    )  # fmt: skip
+
+    def __init__(self, template: Template, permitted: int, wanted: int) -> None:
+        """An empty node that may become one of the types ``permitted``, and should be able to become one ``wanted``."""
+        self.template = template
+        self.state = template.start
+        self.permitted = permitted
+        self.wanted = wanted
+        self.types = self.state.types & permitted
+        self.amounts: list[int] = [0] * len(template.table.names)
+        self.load: Load = []
+        self.ports: list[Port] = []
+        self.spot_floor = 0
+        self._ceiling: list[int] | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether no pod is on it."""
+        return not self.load
+
+    def room_for(self, pod_class: PodClass, count: int) -> tuple[int, State | None, int]:
+        """How many of ``count`` pods of the class fit, in which state and with which types left."""
+        if pod_class.ports:
+            count = 1 if count and not ports_clash(pod_class.ports, self.ports) else 0
+        most = min(count, self._most(pod_class))
+        if most <= 0:
+            return 0, None, 0
+        for state in self.template.successors(self.state, pod_class):
+            found, types = self._largest(state, pod_class, most)
+            if found:
+                return found, state, types
+        return 0, None, 0
+
+    def put(self, pod_class: PodClass, count: int, state: State, types: int) -> None:
+        """Add pods as `room_for` answered."""
+        if self.empty:
+            self.spot_floor = self._floor(pod_class, state)
+        self.amounts = [a + count * b for a, b in zip(self.amounts, pod_class.amounts, strict=True)]
+        self.load.append((pod_class, count))
+        self.ports.extend(pod_class.ports)
+        self.state, self.types = state, types
+        self._ceiling = None
+
+    def add(self, pod_class: PodClass, count: int) -> int:
+        """Add as many of the pods as fit; how many that was."""
+        found, state, types = self.room_for(pod_class, count)
+        if state is not None:
+            self.put(pod_class, found, state, types)
+        return found
+
+    def copy(self) -> Bin:
+        """Another node with an equal load."""
+        twin = Bin(self.template, self.permitted, self.wanted)
+        twin.state, twin.types, twin.amounts = self.state, self.types, self.amounts
+        twin.load, twin.ports, twin.spot_floor = list(self.load), list(self.ports), self.spot_floor
+        return twin
+
+    def cheapest(self) -> int:
+        """The number of the cheapest type that it may become."""
+        return self.template.cheapest(self.state, self.types)
+
+    def restrict(self, types: int) -> None:
+        """Leave only these types open."""
+        self.permitted = self.types = types
+        self._ceiling = None
+
+    def admits(self, state: State, types: int, floor: int | None = None) -> bool:
+        """Whether these types would leave the node buyable and as flexible as its pool and its market ask."""
+        least = self.spot_floor if floor is None else floor
+        return (
+            types & self.wanted != 0
+            and (not least or (types & state.market.spot).bit_count() >= least)
+            and (not self.template.least or self.template.diverse(state, types))
+        )
+
+    def spare(self) -> tuple[int, int]:
+        """Upper bounds on the CPU and the memory that it still has."""
+        ceiling = self._ceilings()
+        return ceiling[0] - self.amounts[0], ceiling[1] - self.amounts[1]
+
+    def _ceilings(self) -> list[int]:
+        if self._ceiling is None:
+            table, types = self.template.table, self.types & self.wanted
+            self._ceiling = [table.largest(number, types) for number in range(len(table.names))]
+        return self._ceiling
+
+    def _most(self, pod_class: PodClass) -> int:
+        """An upper bound on how many pods fit, from the largest amount of each resource alone."""
+        most = len(pod_class.pods)
+        for ceiling, used, asked in zip(self._ceilings(), self.amounts, pod_class.amounts, strict=True):
+            if asked > 0:
+                most = min(most, (ceiling - used) // asked)
+        return most
+
+    def _largest(self, state: State, pod_class: PodClass, most: int) -> tuple[int, int]:
+        """The largest number of pods up to ``most`` that the state admits, and the types that then fit."""
+        floor = self._floor(pod_class, state) if self.empty else self.spot_floor
+        permitted = state.types & self.permitted
+        ports = [*self.ports, *pod_class.ports]
+        if ports:
+            permitted &= ~self.template.blocked(state, ports)
+        base, step = self.amounts, pod_class.amounts
+
+        def types_with(count: int) -> int:
+            amounts = [a + count * b for a, b in zip(base, step, strict=True)]
+            types = self.template.fitting(state, amounts) & permitted
+            return types if self.admits(state, types, floor) else 0
+
+        types = types_with(most)
+        if types:
+            return most, types
+        low, high, best = 0, most, 0
+        while high - low > 1:
+            middle = (low + high) // 2
+            types = types_with(middle)
+            if types:
+                low, best = middle, types
+            else:
+                high = middle
+        return low, best
+
+    def _floor(self, pod_class: PodClass, state: State) -> int:
+        """How many types on spot the node must keep: what its first pod alone leaves, at most the usual number."""
+        spot = state.market.spot & state.types & self.permitted
+        if not spot:
+            return 0
+        return min(SPOT_FLEXIBILITY, (self.template.fitting(state, pod_class.amounts) & spot).bit_count())
+
+
+def fill(node: Bin, load: Sequence[tuple[PodClass, int]]) -> None:
+    """Put as much of the load on the node as fits, in its order: largest CPU first, so that steps can be skipped."""
+    position, end = 0, len(load)
+    while position < end:
+        spare_cpu, spare_memory = node.spare()
+        position = bisect_left(load, -spare_cpu, position, key=lambda pair: -pair[0].amounts[0])
+        while position < end:
+            pod_class, count = load[position]
+            position += 1
+            if pod_class.amounts[1] <= spare_memory and node.add(pod_class, count):
+                break
+
+
+def without(load: Load, taken: Load) -> Load:
+    """What remains of a load."""
+    used: dict[int, int] = {}
+    for pod_class, count in taken:
+        used[id(pod_class)] = used.get(id(pod_class), 0) + count
+    left = [(pod_class, count - used.get(id(pod_class), 0)) for pod_class, count in load]
+    return [(pod_class, count) for pod_class, count in left if count]

@@ -1,0 +1,186 @@
+"""What a NodePool can launch, seen by the packer: node states, and how each kind of pod narrows them.
+
+A state is a set of requirements that a new node of the pool may end up with, together with the types that are then
+left, what they cost, and what DaemonSets take of them. States are few and shared, so each is worked out once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tenon.apis import labels
+from tenon.scheduling import burstable
+from tenon.scheduling.daemons import Daemon, overhead_groups
+from tenon.scheduling.limits import Limits
+from tenon.scheduling.model import Pool
+from tenon.scheduling.pod_classes import Amounts, PodClass, Port, ports_clash
+from tenon.scheduling.requirements import NOT_IN, Requirement, Requirements
+from tenon.scheduling.type_table import OFFERING_KEYS, Market, TypeTable, members
+
+SPOT_FLEXIBILITY = 15
+"""Types that a node bought on spot should leave open, where so many fit: fewer make interruptions likelier."""
+
+
+class State:
+    """A node of the template with these requirements. Built by `Template.state` only."""
+
+    __slots__ = ("_order", "_targets", "daemons", "groups", "market", "requirements", "successors", "types")
+
+    def __init__(self, requirements: Requirements, types: int, market: Market) -> None:
+        self.requirements = requirements
+        self.types = types
+        self.market = market
+        self.daemons: list[tuple[Daemon, int]] = []
+        self.groups: list[tuple[int, Amounts]] = []
+        self.successors: dict[tuple[Requirements, ...], tuple[State, ...]] = {}
+        self._order: tuple[int, ...] | None = None
+        self._targets: tuple[int, ...] | None = None
+
+
+class Template:
+    """A NodePool, its types indexed, its states remembered."""
+
+    def __init__(self, pool: Pool, daemons: Iterable[Daemon], names: tuple[str, ...]) -> None:
+        """Index the pool for the resources in ``names``; only DaemonSets that tolerate its taints matter."""
+        self.pool = pool
+        requirements = pool.requirements.with_(Requirements.from_labels({**pool.labels, labels.NODEPOOL: pool.name}))
+        if any(o.capacity_type == labels.RESERVED for t in pool.instance_types for o in t.offerings):
+            # places in reservations are not counted here, so they are not sold
+            requirements = requirements.with_(Requirement.new(labels.CAPACITY_TYPE, NOT_IN, (labels.RESERVED,)))
+        self.requirements = requirements
+        self.contradiction = next((key for key in sorted(requirements) if requirements[key].contradicts()), "")
+        """A label on which the pool's own requirements and labels leave nothing."""
+        self.table = TypeTable(pool.instance_types, names)
+        self.limits = Limits(pool, self.table)
+        self.burstable = sum(1 << n for n, t in enumerate(self.table.types) if burstable.is_burstable(t))
+        self.least = {key: r.min_values for key, r in requirements.items() if r.min_values}
+        self._daemons = [daemon for daemon in daemons if daemon.pod_class.tolerates(pool.taints)]
+        self._states: dict[Requirements, State] = {}
+        self.start = self.state(requirements)
+
+    def state(self, requirements: Requirements) -> State:
+        """The state of a node with these requirements (which include the template's)."""
+        state = self._states.get(requirements)
+        if state is None:
+            state = State(requirements, self.types_for(requirements), self.table.market(requirements))
+            self._states[requirements] = state
+            state.daemons, state.groups = overhead_groups(
+                self, requirements, self._daemons, (0,) * len(self.table.names)
+            )
+        return state
+
+    def types_for(self, requirements: Requirements) -> int:
+        """Types on sale that a node of these requirements may be; none where the pool contradicts itself."""
+        if self.contradiction:
+            return 0
+        return self.table.allowing(requirements) & self.table.market(requirements).types
+
+    def offers_for(self, requirements: Requirements) -> dict[int, int]:
+        """For each offer (a zone and capacity type) the types on it that a node of these requirements may be."""
+        if self.contradiction:
+            return {}
+        types = self.table.allowing(requirements)
+        return {offer: sold & types for offer, sold in self.table.market(requirements).by_offer.items() if sold & types}
+
+    def narrow(self, requirements: Requirements, term: Requirements) -> Requirements | None:
+        """A node's requirements once a pod with this term is on it, None when they contradict each other.
+
+        A label must be defined by the pool itself: that other pods named it does not create it.
+        """
+        if self.requirements.conflict(term, labels.WELL_KNOWN) is not None:
+            return None
+        narrowed = requirements.with_(term)
+        return None if any(narrowed[key].contradicts() for key in term) else narrowed
+
+    def successors(self, state: State, pod_class: PodClass) -> tuple[State, ...]:
+        """The states that a node may get by taking a pod of the class, one for each usable term, in their order."""
+        known = state.successors.get(pod_class.terms)
+        if known is None:
+            found: list[State] = []
+            for term in pod_class.terms:
+                narrowed = self.narrow(state.requirements, term)
+                if narrowed is None:
+                    continue
+                after = state if narrowed == state.requirements else self.state(narrowed)
+                if after.types and after not in found:
+                    found.append(after)
+            known = state.successors[pod_class.terms] = tuple(found)
+        return known
+
+    def fitting(self, state: State, amounts: Sequence[int]) -> int:
+        """Types of the state that hold these amounts beside their DaemonSets, in whatever zone they are bought."""
+        found = state.types
+        holding = self.table.holding
+        for types, overhead in state.groups:
+            asked = left = types & found
+            for number, amount in enumerate(amounts):
+                needed = amount + overhead[number]
+                if needed > 0:
+                    left &= holding(number, needed)
+                    if not left:
+                        break
+            found ^= asked ^ left
+        return found
+
+    def blocked(self, state: State, ports: Sequence[Port]) -> int:
+        """Types on which a DaemonSet takes one of the host ports."""
+        found = 0
+        for daemon, types in state.daemons:
+            if daemon.pod_class.ports and ports_clash(ports, daemon.pod_class.ports):
+                found |= types
+        return found
+
+    def diverse(self, state: State, types: int) -> bool:
+        """Whether the types keep as many distinct values as the pool's ``minValues`` ask."""
+        for key, least in self.least.items():
+            if key in OFFERING_KEYS:
+                offered = self.table.zones_of(key, types, state.requirements)
+            elif key in self.requirements and not self.requirements[key].complement and key not in labels.WELL_KNOWN:
+                offered = len(state.requirements[key].members)
+            else:
+                offered = self.table.values_of(key, types, state.requirements[key])
+            if offered < least:
+                return False
+        return True
+
+    def by_price(self, state: State, types: int) -> list[int]:
+        """The types by the price of their best sale, cheapest first, ties by name."""
+        return [number for number in self._order(state) if types >> number & 1]
+
+    def cheapest(self, state: State, types: int) -> int:
+        """The cheapest of the types."""
+        return next(number for number in self._order(state) if types >> number & 1)
+
+    def price(self, state: State, types: int) -> float:
+        """The price of the cheapest of the types."""
+        return state.market.best[self.cheapest(state, types)][0]
+
+    def sizing_price(self, state: State, types: int, cpu: int) -> float:
+        """What a node for ``cpu`` millicores of steady load costs: burstable types count with their baseline only."""
+        for number in self._order(state):
+            if types >> number & 1 and (
+                not self.burstable >> number & 1 or cpu <= burstable.baseline_millicores(self.table.types[number])
+            ):
+                return state.market.best[number][0]
+        return self.price(state, types)
+
+    def _order(self, state: State) -> tuple[int, ...]:
+        if state._order is None:
+            best = state.market.best
+            state._order = tuple(sorted(members(state.types), key=best.__getitem__))
+        return state._order
+
+    def targets(self, state: State) -> tuple[int, ...]:
+        """Types worth filling, cheapest first: no cheaper one has as much of everything."""
+        if state._targets is None:
+            steady = state.types & ~self.burstable or state.types
+            room = self.table.room
+            best = state.market.best
+            ordered = sorted(members(steady), key=lambda n: (best[n][0], [-amount for amount in room[n]], n))
+            kept: list[int] = []
+            for number in ordered:
+                mine = room[number]
+                if not any(all(a >= b for a, b in zip(room[other], mine, strict=True)) for other in kept):
+                    kept.append(number)
+            state._targets = tuple(kept)
+        return state._targets

@@ -1,0 +1,219 @@
+"""An index of instance types: which allow, sell or hold what is asked, answered for all types at once.
+
+A set of types is an integer with one bit for each type, in the order of their names. A question about a thousand types
+then costs a few operations on long integers, which is what lets plain Python plan large batches in little time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tenon.apis import labels
+from tenon.scheduling.model import InstanceType, Offering
+from tenon.scheduling.pod_classes import Amounts
+from tenon.scheduling.requirements import Requirement, Requirements
+
+OFFERING_KEYS = (labels.ZONE, labels.CAPACITY_TYPE, labels.ZONE_ID, f"{labels.AWS_GROUP}/capacity-reservation-id")
+TYPE_KEYS = frozenset(
+    (labels.AWS_INSTANCE_LABELS | {labels.INSTANCE_TYPE, labels.ARCH, labels.OS, labels.WINDOWS_BUILD, labels.REGION})
+    - set(OFFERING_KEYS)
+)
+"""Well-known labels that a node gets from its instance type or not at all."""
+
+Sale = tuple[float, str, str, str]
+"""How a type is bought: price, type, zone, capacity type."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Market:
+    """What a choice of zones and capacity types leaves on sale."""
+
+    types: int
+    spot: int
+    """Those of the types that are sold on spot."""
+    best: dict[int, Sale]
+    """The cheapest sale of each type."""
+    by_offer: dict[int, int]
+    """The types sold on each offer (a zone and capacity type), by its number."""
+
+
+class TypeTable:
+    """The index over a list of instance types, for the resources in ``names``."""
+
+    def __init__(self, types: Sequence[InstanceType], names: tuple[str, ...]) -> None:
+        """Index the types; those with a negative amount of anything can hold no pod and are left out."""
+        usable = [(t, t.allocatable) for t in sorted(types, key=lambda t: t.name)]
+        usable = [(t, left) for t, left in usable if not any(units < 0 for units in left.values())]
+        self.types = [t for t, _ in usable]
+        self.names = names
+        self.room: list[Amounts] = [tuple(left.get(name, 0) for name in names) for _, left in usable]
+        self.every = (1 << len(usable)) - 1
+        self._rooms = [_Scale([room[i] for room in self.room]) for i in range(len(names))]
+        self._capacities: dict[str, _Scale] = {}
+        self._values: dict[str, dict[str | None, int]] = {}
+        self._allowing: dict[Requirement, int] = {}
+        self._offers = self._read_offers()
+        self._markets: dict[tuple[int, ...], Market] = {}
+
+    def allowing(self, requirements: Requirements) -> int:
+        """Types that a node of these requirements may be, zone and capacity type aside."""
+        found = self.every
+        for key, requirement in requirements.items():
+            if key in OFFERING_KEYS:
+                continue
+            known = self._allowing.get(requirement)
+            if known is None:
+                known = self._allowing[requirement] = self._allow(requirement)
+            found &= known
+        return found
+
+    def market(self, requirements: Requirements) -> Market:
+        """What is on sale for a node of these requirements."""
+        asked = [requirements[key] for key in OFFERING_KEYS if key in requirements]
+        chosen = tuple(n for n, (offer, _) in enumerate(self._offers) if all(map(offer.__getitem__, asked)))
+        if chosen not in self._markets:
+            best: dict[int, Sale] = {}
+            by_offer: dict[int, int] = {}
+            for number in chosen:
+                _, sales = self._offers[number]
+                by_offer[number] = sum(1 << index for index in sales)
+                for index, sale in sales.items():
+                    if index not in best or sale < best[index]:
+                        best[index] = sale
+            spot = 0
+            for number, types in by_offer.items():
+                spot |= types if self._offers[number][0].capacity_type == labels.SPOT else 0
+            self._markets[chosen] = Market(sum(1 << index for index in best), spot, best, by_offer)
+        return self._markets[chosen]
+
+    def holding(self, number: int, amount: int) -> int:
+        """Types with at least this amount of resource ``number`` for pods."""
+        return self._rooms[number].at_least(amount)
+
+    def largest(self, number: int, types: int) -> int:
+        """The largest amount of resource ``number`` that one of the types has; 0 for no type."""
+        return self._rooms[number].largest(types)
+
+    def within(self, name: str, amount: int) -> int:
+        """Types whose whole capacity of a resource is at most this amount."""
+        return self.every & ~self._capacity(name).at_least(amount + 1)
+
+    def largest_capacity(self, name: str, types: int) -> int:
+        """The largest whole capacity of a resource among the types."""
+        return self._capacity(name).largest(types)
+
+    def values_of(self, key: str, types: int, requirement: Requirement) -> int:
+        """How many values of a label the types offer that the requirement allows."""
+        index = self._index(key)
+        return sum(1 for v, having in index.items() if v is not None and having & types and requirement.has(v))
+
+    def zones_of(self, key: str, types: int, requirements: Requirements) -> int:
+        """How many values of a label that offerings decide are on sale for the types."""
+        asked = [requirements[k] for k in OFFERING_KEYS if k in requirements]
+        return len(
+            {
+                offer.value(key)
+                for offer, sales in self._offers
+                if offer.value(key) and all(map(offer.__getitem__, asked)) and any(types >> i & 1 for i in sales)
+            }
+        )
+
+    def _capacity(self, name: str) -> _Scale:
+        if name not in self._capacities:
+            self._capacities[name] = _Scale([t.capacity.get(name, 0) for t in self.types])
+        return self._capacities[name]
+
+    def _index(self, key: str) -> dict[str | None, int]:
+        """For each value of a label the types that may have it; under None those that lack the label."""
+        if key not in self._values:
+            index: dict[str | None, int] = {}
+            for number, instance_type in enumerate(self.types):
+                stated = instance_type.requirements.get(key) if key in instance_type.requirements else None
+                if stated is None and key == labels.INSTANCE_TYPE:
+                    values: Sequence[str | None] = (instance_type.name,)
+                else:
+                    values = stated.values if stated is not None and not stated.complement else ()
+                for value in values or (None,):
+                    index[value] = index.get(value, 0) | 1 << number
+            self._values[key] = index
+        return self._values[key]
+
+    def _allow(self, requirement: Requirement) -> int:
+        index = self._index(requirement.key)
+        if set(index) == {None} and requirement.key not in TYPE_KEYS:
+            return self.every  # a label of the pool's own, on which types have no say
+        found = index.get(None, 0) if requirement.may_be_absent else 0
+        for value, having in index.items():
+            if value is not None and requirement.has(value):
+                found |= having
+        return found
+
+    def _read_offers(self) -> list[tuple[_Offer, dict[int, Sale]]]:
+        """Available offerings by what they decide, with the best price for each type."""
+        found: dict[tuple[str, ...], tuple[_Offer, dict[int, Sale]]] = {}
+        for number, instance_type in enumerate(self.types):
+            for offering in instance_type.offerings:
+                if not offering.available:
+                    continue
+                offer = _Offer(offering)
+                _, sales = found.setdefault(offer.values, (offer, {}))
+                sale = (offering.price, instance_type.name, offering.zone, offering.capacity_type)
+                sales[number] = min(sale, sales.get(number, sale))
+        return [found[key] for key in sorted(found)]
+
+
+class _Offer:
+    """A zone, capacity type, zone ID and reservation that are sold together."""
+
+    __slots__ = ("_asked", "capacity_type", "values")
+
+    def __init__(self, offering: Offering) -> None:
+        self.capacity_type = offering.capacity_type
+        self.values = (offering.zone, offering.capacity_type, offering.zone_id, offering.reservation_id)
+        self._asked: dict[Requirement, bool] = {}
+
+    def value(self, key: str) -> str:
+        return self.values[OFFERING_KEYS.index(key)]
+
+    def __getitem__(self, requirement: Requirement) -> bool:
+        """Whether the requirement allows this offer."""
+        known = self._asked.get(requirement)
+        if known is None:
+            value = self.value(requirement.key)
+            known = self._asked[requirement] = requirement.has(value) if value else requirement.may_be_absent
+        return known
+
+
+class _Scale:
+    """Amounts of one resource for all types, to ask which have at least so much."""
+
+    __slots__ = ("amounts", "sets")
+
+    def __init__(self, amounts: Sequence[int]) -> None:
+        by_amount: dict[int, int] = {}
+        for number, amount in enumerate(amounts):
+            by_amount[amount] = by_amount.get(amount, 0) | 1 << number
+        self.amounts = sorted(by_amount)
+        self.sets = [0] * (len(self.amounts) + 1)
+        for position in range(len(self.amounts) - 1, -1, -1):
+            self.sets[position] = self.sets[position + 1] | by_amount[self.amounts[position]]
+
+    def at_least(self, amount: int) -> int:
+        return self.sets[bisect_left(self.amounts, amount)]
+
+    def largest(self, types: int) -> int:
+        """The last amount whose set still holds one of the types."""
+        if not types:
+            return 0
+        after = bisect_right(self.sets, -1, key=lambda those: 0 if those & types == 0 else -1)
+        return self.amounts[after - 1] if after else 0
+
+
+def members(types: int) -> Iterator[int]:
+    """The positions of the types in a set, ascending."""
+    while types:
+        lowest = types & -types
+        yield lowest.bit_length() - 1
+        types ^= lowest

@@ -1,0 +1,96 @@
+"""What a case of the tables of manifests is: edits to a good manifest, and whether it is accepted or refused.
+
+`BOTH` cases are refused by the CRD too; `RUNTIME` ones only by the checks at run time, because a CRD cannot say
+them. So one table serves the models and an API server alike.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+from tenon.apis.base import ApiModel
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.nodeclaim import NodeClaim
+from tenon.apis.nodepool import NodePool
+
+REMOVED = object()
+BOTH, RUNTIME = "both", "runtime"
+
+_REF = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+NODEPOOL: dict[str, Any] = {
+    "apiVersion": "karpenter.sh/v1",
+    "kind": "NodePool",
+    "metadata": {"name": "case"},
+    "spec": {"template": {"spec": {"requirements": [], "nodeClassRef": _REF}}},
+}
+NODECLAIM: dict[str, Any] = {
+    "apiVersion": "karpenter.sh/v1",
+    "kind": "NodeClaim",
+    "metadata": {"name": "case"},
+    "spec": {"requirements": [], "nodeClassRef": _REF},
+}
+EC2NODECLASS: dict[str, Any] = {
+    "apiVersion": "karpenter.k8s.aws/v1",
+    "kind": "EC2NodeClass",
+    "metadata": {"name": "case"},
+    "spec": {
+        "role": "KarpenterNodeRole-sandbox",
+        "amiSelectorTerms": [{"alias": "al2023@latest"}],
+        "subnetSelectorTerms": [{"tags": {"karpenter.sh/discovery": "sandbox"}}],
+        "securityGroupSelectorTerms": [{"tags": {"karpenter.sh/discovery": "sandbox"}}],
+    },
+}
+BASES: dict[str, tuple[type[ApiModel], dict[str, Any]]] = {
+    "pool": (NodePool, NODEPOOL),
+    "claim": (NodeClaim, NODECLAIM),
+    "class": (EC2NodeClass, EC2NODECLASS),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    base: str
+    edits: dict[str, Any]
+    refusal: str | None = None
+    """A part of the sentence or path that says why it is refused; None when it is accepted."""
+    keeper: str = BOTH
+
+    @property
+    def model(self) -> type[ApiModel]:
+        return BASES[self.base][0]
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        return edited(BASES[self.base][1], self.edits)
+
+    def __str__(self) -> str:
+        return f"{self.base}: {self.name}"
+
+
+def edited(base: dict[str, Any], edits: dict[str, Any]) -> dict[str, Any]:
+    """A copy of the manifest with values at slash-separated paths below spec set or removed."""
+    manifest = copy.deepcopy(base)
+    for path, value in edits.items():
+        *parents, last = path.split("/")
+        place = manifest["spec"]
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        if value is REMOVED:
+            place.pop(last)
+        else:
+            place[last] = value
+    return manifest
+
+
+def term(key: str, operator: str, *values: str, min_values: int | None = None) -> dict[str, Any]:
+    found: dict[str, Any] = {"key": key, "operator": operator}
+    if values:
+        found["values"] = list(values)
+    return found | ({"minValues": min_values} if min_values is not None else {})
+
+
+def taint(key: str, effect: str = "NoSchedule") -> dict[str, str]:
+    return {"key": key, "effect": effect}

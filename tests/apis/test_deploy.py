@@ -1,0 +1,116 @@
+"""The manifests that users apply: least rights (OPS-08, OPS-09, AWS-160 to AWS-163), confined pods (OPS-06, OPS-12)."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.nodepool import NodePool
+from tenon.apis.validation import parse
+
+ROOT = Path(__file__).parents[2]
+
+
+def manifests(path: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((ROOT / path).read_text()))
+
+
+def the(path: str, kind: str, name: str = "tenon") -> dict[str, Any]:
+    (found,) = [m for m in manifests(path) if m["kind"] == kind and m["metadata"]["name"] == name]
+    return dict(found)
+
+
+def rights(role: dict[str, Any]) -> set[tuple[str, str]]:
+    return {(verb, resource) for rule in role["rules"] for verb in rule["verbs"] for resource in rule["resources"]}
+
+
+def test_cluster_rights_are_the_least() -> None:
+    role = the("deploy/rbac.yaml", "ClusterRole")
+    held = rights(role)
+    assert {("create", "pods/binding"), ("create", "pods/eviction"), ("delete", "pods"), ("delete", "nodes")} <= held
+    writes = {(verb, resource) for verb, resource in held if verb not in ("get", "list", "watch")}
+    assert not any(verb in ("create", "deletecollection") and resource == "nodes" for verb, resource in writes)
+    assert {resource for verb, resource in writes if verb == "delete"} == {"pods", "nodes", "nodeclaims"}
+    assert not any(resource in ("secrets", "configmaps", "nodes/status", "leases", "*") for _, resource in held)
+    assert "*" not in {verb for verb, _ in held}
+
+
+def test_only_the_named_lease_may_be_read_or_written() -> None:
+    for rule in the("deploy/rbac.yaml", "Role")["rules"]:
+        assert rule["verbs"] == ["create"] or rule["resourceNames"] == ["karpenter-leader-election"]
+
+
+def test_pods_are_confined() -> None:
+    pod = the("deploy/deployment.yaml", "Deployment")["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsUser"] == 65532
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    (container,) = pod["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_a_worker_never_runs_on_a_node_it_could_take_away() -> None:
+    affinity = the("deploy/deployment.yaml", "Deployment")["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    (terms,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert terms == {"matchExpressions": [{"key": "karpenter.sh/nodepool", "operator": "DoesNotExist"}]}
+
+
+POLICY = (ROOT / "deploy" / "iam" / "controller-policy.json").read_text()
+STATEMENTS: list[dict[str, Any]] = json.loads(POLICY)["Statement"]
+
+
+NEEDED = """
+ec2:RunInstances ec2:CreateFleet ec2:CreateLaunchTemplate ec2:CreateTags ec2:TerminateInstances ec2:DeleteLaunchTemplate
+ec2:DescribeCapacityReservations ec2:DescribeImages ec2:DescribeInstances ec2:DescribeInstanceStatus
+ec2:DescribeInstanceTypeOfferings ec2:DescribeInstanceTypes ec2:DescribeLaunchTemplates ec2:DescribePlacementGroups
+ec2:DescribeSecurityGroups ec2:DescribeSpotPriceHistory ec2:DescribeSubnets
+ssm:GetParameter pricing:GetProducts eks:DescribeCluster arc-zonal-shift:GetManagedResource
+sqs:DeleteMessage sqs:GetQueueUrl sqs:ReceiveMessage
+iam:PassRole iam:CreateInstanceProfile iam:TagInstanceProfile iam:AddRoleToInstanceProfile
+iam:RemoveRoleFromInstanceProfile iam:DeleteInstanceProfile iam:GetInstanceProfile iam:ListInstanceProfiles
+"""
+
+
+def actions(statement: dict[str, Any]) -> list[str]:
+    given = statement["Action"]
+    return [given] if isinstance(given, str) else list(given)
+
+
+def test_iam_actions_are_exactly_those_needed() -> None:
+    held = {action for statement in STATEMENTS for action in actions(statement)}
+    assert held == set(NEEDED.split())
+
+
+@pytest.mark.parametrize("statement", STATEMENTS, ids=lambda statement: str(statement["Sid"]))
+def test_iam_writes_are_bound_to_the_cluster(statement: dict[str, Any]) -> None:
+    if statement["Sid"] == "LaunchFrom":
+        return  # things that a launch only refers to: images, subnets, groups
+    reads = all(re.search(r":(Describe|Get|List)", action) for action in actions(statement))
+    scope = json.dumps([statement["Resource"], statement.get("Condition", {})])
+    assert reads or "${CLUSTER_NAME}" in scope
+
+
+def test_iam_policy_fits_the_size_limit_of_a_managed_policy() -> None:
+    longest = POLICY.replace("${CLUSTER_NAME}", "c" * 40).replace("${AWS_REGION}", "ap-southeast-2")
+    longest = longest.replace("${AWS_PARTITION}", "aws-us-gov").replace("${AWS_ACCOUNT_ID}", "1" * 12)
+    assert "${" not in longest
+    assert len(re.sub(r"\s", "", longest)) <= 6144
+
+
+def test_examples_have_no_problems() -> None:
+    (pool,), (node_class,) = manifests("examples/nodepool.yaml"), manifests("examples/ec2nodeclass.yaml")
+    for model, manifest in ((NodePool, pool), (EC2NodeClass, node_class)):
+        parsed, problems = parse(model, manifest)
+        assert parsed is not None
+        assert problems == []
+    assert pool["spec"]["template"]["spec"]["nodeClassRef"]["name"] == node_class["metadata"]["name"]

@@ -1,0 +1,128 @@
+"""Static drift digests: what changes them and what must not (NP-S6, EC-S10, DIS-70, DIS-71, DIS-79)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.hashing import ec2nodeclass_hash, nodepool_hash
+from tenon.apis.nodepool import NodePool
+from tests.apis.case import EC2NODECLASS, NODEPOOL, edited, taint, term
+
+
+def pool_hash(edits: dict[str, Any] | None = None) -> str:
+    return nodepool_hash(NodePool.model_validate(edited(NODEPOOL, edits or {})))
+
+
+def class_hash(edits: dict[str, Any] | None = None, ca_bundle: str = "") -> str:
+    return ec2nodeclass_hash(EC2NodeClass.model_validate(edited(EC2NODECLASS, edits or {})), ca_bundle)
+
+
+def test_the_digest_is_the_same_tomorrow() -> None:
+    """A change of these texts is drift of every node in the world: raise the version instead."""
+    assert pool_hash() == "6f927a5139893fd21cee"
+    assert class_hash() == "75a2eb1690eb0bace4c6"
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        {"template/metadata/labels": {"a": "b"}},
+        {"template/metadata/annotations": {"a": "b"}},
+        {"template/spec/taints": [taint("a")]},
+        {"template/spec/startupTaints": [taint("a")]},
+        {"template/spec/expireAfter": "1h"},
+        {"template/spec/expireAfter": "Never"},
+        {"template/spec/terminationGracePeriod": "1h"},
+        {"template/spec/terminationGracePeriod": "0s"},
+        {"template/spec/nodeClassRef/name": "other"},
+    ],
+    ids=str,
+)
+def test_pool_drifts(edits: dict[str, Any]) -> None:
+    assert pool_hash(edits) != pool_hash()
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        {"template/spec/requirements": [term("a", "Exists")]},
+        {"weight": 5},
+        {"limits": {"cpu": "5"}},
+        {"disruption/consolidateAfter": "5m"},
+        {"template/spec/taints": [], "template/metadata/labels": {}},
+        {"template/spec/expireAfter": "43200m"},
+        {"template/metadata": {}},
+    ],
+    ids=str,
+)
+def test_pool_does_not_drift(edits: dict[str, Any]) -> None:
+    assert pool_hash(edits) == pool_hash()
+
+
+def test_taints_and_startup_taints_are_told_apart() -> None:
+    assert pool_hash({"template/spec/taints": [taint("a")]}) != pool_hash({"template/spec/startupTaints": [taint("a")]})
+
+
+@given(st.permutations([taint("a"), taint("b"), taint("b", "NoExecute"), {**taint("c"), "value": "d"}]))
+def test_order_of_lists_does_not_matter(taints: list[dict[str, str]]) -> None:
+    assert pool_hash({"template/spec/taints": taints}) == pool_hash({"template/spec/taints": sorted(taints, key=str)})
+
+
+@given(st.dictionaries(st.text("ab", min_size=1, max_size=3), st.text("xy", max_size=2), max_size=3),
+       st.dictionaries(st.text("ab", min_size=1, max_size=3), st.text("xy", max_size=2), max_size=3))  # fmt: skip
+def test_class_tags_agree_exactly_when_the_digests_do(left: dict[str, str], right: dict[str, str]) -> None:
+    """A tag of no value is a tag."""
+    assert (class_hash({"tags": left}) == class_hash({"tags": right})) == (left == right)
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        {"role": "other"},
+        {"userData": "echo"},
+        {"tags": {"a": "b"}},
+        {"kubelet": {"maxPods": 5}},
+        {"kubelet": {"shutdownGracePeriod": "5s"}},
+        {"blockDeviceMappings": [{"ebs": {"volumeSize": "5Gi"}}]},
+        {"instanceStorePolicy": "RAID0"},
+        {"associatePublicIPAddress": False},
+        {"metadataOptions": {"httpTokens": "optional"}},
+        {"detailedMonitoring": True},
+        {"amiSelectorTerms": [{"alias": "bottlerocket@latest"}]},
+        {"amiFamily": "Custom"},
+        {"connectionTracking": {"udpTimeout": 30}},
+        {"context": "c"},
+    ],
+    ids=str,
+)
+def test_class_drifts(edits: dict[str, Any]) -> None:
+    assert class_hash(edits) != class_hash()
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        {"subnetSelectorTerms": [{"id": "subnet-1"}]},
+        {"securityGroupSelectorTerms": [{"id": "sg-1"}]},
+        {"capacityReservationSelectorTerms": [{"id": "cr-1"}]},
+        {"placementGroupSelector": {"id": "pg-1"}},
+        {"amiSelectorTerms": [{"alias": "al2023@v20260101"}]},
+        {"amiSelectorTerms": [{"id": "ami-1"}], "amiFamily": "AL2023"},
+        {"amiFamily": "AL2023"},
+        {"ipPrefixCount": 3},
+        {"kubelet": {}},
+        {"metadataOptions": {}},
+    ],
+    ids=str,
+)
+def test_class_does_not_drift(edits: dict[str, Any]) -> None:
+    assert class_hash(edits) == class_hash()
+
+
+def test_a_new_ca_bundle_is_drift() -> None:
+    assert class_hash(ca_bundle="x") != class_hash()

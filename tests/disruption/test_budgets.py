@@ -1,0 +1,66 @@
+"""Disruption budgets."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tenon.disruption.budgets import UNLIMITED, Budget, allowed
+
+MONDAY_NINE = datetime(2026, 11, 23, 9, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "total", "expected"),
+    [("10%", 1, 1), ("10%", 11, 2), ("10%", 0, 0), ("0%", 50, 0), ("100%", 7, 7), ("3", 7, 3), ("0", 7, 0)],
+)
+def test_dis51_percentages_round_up(nodes: str, total: int, expected: int) -> None:
+    """DIS-51."""
+    assert allowed([Budget(nodes)], "Empty", total=total, unavailable=0, now=MONDAY_NINE) == expected
+
+
+def test_dis51_the_tightest_budget_counts() -> None:
+    """DIS-51."""
+    budgets = [Budget("50%"), Budget("2"), Budget("0", reasons=["Drifted"])]
+    assert allowed(budgets, "Empty", total=10, unavailable=0, now=MONDAY_NINE) == 2
+    assert allowed(budgets, "Drifted", total=10, unavailable=0, now=MONDAY_NINE) == 0
+
+
+def test_dis51_no_budget_for_a_reason_is_no_limit() -> None:
+    """DIS-51."""
+    assert allowed([Budget("1", reasons=["Drifted"])], "Empty", total=9, unavailable=5, now=MONDAY_NINE) == UNLIMITED
+
+
+def test_dis52_unavailable_nodes_use_the_budget_up() -> None:
+    """DIS-52."""
+    assert allowed([Budget("3")], "Empty", total=9, unavailable=2, now=MONDAY_NINE) == 1
+    assert allowed([Budget("3")], "Empty", total=9, unavailable=8, now=MONDAY_NINE) == 0
+
+
+@pytest.mark.parametrize(
+    ("offset", "active"),
+    [
+        (timedelta(), True),
+        (timedelta(hours=7, minutes=59), True),
+        (timedelta(hours=8), False),
+        (timedelta(seconds=-1), False),
+        (timedelta(days=-2), False),
+    ],
+)
+def test_dis53_windows_open_at_the_hit_and_last_their_duration(offset: timedelta, active: bool) -> None:
+    """DIS-53: weekdays from nine for eight hours, UTC."""
+    budget = Budget("0", schedule="0 9 * * mon-fri", duration=timedelta(hours=8))
+    assert budget.active(MONDAY_NINE + offset) is active
+
+
+def test_dis54_a_schedule_that_cannot_be_read_allows_nothing() -> None:
+    """DIS-54."""
+    budget = Budget("100%", schedule="every monday", duration=timedelta(hours=1))
+    assert allowed([budget], "Empty", total=9, unavailable=0, now=MONDAY_NINE) == 0
+
+
+def test_np20_named_schedules() -> None:
+    """NP-20."""
+    assert Budget("0", schedule="@daily", duration=timedelta(hours=10)).active(MONDAY_NINE)
+    assert not Budget("0", schedule="@daily", duration=timedelta(hours=9)).active(MONDAY_NINE)

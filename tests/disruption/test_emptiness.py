@@ -1,0 +1,75 @@
+"""Which empty nodes are told to leave, and when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tenon.disruption.budgets import Budget
+from tenon.disruption.emptiness import ManagedNode, PoolPolicy, empty_nodes
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+TTL = timedelta(seconds=30)
+NODE = ManagedNode(
+    claim="default-a",
+    uid="u-a",
+    pool="default",
+    initialized=True,
+    ready=True,
+    leaving=False,
+    empty=True,
+    protected=False,
+    quiet_since=NOW - TTL,
+)
+POLICIES = {"default": PoolPolicy("default", TTL, (Budget("100%"),))}
+NOBODY: frozenset[str] = frozenset()
+
+
+def test_a_node_is_told_after_half_its_time_and_goes_at_the_end() -> None:
+    """DIS-30, DIS-45."""
+    halfway = replace(NODE, quiet_since=NOW - TTL / 2)
+    found, _ = empty_nodes([halfway], POLICIES, under_command=NOBODY, now=NOW)
+    assert [(e.node.claim, e.due) for e in found] == [("default-a", NOW + TTL / 2)]
+
+
+def test_before_half_time_it_says_when_to_look_again() -> None:
+    """No polling: the next look is known."""
+    fresh = replace(NODE, quiet_since=NOW - timedelta(seconds=5))
+    found, again = empty_nodes([fresh], POLICIES, under_command=NOBODY, now=NOW)
+    assert found == []
+    assert again == NOW + timedelta(seconds=10)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"initialized": False},
+        {"leaving": True},
+        {"empty": False},
+        {"protected": True},
+        {"quiet_since": None},
+        {"pool": "gone"},
+    ],
+)
+def test_dis10_dis11_nodes_that_are_no_candidates(change: dict[str, object]) -> None:
+    """DIS-10, DIS-11."""
+    found, _ = empty_nodes([replace(NODE, **change)], POLICIES, under_command=NOBODY, now=NOW)
+    assert found == []
+
+
+def test_never_means_never() -> None:
+    """NP-16: consolidateAfter: Never."""
+    policies = {"default": PoolPolicy("default", None)}
+    assert empty_nodes([NODE], policies, under_command=NOBODY, now=NOW) == ([], None)
+
+
+def test_budgets_take_the_longest_empty_first_and_count_what_leaves() -> None:
+    """DIS-50..52 and the ledger of open commands."""
+    nodes = [replace(NODE, claim=f"default-{n}", quiet_since=NOW - TTL - timedelta(seconds=n)) for n in range(5)] + [
+        replace(NODE, claim="default-x", leaving=True)
+    ]
+    policies = {"default": PoolPolicy("default", TTL, (Budget("3"),))}
+    found, _ = empty_nodes(nodes, policies, under_command=frozenset({"default-4"}), now=NOW)
+    assert [e.node.claim for e in found] == ["default-3"]

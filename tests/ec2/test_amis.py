@@ -1,0 +1,128 @@
+"""Where images are published, and which of several is booted."""
+
+from __future__ import annotations
+
+import pytest
+
+from tenon.ec2.amis import Alias, Image, UnsupportedAliasError, described_image, image_queries, newest_per_requirements
+from tenon.ec2.launch_request import images_by_type
+from tests.ec2.samples import AMD, ARM, GPU, instance_type, node_class
+
+EKS = "/aws/service/eks/optimized-ami"
+
+
+@pytest.mark.parametrize(
+    ("alias", "version", "paths"),
+    [
+        (
+            Alias("AL2023", "latest"),
+            "1.36",
+            [
+                f"{EKS}/1.36/amazon-linux-2023/{variant}/recommended/image_id"
+                for variant in ("x86_64/standard", "arm64/standard", "x86_64/nvidia", "arm64/nvidia", "x86_64/neuron")
+            ],
+        ),
+        (
+            Alias("AL2023", "v20260915"),
+            "v1.35.2",
+            [
+                f"{EKS}/1.35/amazon-linux-2023/{arch}/{variant}/"
+                f"amazon-eks-node-al2023-{arch}-{variant}-1.35-v20260915/image_id"
+                for arch, variant in (
+                    ("x86_64", "standard"),
+                    ("arm64", "standard"),
+                    ("x86_64", "nvidia"),
+                    ("arm64", "nvidia"),
+                    ("x86_64", "neuron"),
+                )
+            ],
+        ),
+        (
+            Alias("AL2", "latest"),
+            "1.32",
+            [f"{EKS}/1.32/amazon-linux-2{variant}/recommended/image_id" for variant in ("", "-arm64", "-gpu", "-gpu")],
+        ),
+        (
+            Alias("Bottlerocket", "v1.46.0"),
+            "1.36",
+            [
+                f"/aws/service/bottlerocket/aws-k8s-1.36{variant}/1.46.0/image_id"
+                for variant in ("/x86_64", "/arm64", "/x86_64", "-nvidia/x86_64", "-nvidia/arm64")
+            ],
+        ),
+        (
+            Alias("Windows2022", "latest"),
+            "1.36",
+            ["/aws/service/ami-windows-latest/Windows_Server-2022-English-Core-EKS_Optimized-1.36/image_id"],
+        ),
+    ],
+)
+def test_ssm_parameters(alias: Alias, version: str, paths: list[str]) -> None:
+    """AWS-103..106."""
+    assert [query.parameter for query in image_queries(alias, version)] == paths
+
+
+@pytest.mark.parametrize(
+    ("family", "version", "supported"),
+    [
+        ("AL2", "1.32", True),
+        ("AL2", "1.33", False),
+        ("Windows2025", "1.34", False),
+        ("Windows2025", "1.35", True),
+    ],
+)
+def test_aliases_end_with_kubernetes_versions(family: str, version: str, supported: bool) -> None:
+    """EC-S8."""
+    if supported:
+        assert image_queries(Alias(family, "latest"), version)
+    else:
+        with pytest.raises(UnsupportedAliasError, match=version):
+            image_queries(Alias(family, "latest"), version)
+
+
+def test_a_version_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="is not a Kubernetes version"):
+        image_queries(Alias("AL2023", "latest"), "latest")
+
+
+def test_variants_fit_their_types() -> None:
+    """AWS-109: plain, GPU and Neuron types boot different images of one alias."""
+    queries = image_queries(Alias("AL2023", "latest"), "1.36")
+    amis = [{"id": f"ami-{number}", "requirements": list(query.requirements)} for number, query in enumerate(queries)]
+    resolved = node_class({"amis": amis}).status.amis
+    names = ("m5.large", "t4g.small", "g4dn.xlarge", "g5g.xlarge", "inf2.xlarge")
+    chosen = images_by_type([instance_type(name) for name in names], resolved)
+    assert [chosen[name] for name in names] == ["ami-0", "ami-1", "ami-2", "ami-3", "ami-4"]
+
+
+def test_a_type_without_an_image_is_left_out() -> None:
+    neuron, plain = instance_type("inf2.xlarge"), instance_type("m5.large")
+    amis = [ami for ami in node_class().status.amis if ami.id in (ARM, GPU)]
+    assert images_by_type([neuron, plain], amis) == {}
+    assert images_by_type([plain], node_class().status.amis) == {"m5.large": AMD}
+
+
+def test_newest_image_wins_and_deprecated_ones_come_last() -> None:
+    """AWS-108."""
+    images = [
+        Image("ami-old", "b", (), "2026-01-01T00:00:00.000Z"),
+        Image("ami-new", "a", (), "2026-03-01T00:00:00.000Z"),
+        Image("ami-newest-but-deprecated", "c", (), "2026-09-01T00:00:00.000Z", deprecated=True),
+    ]
+    assert [image.id for image in newest_per_requirements(images)] == ["ami-new"]
+    assert [image.id for image in newest_per_requirements(images[2:])] == ["ami-newest-but-deprecated"]
+
+
+def test_an_image_chosen_by_hand_boots_its_architecture() -> None:
+    """AWS-108: deprecated from its date on, but still used."""
+    described = {
+        "ImageId": "ami-1",
+        "Name": "mine",
+        "Architecture": "arm64",
+        "CreationDate": "2025-01-01T00:00:00.000Z",
+        "DeprecationTime": "2026-06-01T00:00:00.000Z",
+    }
+    image = described_image(described, "2026-07-01T00:00:00.000Z")
+    assert image.deprecated
+    assert image.requirements == ({"key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"]},)
+    assert not described_image(described, "2026-05-01T00:00:00.000Z").deprecated

@@ -1,0 +1,126 @@
+"""What pods can use of an instance type."""
+
+from __future__ import annotations
+
+import pytest
+
+from tenon.ec2 import capacity
+from tenon.ec2.capacity import MIB, NodeSettings
+from tenon.ec2.families import FAMILIES, GIB, Volume
+from tenon.resources import parse_resources
+from tests.ec2.samples import item, rows
+
+M5 = item("m5.large")
+
+
+@pytest.mark.parametrize("name", rows())
+def test_catalogue_figures_are_reproduced(name: str) -> None:
+    """AWS-060..074: capacity and overhead of known types."""
+    row = rows()[name]
+    assert capacity.capacity(row["item"], NodeSettings()) == parse_resources(row["capacity"])
+    assert capacity.overhead(row["item"], NodeSettings()) == parse_resources(row["overhead"])
+
+
+@pytest.mark.parametrize(
+    ("family", "kubelet", "pods"),
+    [
+        ("AL2023", {}, 29),
+        ("AL2023", {"maxPods": 110}, 110),
+        ("AL2023", {"maxPods": 0}, 0),
+        ("AL2023", {"podsPerCore": 4}, 8),
+        ("AL2023", {"podsPerCore": 100}, 29),
+        ("AL2023", {"podsPerCore": 0}, 29),
+        ("Bottlerocket", {"podsPerCore": 4}, 29),
+        ("Windows2022", {}, 110),
+        ("Custom", {}, 29),
+    ],
+)
+def test_max_pods(family: str, kubelet: dict[str, int], pods: int) -> None:
+    """AWS-063: maxPods, else the interfaces' formula, bounded by podsPerCore where the family knows it."""
+    assert capacity.max_pods(M5, NodeSettings(family=FAMILIES[family], kubelet=kubelet)) == pods
+
+
+def test_reserved_interfaces_carry_no_pods() -> None:
+    """AWS-064: (3 - 1) x 9 + 2; no interface left means no pods, not two."""
+    assert capacity.eni_limited_pods(M5, NodeSettings(reserved_enis=1)) == 20
+    assert capacity.eni_limited_pods(M5, NodeSettings(efa_only_interfaces=(0, 1))) == 20
+    assert capacity.eni_limited_pods(M5, NodeSettings(reserved_enis=9)) == 0
+
+
+def test_only_the_default_card_counts_for_pods() -> None:
+    """AWS-064: a p4d has four cards, pods' addresses come from one."""
+    assert capacity.eni_limited_pods(item("p4d.24xlarge"), NodeSettings()) == 15 * 49 + 2
+
+
+def test_kubelet_memory_follows_the_interfaces_on_amazon_linux_only() -> None:
+    """AWS-069: with maxPods 110, Amazon Linux still reckons with 29 pods."""
+    limited = {"maxPods": 110}
+    al2023 = capacity.kube_reserved(M5, NodeSettings(family=FAMILIES["AL2023"], kubelet=limited))
+    bottlerocket = capacity.kube_reserved(M5, NodeSettings(family=FAMILIES["Bottlerocket"], kubelet=limited))
+    assert al2023["memory"] == (255 + 11 * 29) * MIB
+    assert bottlerocket["memory"] == (255 + 11 * 110) * MIB
+
+
+def test_reserved_maps_win_key_by_key() -> None:
+    """AWS-070: only the keys given replace the computed ones; process ids are no resource of pods."""
+    kubelet = {"kubeReserved": {"cpu": "200m", "pid": "1000"}, "systemReserved": {"memory": "100Mi"}}
+    plain, given = (capacity.overhead(M5, NodeSettings(kubelet=k)) for k in ({}, kubelet))
+    assert given["cpu"] == 200
+    assert given["memory"] == plain["memory"] + 100 * MIB
+    assert "pid" not in given
+
+
+@pytest.mark.parametrize(
+    ("threshold", "expected"),
+    [("5%", -(-7577 * MIB * 5 // 100)), ("100%", 0), ("300Mi", 300 * MIB), (None, 100 * MIB)],
+)
+def test_memory_eviction_threshold(threshold: str | None, expected: int) -> None:
+    """AWS-071: percentages are of capacity, 100 % switches off."""
+    settings = NodeSettings(kubelet={"evictionHard": {"memory.available": threshold}} if threshold else {})
+    assert capacity.eviction_threshold(capacity.capacity(M5, settings), settings)["memory"] == expected
+
+
+def test_soft_thresholds_take_nothing_away() -> None:
+    """AWS-071."""
+    soft = NodeSettings(kubelet={"evictionSoft": {"memory.available": "2Gi"}})
+    assert capacity.overhead(M5, soft) == capacity.overhead(M5, NodeSettings())
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (NodeSettings(), 20 * GIB),
+        (NodeSettings(raid0=True), 118 * 10**9),
+        (NodeSettings(volumes=(Volume("/dev/xvda", 50 * GIB),)), 50 * GIB),
+        (NodeSettings(volumes=(Volume("/dev/xvda", 50 * GIB), Volume("/x", 70 * GIB, root=True))), 70 * GIB),
+        (NodeSettings(volumes=(Volume("/dev/sdb", 50 * GIB),)), 20 * GIB),
+        (NodeSettings(volumes=(Volume("/dev/xvda", 0),)), 20 * GIB),
+        (NodeSettings(family=FAMILIES["Bottlerocket"], volumes=(Volume("/dev/xvda", 9 * GIB),)), 20 * GIB),
+        (NodeSettings(family=FAMILIES["Bottlerocket"], volumes=(Volume("/dev/xvdb", 90 * GIB),)), 90 * GIB),
+        (NodeSettings(family=FAMILIES["Custom"]), 20 * GIB),
+        (NodeSettings(family=FAMILIES["Custom"], volumes=(Volume("/a", GIB), Volume("/b", 33 * GIB))), 33 * GIB),
+        (NodeSettings(family=FAMILIES["Windows2022"]), 50 * GIB),
+    ],
+)
+def test_ephemeral_storage(settings: NodeSettings, expected: int) -> None:
+    """AWS-062: local disks with RAID0, else the volume that pods' storage is on."""
+    assert capacity.storage_bytes(item("m6gd.large"), settings) == expected
+
+
+def test_raid0_without_local_disks_changes_nothing() -> None:
+    """AWS-062."""
+    assert capacity.storage_bytes(M5, NodeSettings(raid0=True)) == 20 * GIB
+
+
+def test_listed_interfaces_decide_efa() -> None:
+    """AWS-074: as many as the class lists, none when it lists only plain ones."""
+    p4d = item("p4d.24xlarge")
+    two = NodeSettings(lists_interfaces=True, efa_only_interfaces=(1, 2))
+    assert capacity.capacity(p4d, two)["vpc.amazonaws.com/efa"] == 2
+    assert "vpc.amazonaws.com/efa" not in capacity.capacity(p4d, NodeSettings(lists_interfaces=True))
+
+
+def test_windows_offers_addresses() -> None:
+    """AWS-076."""
+    settings = NodeSettings(family=FAMILIES["Windows2022"])
+    assert capacity.capacity(M5, settings)["vpc.amazonaws.com/PrivateIPv4Address"] == 9

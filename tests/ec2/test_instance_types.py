@@ -1,0 +1,100 @@
+"""Instance types as the scheduling engine sees them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tenon.apis import labels
+from tenon.ec2.capacity import NodeSettings
+from tenon.ec2.families import FAMILIES
+from tenon.ec2.instance_labels import label_values
+from tenon.ec2.instance_types import Prices, build, supported, without
+from tests.ec2.samples import ZONES, instance_type, item, rows
+
+
+@pytest.mark.parametrize("name", rows())
+def test_labels_of_known_types(name: str) -> None:
+    """ALB-01..ALB-18."""
+    row = rows()[name]
+    values = label_values(row["item"], "us-west-2", FAMILIES["AL2023"])
+    assert {key: values[key] for key in row["requirements"]} == row["requirements"]
+
+
+def test_absent_labels_are_known_to_be_absent() -> None:
+    """A pod that asks for a GPU must not get a type without; one that forbids it must."""
+    plain, gpu = instance_type("m5.large"), instance_type("g4dn.xlarge")
+    count = "karpenter.k8s.aws/instance-gpu-count"
+    assert plain.requirements[count].operator == "DoesNotExist"
+    assert gpu.requirements[count].values == ("1",)
+
+
+def test_every_well_known_label_has_a_requirement() -> None:
+    """ALB-01..ALB-21: else the engine would take an unknown label for 'anything goes'."""
+    assert set(labels.WELL_KNOWN) - {labels.NODEPOOL} == set(instance_type("m5.large").requirements)
+
+
+def test_windows_build_only_on_windows() -> None:
+    """ALB-23."""
+    settings = NodeSettings(family=FAMILIES["Windows2022"])
+    requirements = instance_type("m5.large", settings=settings).requirements
+    assert requirements[labels.WINDOWS_BUILD].values == ("10.0.20348",)
+    assert requirements[labels.OS].values == ("windows",)
+
+
+def test_offerings_cover_zones_where_a_price_is_known() -> None:
+    """AWS-078: on-demand everywhere, spot only in the zone that has a spot price."""
+    each = instance_type("m5.large", 0.096, spot={"us-west-2b": 0.04})
+    assert [(o.zone, o.capacity_type, o.price, o.zone_id) for o in each.offerings] == [
+        ("us-west-2a", "on-demand", 0.096, "usw2-az2"),
+        ("us-west-2b", "on-demand", 0.096, "usw2-az1"),
+        ("us-west-2b", "spot", 0.04, "usw2-az1"),
+    ]
+    assert each.requirements[labels.CAPACITY_TYPE].values == ("on-demand", "spot")
+
+
+def test_a_type_without_a_price_is_not_offered() -> None:
+    """AWS-078."""
+    assert build(item("m5.large"), "us-west-2", NodeSettings(), ZONES, Prices()) is None
+
+
+def test_spot_costs_on_demand_until_its_price_is_known() -> None:
+    """AWS-133: with estimates at hand those are used instead."""
+    assert Prices(on_demand={"m5.large": 1.0}).of("m5.large", "us-west-2a", "spot") == 1.0
+    assert Prices(on_demand={"m5.large": 1.0}, spot_estimates={"m5.large": 0.4}).of("m5.large", "z", "spot") == 0.4
+
+
+def test_refused_offerings_are_marked_and_others_untouched() -> None:
+    """AWS-041."""
+    m5, c5 = instance_type("m5.large"), instance_type("c5.18xlarge")
+    marked, same = without([m5, c5], {("on-demand", "m5.large", "us-west-2a")})
+    assert [offering.available for offering in marked.offerings] == [False, True]
+    assert same is c5
+    assert all(offering.available for offering in m5.offerings)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "expected"),
+    [
+        ("m5.large", NodeSettings(), True),
+        ("t2.micro", NodeSettings(needs_nitro=True), False),
+        ("m5.large", NodeSettings(needs_nitro=True), True),
+        ("m5.metal", NodeSettings(needs_nitro=True), True),
+        ("m5.large", NodeSettings(network_cards=2), False),
+        ("p4d.24xlarge", NodeSettings(network_cards=4, efa_only_interfaces=(1, 2)), True),
+        ("m5.large", NodeSettings(efa_only_interfaces=(0,)), False),
+        ("m5.large", NodeSettings(needs_nested_virtualization=True), False),
+    ],
+)
+def test_types_that_a_class_can_use(name: str, settings: NodeSettings, expected: bool) -> None:
+    """AWS-077."""
+    assert supported(item(name), settings) is expected
+
+
+def test_types_that_no_class_can_use() -> None:
+    """AWS-077: paravirtual types, foreign architectures, a1 with AL2023."""
+    assert not supported(item("m5.large") | {"SupportedVirtualizationTypes": ["paravirtual"]}, NodeSettings())
+    mac = item("m5.large") | {"ProcessorInfo": {"SupportedArchitectures": ["x86_64_mac"]}}
+    assert not supported(mac, NodeSettings())
+    a1 = item("t4g.small") | {"InstanceType": "a1.large"}
+    assert not supported(a1, NodeSettings())
+    assert supported(a1, NodeSettings(family=FAMILIES["Bottlerocket"]))

@@ -1,0 +1,129 @@
+"""Which types and offerings a launch may use."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from tenon.ec2.instance_types import without
+from tenon.ec2.launch_filters import MAX_TYPES, NoOfferingError, choose
+from tenon.scheduling.model import InstanceType
+from tenon.scheduling.requirements import Requirements
+from tests.ec2.samples import ZONES, instance_type
+
+CAPACITY_TYPE = "karpenter.sh/capacity-type"
+TYPE = "node.kubernetes.io/instance-type"
+ANY = {"us-west-2a": 0.3, "us-west-2b": 0.4}
+
+
+def terms(*listed: tuple[Any, ...]) -> Requirements:
+    return Requirements.from_terms(
+        {"key": key, "operator": operator, "values": values, "minValues": least[0] if least else None}
+        for key, operator, values, *least in listed
+    )
+
+
+def chosen(
+    requirements: Requirements, *types: InstanceType, requests: dict[str, int] | None = None, zones: Any = ZONES
+) -> tuple[str, dict[str, list[str]]]:
+    capacity_type, choices = choose(requirements, requests or {"cpu": 500}, types, zones)
+    return capacity_type, {choice.type.name: [offering.zone for offering in choice.offerings] for choice in choices}
+
+
+def test_spot_is_preferred_and_on_demand_is_the_fallback() -> None:
+    """AWS-002."""
+    m5 = instance_type("m5.large", 1.0, spot=ANY)
+    assert chosen(terms(), m5)[0] == "spot"
+    assert chosen(terms((CAPACITY_TYPE, "In", ["on-demand"])), m5)[0] == "on-demand"
+    refused = without([m5], {("spot", "m5.large", zone) for zone in ZONES})
+    assert chosen(terms(), *refused) == ("on-demand", {"m5.large": sorted(ZONES)})
+
+
+def test_only_compatible_types_that_fit_are_left() -> None:
+    """AWS-020: labels, requests, zones, zone ids."""
+    m5, arm = instance_type("m5.large", 1.0), instance_type("t4g.small", 0.5)
+    assert chosen(terms(("kubernetes.io/arch", "In", ["arm64"])), m5, arm)[1].keys() == {"t4g.small"}
+    assert chosen(terms(), m5, arm, requests={"memory": 4 * 2**30})[1].keys() == {"m5.large"}
+    assert chosen(terms(("topology.kubernetes.io/zone", "In", ["us-west-2b"])), m5)[1] == {"m5.large": ["us-west-2b"]}
+    assert chosen(terms(("topology.k8s.aws/zone-id", "NotIn", ["usw2-az1"])), m5)[1] == {"m5.large": ["us-west-2a"]}
+
+
+def test_a_label_that_no_type_knows_restricts_nothing() -> None:
+    """AWS-020: custom labels come from the NodePool, not from EC2."""
+    assert chosen(terms(("example.com/team", "In", ["blue"])), instance_type("m5.large"))[1]
+
+
+def test_zones_without_addresses_are_left_out() -> None:
+    """AWS-043."""
+    assert chosen(terms(), instance_type("m5.large"), zones=["us-west-2b"])[1] == {"m5.large": ["us-west-2b"]}
+    with pytest.raises(NoOfferingError):
+        chosen(terms(), instance_type("m5.large"), zones=[])
+
+
+def test_nothing_left_is_no_capacity() -> None:
+    """AWS-027."""
+    with pytest.raises(NoOfferingError, match="no instance type"):
+        chosen(terms((TYPE, "In", ["c5.18xlarge"])), instance_type("m5.large"))
+
+
+@pytest.mark.parametrize("exotic", ["m5.metal", "g4dn.xlarge", "inf1.xlarge", "trn1.32xlarge"])
+def test_exotic_types_only_when_there_is_nothing_else(exotic: str) -> None:
+    """AWS-024: even where the exotic one is cheaper."""
+    plain, odd = instance_type("m5.large", 1.0), instance_type(exotic, 0.1)
+    assert chosen(terms(), plain, odd)[1].keys() == {"m5.large"}
+    assert chosen(terms(), odd)[1].keys() == {exotic}
+
+
+def test_min_values_keep_exotic_types_and_dear_spot() -> None:
+    """AWS-024, AWS-025: with minValues both filters stand aside."""
+    plain, metal = instance_type("m5.large", 1.0, spot={"us-west-2a": 2.0}), instance_type("m5.metal", 0.1, spot=ANY)
+    capacity_type, found = chosen(terms((TYPE, "Exists", [], 2)), plain, metal)
+    assert capacity_type == "spot"
+    assert found.keys() == {"m5.large", "m5.metal"}
+
+
+def test_spot_dearer_than_on_demand_is_dropped() -> None:
+    """AWS-025: in mixed claims only."""
+    cheap = instance_type("m5.large", 0.35, spot=ANY)
+    dear = instance_type("c5.18xlarge", 3.0, spot={"us-west-2a": 1.0})
+    assert chosen(terms(), cheap, dear) == ("spot", {"m5.large": ["us-west-2a"]})
+    only_spot = terms((CAPACITY_TYPE, "In", ["spot"]))
+    assert chosen(only_spot, cheap, dear)[1] == {"m5.large": sorted(ZONES), "c5.18xlarge": ["us-west-2a"]}
+
+
+def test_on_demand_when_all_spot_is_dearer() -> None:
+    """AWS-025."""
+    assert chosen(terms(), instance_type("m5.large", 0.1, spot=ANY))[0] == "on-demand"
+
+
+def many(count: int) -> list[InstanceType]:
+    """Types that differ in name and price only, the dearest first."""
+    model = instance_type("m5.large")
+    return [
+        dataclasses.replace(
+            model,
+            name=f"m5.{number:03}",
+            requirements=Requirements.from_labels({**model.requirements.labels(), TYPE: f"m5.{number:03}"}),
+            offerings=tuple(dataclasses.replace(offering, price=float(number)) for offering in model.offerings),
+        )
+        for number in range(count, 0, -1)
+    ]
+
+
+def test_the_cheapest_sixty_types_are_kept_in_order() -> None:
+    """AWS-026."""
+    names = list(chosen(terms(), *many(80))[1])
+    assert names == [f"m5.{number:03}" for number in range(1, MAX_TYPES + 1)]
+
+
+def test_too_few_values_are_no_capacity() -> None:
+    """AWS-026: the sentence says which label and how many."""
+    with pytest.raises(NoOfferingError, match="asks for 3 values, but the types that can be bought have 2"):
+        chosen(terms((TYPE, "Exists", [], 3)), *many(2))
+    assert len(chosen(terms((TYPE, "Exists", [], 2)), *many(2))[1]) == 2
+
+
+def test_equal_prices_are_ordered_by_name() -> None:
+    assert list(chosen(terms(), instance_type("t2.micro"), instance_type("m5.large"))[1]) == ["m5.large", "t2.micro"]

@@ -1,0 +1,171 @@
+"""From claim to fleet request and launch templates."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from activities.ec2.launch import fleet_parameters
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.nodeclaim import NodeClaim
+from tenon.ec2.launch_request import LaunchPlan, best_subnets, client_token, plan_launch
+from tests.ec2.samples import AMD, ARM, CLUSTER, GPU, instance_type, node_claim, node_class
+
+FREE = {"subnet-a1": 5, "subnet-a2": 50, "subnet-b1": 7}
+TYPES = [
+    instance_type("m5.large", 0.1, spot={"us-west-2a": 0.03, "us-west-2b": 0.04}),
+    instance_type("m6i.2xlarge", 0.4, spot={"us-west-2a": 0.1}),
+    instance_type("t4g.small", 0.05, spot={"us-west-2b": 0.01}),
+    instance_type("g4dn.xlarge", 0.5, spot={"us-west-2a": 0.2}),
+]
+
+
+def planned(claim: NodeClaim | None = None, chosen: EC2NodeClass | None = None, attempt: int = 1) -> LaunchPlan:
+    return plan_launch(claim or node_claim(), chosen or node_class(), CLUSTER, TYPES, FREE, attempt)
+
+
+def user_data(plan: LaunchPlan, number: int = 0) -> str:
+    return base64.b64decode(plan.templates[number].data["UserData"]).decode()
+
+
+def test_one_template_for_each_image_and_number_of_pods() -> None:
+    """AWS-091, AWS-006: overrides are type by zone, each type under its own image's template."""
+    plan = planned(node_claim(requests={"cpu": "100m", "memory": "256Mi", "pods": "1"}))
+    rows = {
+        (template.image_id, row.instance_type, row.zone, row.subnet_id, row.price)
+        for template in plan.request.templates
+        for row in template.overrides
+    }
+    assert rows == {
+        (ARM, "t4g.small", "us-west-2b", "subnet-b1", 0.01),
+        (AMD, "m5.large", "us-west-2a", "subnet-a2", 0.03),
+        (AMD, "m5.large", "us-west-2b", "subnet-b1", 0.04),
+    }
+    assert [template.name for template in plan.request.templates] == [template.name for template in plan.templates]
+    assert plan.request.capacity_type == "spot"
+
+
+def test_gpu_claims_boot_the_gpu_image() -> None:
+    """AWS-109."""
+    claim = node_claim(requests={"nvidia.com/gpu": "1"})
+    assert [template.image_id for template in planned(claim).request.templates] == [GPU]
+
+
+def test_types_with_other_pod_numbers_have_other_templates() -> None:
+    """AWS-091: m5.large takes 29 pods, m6i.2xlarge 58, and the kubelet is told."""
+    only_on_demand = node_claim(
+        ("karpenter.sh/capacity-type", "In", ["on-demand"]), requests={"cpu": "1", "memory": "3Gi"}
+    )
+    plan = planned(only_on_demand)
+    assert len(plan.templates) == 2
+    assert "maxPods: 29" in user_data(plan, 0)
+    assert "maxPods: 58" in user_data(plan, 1)
+
+
+def test_custom_user_data_needs_no_template_for_each_number_of_pods() -> None:
+    """AWS-100: untouched user data is the same for all types."""
+    claim = node_claim(("karpenter.sh/capacity-type", "In", ["on-demand"]), requests={"cpu": "1", "memory": "3Gi"})
+    custom = node_class(amiFamily="Custom", amiSelectorTerms=[{"id": "ami-1"}], userData="mine")
+    plan = planned(claim, custom)
+    assert len(plan.templates) == 1
+    assert user_data(plan) == "mine"
+
+
+def test_the_token_belongs_to_claim_and_attempt() -> None:
+    """AWS-010, improved: a retry repeats the token, a new attempt or another claim does not."""
+    tokens = {client_token(c, u, a) for c in ("one", "two") for u in ("x", "y") for a in (1, 2)}
+    assert len(tokens) == 8
+    assert all(len(token) <= 64 and token.isascii() for token in tokens)
+    assert planned().request == planned().request
+    assert planned().request.client_token != planned(attempt=2).request.client_token
+
+
+def test_tags_say_whose_the_instance_is() -> None:
+    """AWS-122: and name the claim from the start."""
+    request = planned(chosen=node_class(tags={"team": "blue", "Name": "mine"})).request
+    assert request.tags == {
+        "Name": "mine",
+        "team": "blue",
+        "kubernetes.io/cluster/test": "owned",
+        "eks:eks-cluster-name": "test",
+        "karpenter.sh/nodepool": "default",
+        "karpenter.k8s.aws/ec2nodeclass": "default",
+        "karpenter.sh/nodeclaim": "default-1",
+        "tenon.sh/client-token": request.client_token,
+    }
+
+
+def test_claims_of_one_pool_share_templates() -> None:
+    """AWS-090: nothing of a single claim or batch may reach the template."""
+    one, two = planned(node_claim(name="default-1")), planned(node_claim(name="default-2"))
+    assert one.templates == two.templates
+    assert one.request.client_token != two.request.client_token
+
+
+def test_node_labels_and_taints_are_in_the_user_data() -> None:
+    """AWS-101."""
+    claim = node_claim(
+        taints=[{"key": "dedicated", "value": "x", "effect": "NoSchedule"}],
+        startupTaints=[{"key": "cni", "effect": "NoExecute"}],
+    )
+    text = user_data(planned(claim))
+    assert "team=blue" in text
+    assert "tenon.sh" not in text
+    for key in ("dedicated", "cni", "karpenter.sh/unregistered"):
+        assert f"key: {key}" in text
+
+
+@pytest.mark.parametrize(
+    ("free", "expected"),
+    [
+        ({"subnet-a1": 5, "subnet-a2": 50, "subnet-b1": 1}, {"us-west-2a": "subnet-a2", "us-west-2b": "subnet-b1"}),
+        ({"subnet-a1": 5, "subnet-a2": 5, "subnet-b1": 0}, {"us-west-2a": "subnet-a1"}),
+        ({}, {}),
+    ],
+)
+def test_subnet_choice(free: dict[str, int], expected: dict[str, str]) -> None:
+    """AWS-120, AWS-043: the most free addresses, ties by id, full or vanished subnets never."""
+    chosen = best_subnets(node_class().status.subnets, free)
+    assert {zone: subnet.id for zone, subnet in chosen.items()} == expected
+
+
+@pytest.mark.parametrize(
+    ("capacity_type", "options"),
+    [
+        ("spot", {"SpotOptions": {"AllocationStrategy": "price-capacity-optimized"}}),
+        ("on-demand", {"OnDemandOptions": {"AllocationStrategy": "lowest-price"}}),
+    ],
+)
+def test_fleet_parameters(capacity_type: str, options: dict[str, Any]) -> None:
+    """AWS-004..008."""
+    claim = node_claim(("karpenter.sh/capacity-type", "In", [capacity_type]))
+    request = planned(claim, node_class(context="ctx")).request
+    parameters = fleet_parameters(request)
+    assert parameters["Type"] == "instant"
+    assert parameters["ClientToken"] == request.client_token
+    assert parameters["Context"] == "ctx"
+    assert parameters["TargetCapacitySpecification"] == {
+        "TotalTargetCapacity": 1,
+        "DefaultTargetCapacityType": capacity_type,
+    }
+    assert {key: value for key, value in parameters.items() if key.endswith("Options")} == options
+    assert [each["ResourceType"] for each in parameters["TagSpecifications"]] == ["instance", "volume", "fleet"]
+    first = parameters["LaunchTemplateConfigs"][0]
+    assert first["LaunchTemplateSpecification"] == {
+        "LaunchTemplateName": request.templates[0].name,
+        "Version": "$Latest",
+    }
+    assert set(first["Overrides"][0]) == {"InstanceType", "SubnetId", "AvailabilityZone", "ImageId"}
+
+
+def test_prioritized_when_rows_have_priorities() -> None:
+    """AWS-005."""
+    request = planned().request
+    template = request.templates[0]
+    rows = [row.model_copy(update={"priority": 1.0}) for row in template.overrides]
+    prioritized = request.model_copy(update={"templates": [template.model_copy(update={"overrides": rows})]})
+    parameters = fleet_parameters(prioritized)
+    assert parameters["SpotOptions"] == {"AllocationStrategy": "capacity-optimized-prioritized"}
+    assert parameters["LaunchTemplateConfigs"][0]["Overrides"][0]["Priority"] == 1.0

@@ -1,0 +1,144 @@
+"""What a launch template says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tenon.ec2 import launch_template
+from tenon.ec2.launch_template import LaunchTemplate
+from tests.ec2.samples import node_class
+
+
+def template(
+    efa: int = 0, capacity_type: str = "on-demand", tags: dict[str, str] | None = None, **spec: Any
+) -> LaunchTemplate:
+    return launch_template.build(
+        node_class(**spec),
+        image_id="ami-1",
+        user_data="text",
+        capacity_type=capacity_type,
+        tags=tags or {"a": "b"},
+        efa_interfaces=efa,
+    )
+
+
+def test_plain_template() -> None:
+    """AWS-090..093, EC-20: every default in full."""
+    built = template(capacity_type="spot")
+    assert built.name.startswith("karpenter.k8s.aws/")
+    assert len(built.name) <= 128
+    assert built.data == {
+        "ImageId": "ami-1",
+        "IamInstanceProfile": {"Name": "profile"},
+        "BlockDeviceMappings": [
+            {
+                "DeviceName": "/dev/xvda",
+                "Ebs": {"DeleteOnTermination": True, "Encrypted": True, "VolumeSize": 20, "VolumeType": "gp3"},
+            }
+        ],
+        "MetadataOptions": {
+            "HttpEndpoint": "enabled",
+            "HttpProtocolIpv6": "disabled",
+            "HttpPutResponseHopLimit": 1,
+            "HttpTokens": "required",
+            "InstanceMetadataTags": "disabled",
+        },
+        "Monitoring": {"Enabled": False},
+        "UserData": "dGV4dA==",
+        "TagSpecifications": [
+            {"ResourceType": "network-interface", "Tags": [{"Key": "a", "Value": "b"}]},
+            {"ResourceType": "spot-instances-request", "Tags": [{"Key": "a", "Value": "b"}]},
+        ],
+        "SecurityGroupIds": ["sg-1", "sg-2"],
+    }
+
+
+def test_the_name_follows_everything_that_matters() -> None:
+    """AWS-090: equal parameters, equal name; any other parameter, another name."""
+    variants = [
+        template(),
+        template(efa=1),
+        template(capacity_type="spot"),
+        template(tags={"a": "c"}),
+        template(detailedMonitoring=True),
+        template(associatePublicIPAddress=False),
+        template(metadataOptions={"httpTokens": "optional"}),
+        template(status={"securityGroups": [{"id": "sg-9"}]}),
+        template(status={"instanceProfile": "other"}),
+    ]
+    assert len({each.name for each in variants}) == len(variants)
+    assert template().name == template().name
+
+
+@pytest.mark.parametrize(
+    ("alias", "devices"),
+    [
+        ("bottlerocket@latest", [("/dev/xvda", 4), ("/dev/xvdb", 20)]),
+        ("windows2022@latest", [("/dev/sda1", 50)]),
+        ("al2@latest", [("/dev/xvda", 20)]),
+    ],
+)
+def test_default_volumes(alias: str, devices: list[tuple[str, int]]) -> None:
+    """AWS-093..095."""
+    mappings = launch_template.block_devices(node_class(amiSelectorTerms=[{"alias": alias}]))
+    assert [(each["DeviceName"], each["Ebs"]["VolumeSize"]) for each in mappings] == devices
+
+
+def test_custom_has_no_default_volume() -> None:
+    """AWS-093."""
+    assert "BlockDeviceMappings" not in template(amiFamily="Custom", amiSelectorTerms=[{"id": "ami-1"}]).data
+
+
+def test_own_volumes_replace_the_defaults() -> None:
+    """EC-16: sizes in GiB rounded up; unset fields stay EC2's own, except that nothing outlives the instance."""
+    ebs = {"volumeSize": "100G", "iops": 3000, "snapshotID": "snap-1", "volumeInitializationRate": 200}
+    (mapping,) = template(blockDeviceMappings=[{"deviceName": "/dev/xvda", "ebs": ebs}]).data["BlockDeviceMappings"]
+    assert mapping == {
+        "DeviceName": "/dev/xvda",
+        "Ebs": {
+            "DeleteOnTermination": True,
+            "Iops": 3000,
+            "SnapshotId": "snap-1",
+            "VolumeInitializationRate": 200,
+            "VolumeSize": 94,
+            "VolumeType": "gp3",
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "primary"),
+    [
+        ({"associatePublicIPAddress": False}, {"AssociatePublicIpAddress": False}),
+        ({"ipPrefixCount": 2}, {"Ipv4PrefixCount": 2}),
+        (
+            {"connectionTracking": {"tcpEstablishedTimeout": 60}},
+            {"ConnectionTrackingSpecification": {"TcpEstablishedTimeout": 60}},
+        ),
+    ],
+)
+def test_wishes_on_the_primary_interface(spec: dict[str, Any], primary: dict[str, Any]) -> None:
+    """EC-05, EC-06, EC-21: groups move to the interface, for EC2 takes them in one place only."""
+    data = template(**spec).data
+    base = {"NetworkCardIndex": 0, "DeviceIndex": 0, "InterfaceType": "interface", "Groups": ["sg-1", "sg-2"]}
+    assert data["NetworkInterfaces"] == [base | primary]
+    assert "SecurityGroupIds" not in data
+
+
+def test_efa_interfaces() -> None:
+    """AWS-110: as many as the type has when pods ask for them; a class that lists its interfaces decides alone."""
+
+    def places(built: LaunchTemplate) -> list[tuple[int, int, str]]:
+        return [
+            (each["NetworkCardIndex"], each["DeviceIndex"], each["InterfaceType"])
+            for each in built.data["NetworkInterfaces"]
+        ]
+
+    assert places(template(efa=3)) == [(0, 0, "efa"), (1, 1, "efa"), (2, 1, "efa")]
+    listed = [
+        {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"},
+        {"networkCardIndex": 1, "deviceIndex": 0, "interfaceType": "efa-only"},
+    ]
+    assert places(template(efa=3, networkInterfaces=listed)) == [(0, 0, "interface"), (1, 0, "efa-only")]

@@ -1,0 +1,99 @@
+"""What an EC2NodeClass's status says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tenon.apis.conditions import get_condition
+from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus, SecurityGroup, Subnet
+from tenon.ec2.amis import Image
+from tenon.ec2.nodeclass_status import Finding, Resolved, new_status, not_ready
+from tests.ec2.samples import CLUSTER, node_class
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+ALL = Resolved(
+    subnets=[Subnet(id="subnet-1", zone="us-west-2a")],
+    security_groups=[SecurityGroup(id="sg-1")],
+    images=[Image("ami-1", "name", ({"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},))],
+    instance_profile="profile",
+)
+
+
+def reasons(status: EC2NodeClassStatus) -> dict[str, str]:
+    return {each.type: each.reason for each in status.conditions if each.status == "False"}
+
+
+def resolved(status: EC2NodeClassStatus, **metadata: Any) -> EC2NodeClass:
+    found = node_class()
+    return found.model_copy(
+        update={"status": status, "metadata": found.metadata.model_copy(update=metadata)}, deep=True
+    )
+
+
+def test_everything_found_is_ready() -> None:
+    """EC-S1..S6."""
+    status = new_status(node_class(), ALL, CLUSTER, NOW)
+    assert reasons(status) == {}
+    ready = get_condition(status.conditions, "Ready")
+    assert ready is not None
+    assert (ready.status, ready.observed_generation) == ("True", 3)
+    assert status.to_dict()["amis"][0]["id"] == "ami-1"
+    assert not_ready(resolved(status)) == ""
+
+
+@pytest.mark.parametrize(
+    ("missing", "condition", "reason"),
+    [
+        ({"subnets": []}, "SubnetsReady", "SubnetsNotFound"),
+        ({"security_groups": []}, "SecurityGroupsReady", "SecurityGroupsNotFound"),
+        ({"images": []}, "AMIsReady", "AMINotFound"),
+        ({"images": [], "images_finding": Finding("UnsupportedAlias", "no AL2")}, "AMIsReady", "UnsupportedAlias"),
+        (
+            {"profile_finding": Finding("InstanceProfileNotFound", "no role")},
+            "InstanceProfileReady",
+            "InstanceProfileNotFound",
+        ),
+    ],
+)
+def test_missing_parts(missing: dict[str, Any], condition: str, reason: str) -> None:
+    """EC-S7: the condition's reason, and a class that nothing is launched with."""
+    status = new_status(node_class(), replace(ALL, **missing), CLUSTER, NOW)
+    assert reasons(status) == {condition: reason, "Ready": "UnhealthyDependents"}
+    assert condition in not_ready(resolved(status))
+
+
+@pytest.mark.parametrize(
+    ("spec", "cluster", "reason"),
+    [
+        ({}, replace(CLUSTER, service_cidr=""), "ClusterCIDRResolutionFailed"),
+        ({"userData": "#" * 17000}, CLUSTER, "UserDataSizeLimitExceeded"),
+        ({"userData": "echo", "amiSelectorTerms": [{"alias": "bottlerocket@latest"}]}, CLUSTER, "UserDataInvalid"),
+    ],
+)
+def test_user_data_is_validated(spec: dict[str, Any], cluster: Any, reason: str) -> None:
+    """EC-S7, EC-10."""
+    assert reasons(new_status(node_class(**spec), ALL, cluster, NOW))["ValidationSucceeded"] == reason
+
+
+def test_a_placement_group_is_refused_and_not_ignored() -> None:
+    """EC-04: launching outside of the group would break what the user relies on."""
+    status = new_status(node_class(placementGroupSelector={"name": "g"}), ALL, CLUSTER, NOW)
+    assert reasons(status)["PlacementGroupReady"] == "PlacementGroupResolutionFailed"
+
+
+def test_transition_times_stay_while_nothing_changes() -> None:
+    first = resolved(new_status(node_class(), ALL, CLUSTER, NOW))
+    again = new_status(first, ALL, CLUSTER, NOW + timedelta(hours=1))
+    assert {each.last_transition_time for each in again.conditions} == {NOW}
+
+
+def test_why_a_class_is_not_ready() -> None:
+    """A class that is unresolved, outdated or going is not launched from."""
+    status = new_status(node_class(), ALL, CLUSTER, NOW)
+    assert "not been resolved" in not_ready(node_class())
+    assert "changed" in not_ready(resolved(status, generation=4))
+    assert "deleted" in not_ready(resolved(status, deletion_timestamp=NOW))

@@ -1,0 +1,226 @@
+"""Launching, finding and ending instances on the sandbox's EC2."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from activities.ec2.client import Ec2
+from activities.ec2.errors import InsufficientCapacity, NodeClassNotReady
+from activities.ec2.instances import Instances
+from activities.ec2.launch import Launcher
+from activities.ec2.provider import Ec2Provider
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.lifecycle.messages import LaunchRequest
+from tests.ec2.samples import node_claim, node_class, rows
+
+if TYPE_CHECKING:
+    from sandbox.ec2.server import Server
+
+MISSING = "i-0123456789abcdef0"
+TYPE = "node.kubernetes.io/instance-type"
+
+
+def request_for(
+    provider: Ec2Provider, chosen: EC2NodeClass, name: str, *terms: tuple[str, str, list[str]]
+) -> LaunchRequest:
+    return provider.prepare_launch(node_claim(*terms, name=name), chosen, 1)
+
+
+def calls(server: Server, action: str) -> int:
+    return len(server.world.calls.listing(action))
+
+
+def empty_pools(server: Server, **rule: Any) -> None:
+    from sandbox.ec2.market import CapacityRule
+
+    server.world.market.set_capacity(CapacityRule(**rule))
+
+
+def test_the_catalogue_is_read_once(provider: Ec2Provider, server: Server, ready_class: EC2NodeClass) -> None:
+    """AWS-033: a second plan asks EC2 nothing; the figures are the known ones."""
+    first = provider.instance_types(ready_class)
+    before = len(server.world.calls.listing())
+    assert provider.instance_types(ready_class) is first
+    assert len(server.world.calls.listing()) == before
+    found = {each.name: each for each in first}
+    assert found.keys() >= rows().keys()
+    m5 = found["m5.large"]
+    assert {offering.capacity_type for offering in m5.offerings} == {"spot", "on-demand"}
+    assert {offering.price for offering in m5.offerings if offering.capacity_type == "on-demand"} == {0.096}
+    assert all(0 < o.price < 0.096 for o in m5.offerings if o.capacity_type == "spot")
+
+
+def test_refused_offerings_are_marked(provider: Ec2Provider, ready_class: EC2NodeClass) -> None:
+    """AWS-041: without spoiling what other callers get."""
+    refused = {("spot", "m5.large", "us-west-2a")}
+    marked = {each.name: each for each in provider.instance_types(ready_class, refused)}["m5.large"]
+    kept = {each.name: each for each in provider.instance_types(ready_class)}["m5.large"]
+    assert [o.zone for o in marked.offerings if not o.available] == ["us-west-2a"]
+    assert all(offering.available for offering in kept.offerings)
+
+
+def test_a_changed_class_gets_its_own_types(provider: Ec2Provider, ready_class: EC2NodeClass) -> None:
+    """AWS-063: the same name with other kubelet settings is planned with other figures."""
+    changed = node_class(ready_class.status.to_dict(), role="KarpenterNodeRole-sandbox", kubelet={"maxPods": 7})
+    assert {each.capacity["pods"] for each in provider.instance_types(changed)} == {7}
+
+
+def test_launch_find_and_end(provider: Ec2Provider, clients: Ec2, ready_class: EC2NodeClass) -> None:
+    """AWS-004..015: what was asked for is what runs, and its tags lead back to the claim."""
+    request = request_for(provider, ready_class, "life-1", ("karpenter.sh/capacity-type", "In", ["on-demand"]))
+    result = provider.launch(request)
+    instance = result.instance
+    assert instance is not None
+    assert instance.provider_id == f"aws:///{instance.zone}/{instance.id}"
+    assert instance.private_dns_name
+    assert instance.capacity_type == "on-demand"
+    offered = {(row.instance_type, row.zone): row.price for t in request.templates for row in t.overrides}
+    assert instance.price == offered[instance.instance_type, instance.zone] > 0
+    assert provider.find_instance("life-1") is not None
+    listed = {found.id: (tags, state) for found, tags, state in provider.list_instances()}
+    assert listed[instance.id][0]["karpenter.sh/nodeclaim"] == "life-1"
+    raw = clients.ec2.describe_instances(InstanceIds=[instance.id])["Reservations"][0]["Instances"][0]
+    assert raw["IamInstanceProfile"]["Arn"].endswith(str(ready_class.status.instance_profile))
+    assert [group["GroupName"] for group in raw["SecurityGroups"]] == ["sandbox-nodes"]
+    assert provider.terminate(instance.id) in ("shutting-down", "terminated")
+    assert provider.terminate(instance.id) in ("shutting-down", "terminated")
+    assert provider.find_instance("life-1") is None
+
+
+def test_what_is_not_there_is_no_error(provider: Ec2Provider) -> None:
+    """AWS-015, AWS-046."""
+    assert provider.terminate(MISSING) is None
+    assert provider.instance_state(MISSING) is None
+    assert provider.describe_instance(MISSING) is None
+    assert provider.find_instance("never-launched") is None
+
+
+def test_a_repeated_request_buys_once(provider: Ec2Provider, server: Server, ready_class: EC2NodeClass) -> None:
+    """AWS-010, improved: even when the first answer was lost on its way."""
+    from sandbox.ec2.faults import Fault
+
+    request = request_for(provider, ready_class, "twice-1")
+    server.world.faults.add(Fault(action="CreateFleet", code="InternalError", status=500, after_effect=True))
+    first, second = provider.launch(request), provider.launch(request)
+    assert first.instance is not None
+    assert second.instance is not None
+    assert first.instance.id == second.instance.id
+    assert [found.id for found, tags, _ in provider.list_instances() if tags["Name"] == "twice-1"] == [
+        first.instance.id
+    ]
+
+
+def test_a_token_with_another_request_finds_what_it_bought(provider: Ec2Provider, ready_class: EC2NodeClass) -> None:
+    """A rebuilt request of the same attempt adopts the instance instead of failing for ever."""
+    request = request_for(provider, ready_class, "rebuilt-1")
+    first = provider.launch(request)
+    changed = provider.launch(request.model_copy(update={"tags": {**request.tags, "new": "tag"}}))
+    assert first.instance is not None
+    assert changed.instance is not None
+    assert changed.instance.id == first.instance.id
+
+
+def test_no_capacity_anywhere_names_every_offering(
+    provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
+) -> None:
+    """AWS-040, AWS-041: the refused offerings, and then nothing is left to prepare."""
+    term = (TYPE, "In", ["m5.large"])
+    on_demand = ("karpenter.sh/capacity-type", "In", ["on-demand"])
+    request = request_for(provider, ready_class, "ice-1", term, on_demand)
+    empty_pools(server, instance_type="m5.large")
+    result = provider.launch(request)
+    assert result.instance is None
+    assert result.message
+    refused = {(key.capacity_type, key.instance_type, key.zone) for key in result.unavailable}
+    assert refused == {("on-demand", "m5.large", f"us-west-2{letter}") for letter in "abcd"}
+    with pytest.raises(InsufficientCapacity):
+        provider.prepare_launch(node_claim(term, on_demand, name="ice-1"), ready_class, 2, refused)
+
+
+def test_one_empty_pool_is_passed_over(provider: Ec2Provider, server: Server, ready_class: EC2NodeClass) -> None:
+    """AWS-005: EC2 falls back inside one request."""
+    empty_pools(server, instance_type="m5.large")
+    terms = ((TYPE, "In", ["m5.large", "m6i.2xlarge"]), ("karpenter.sh/capacity-type", "In", ["on-demand"]))
+    result = provider.launch(request_for(provider, ready_class, "fallback-1", *terms))
+    assert result.instance is not None
+    assert result.instance.instance_type == "m6i.2xlarge"
+
+
+def test_templates_are_made_once(provider: Ec2Provider, server: Server, ready_class: EC2NodeClass) -> None:
+    """AWS-090: the second claim of a pool finds the first one's."""
+    request_for(provider, ready_class, "shared-1")
+    server.world.calls.clear()
+    request_for(provider, ready_class, "shared-2")
+    assert calls(server, "CreateLaunchTemplate") == 0
+
+
+def test_a_template_that_exists_already_is_as_good(
+    clients: Ec2, provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
+) -> None:
+    """AWS-090: another replica may have made it."""
+    request_for(provider, ready_class, "replica-1")
+    other = Ec2Provider(clients, provider.cluster)
+    other.catalogue = provider.catalogue
+    server.world.calls.clear()
+    assert request_for(other, ready_class, "replica-2").templates
+    assert calls(server, "CreateLaunchTemplate") > 0
+
+
+def test_a_deleted_template_is_made_again(provider: Ec2Provider, clients: Ec2, ready_class: EC2NodeClass) -> None:
+    """AWS-011: the launch says so, the next attempt's preparation mends it."""
+    request = request_for(provider, ready_class, "mend-1")
+    assert provider.delete_launch_templates("default") > 0
+    assert provider.delete_launch_templates("default") == 0
+    result = provider.launch(request)
+    assert result.reason == "LaunchTemplateNotFound"
+    mended = provider.prepare_launch(node_claim(name="mend-1"), ready_class, 2)
+    assert provider.launch(mended).instance is not None
+    name = mended.templates[0].name
+    version = clients.ec2.describe_launch_template_versions(LaunchTemplateName=name, Versions=["$Latest"])
+    data = version["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+    assert "karpenter.sh/unregistered" in base64.b64decode(data["UserData"]).decode()
+    assert data["MetadataOptions"]["HttpTokens"] == "required"
+
+
+def test_refusals_have_reasons(provider: Ec2Provider, server: Server, ready_class: EC2NodeClass) -> None:
+    """AWS-049: a refusal that no retry mends is a result, not an error."""
+    from sandbox.ec2.faults import Fault
+
+    request = request_for(provider, ready_class, "refused-1")
+    server.world.faults.add(Fault(action="CreateFleet", code="UnauthorizedOperation", status=403, message="no"))
+    result = provider.launch(request)
+    assert (result.instance, result.unavailable, result.reason) == (None, [], "Unauthorized")
+
+
+def test_an_instance_that_ec2_does_not_show_yet(
+    provider: Ec2Provider, clients: Ec2, server: Server, ready_class: EC2NodeClass
+) -> None:
+    """AWS-014: EC2 may deny for a moment what it has just launched; after a while the fleet's own answer must do."""
+    from sandbox.ec2.faults import Fault
+
+    request = request_for(provider, ready_class, "unseen-1")
+    waits: list[float] = []
+    launcher = Launcher(clients, Instances(clients, "sandbox", provider.catalogue.price), "sandbox", sleep=waits.append)
+    server.world.faults.add(Fault(action="DescribeInstances", code="InvalidInstanceID.NotFound", count=2))
+    seen = launcher.create_fleet(request).instance
+    assert len(waits) == 2
+    server.world.faults.add(Fault(action="DescribeInstances", code="InvalidInstanceID.NotFound", count=None))
+    unseen = launcher.create_fleet(request).instance
+    assert seen is not None
+    assert unseen is not None
+    unknown = {"private_dns_name": "", "launched_at": None}
+    assert seen.model_copy(update=unknown) == unseen
+
+
+def test_a_class_that_is_not_ready_is_not_launched_from(provider: Ec2Provider) -> None:
+    """AWS-001."""
+    with pytest.raises(NodeClassNotReady, match="not been resolved"):
+        provider.prepare_launch(node_claim(), node_class(), 1)
+
+
+def test_the_sandbox_met_no_call_it_cannot_answer(server: Server) -> None:
+    """Everything that the product asks of EC2 is something the sandbox answers."""
+    assert server.world.internal_errors == []

@@ -1,0 +1,218 @@
+"""What a booting instance is told."""
+
+from __future__ import annotations
+
+import tomllib
+from email import message_from_string
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenon.ec2.bootstrap import Bootstrap, dns_address, node_labels, node_taints
+from tenon.ec2.bottlerocket import to_toml
+from tenon.ec2.cluster import Cluster
+from tenon.ec2.families import FAMILIES
+from tenon.ec2.user_data import UserDataTooLargeError, render
+from tenon.scheduling.model import Taint
+from tests.ec2.samples import CLUSTER
+
+LABELS = node_labels({"karpenter.sh/nodepool": "default", "team": "blue"}, "spot")
+LABELS_TEXT = [
+    "karpenter.sh/capacity-type=spot",
+    "karpenter.sh/do-not-sync-taints=true",
+    "karpenter.sh/nodepool=default",
+    "team=blue",
+]
+TAINTS = node_taints([Taint("dedicated", "NoSchedule", "gpu")], [Taint("cni", "NoExecute")])
+
+
+def bootstrap(**changes: Any) -> Bootstrap:
+    return Bootstrap(**{"cluster": CLUSTER, "labels": LABELS, "taints": TAINTS, "max_pods": 29, **changes})
+
+
+def parts(text: str) -> list[tuple[str, str]]:
+    archive = message_from_string(text)
+    return [(part.get_content_type(), str(part.get_payload())) for part in archive.walk() if not part.is_multipart()]
+
+
+def test_al2023_golden() -> None:
+    """AWS-097, AWS-101: the whole document of a plain node."""
+    assert (
+        render(FAMILIES["AL2023"], bootstrap())
+        == """\
+MIME-Version: 1.0
+Content-Type: multipart/mixed; boundary="//"
+
+--//
+Content-Type: application/node.eks.aws
+
+apiVersion: node.eks.aws/v1alpha1
+kind: NodeConfig
+spec:
+  cluster:
+    apiServerEndpoint: https://api.test
+    certificateAuthority: Q0E=
+    cidr: 10.100.0.0/16
+    name: test
+  kubelet:
+    config:
+      clusterDNS:
+      - 10.100.0.10
+      maxPods: 29
+      registerWithTaints:
+      - effect: NoExecute
+        key: cni
+      - effect: NoSchedule
+        key: dedicated
+        value: gpu
+      - effect: NoExecute
+        key: karpenter.sh/unregistered
+    flags:
+    - --node-labels=LABELS
+
+--//--
+""".replace("LABELS", ",".join(LABELS_TEXT))
+    )
+
+
+def test_al2023_own_documents_come_first() -> None:
+    """AWS-097: nodeadm lets later documents win, so that Tenon's is last."""
+    own = "kind: NodeConfig\nspec:\n  kubelet:\n    config:\n      maxPods: 5\n"
+    script = "#!/bin/bash\necho hello\n"
+    mime = "\n".join(
+        [
+            "MIME-Version: 1.0",
+            'Content-Type: multipart/mixed; boundary="b"',
+            "",
+            f"--b\nContent-Type: text/x-shellscript\n\n{script}",
+            f"--b\nContent-Type: application/node.eks.aws\n\n{own}",
+            "--b--",
+        ]
+    )
+    for text, kinds in (
+        (own, ["application/node.eks.aws"]),
+        (script, ["text/x-shellscript"]),
+        (mime, ["text/x-shellscript", "application/node.eks.aws"]),
+    ):
+        found = parts(render(FAMILIES["AL2023"], bootstrap(user_data=text)))
+        assert [kind for kind, _ in found] == [*kinds, "application/node.eks.aws"]
+        assert yaml.safe_load(found[-1][1])["spec"]["kubelet"]["config"]["maxPods"] == 29
+    assert "echo hello" in found[0][1]
+
+
+def test_al2023_passes_kubelet_settings_on() -> None:
+    """EC-13: known and unknown settings; the class's DNS wins; RAID0 asks nodeadm for it."""
+    kubelet = {"clusterDNS": ["1.2.3.4"], "evictionHard": {"memory.available": "5%"}, "podPidsLimit": 100}
+    (_, text), *_ = parts(render(FAMILIES["AL2023"], bootstrap(kubelet=kubelet, raid0=True)))
+    spec = yaml.safe_load(text)["spec"]
+    assert spec["kubelet"]["config"] | kubelet == spec["kubelet"]["config"]
+    assert spec["instance"] == {"localStorage": {"strategy": "RAID0"}}
+
+
+def test_al2_script() -> None:
+    """AWS-096: the user's script first, then bootstrap.sh with kubelet flags."""
+    kubelet = {"systemReserved": {"memory": "1Gi", "cpu": "100m"}, "evictionHard": {"memory.available": "5%"}}
+    found = parts(render(FAMILIES["AL2"], bootstrap(user_data="echo first", kubelet=kubelet, raid0=True)))
+    assert [kind for kind, _ in found] == ["text/x-shellscript"] * 2
+    script = found[1][1]
+    assert script.startswith("#!/bin/bash -xe\n/etc/eks/bootstrap.sh test --apiserver-endpoint https://api.test")
+    for argument in (
+        "--b64-cluster-ca Q0E=",
+        "--dns-cluster-ip 10.100.0.10",
+        "--local-disks raid0",
+        "--max-pods=29",
+        "--system-reserved=cpu=100m,memory=1Gi",
+        "--eviction-hard=memory.available<5%",
+        "--register-with-taints=cni=:NoExecute,dedicated=gpu:NoSchedule,karpenter.sh/unregistered=:NoExecute",
+    ):
+        assert argument in script
+
+
+def test_bottlerocket_settings_win_over_the_users() -> None:
+    """AWS-098."""
+    own = '[settings.kubernetes]\nmax-pods = 5\nallowed-unsafe-sysctls = ["net.*"]\n\n[settings.motd]\nx = 1\n'
+    kubelet = {"imageGCHighThresholdPercent": 80, "kubeReserved": {"cpu": "1"}, "cpuCFSQuota": False}
+    node = bootstrap(user_data=own, kubelet=kubelet, raid0=True)
+    settings = tomllib.loads(render(FAMILIES["Bottlerocket"], node))["settings"]
+    kubernetes = settings["kubernetes"]
+    assert settings["motd"] == {"x": 1}
+    assert kubernetes["max-pods"] == 29
+    assert kubernetes["allowed-unsafe-sysctls"] == ["net.*"]
+    assert kubernetes["node-labels"] == LABELS
+    assert kubernetes["node-taints"]["dedicated"] == ["gpu:NoSchedule"]
+    assert kubernetes["image-gc-high-threshold-percent"] == "80"
+    assert kubernetes["cpu-cfs-quota-enforced"] is False
+    assert settings["bootstrap-commands"]["000-mount-instance-storage"]["commands"][0][-1] == "init"
+
+
+def test_bottlerocket_refuses_what_is_no_toml() -> None:
+    with pytest.raises(ValueError, match="must be TOML"):
+        render(FAMILIES["Bottlerocket"], bootstrap(user_data="echo hello"))
+
+
+def test_custom_is_untouched() -> None:
+    """AWS-100."""
+    assert render(FAMILIES["Custom"], bootstrap(user_data="anything\n")) == "anything\n"
+
+
+def test_windows_runs_the_users_script_first() -> None:
+    """AWS-099."""
+    text = render(FAMILIES["Windows2022"], bootstrap(user_data="<powershell>\nWrite-Host hi\n</powershell>"))
+    assert text.startswith("<powershell>\nWrite-Host hi\n& ")
+    assert text.count("powershell>") == 2
+    assert "-EKSClusterName 'test'" in text
+
+
+def test_size_limit() -> None:
+    """EC-10."""
+    with pytest.raises(UserDataTooLargeError, match="16384"):
+        render(FAMILIES["Custom"], bootstrap(user_data="x" * 16385))
+    assert render(FAMILIES["Custom"], bootstrap(user_data="x" * 16384))
+
+
+def test_labels_of_a_node() -> None:
+    """AWS-101: bookkeeping of a batch and labels a kubelet may not set stay out, so that templates are shared."""
+    template = {
+        "tenon.sh/batch": "9",
+        "topology.kubernetes.io/zone": "us-west-2a",
+        "node-role.kubernetes.io/worker": "",
+        "node.kubernetes.io/purpose": "web",
+        "example.com/team": "blue",
+    }
+    assert node_labels(template, "spot") == {
+        "node.kubernetes.io/purpose": "web",
+        "example.com/team": "blue",
+        "karpenter.sh/capacity-type": "spot",
+        "karpenter.sh/do-not-sync-taints": "true",
+    }
+
+
+@pytest.mark.parametrize(
+    ("cluster", "address"),
+    [
+        (Cluster("c", "r", service_cidr="172.20.0.0/16"), "172.20.0.10"),
+        (Cluster("c", "r", service_cidr="fd00::/108"), "fd00::a"),
+        (Cluster("c", "r", service_cidr="172.20.0.0/16", dns_ip="1.1.1.1"), "1.1.1.1"),
+        (Cluster("c", "r"), ""),
+    ],
+)
+def test_dns_address(cluster: Cluster, address: str) -> None:
+    """AWS-102."""
+    assert dns_address(cluster) == address
+
+
+PLAIN = st.text(st.characters(codec="utf-8")) | st.integers(-(2**63), 2**63 - 1) | st.booleans()
+TOML = st.recursive(
+    PLAIN | st.lists(PLAIN, max_size=3),
+    lambda inner: st.dictionaries(st.text(st.characters(codec="utf-8")), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(st.text(st.characters(codec="utf-8")), TOML, max_size=4))
+def test_toml_survives_being_written(document: dict[str, Any]) -> None:
+    """The user's settings must come out as they went in, whatever characters they hold."""
+    assert tomllib.loads(to_toml(document)) == document

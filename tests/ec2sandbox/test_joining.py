@@ -1,0 +1,211 @@
+"""From user data and type to Node, without a cluster."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox.ec2.boot import BootPlan, BootRule
+from sandbox.ec2.catalogue import describe_type
+from sandbox.ec2.joiner import instance_facts, settings_of
+from sandbox.ec2.nodes import InstanceFacts, allocatable, capacity, eni_pods, node
+from sandbox.ec2.userdata import KubeletSettings, read
+from tenon.resources import parse_resources
+from tests.ec2sandbox.conftest import TEMPLATE, Aws
+
+MIME = """MIME-Version: 1.0
+Content-Type: multipart/mixed; boundary="//"
+
+--//
+Content-Type: text/x-shellscript; charset="us-ascii"
+
+#!/bin/bash
+echo hello
+--//
+Content-Type: application/node.eks.aws
+
+apiVersion: node.eks.aws/v1alpha1
+kind: NodeConfig
+spec:
+  kubelet:
+    config: {maxPods: 110}
+    flags: ["--node-labels=team=a"]
+--//
+Content-Type: application/node.eks.aws
+
+# Karpenter's part
+apiVersion: node.eks.aws/v1alpha1
+kind: NodeConfig
+spec:
+  cluster: {name: sandbox, apiServerEndpoint: https://127.0.0.1, cidr: 10.96.0.0/16}
+  instance: {localStorage: {strategy: RAID0}}
+  kubelet:
+    config:
+      maxPods: 42
+      kubeReserved: {cpu: 100m}
+      registerWithTaints:
+        - {key: karpenter.sh/unregistered, effect: NoExecute}
+        - {key: dedicated, value: gpu, effect: NoSchedule}
+    flags:
+      - --node-labels="karpenter.sh/nodepool=default,karpenter.sh/capacity-type=spot"
+      - --register-with-taints=dedicated=other:NoSchedule,extra:NoSchedule
+--//--
+"""
+
+
+def facts(kind: str = "m7g.large", **more: Any) -> InstanceFacts:
+    architecture = "arm64" if kind.startswith("m7g") else "x86_64"
+    name = "ip-10-0-0-4.us-west-2.compute.internal"
+    base = {"instance_id": "i-1", "instance_type": kind, "zone": "us-west-2a", "region": "us-west-2"}
+    return InstanceFacts(
+        **{**base, "architecture": architecture, "private_ip": "10.0.0.4", "private_dns_name": name, **more}
+    )
+
+
+def kind_of(name: str) -> dict[str, Any]:
+    found = describe_type(name)
+    assert found is not None
+    return found
+
+
+def test_nodeadm_documents_are_merged_and_later_ones_win() -> None:
+    """AWS-097."""
+    settings = read(MIME)
+    assert settings.labels == {
+        "team": "a",
+        "karpenter.sh/nodepool": "default",
+        "karpenter.sh/capacity-type": "spot",
+    }
+    assert settings.max_pods == 42
+    assert settings.kube_reserved == {"cpu": "100m"}
+    assert settings.raid0
+    assert settings.taints == (
+        {"key": "karpenter.sh/unregistered", "effect": "NoExecute"},
+        {"key": "dedicated", "effect": "NoSchedule", "value": "gpu"},
+        {"key": "extra", "effect": "NoSchedule"},
+    )
+
+
+def test_bottlerocket_settings_are_read() -> None:
+    """AWS-098."""
+    text = """
+[settings.kubernetes]
+cluster-name = "sandbox"
+max-pods = 29
+[settings.kubernetes.node-labels]
+"karpenter.sh/nodepool" = "default"
+[settings.kubernetes.node-taints]
+"karpenter.sh/unregistered" = [":NoExecute"]
+"dedicated" = ["gpu:NoSchedule", "gpu:NoExecute"]
+[settings.kubernetes.eviction-hard]
+"memory.available" = "5%"
+"""
+    settings = read(text)
+    assert settings.labels == {"karpenter.sh/nodepool": "default"}
+    assert [(one["key"], one.get("value"), one["effect"]) for one in settings.taints] == [
+        ("karpenter.sh/unregistered", None, "NoExecute"),
+        ("dedicated", "gpu", "NoSchedule"),
+        ("dedicated", "gpu", "NoExecute"),
+    ]
+    assert settings.max_pods == 29
+    assert settings.eviction_hard == {"memory.available": "5%"}
+
+
+def test_plain_user_data_says_nothing_and_broken_user_data_is_an_error() -> None:
+    assert read("#!/bin/bash\necho hello\n") == KubeletSettings()
+    with pytest.raises(ValueError, match="cannot be read"):
+        read("kind: NodeConfig\nspec: {")
+
+
+@pytest.mark.parametrize("name", ["m7g.large", "c7i.48xlarge", "t3.micro", "g5.xlarge", "r7g.16xlarge"])
+def test_resources_follow_the_formulas(name: str) -> None:
+    """AWS-060 to AWS-072."""
+    expected = {
+        "m7g.large": {"cpu": "1930m", "memory": f"{7518 - 674}Mi", "pods": "29", "ephemeral-storage": "17Gi"},
+        "t3.micro": {"cpu": "1930m", "memory": f"{947 - 355 - 44}Mi", "pods": "4", "ephemeral-storage": "17Gi"},
+    }
+    architecture = "arm64" if "g." in name and name[0] in "mr" else "x86_64"
+    has = capacity(kind_of(name), facts(name, architecture=architecture), KubeletSettings())
+    left = allocatable(kind_of(name), has, KubeletSettings())
+    assert all(0 < left[key] <= has[key] for key in has)
+    assert left["pods"] == eni_pods(kind_of(name))
+    if name == "m7g.large":
+        assert left == parse_resources(expected[name])
+
+
+def test_kubelet_settings_change_pods_reserves_and_thresholds() -> None:
+    """AWS-063, AWS-069 to AWS-071."""
+    settings = KubeletSettings(
+        max_pods=110,
+        pods_per_core=10,
+        kube_reserved={"cpu": "500m"},
+        system_reserved={"cpu": "100m", "memory": "100Mi"},
+        eviction_hard={"memory.available": "100%"},
+    )
+    has = capacity(kind_of("m7g.large"), facts(), settings)
+    assert has["pods"] == 20
+    left = allocatable(kind_of("m7g.large"), has, settings)
+    assert left["cpu"] == 2000 - 600
+    assert has["memory"] - left["memory"] == (255 + 11 * 29 + 100) * 2**20
+
+
+def test_instance_store_and_accelerators_count() -> None:
+    """AWS-062, AWS-073."""
+    kind = kind_of("g5.xlarge")
+    has = capacity(kind, facts("g5.xlarge"), KubeletSettings(raid0=True))
+    assert has["nvidia.com/gpu"] == 1
+    assert has["ephemeral-storage"] == kind["InstanceStorageInfo"]["TotalSizeInGB"] * 10**9
+    assert capacity(kind, facts("g5.xlarge"), KubeletSettings())["ephemeral-storage"] == 20 * 2**30
+
+
+def test_a_new_node_is_not_ready_and_unknown_to_the_cloud_controller() -> None:
+    made = node(kind_of("m7g.large"), facts(), read(MIME), datetime(2026, 1, 1, tzinfo=UTC), "v1.36.0")
+    assert made["metadata"]["name"] == "ip-10-0-0-4.us-west-2.compute.internal"
+    assert made["spec"]["providerID"] == "aws:///us-west-2a/i-1"
+    labels = made["metadata"]["labels"]
+    assert labels["kubernetes.io/arch"] == "arm64"
+    assert labels["topology.kubernetes.io/zone"] == "us-west-2a"
+    assert labels["node.kubernetes.io/instance-type"] == "m7g.large"
+    assert labels["karpenter.sh/nodepool"] == "default"
+    taints = {(taint["key"], taint["effect"]) for taint in made["spec"]["taints"]}
+    assert ("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule") in taints
+    assert ("karpenter.sh/unregistered", "NoExecute") in taints
+    ready = {one["type"]: one["status"] for one in made["status"]["conditions"]}["Ready"]
+    assert ready == "False"
+    assert made["status"]["allocatable"]["cpu"] == "1900m"
+
+
+def test_the_newest_boot_rule_that_fits_wins() -> None:
+    plan = BootPlan(default_delay=8)
+    assert plan.due("m7g.large", 100.0, 107.9) is False
+    assert plan.due("m7g.large", 100.0, 108.0) is True
+    assert plan.due("m7g.large", None, 999.0) is False
+    plan.add(BootRule(delay=1))
+    plan.add(BootRule(instance_type="c7g.large", never=True))
+    assert plan.due("m7g.large", 100.0, 101.0) is True
+    assert plan.due("c7g.large", 100.0, 10_000.0) is False
+    plan.clear()
+    assert plan.due("c7g.large", 100.0, 108.0) is True
+
+
+def test_user_data_and_disk_come_from_the_launch_template(aws: Aws) -> None:
+    aws.ec2.delete_launch_template(LaunchTemplateName=TEMPLATE)
+    aws.template(user_data=MIME, BlockDeviceMappings=[{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 50}}])
+    machine = aws.server.world.book.get(aws.launch())
+    assert machine is not None
+    assert settings_of(machine).max_pods == 42
+    assert instance_facts(machine).disk_gib == 50
+
+
+def test_price_file_of_the_project_is_a_price_file(tmp_path: Path) -> None:
+    from sandbox.ec2.prices import read_prices
+
+    assert read_prices().price("spot", "m7g.large")
+    broken = tmp_path / "prices.json"
+    broken.write_text(json.dumps([1]))
+    with pytest.raises(ValueError, match="is no price file"):
+        read_prices(broken)

@@ -1,0 +1,213 @@
+"""The client's verbs and errors over real HTTP."""
+
+from __future__ import annotations
+
+import json
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import (
+    ApiError,
+    ApiUnreachable,
+    ConfigError,
+    Conflict,
+    Forbidden,
+    Gone,
+    NotFound,
+    TooManyRequests,
+    from_status,
+)
+from activities.kubernetes.resources import EVENTS, NODECLAIMS, NODES, PODS
+from tests.kubernetes.fake_api import KUBECONFIG, serve
+
+
+def status(code: int, reason: str, message: str = "no", **details: Any) -> web.Response:
+    body = {"kind": "Status", "code": code, "reason": reason, "message": message, "details": details}
+    return web.json_response(body, status=code)
+
+
+def answering(*answers: Any) -> tuple[Any, list[tuple[str, str, dict[str, str], Any, str]]]:
+    """A handler that gives these answers in turn (the last for ever), and what was asked of it."""
+    asked: list[tuple[str, str, dict[str, str], Any, str]] = []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        text = await request.text()
+        body = json.loads(text) if text else None
+        asked.append((request.method, request.path, dict(request.query), body, request.content_type))
+        answer = answers[min(len(asked), len(answers)) - 1]
+        return answer if isinstance(answer, web.StreamResponse) else web.json_response(answer)
+
+    return handle, asked
+
+
+@pytest.mark.parametrize(
+    ("resource", "args", "path"),
+    [
+        (PODS, ("a", "ns"), "/api/v1/namespaces/ns/pods/a"),
+        (PODS, ("", ""), "/api/v1/pods"),
+        (PODS, ("a", "ns", "eviction"), "/api/v1/namespaces/ns/pods/a/eviction"),
+        (NODES, ("a/../b",), "/api/v1/nodes/a%2F..%2Fb"),
+        (NODECLAIMS, ("c", "ignored", "status"), "/apis/karpenter.sh/v1/nodeclaims/c/status"),
+    ],
+)
+def test_paths_follow_the_group_and_scope_of_a_resource(resource: Any, args: tuple[str, ...], path: str) -> None:
+    assert resource.path(*args) == path
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(403, Forbidden), (404, NotFound), (409, Conflict), (410, Gone), (429, TooManyRequests), (500, ApiError)],
+)
+def test_an_error_keeps_what_the_server_said(code: int, kind: type[ApiError]) -> None:
+    body = b'{"reason": "Why", "message": "because", "details": {"retryAfterSeconds": 3}}'
+    error = from_status(code, body)
+    assert type(error) is kind
+    assert (error.status, error.reason, error.message, error.retry_after) == (code, "Why", "because", 3.0)
+
+
+def test_a_page_of_a_proxy_is_an_error_too() -> None:
+    error = from_status(502, b"<html>bad gateway</html>", phrase="Bad Gateway")
+    assert (error.reason, error.message) == ("BadGateway", "<html>bad gateway</html>")
+
+
+async def test_list_follows_pages_and_names_the_kind(tmp_path: Path) -> None:
+    handle, asked = answering(
+        {"metadata": {"continue": "next"}, "items": [{"metadata": {"name": "a"}}]},
+        {"metadata": {}, "items": [{"metadata": {"name": "b"}}]},
+    )
+    async with serve(handle, tmp_path) as kube:
+        items = await kube.list(PODS, field_selector="spec.nodeName=x", limit=1)
+    assert [item["metadata"]["name"] for item in items] == ["a", "b"]
+    assert items[0]["kind"] == "Pod"
+    assert asked[1][2] == {"limit": "1", "fieldSelector": "spec.nodeName=x", "continue": "next"}
+
+
+async def test_absence_is_an_answer(tmp_path: Path) -> None:
+    handle, _ = answering(status(404, "NotFound"))
+    async with serve(handle, tmp_path) as kube:
+        assert await kube.get(NODES, "n") is None
+        assert await kube.patch(NODES, "n", {}) is None
+        assert await kube.delete(NODES, "n") is False
+        assert await kube.bind("ns", "p", "n", "uid") is False
+        assert (await kube.evict("ns", "p")).outcome == "gone"
+
+
+async def test_deleting_by_uid_takes_another_object_of_that_name_for_gone(tmp_path: Path) -> None:
+    handle, asked = answering(status(409, "Conflict"))
+    async with serve(handle, tmp_path) as kube:
+        assert await kube.delete(PODS, "p", namespace="ns", uid="old", grace_seconds=0) is False
+        with pytest.raises(Conflict):
+            await kube.delete(PODS, "p", namespace="ns")
+    assert asked[0][3]["preconditions"] == {"uid": "old"}
+    assert asked[0][3]["gracePeriodSeconds"] == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "uid", "outcome", "message"),
+    [
+        ({}, None, "evicted", ""),
+        (
+            status(429, "TooManyRequests", causes=[{"reason": "DisruptionBudget", "message": "budget b needs 2"}]),
+            None,
+            "blocked",
+            "budget b needs 2",
+        ),
+        (status(429, "TooManyRequests", "too many requests"), None, "error", "too many requests"),
+        (status(500, "InternalError", "two budgets"), None, "error", "two budgets"),
+        (status(409, "Conflict"), "old", "gone", ""),
+    ],
+)
+async def test_an_eviction_tells_a_budget_from_an_overloaded_server(
+    tmp_path: Path, answer: Any, uid: str | None, outcome: str, message: str
+) -> None:
+    handle, _ = answering(answer)
+    async with serve(handle, tmp_path) as kube:
+        got = await kube.evict("ns", "p", uid=uid)
+    assert (got.outcome, got.message) == (outcome, message)
+
+
+async def test_a_binding_names_the_uid(tmp_path: Path) -> None:
+    handle, asked = answering({})
+    async with serve(handle, tmp_path) as kube:
+        assert await kube.bind("ns", "p", "n", "u") is True
+    _, path, _, body, _ = asked[0]
+    assert path == "/api/v1/namespaces/ns/pods/p/binding"
+    assert (body["metadata"]["uid"], body["target"]["name"]) == ("u", "n")
+
+
+@pytest.mark.parametrize(
+    ("kind", "content_type", "force"),
+    [
+        ("merge", "application/merge-patch+json", None),
+        ("json", "application/json-patch+json", None),
+        ("apply", "application/apply-patch+yaml", "true"),
+    ],
+)
+async def test_patches_go_as_their_kind(tmp_path: Path, kind: Any, content_type: str, force: str | None) -> None:
+    handle, asked = answering({})
+    async with serve(handle, tmp_path) as kube:
+        await kube.patch(NODECLAIMS, "c", [] if kind == "json" else {"spec": {}}, subresource="status", kind=kind)
+    _, path, query, body, sent = asked[0]
+    assert (path, sent) == ("/apis/karpenter.sh/v1/nodeclaims/c/status", content_type)
+    assert (query["fieldManager"], query.get("force")) == ("tenon", force)
+    if kind == "apply":
+        assert (body["kind"], body["metadata"]) == ("NodeClaim", {"name": "c"})
+
+
+async def test_create_sends_a_whole_object(tmp_path: Path) -> None:
+    handle, asked = answering({"metadata": {"name": "e"}})
+    async with serve(handle, tmp_path) as kube:
+        await kube.create(EVENTS, {"metadata": {"name": "e", "namespace": "ns"}})
+    assert asked[0][1] == "/api/v1/namespaces/ns/events"
+    assert (asked[0][3]["apiVersion"], asked[0][3]["kind"]) == ("v1", "Event")
+
+
+async def test_stream_keeps_lines_whole_whatever_their_length(tmp_path: Path) -> None:
+    lines = [b"short", b"x" * 5_000_000, b"last"]
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"\n".join(lines) + b"\n")
+        return response
+
+    async with serve(handle, tmp_path) as kube, aclosing(kube.stream("/api/v1/pods")) as stream:  # type: ignore[type-var]
+        assert [line async for line in stream] == lines
+
+
+async def test_an_unreachable_server_is_named(tmp_path: Path) -> None:
+    async with serve(answering({})[0], tmp_path):
+        pass  # the port is free again
+    kube = await Kube.connect(str(tmp_path / "kubeconfig"))
+    with pytest.raises(ApiUnreachable, match=r"API server at http://127\.0\.0\.1:\d+ cannot be reached"):
+        await kube.get(NODES, "n")
+    await kube.close()
+
+
+async def test_without_configuration_one_sentence_says_what_to_set(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    with pytest.raises(ConfigError, match="there is no file .*none"):
+        await Kube.connect()
+    monkeypatch.delenv("KUBECONFIG")
+    with pytest.raises(ConfigError, match="Set KUBECONFIG"):
+        await Kube.connect()
+
+
+async def test_credentials_of_the_kubeconfig_are_sent(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    async def handle(request: web.Request) -> web.Response:
+        seen.append(request.headers.get("Authorization", ""))
+        return web.json_response({})
+
+    assert "secret" in KUBECONFIG
+    async with serve(handle, tmp_path) as kube:
+        await kube.get(NODES, "n")
+    assert seen == ["Bearer secret"]

@@ -1,0 +1,89 @@
+"""Events: silence on repetition, counts, and no harm when they fail (EVT-01 to EVT-07)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from activities.kubernetes.errors import Conflict, Forbidden
+from activities.kubernetes.events import EventRecorder
+
+NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "uid": "u", "labels": {"a": "b"}}}
+
+
+class Api:
+    def __init__(self) -> None:
+        self.events: dict[str, dict[str, Any]] = {}
+        self.error: Exception | None = None
+        self.time = 1000.0
+
+    async def create(self, resource: Any, body: dict[str, Any], namespace: str = "") -> dict[str, Any]:
+        if self.error:
+            raise self.error
+        name = body["metadata"]["name"]
+        if name in self.events:
+            raise Conflict(409, "AlreadyExists", "exists")
+        self.events[name] = body
+        return body
+
+    async def get(self, resource: Any, name: str, namespace: str = "") -> dict[str, Any]:
+        return self.events[name]
+
+    async def patch(self, resource: Any, name: str, patch: dict[str, Any], **_: Any) -> dict[str, Any]:
+        self.events[name] = {**self.events[name], **patch}
+        return self.events[name]
+
+    def recorder(self) -> EventRecorder:
+        return EventRecorder(self, clock=lambda: self.time)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("reason", "seconds"),
+    [("Disrupted", 120), ("FailedScheduling", 300), ("Unconsolidatable", 900), ("NoCompatibleInstanceTypes", 60)],
+)
+async def test_a_repetition_is_silent_for_its_window_and_then_counts(reason: str, seconds: float) -> None:
+    api = Api()
+    recorder = api.recorder()
+    assert await recorder.publish(NODE, reason, "so it is")
+    api.time += seconds - 1
+    assert not await recorder.publish(NODE, reason, "so it is")
+    assert await recorder.publish(NODE, reason, "and otherwise now")
+    api.time += 1
+    assert await recorder.publish(NODE, reason, "so it is")
+    assert sorted(event["count"] for event in api.events.values()) == [1, 2]
+
+
+async def test_another_replica_continues_the_count() -> None:
+    api = Api()
+    await api.recorder().publish(NODE, "Disrupted", "x")
+    await api.recorder().publish(NODE, "Disrupted", "x")
+    assert [event["count"] for event in api.events.values()] == [2]
+
+
+async def test_an_event_refers_to_its_object_and_lives_in_its_namespace() -> None:
+    api = Api()
+    pod = {"apiVersion": "v1", "kind": "Pod", "namespace": "ns", "name": "p", "uid": "u"}
+    await api.recorder().publish(NODE, "Disrupted", "x", "Warning")
+    await api.recorder().publish(pod, "Nominated", "x" * 5000)
+    node_event, pod_event = api.events.values()
+    assert node_event["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
+    assert (node_event["metadata"]["namespace"], node_event["type"]) == ("default", "Warning")
+    assert pod_event["metadata"]["namespace"] == "ns"
+    assert len(pod_event["message"]) == 1024
+    assert pod_event["source"] == {"component": "karpenter"}
+
+
+async def test_nominations_are_limited_to_a_burst_of_ten_and_five_a_second() -> None:
+    api = Api()
+    recorder = api.recorder()
+    assert sum([await recorder.publish(NODE, "Nominated", str(number)) for number in range(20)]) == 10
+    api.time += 1
+    assert sum([await recorder.publish(NODE, "Nominated", str(number)) for number in range(20, 40)]) == 5
+
+
+async def test_a_refused_event_is_logged_and_disturbs_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    api = Api()
+    api.error = Forbidden(403, "Forbidden", "events are not for you")
+    assert not await api.recorder().publish(NODE, "Disrupted", "x")
+    assert "events are not for you" in caplog.text

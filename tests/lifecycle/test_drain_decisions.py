@@ -1,0 +1,204 @@
+"""Which pods a drain takes, in which order, and when it stops asking."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenon.lifecycle import budgets, drain, pods
+from tenon.lifecycle.drain import Action, Kind
+from tenon.lifecycle.protection import protected_for
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def stamp(seconds: float) -> str:
+    return (NOW + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def make(
+    name: str = "a",
+    owner: str = "ReplicaSet",
+    phase: str = "Running",
+    priority: str = "",
+    tolerations: list[dict[str, str]] | None = None,
+    deletion: float | None = None,
+    grace: int | None = 30,
+    annotations: dict[str, str] | None = None,
+    started: float = -60,
+) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": name, "namespace": "default", "uid": name, "annotations": annotations or {}}
+    metadata["ownerReferences"] = [{"kind": owner, "name": "o"}]
+    if deletion is not None:
+        granted = max(30 if grace is None else grace, int(deletion))  # a deletion never began in the future
+        metadata |= {"deletionTimestamp": stamp(deletion), "deletionGracePeriodSeconds": granted}
+    spec: dict[str, Any] = {"priorityClassName": priority, "tolerations": tolerations or []}
+    if grace is not None:
+        spec["terminationGracePeriodSeconds"] = grace
+    return {"metadata": metadata, "spec": spec, "status": {"phase": phase, "startTime": stamp(started)}}
+
+
+TOLERATIONS: list[dict[str, str]] = [
+    {"operator": "Exists"},
+    {"key": "karpenter.sh/disrupted", "operator": "Exists", "effect": "NoSchedule"},
+    {"key": "karpenter.sh/disrupted", "operator": "Exists", "effect": "NoExecute"},
+    {"key": "other", "operator": "Equal", "value": "x"},
+]
+POD = st.builds(
+    make,
+    name=st.integers(0, 10**6).map(str),
+    owner=st.sampled_from(["ReplicaSet", "DaemonSet", "Node", "StatefulSet"]),
+    phase=st.sampled_from(["Running", "Pending", "Succeeded", "Failed"]),
+    priority=st.sampled_from(["", "high", "system-cluster-critical", "system-node-critical"]),
+    tolerations=st.lists(st.sampled_from(TOLERATIONS), max_size=2),
+    deletion=st.none() | st.integers(-200, 4000),
+    grace=st.none() | st.integers(0, 4000),
+    annotations=st.sampled_from([{}, {"karpenter.sh/do-not-disrupt": "true"}, {"karpenter.sh/do-not-disrupt": "5m"}]),
+)
+PODS = st.lists(POD, max_size=12, unique_by=lambda pod: pod["metadata"]["name"])
+
+
+@given(PODS)
+def test_waves_partition_the_awaited_pods(node_pods: list[dict[str, Any]]) -> None:
+    """TRM-03: every awaited pod is in exactly one wave; critical after ordinary, daemons after the others."""
+    waves = drain.waves(node_pods, NOW)
+    flat = [pods.uid(pod) for wave in waves for pod in wave]
+    assert len(waves) == 4
+    assert len(flat) == len(set(flat))
+    assert set(flat) == {pods.uid(pod) for pod in drain.awaited(node_pods, NOW)}
+    for number, wave in enumerate(waves):
+        assert {(pods.is_critical(pod), pods.is_daemon(pod)) for pod in wave} <= {(number >= 2, number % 2 == 1)}
+
+
+@given(PODS, st.none() | st.integers(-100, 4000), st.booleans())
+def test_only_pods_that_can_leave_are_ever_waited_for(
+    node_pods: list[dict[str, Any]], force_in: int | None, force: bool
+) -> None:
+    """TRM-04: mirror, tolerating, ended and stuck pods never hold a node."""
+    for pod in drain.awaited(node_pods, NOW):
+        assert not pods.is_mirror(pod)
+        assert not pods.is_terminal(pod)
+        assert {"operator": "Exists"} not in pod["spec"]["tolerations"]
+        end = pods.deletion_instant(pod)
+        assert end is None or NOW - end <= timedelta(minutes=1)
+
+
+@given(POD, st.integers(-100, 8000), st.booleans())
+def test_force_at_ends_every_pod_in_time(pod: dict[str, Any], force_in: int, turn: bool) -> None:
+    """TRM-06: past (force_at - own grace) nothing is asked any more, and no deletion outlives force_at for long."""
+    force_at = NOW + timedelta(seconds=force_in)
+    action = drain.decide(pod, NOW, turn=turn, force_at=force_at, force=False)
+    end = pods.deletion_instant(pod)
+    if end is None and force_at - timedelta(seconds=pods.grace_seconds(pod)) <= NOW:
+        assert action == Action(Kind.DELETE, grace_seconds=max(1, force_in))
+    elif action.kind is Kind.DELETE:
+        assert end is not None
+        assert end > force_at
+        assert action.grace_seconds is not None
+        assert 1 <= action.grace_seconds < pods.granted_seconds(pod)
+
+
+@given(POD, st.booleans())
+def test_without_force_a_protected_or_waiting_pod_is_never_touched(pod: dict[str, Any], turn: bool) -> None:
+    action = drain.decide(pod, NOW, turn=turn, force_at=None, force=False)
+    assert action.kind is not Kind.DELETE
+    if action.kind is Kind.EVICT:
+        assert turn
+        assert "deletionTimestamp" not in pod["metadata"]
+        assert not pod["metadata"]["annotations"]
+
+
+@given(POD)
+def test_force_always_leads_to_an_end(pod: dict[str, Any]) -> None:
+    """However a pod resists, a forced drain has it off the node within its rounds of a few seconds."""
+    instant = NOW
+    for _ in range(70):
+        action = drain.decide(pod, instant, turn=False, force_at=None, force=True)
+        if action == Action(Kind.DELETE, grace_seconds=0):
+            return
+        if action.kind is Kind.DELETE:
+            assert action.grace_seconds is not None
+            before = pods.deletion_instant(pod)
+            began = instant if before is None else before - timedelta(seconds=pods.granted_seconds(pod))
+            end = (began + timedelta(seconds=action.grace_seconds) - NOW).total_seconds()
+            pod["metadata"] |= {"deletionTimestamp": stamp(end), "deletionGracePeriodSeconds": action.grace_seconds}
+        instant += timedelta(seconds=1)
+        if not drain.is_drainable(pod, instant):
+            return
+    pytest.fail("force never came to an end")
+
+
+@pytest.mark.parametrize(("deletion", "drainable"), [(None, True), (30, True), (-59, True), (-60, True), (-61, False)])
+def test_a_pod_is_stuck_a_minute_past_its_grace(deletion: float | None, drainable: bool) -> None:
+    """TRM-04."""
+    assert drain.is_drainable(make(deletion=deletion), NOW) is drainable
+
+
+@pytest.mark.parametrize(
+    ("owner", "phase", "deletion", "counts"),
+    [
+        ("ReplicaSet", "Running", None, True),
+        ("ReplicaSet", "Pending", None, True),
+        ("ReplicaSet", "Running", 10, False),
+        ("StatefulSet", "Running", 10, True),
+        ("DaemonSet", "Running", None, False),
+        ("Node", "Running", None, False),
+        ("Job", "Succeeded", None, False),
+    ],
+)
+def test_which_pods_make_a_node_non_empty(owner: str, phase: str, deletion: float | None, counts: bool) -> None:
+    """SCH-005: a terminating StatefulSet pod comes again, so it counts."""
+    assert pods.is_reschedulable(make(owner=owner, phase=phase, deletion=deletion)) is counts
+
+
+@pytest.mark.parametrize(
+    ("value", "started", "held"),
+    [
+        ("true", -9999, "holds it"),
+        ("false", 0, ""),
+        ("True", 0, ""),
+        ("10m", -599, "until 2026-03-01T12:00:01Z"),
+        ("10m", -600, ""),
+        ("1h30m", -3600, "until"),
+        ("0s", 0, ""),
+        ("-1h", 0, ""),
+        ("soon", 0, ""),
+        (None, 0, ""),
+        ("10m", None, "from its start"),
+    ],
+)
+def test_do_not_disrupt_protects_for_ever_or_for_a_while(value: str | None, started: int | None, held: str) -> None:
+    """ANN-01."""
+    start = None if started is None else NOW + timedelta(seconds=started)
+    answer = protected_for(value, start, NOW)
+    assert bool(answer) is bool(held)
+    assert held in answer
+
+
+def test_force_begins_at_the_earliest_of_all_instants() -> None:
+    assert drain.force_instant(NOW, None) is None
+    assert drain.force_instant(NOW, 60) == NOW + timedelta(seconds=60)
+    assert drain.force_instant(NOW, 60, NOW, None) == NOW
+    assert drain.force_instant(NOW, None, None, NOW + timedelta(hours=1)) == NOW + timedelta(hours=1)
+
+
+def test_only_budgets_of_the_pods_namespace_that_select_it_are_named() -> None:
+    pod = make("web-0")
+    pod["metadata"]["labels"] = {"app": "web"}
+
+    def budget(name: str, selector: dict[str, Any] | None, namespace: str = "default") -> dict[str, Any]:
+        return {"metadata": {"name": name, "namespace": namespace}, "spec": {"selector": selector}}
+
+    every = [
+        budget("none", None),
+        budget("other", {"matchLabels": {"app": "db"}}),
+        budget("far", {"matchLabels": {"app": "web"}}, namespace="prod"),
+        budget("all", {}),
+        budget("in", {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]}),
+        budget("not", {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}),
+    ]
+    assert [pods.key(one) for one in budgets.covering(pod, every)] == ["default/all", "default/in"]

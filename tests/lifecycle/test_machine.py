@@ -1,0 +1,189 @@
+"""A node's state machine: what holds for every order in which things may happen."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenon.lifecycle import machine
+from tenon.lifecycle.messages import (
+    ActivityName,
+    BindResult,
+    ClaimRef,
+    ClaimView,
+    CordonResult,
+    DetachResult,
+    Disrupt,
+    DrainResult,
+    InitializeResult,
+    Instance,
+    Keep,
+    LaunchRequest,
+    LaunchResult,
+    Message,
+    Poke,
+    PrepareLaunchResult,
+    RegisterResult,
+    ReleaseInput,
+    TerminateResult,
+)
+from tenon.lifecycle.state import NodeState, Stage
+from tenon.lifecycle.steps import DeadlinePassed, End, Failed, KeepRecorded, LeaveRequest, Run, Wait
+from tenon.lifecycle.timeline import MAX_BYTES, MAX_ENTRIES, details, record
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+REF = ClaimRef(cluster="c", name="default-x1", uid="u1")
+INSTANCE = Instance(
+    id="i-1",
+    provider_id="aws:///us-west-2a/i-1",
+    instance_type="m5.large",
+    zone="us-west-2a",
+    capacity_type="spot",
+    image_id="ami-1",
+    price=0.04,
+)
+VIEW = ClaimView(exists=True, created_at=NOW, pool="default", planned_pods=1, expire_after_seconds=3600)
+REQUEST = LaunchRequest(client_token="t", capacity_type="spot", templates=[], tags={})
+
+ANSWERS: dict[ActivityName, st.SearchStrategy[Message]] = {
+    ActivityName.PREPARE_LAUNCH: st.sampled_from(
+        [
+            PrepareLaunchResult(view=VIEW, request=REQUEST),
+            PrepareLaunchResult(view=ClaimView()),
+            PrepareLaunchResult(view=VIEW, reason="nodeclass_not_ready", message="default is not ready"),
+            PrepareLaunchResult(view=VIEW.model_copy(update={"deleting": True, "instance": INSTANCE})),
+            PrepareLaunchResult(view=VIEW.model_copy(update={"instance": INSTANCE, "registered": True})),
+        ]
+    ),
+    ActivityName.LAUNCH: st.sampled_from(
+        [LaunchResult(instance=INSTANCE), LaunchResult(reason="insufficient_capacity")]
+    ),
+    ActivityName.REGISTER: st.sampled_from([RegisterResult(node_name="n1"), RegisterResult(reason="NodeNotFound")]),
+    ActivityName.INITIALIZE: st.sampled_from([InitializeResult(initialized=True), InitializeResult(reason="NotReady")]),
+    ActivityName.BIND: st.just(BindResult(bound=1, planned=1)),
+    ActivityName.KEEP: st.just(KeepRecorded()),
+    ActivityName.CORDON: st.sampled_from([CordonResult(node_name="n1"), CordonResult(node_exists=False)]),
+    ActivityName.DRAIN: st.sampled_from(
+        [
+            DrainResult(drained=True),
+            DrainResult(remaining=1, blocked=["pdb"]),
+            DrainResult(drained=True, volumes_attached=2),
+        ]
+    ),
+    ActivityName.DETACH_VOLUMES: st.sampled_from([DetachResult(detached=True), DetachResult(attached=1)]),
+    ActivityName.TERMINATE: st.sampled_from([TerminateResult(terminated=True), TerminateResult(state="shutting-down")]),
+    ActivityName.RELEASE: st.just(ReleaseInput(claim=REF)),
+}
+NEWS = st.sampled_from(
+    [
+        Poke(node_name="n1"),
+        Poke(claim_deleting=True),
+        Poke(node_deleting=True),
+        LeaveRequest(reason="drain"),
+        LeaveRequest(reason="force_drain", force=True),
+        Keep(until=NOW + timedelta(days=1)),
+        Disrupt(command="c1", reason="Empty", only_if_empty=True),
+        Disrupt(command="c2", reason="Empty", not_before=NOW + timedelta(hours=1)),
+    ]
+)
+
+
+@given(st.data())
+def test_every_life_ends_and_never_goes_backwards(data: st.DataObject) -> None:
+    """Whatever is answered and whoever asks for what, a node ends, in the order of the stages."""
+    state, now = NodeState(claim=REF), NOW
+    order = list(Stage)
+    launched = 0
+    for turn in range(400):
+        if turn < 60 and data.draw(st.booleans()):
+            before = state
+            state = machine.apply(state, data.draw(NEWS), now)
+            assert not (before.leave and before.leave.force and not (state.leave and state.leave.force))
+        if turn == 60:
+            state = machine.apply(state, LeaveRequest(reason="drain"), now)
+        step = machine.next_step(state, now)
+        before = state
+        match step:
+            case End():
+                break
+            case Wait(until=until):
+                assert until is not None or state.stage is Stage.LIVE, "only a live node may wait for ever"
+                now = max(now, until) if until else now + timedelta(hours=1)
+                state = machine.apply(state, DeadlinePassed(), now)
+            case Run(activity=activity):
+                launched += activity is ActivityName.LAUNCH
+                fails = turn < 60 and data.draw(st.integers(0, 9)) == 0
+                answer = Failed(activity=activity, message="boom") if fails else data.draw(ANSWERS[activity])
+                state = machine.apply(state, answer, now)
+        stays = before.stage is Stage.CORDONING and state.stage is Stage.LIVE
+        assert stays or order.index(state.stage) >= order.index(before.stage)
+        assert len(state.timeline) <= MAX_ENTRIES
+    assert state.stage is Stage.ENDED
+    assert launched <= 1, "one workflow sends one fleet request"
+
+
+@given(st.lists(st.text(max_size=500), max_size=200))
+def test_timeline_is_bounded_and_keeps_its_beginning(texts: list[str]) -> None:
+    """The state stays small however long a life is; the first line is never lost."""
+    state = NodeState(claim=REF)
+    for text in texts:
+        state = record(state, NOW, text)
+    assert sum(len(entry.text.encode()) + 32 for entry in state.timeline) <= MAX_BYTES
+    assert len(state.timeline) <= MAX_ENTRIES
+    if texts:
+        assert state.timeline[0].text[:50] == texts[0][:50]
+    assert details(state).startswith("### NodeClaim default-x1")
+
+
+def at_live(**update: object) -> NodeState:
+    """A node at rest."""
+    return NodeState(
+        claim=REF, stage=Stage.LIVE, instance=INSTANCE, node_name="n1", registered=True, initialized=True
+    ).model_copy(update=update)
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        (at_live(stage=Stage.DRAINING), "already leaving"),
+        (at_live(stage=Stage.INITIALIZING), "not live yet"),
+        (at_live(keep_until=NOW + timedelta(hours=1)), "kept until"),
+    ],
+)
+def test_disruption_is_refused_with_a_reason(state: NodeState, why: str) -> None:
+    """A node that leaves, starts or is kept takes no command."""
+    answer = machine.answer(state, Disrupt(command="c1", reason="Empty"), NOW)
+    assert not answer.accepted
+    assert why in answer.why
+
+
+def test_a_poke_changes_nothing_on_a_live_node() -> None:
+    """A resting node's run stays as it is, however often something moves on the cluster."""
+    assert machine.apply(at_live(), Poke(node_name="n1", node_ready=True), NOW) == at_live()
+
+
+def test_registration_has_fifteen_minutes() -> None:
+    """LIF-05: launched, never registered."""
+    state = machine.apply(NodeState(claim=REF, stage=Stage.LAUNCHING), LaunchResult(instance=INSTANCE), NOW)
+    early = machine.apply(state, DeadlinePassed(), NOW + timedelta(minutes=14))
+    assert early.stage is Stage.REGISTERING
+    late = machine.apply(state, DeadlinePassed(), NOW + timedelta(minutes=15))
+    assert late.leave is not None
+    assert late.leave.reason == "registration_timeout"
+
+
+def test_an_instance_that_never_registered_is_not_drained() -> None:
+    """LIF-08: the node steps are skipped."""
+    state = NodeState(claim=REF, stage=Stage.CORDONING, instance=INSTANCE)
+    assert machine.apply(state, CordonResult(node_exists=True), NOW).stage is Stage.TERMINATING
+
+
+def test_forced_drain_passes_its_instant_on() -> None:
+    """A forced cordon sets the termination instant to now."""
+    state = machine.apply(at_live(), LeaveRequest(reason="force_drain", force=True), NOW)
+    step = machine.next_step(state, NOW)
+    assert isinstance(step, Run)
+    assert step.input.model_dump()["termination_timestamp"] == NOW

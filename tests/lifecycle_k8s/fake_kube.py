@@ -1,0 +1,206 @@
+"""A small API server in memory: merge patches, resource versions, finalizers, graceful deletion, evictions."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from activities.kubernetes.client import EvictionAnswer
+from activities.kubernetes.errors import Conflict
+from activities.kubernetes.resources import PODS, Resource
+
+Object = dict[str, Any]
+START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+
+
+def stamp(instant: datetime) -> str:
+    return instant.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Clock:
+    """Time that only `sleep` moves; ``on_tick`` is the rest of the world."""
+
+    def __init__(self) -> None:
+        self.instant = START
+        self.slept = 0
+        self.on_tick: list[Callable[[], None]] = []
+
+    def __call__(self) -> datetime:
+        return self.instant
+
+    async def sleep(self, seconds: float) -> None:
+        assert seconds > 0, "a wait of no length never ends"
+        self.slept += 1
+        assert self.slept < 2000, "the step does not end"
+        self.instant += timedelta(seconds=seconds)
+        for tick in self.on_tick:
+            tick()
+
+
+class Recorder:
+    """Events, as (kind, name, reason, message)."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str, str, str]] = []
+
+    async def publish(self, regarding: Object, reason: str, message: str, type_: str = "Normal") -> bool:
+        self.events.append((regarding["kind"], regarding["metadata"]["name"], reason, message))
+        return True
+
+    def reasons(self) -> list[str]:
+        return [event[2] for event in self.events]
+
+
+class FakeKube:
+    """Objects by (plural, namespace, name). ``calls`` lists every write; ``kubelet`` lets terminating pods end."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.objects: dict[tuple[str, str, str], Object] = {}
+        self.calls: list[tuple[str, ...]] = []
+        self.answers: dict[str, EvictionAnswer] = {}
+        self.unbindable: set[str] = set()
+        self.before_patch: list[Callable[[], None]] = []
+        self.kubelet = True
+        self._versions = itertools.count(1)
+        clock.on_tick.append(self.tick)
+
+    def add(self, resource: Resource, body: Object) -> Object:
+        stored = copy.deepcopy(body)
+        metadata = stored["metadata"]
+        metadata.setdefault("uid", f"uid-{metadata['name']}")
+        metadata.setdefault("creationTimestamp", stamp(START))
+        if resource.namespaced:
+            metadata.setdefault("namespace", "default")
+        stored |= {"apiVersion": resource.api_version, "kind": resource.kind}
+        self._store(resource, stored)
+        return copy.deepcopy(stored)
+
+    def tick(self) -> None:
+        """The kubelets end pods whose grace is over."""
+        for key, obj in list(self.objects.items()):
+            end = obj["metadata"].get("deletionTimestamp")
+            if key[0] == "pods" and end and self.kubelet and stamp(self.clock()) >= end:
+                del self.objects[key]
+
+    def names(self, resource: Resource) -> list[str]:
+        return sorted(name for plural, _, name in self.objects if plural == resource.plural)
+
+    async def get(self, resource: Resource, name: str, namespace: str = "") -> Object | None:
+        assert bool(namespace) == resource.namespaced
+        return copy.deepcopy(self.objects.get((resource.plural, namespace, name)))
+
+    async def list(self, resource: Resource, *, namespace: str = "", field_selector: str = "") -> list[Object]:
+        found = [
+            copy.deepcopy(obj)
+            for (plural, space, _), obj in sorted(self.objects.items())
+            if plural == resource.plural and (not namespace or space == namespace)
+        ]
+        if field_selector:
+            field, value = field_selector.split("=")
+            assert (resource, field) == (PODS, "spec.nodeName")
+            found = [pod for pod in found if pod["spec"].get("nodeName") == value]
+        return found
+
+    async def patch(
+        self, resource: Resource, name: str, patch: Object, *, namespace: str = "", subresource: str = ""
+    ) -> Object | None:
+        if self.before_patch:
+            self.before_patch.pop(0)()
+        key = (resource.plural, namespace, name)
+        present = self.objects.get(key)
+        if present is None:
+            return None
+        metadata = dict(patch.get("metadata") or {})
+        version = metadata.pop("resourceVersion", None)
+        if version is not None and version != present["metadata"]["resourceVersion"]:
+            raise Conflict(409, "Conflict", "the object has been modified")
+        if subresource == "status":
+            body: Object = {"status": patch.get("status") or {}}
+        else:
+            body = {field: value for field, value in patch.items() if field not in ("status", "metadata")}
+            body["metadata"] = metadata
+        self.calls.append(("patch", resource.plural, name, subresource))
+        updated = _merge(present, body)
+        added = set(updated["metadata"].get("finalizers") or ()) - set(present["metadata"].get("finalizers") or ())
+        assert not (present["metadata"].get("deletionTimestamp") and added), "no finalizer on what is being deleted"
+        self._store(resource, updated)
+        self._collect(key)
+        return copy.deepcopy(updated)
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str = "",
+        grace_seconds: int | None = None,
+        uid: str | None = None,
+    ) -> bool:
+        key = (resource.plural, namespace, name)
+        present = self.objects.get(key)
+        if present is None or (uid is not None and uid != present["metadata"]["uid"]):
+            return False
+        self.calls.append(("delete", resource.plural, name, str(grace_seconds)))
+        metadata = present["metadata"]
+        if resource is PODS:
+            own = present["spec"].get("terminationGracePeriodSeconds", 30)
+            grace = own if grace_seconds is None else grace_seconds
+            if grace == 0:
+                del self.objects[key]
+                return True
+            began = self.clock()
+            if metadata.get("deletionTimestamp"):
+                granted = metadata["deletionGracePeriodSeconds"]
+                began = datetime.fromisoformat(metadata["deletionTimestamp"]) - timedelta(seconds=granted)
+                grace = min(grace, granted)
+            metadata["deletionGracePeriodSeconds"] = grace
+            metadata["deletionTimestamp"] = stamp(began + timedelta(seconds=grace))
+        else:
+            metadata.setdefault("deletionTimestamp", stamp(self.clock()))
+        self._store(resource, present)
+        self._collect(key)
+        return True
+
+    async def evict(
+        self, namespace: str, name: str, *, uid: str | None = None, grace_seconds: int | None = None
+    ) -> EvictionAnswer:
+        self.calls.append(("evict", name))
+        refusal = self.answers.get(f"{namespace}/{name}")
+        if refusal is not None:
+            return refusal
+        gone = not await self.delete(PODS, name, namespace=namespace, uid=uid)
+        return EvictionAnswer("gone" if gone else "evicted")
+
+    async def bind(self, namespace: str, name: str, node: str, uid: str) -> bool:
+        self.calls.append(("bind", name, node))
+        pod = self.objects.get(("pods", namespace, name))
+        if pod is None or pod["metadata"]["uid"] != uid or pod["spec"].get("nodeName") or name in self.unbindable:
+            return False
+        pod["spec"]["nodeName"] = node
+        return True
+
+    def _store(self, resource: Resource, obj: Object) -> None:
+        metadata = obj["metadata"]
+        metadata["resourceVersion"] = str(next(self._versions))
+        self.objects[(resource.plural, metadata.get("namespace", ""), metadata["name"])] = obj
+
+    def _collect(self, key: tuple[str, str, str]) -> None:
+        metadata = self.objects[key]["metadata"]
+        if key[0] != "pods" and metadata.get("deletionTimestamp") and not metadata.get("finalizers"):
+            del self.objects[key]
+
+
+def _merge(target: Any, patch: Any) -> Any:
+    if not isinstance(patch, dict):
+        return copy.deepcopy(patch)
+    result = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = _merge(result.get(name), value)
+    return result

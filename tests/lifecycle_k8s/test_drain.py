@@ -1,0 +1,190 @@
+"""Draining against refusals, time and force."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from activities.kubernetes.client import EvictionAnswer
+from activities.kubernetes.drain import drain
+from activities.kubernetes.errors import ApiUnreachable, Forbidden
+from activities.kubernetes.resources import NODECLAIMS, PDBS, VOLUMEATTACHMENTS
+from tenon.lifecycle.messages import DrainInput
+from tests.lifecycle_k8s.fake_kube import START
+from tests.lifecycle_k8s.world import PROVIDER_ID, REF, World, claim, live, pod
+
+CRITICAL = {"priorityClassName": "system-node-critical"}
+BLOCKED = EvictionAnswer("blocked", "The disruption budget web needs 1 healthy pods and has 1 currently")
+
+
+async def run(world: World, **fields: Any) -> Any:
+    asked = DrainInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1", **fields)
+    return await drain(world.kube, world.recorder, asked, world.clock, world.heartbeat, world.clock.sleep)
+
+
+def budget(name: str, app: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": app}}}}
+
+
+async def test_waves_go_one_after_the_other() -> None:
+    """TRM-03: no wave is asked before the one ahead of it is gone."""
+    world = World().put_live()
+    world.put_pods(
+        pod("dns", **CRITICAL),
+        pod("proxy", owner="DaemonSet", **CRITICAL),
+        pod("web", terminationGracePeriodSeconds=5),
+        pod("log", owner="DaemonSet"),
+    )
+    result = await run(world, budget_seconds=600)
+    assert (result.drained, result.evicted, result.remaining) == (True, 4, 0)
+    assert [call[1] for call in world.kube.calls if call[0] == "evict"] == ["web", "log", "dns", "proxy"]
+    assert world.recorder.reasons() == ["Evicted"] * 4
+    assert world.clock() - START >= timedelta(seconds=5 + 30 + 30), "each wave was waited for"
+    assert world.status_of("Drained")[0] == "True"
+    assert len(world.beats) == world.clock.slept + 1
+
+
+async def test_what_cannot_be_drained_is_not_waited_for() -> None:
+    """TRM-04."""
+    ended = pod("job")
+    ended["status"]["phase"] = "Failed"
+    stuck = pod("stuck")
+    stuck["metadata"] |= {"deletionTimestamp": "2026-03-01T11:58:59Z", "deletionGracePeriodSeconds": 30}
+    mirror = pod("static", owner="")
+    mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
+    tolerant = pod("tolerant", tolerations=[{"key": "karpenter.sh/disrupted", "operator": "Exists"}])
+    world = World().put_live().put_pods(ended, mirror, tolerant, stuck)
+    world.kube.kubelet = False
+    result = await run(world)
+    assert (result.drained, result.evicted) == (True, 0)
+    assert [call for call in world.kube.calls if call[0] == "evict"] == []
+
+
+async def test_a_budget_blocks_and_is_named() -> None:
+    """TRM-05, EVT-04."""
+    world = World().put_live().put_pods(pod("web-0"), pod("api-0"))
+    world.kube.add(PDBS, budget("web", "web"))
+    world.kube.answers["default/web-0"] = BLOCKED
+    result = await run(world)
+    assert not result.drained
+    assert (result.evicted, result.remaining) == (1, 1)
+    assert result.blocked == ["pod default/web-0: PodDisruptionBudget default/web allows no disruption"]
+    assert world.recorder.reasons().count("FailedDraining") == 1
+    assert world.status_of("Drained") == ("Unknown", "Draining")
+    asked = [call for call in world.kube.calls if call == ("evict", "web-0")]
+    assert 6 <= len(asked) <= 12, "a refused eviction is asked again, ever more slowly"
+
+
+async def test_two_budgets_on_one_pod_are_both_named() -> None:
+    """QRK-09: the API server never evicts such a pod."""
+    world = World().put_live().put_pods(pod("web-0"))
+    world.kube.add(PDBS, budget("one", "web"))
+    world.kube.add(PDBS, budget("two", "web"))
+    world.kube.answers["default/web-0"] = EvictionAnswer("error", "more than one PodDisruptionBudget")
+    [sentence] = (await run(world, budget_seconds=2)).blocked
+    assert "default/one, default/two" in sentence
+
+
+async def test_an_overloaded_server_is_not_blamed_on_a_budget() -> None:
+    world = World().put_live().put_pods(pod("web-0"))
+    world.kube.add(PDBS, budget("web", "web"))
+    world.kube.answers["default/web-0"] = EvictionAnswer("error", "too many requests")
+    [sentence] = (await run(world, budget_seconds=2)).blocked
+    assert sentence == "pod default/web-0: eviction was refused: too many requests"
+
+
+async def test_a_budget_that_gives_way_lets_the_drain_go_on() -> None:
+    world = World().put_live().put_pods(pod("web-0", terminationGracePeriodSeconds=1))
+    world.kube.answers["default/web-0"] = BLOCKED
+    world.clock.on_tick.append(lambda: world.kube.answers.clear() if world.clock.slept == 10 else None)
+    result = await run(world)
+    assert (result.drained, result.evicted, result.blocked) == (True, 1, [])
+
+
+async def test_do_not_disrupt_holds_until_the_grace_period_takes_over() -> None:
+    """DIS-80, TRM-06: force at the instant less the pod's own grace, with what remains of it."""
+    held = pod("web-0", terminationGracePeriodSeconds=20)
+    held["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
+    world = World().put_live().put_pods(held)
+    result = await run(world, force_at=START + timedelta(seconds=50))
+    assert (result.drained, result.evicted) == (True, 1)
+    assert [call for call in world.kube.calls if call[1] == "pods"] == [("delete", "pods", "web-0", "20")]
+    assert world.clock() == START + timedelta(seconds=50)
+    assert "do-not-disrupt" in next(event[3] for event in world.recorder.events if event[2] == "FailedDraining")
+    assert "Disrupted" in world.recorder.reasons()
+
+
+async def test_a_long_deletion_under_way_is_cut_to_the_grace_period_once() -> None:
+    world = World().put_live().put_pods(pod("slow", terminationGracePeriodSeconds=3600))
+    await run(world, budget_seconds=3)
+    result = await run(world, force_at=START + timedelta(seconds=40))
+    assert result.drained
+    assert world.clock() == START + timedelta(seconds=40)
+    assert [call for call in world.kube.calls if call[0] == "delete"][1:] == [("delete", "pods", "slow", "40")]
+
+
+async def test_force_deletes_all_waves_at_once_whatever_protects_them() -> None:
+    held = pod("web-0")
+    held["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
+    world = World().put_live().put_pods(held, pod("dns", **CRITICAL), pod("log", owner="DaemonSet"))
+    result = await run(world, force=True)
+    assert (result.drained, result.evicted) == (True, 3)
+    assert world.clock() - START == timedelta(seconds=1)
+    assert [call for call in world.kube.calls if call[0] == "evict"] == []
+
+
+async def test_force_does_not_wait_for_a_dead_kubelet() -> None:
+    world = World().put_live().put_pods(pod("web-0"))
+    world.kube.kubelet = False
+    assert (await run(world, force=True)).drained
+    assert ("delete", "pods", "web-0", "0") in world.kube.calls
+    assert world.clock() - START < timedelta(seconds=10)
+
+
+async def test_one_pod_refused_by_a_policy_does_not_stop_the_others() -> None:
+    world = World().put_live().put_pods(pod("guarded"), pod("web-0", terminationGracePeriodSeconds=1))
+    evict = world.kube.evict
+
+    async def guarded(namespace: str, name: str, **options: Any) -> EvictionAnswer:
+        if name == "guarded":
+            raise Forbidden(403, "Forbidden", "denied by policy")
+        return await evict(namespace, name, **options)
+
+    world.kube.evict = guarded
+    result = await run(world, budget_seconds=5)
+    assert (result.evicted, result.remaining) == (1, 1)
+    assert result.blocked == ["pod default/guarded: denied by policy"]
+
+
+async def test_an_unreachable_server_is_an_error_and_not_a_reason() -> None:
+    world = World().put_live().put_pods(pod("web-0"))
+
+    async def away(*_: object, **__: object) -> EvictionAnswer:
+        raise ApiUnreachable("https://127.0.0.1", "refused")
+
+    world.kube.evict = away
+    with pytest.raises(ApiUnreachable):
+        await run(world)
+
+
+async def test_volumes_are_counted_at_the_end_and_a_missing_node_is_drained() -> None:
+    world = World().put_live()
+    for number in range(2):
+        spec = {"nodeName": "node-1", "source": {"persistentVolumeName": f"pv-{number}"}}
+        world.kube.add(VOLUMEATTACHMENTS, {"metadata": {"name": f"va-{number}"}, "spec": spec})
+    assert (await run(world)).volumes_attached == 2
+    gone = World()
+    gone.kube.add(NODECLAIMS, live(claim()))
+    result = await run(gone)
+    assert (result.drained, result.volumes_attached) == (True, 0)
+
+
+async def test_at_most_ten_sentences_whatever_is_blocked() -> None:
+    world = World().put_live().put_pods(*(pod(f"web-{number:02}") for number in range(30)))
+    world.kube.answers = {f"default/web-{number:02}": BLOCKED for number in range(30)}
+    result = await run(world, budget_seconds=1)
+    assert (len(result.blocked), result.remaining) == (10, 30)
+    [event] = [event for event in world.recorder.events if event[2] == "FailedDraining"]
+    assert event[3].endswith("and 27 more")

@@ -1,0 +1,231 @@
+"""From the decision that a node goes to its last finalizer: cordon, volumes, release."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from activities.kubernetes.cordon import cordon
+from activities.kubernetes.release import release
+from activities.kubernetes.resources import NODECLAIMS, NODES, PVCS, VOLUMEATTACHMENTS
+from activities.kubernetes.volumes import detach_volumes
+from tenon.lifecycle.messages import CordonInput, DetachInput, ReleaseInput
+from tests.lifecycle_k8s.fake_kube import START
+from tests.lifecycle_k8s.world import DISRUPTED, PROVIDER_ID, REF, UNREGISTERED, World, claim, node, pod
+
+BALANCERS = "node.kubernetes.io/exclude-from-external-load-balancers"
+FORCE_AT = "karpenter.sh/nodeclaim-termination-timestamp"
+
+
+def wanted(**fields: Any) -> CordonInput:
+    return CordonInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1", **fields)
+
+
+async def run(world: World, **fields: Any) -> Any:
+    return await cordon(world.kube, world.recorder, wanted(**fields), world.clock)
+
+
+async def test_cordon_marks_and_deletes_what_finalizers_hold() -> None:
+    """TRM-01, TRM-02, LBL-10, NC-05."""
+    world = World().put_live().put_pods(pod("a"), pod("agent", owner="DaemonSet"), pod("static", owner="Node"))
+    result = await run(world, reason="drifted")
+    assert world.node["spec"]["taints"] == [DISRUPTED]
+    assert world.node["metadata"]["labels"][BALANCERS] == "karpenter"
+    assert world.node["metadata"]["deletionTimestamp"]
+    assert world.claim["metadata"]["deletionTimestamp"]
+    assert world.status_of("DisruptionReason") == ("True", "Drifted")
+    assert (result.cordoned, result.node_name, result.pods) == (True, "node-1", 2)
+    assert (result.claim_exists, result.node_exists, result.force_at) == (True, True, None)
+    assert FORCE_AT not in world.claim["metadata"]["annotations"]
+
+
+async def test_cordon_again_changes_nothing() -> None:
+    world = World().put_live(terminationGracePeriod="10m")
+    first = await run(world, reason="drifted")
+    writes = len(world.kube.calls)
+    world.clock.instant += timedelta(minutes=3)
+    assert await run(world, reason="drifted") == first
+    assert len(world.kube.calls) == writes
+
+
+@pytest.mark.parametrize(
+    ("grace", "explicit", "existing", "minutes"),
+    [
+        ("10m", None, None, 10),
+        (None, 5, None, 5),
+        ("10m", 5, None, 5),
+        ("10m", 15, None, 10),
+        ("10m", 7, 3, 3),
+        (None, None, None, None),
+    ],
+)
+async def test_force_begins_at_the_earliest_instant(
+    grace: str | None, explicit: int | None, existing: int | None, minutes: int | None
+) -> None:
+    """TRM-06, ANN-04: deletion time plus the grace period, an instant asked for, or what is written already."""
+    world = World().put_live(**({"terminationGracePeriod": grace} if grace else {}))
+    if existing:
+        written = (START + timedelta(minutes=existing)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        world.claim["metadata"]["annotations"][FORCE_AT] = written
+    stamp = START + timedelta(minutes=explicit) if explicit else None
+    result = await run(world, termination_timestamp=stamp)
+    expected = START + timedelta(minutes=minutes) if minutes else None
+    assert result.force_at == expected
+    text = expected.strftime("%Y-%m-%dT%H:%M:%SZ") if expected else None
+    assert world.claim["metadata"]["annotations"].get(FORCE_AT) == text
+
+
+async def test_only_if_empty_finds_a_pod_and_undoes_its_marks() -> None:
+    world = World().put_live().put_pods(pod("late"), pod("agent", owner="DaemonSet"))
+    result = await run(world, only_if_empty=True, reason="empty")
+    assert (result.cordoned, result.pods) == (False, 1)
+    assert world.node["spec"]["taints"] == []
+    assert BALANCERS not in world.node["metadata"]["labels"]
+    assert "deletionTimestamp" not in world.node["metadata"]
+    assert "deletionTimestamp" not in world.claim["metadata"]
+    assert world.status_of("DisruptionReason") == ("", "")
+
+
+async def test_only_if_empty_looks_after_the_taint_is_on() -> None:
+    """A pod that the scheduler places between a look and the taint would be lost: the look comes second."""
+    world = World().put_live()
+    world.kube.before_patch = [lambda: world.put_pods(pod("slipped-in")) and None]
+    assert not (await run(world, only_if_empty=True)).cordoned
+
+
+async def test_daemons_and_ended_pods_do_not_hold_an_empty_node() -> None:
+    done = pod("job")
+    done["status"]["phase"] = "Succeeded"
+    world = World().put_live().put_pods(pod("agent", owner="DaemonSet"), done)
+    assert (await run(world, only_if_empty=True)).cordoned
+
+
+async def test_there_is_no_way_back_once_the_claim_is_being_deleted() -> None:
+    """A retry of the cordon, or a deletion by kubectl meanwhile, must not uncordon a node that goes anyway."""
+    world = World().put_live().put_pods(pod("late"))
+    world.claim["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
+    assert (await run(world, only_if_empty=True)).cordoned
+    assert world.node["spec"]["taints"] == [DISRUPTED]
+
+
+async def test_a_claim_that_never_registered_skips_its_node() -> None:
+    """LIF-08."""
+    world = World()
+    world.kube.add(NODECLAIMS, claim())
+    world.kube.add(NODES, node(UNREGISTERED))
+    result = await run(world, reason="registration_timeout")
+    assert (result.node_exists, result.claim_exists) == (False, True)
+    assert world.node["spec"]["taints"] == [UNREGISTERED]
+    assert world.claim["metadata"]["deletionTimestamp"]
+
+
+async def test_cordon_with_the_claim_or_both_gone() -> None:
+    world = World().put_live()
+    del world.kube.objects[("nodeclaims", "", REF.name)]
+    result = await run(world)
+    assert (result.claim_exists, result.node_exists) == (False, True)
+    assert world.node["metadata"]["deletionTimestamp"]
+    world.kube.objects.clear()
+    result = await run(world)
+    assert (result.claim_exists, result.node_exists, result.cordoned) == (False, False, True)
+
+
+async def test_a_users_own_balancer_label_survives_an_undone_cordon() -> None:
+    world = World().put_live().put_pods(pod("late"))
+    world.node["metadata"]["labels"][BALANCERS] = "mine"
+    await run(world, only_if_empty=True)
+    assert world.node["metadata"]["labels"][BALANCERS] == "mine"
+
+
+def attachment(name: str, volume: str, on: str = "node-1") -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "spec": {"nodeName": on, "attacher": "ebs.csi.aws.com", "source": {"persistentVolumeName": volume}},
+    }
+
+
+async def detach(world: World, **fields: Any) -> Any:
+    asked = DetachInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1", **fields)
+    return await detach_volumes(world.kube, world.recorder, asked, world.clock, world.heartbeat, world.clock.sleep)
+
+
+def with_volumes() -> World:
+    """A drained node: one volume of a drained pod, one of a pod that stays because it tolerates the taint."""
+    stays = pod(
+        "agent",
+        tolerations=[{"operator": "Exists"}],
+        volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
+    )
+    world = World().put_live().put_pods(stays)
+    world.kube.add(PVCS, {"metadata": {"name": "c"}, "spec": {"volumeName": "pv-agent"}})
+    world.kube.add(VOLUMEATTACHMENTS, attachment("va-agent", "pv-agent"))
+    world.kube.add(VOLUMEATTACHMENTS, attachment("va-web", "pv-web"))
+    world.kube.add(VOLUMEATTACHMENTS, attachment("va-elsewhere", "pv-x", on="node-2"))
+    return world
+
+
+async def test_detachment_waits_for_volumes_of_drained_pods_only() -> None:
+    """TRM-07."""
+    world = with_volumes()
+
+    def detached() -> None:
+        if world.clock.slept == 3:
+            del world.kube.objects[("volumeattachments", "", "va-web")]
+
+    world.clock.on_tick.append(detached)
+    result = await detach(world)
+    assert (result.detached, result.attached) == (True, 0)
+    assert world.clock.slept == 3
+    assert world.recorder.reasons() == ["AwaitingVolumeDetachment"]
+    assert "va-web" in world.recorder.events[0][3]
+    assert world.status_of("VolumesDetached")[0] == "True"
+
+
+async def test_detachment_ends_with_its_budget_and_says_what_it_awaits() -> None:
+    world = with_volumes()
+    result = await detach(world, budget_seconds=10)
+    assert (result.detached, result.attached) == (False, 1)
+    assert world.clock() - START == timedelta(seconds=10)
+    assert world.status_of("VolumesDetached") == ("Unknown", "AwaitingVolumeDetachment")
+    assert len(world.beats) >= 5
+
+
+async def test_detachment_is_skipped_after_the_grace_period() -> None:
+    world = with_volumes()
+    result = await detach(world, force_at=START + timedelta(seconds=4))
+    assert (result.detached, result.attached) == (True, 1)
+    assert world.status_of("VolumesDetached") == ("False", "TerminationGracePeriodElapsed")
+
+
+async def test_release_lets_both_go_and_is_quiet_afterwards() -> None:
+    """TRM-08, FIN-01."""
+    world = World().put_live()
+    await run(world)
+    asked = ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1")
+    await release(world.kube, asked)
+    assert world.kube.objects == {}
+    await release(world.kube, asked)
+
+
+async def test_release_deletes_a_node_that_joined_too_late() -> None:
+    world = World()
+    world.kube.add(NODECLAIMS, claim())
+    world.kube.add(NODES, node(UNREGISTERED))
+    await release(world.kube, ReleaseInput(claim=REF, provider_id=PROVIDER_ID))
+    assert world.kube.objects == {}
+
+
+async def test_release_spares_other_objects_of_the_same_names() -> None:
+    """A new Node under the old name has another provider ID, a new claim another UID; foreign finalizers stay."""
+    world = World().put_live()
+    world.node["spec"]["providerID"] = "aws:///us-west-2a/i-2"
+    world.claim["metadata"]["uid"] = "newer"
+    await release(world.kube, ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1"))
+    assert world.kube.calls == []
+    world = World().put_live()
+    world.claim["metadata"]["finalizers"].append("example.com/audit")
+    await release(world.kube, ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1"))
+    assert world.kube.names(NODES) == []
+    assert world.claim["metadata"]["finalizers"] == ["example.com/audit"]

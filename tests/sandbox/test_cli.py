@@ -1,0 +1,50 @@
+"""`tenon sandbox` where no sandbox runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.sandbox import app
+from sandbox.build import BuildError
+from sandbox.cluster import Sandbox, SandboxError
+from sandbox.status import Addresses, Process, State, Status
+
+
+def test_down_and_status_of_nothing_say_so(tmp_path: Path) -> None:
+    down = CliRunner().invoke(app, ["down", "--state", str(tmp_path)])
+    assert (down.exit_code, down.stdout) == (0, f"No sandbox runs in {tmp_path}.\n")
+    status = CliRunner().invoke(app, ["status", "--state", str(tmp_path)])
+    assert status.exit_code == 1
+    assert "there is no sandbox" in status.stdout
+
+
+def test_status_as_json_has_no_colour_and_all_addresses(tmp_path: Path) -> None:
+    addresses = Addresses(kubernetes="https://127.0.0.1:1", temporal="127.0.0.1:2", temporal_ui="http://127.0.0.1:3")
+    Status(state=State.READY, supervisor=Process.of(os.getpid()), addresses=addresses).write(tmp_path / "status.json")
+    answer = CliRunner().invoke(app, ["status", "--state", str(tmp_path), "-o", "json"])
+    assert answer.exit_code == 0
+    document = json.loads(answer.stdout)
+    assert document["addresses"]["temporal_ui"] == "http://127.0.0.1:3"
+    assert document["kubeconfig"] == str(tmp_path / "kubeconfig")
+
+
+def test_up_that_cannot_build_is_one_sentence_and_status_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ensure(_: object) -> Path:
+        raise BuildError("Go could not build the control plane.")
+
+    monkeypatch.setattr("sandbox.build.ensure", ensure)
+    answer = CliRunner().invoke(app, ["up", "--state", str(tmp_path)])
+    assert answer.exit_code == 2
+    assert answer.stderr == "error: Go could not build the control plane.\n"
+
+
+def test_attach_says_what_is_there_instead(tmp_path: Path) -> None:
+    assert Sandbox.find(tmp_path) is None
+    Status(state=State.FAILED, message="etcd ended").write(tmp_path / "status.json")
+    with pytest.raises(SandboxError, match="it is failed: etcd ended"):
+        Sandbox.attach(tmp_path)

@@ -1,0 +1,109 @@
+"""What each process is told, checked without starting one."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sandbox import kwok
+from sandbox.certificates import Authority
+from sandbox.components import Component, Options, Ports, components
+from sandbox.kubeconfig import with_certificate
+from sandbox.layout import Layout
+from sandbox.ports import RANGE, free_ports, is_free
+from workflows.names import SEARCH_ATTRIBUTES
+
+
+def rendered(tmp_path: Path, options: Options | None = None) -> dict[str, Component]:
+    parts = components(Layout.at(tmp_path), Ports.free(), Path("/bin"), Path("/temporal"), options or Options())
+    return {part.name: part for part in parts}
+
+
+def test_every_component_comes_after_what_it_needs(tmp_path: Path) -> None:
+    seen: set[str] = set()
+    for name, part in rendered(tmp_path).items():
+        assert set(part.after) <= seen
+        seen.add(name)
+
+
+def test_clients_are_not_slowed_to_their_defaults(tmp_path: Path) -> None:
+    parts = rendered(tmp_path)
+    for name in ("kube-scheduler", "kube-controller-manager"):
+        assert {"--kube-api-qps=1000", "--kube-api-burst=2000", "--leader-elect=false"} <= set(parts[name].argv)
+
+
+def test_nothing_is_told_to_listen_beyond_loopback(tmp_path: Path) -> None:
+    for part in rendered(tmp_path).values():
+        assert "0.0.0.0" not in " ".join(part.argv)
+        assert part.ready.split("://")[1].startswith("127.0.0.1:")
+
+
+def test_temporal_knows_the_search_attributes_with_their_types(tmp_path: Path) -> None:
+    told = [word for word in rendered(tmp_path)["temporal"].argv if word.startswith("--search-attribute=")]
+    assert len(told) == len(SEARCH_ATTRIBUTES) == 8
+    for expected in ("TenonStage=Keyword", "TenonBlocked=Bool", "TenonExpires=Datetime"):
+        assert f"--search-attribute={expected}" in told
+
+
+def test_histories_are_kept_only_when_asked(tmp_path: Path) -> None:
+    assert not any("db-filename" in word for word in rendered(tmp_path)["temporal"].argv)
+    kept = rendered(tmp_path, Options(keep_history=True))["temporal"].argv
+    assert f"--db-filename={tmp_path}/temporal.db" in kept
+
+
+def test_the_boot_delay_reaches_ec2(tmp_path: Path) -> None:
+    assert "--boot-delay=2.5" in rendered(tmp_path, Options(boot_delay=2.5))["ec2"].argv
+
+
+def test_kwok_gets_documents_and_waits_for_the_joiner() -> None:
+    documents = list(yaml.safe_load_all(kwok.config()))
+    options = documents[0]["options"]
+    assert options["manageNodesWithAnnotationSelector"] == f"{kwok.NODE_ANNOTATION}=fake"
+    assert options["nodeLeaseDurationSeconds"] == 0
+    stages = {stage["metadata"]["name"]: stage["spec"]["selector"] for stage in documents[1:]}
+    assert stages["pod-start"]["matchAnnotations"] == {kwok.ADMITTED_ANNOTATION: "true"}
+    for name in ("node-ready", "node-heartbeat"):
+        assert stages[name]["matchAnnotations"] == {kwok.KUBELET_ANNOTATION: "ready"}
+
+
+def test_ports_are_different_and_free_and_a_taken_one_is_seen() -> None:
+    ports = free_ports(8)
+    assert len(set(ports)) == 8
+    assert all(port in RANGE for port in ports)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", ports[0]))
+        taken.listen()
+        assert not is_free(ports[0])
+
+
+def test_too_few_ports_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sandbox.ports.is_free", lambda _: False)
+    with pytest.raises(OSError, match="only 0 of 3 ports"):
+        free_ports(3)
+
+
+def test_keys_are_for_this_user_only(tmp_path: Path) -> None:
+    authority = Authority()
+    path = tmp_path / "admin.kubeconfig"
+    with_certificate(path, "https://127.0.0.1:1", authority.certificate, authority.client("admin", "system:masters"))
+    authority.server(["localhost"], ["127.0.0.1"]).write(tmp_path, "server")
+    for file in tmp_path.iterdir():
+        assert file.stat().st_mode & 0o077 == 0, file
+
+
+def test_a_new_cluster_finds_nothing_of_the_last_one_but_its_logs(tmp_path: Path) -> None:
+    layout = Layout.at(tmp_path / "state")
+    layout.prepare()
+    (layout.etcd / "member").mkdir()
+    layout.worker_kubeconfig.write_text("a dead cluster's")
+    layout.log("etcd").write_text("why it died")
+    (layout.root / "notes.txt").write_text("a person's own file")
+    layout.prepare()
+    assert list(layout.etcd.iterdir()) == []
+    assert not layout.worker_kubeconfig.exists()
+    assert layout.log("etcd").exists()
+    assert (layout.root / "notes.txt").exists()
+    assert layout.root.stat().st_mode & 0o077 == 0

@@ -1,0 +1,140 @@
+"""The supervisor's promises, on small processes in place of a control plane."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sandbox import bootstrap, credentials
+from sandbox.components import API_SERVER, Component
+from sandbox.layout import Layout
+from sandbox.leash import leashed
+from sandbox.ports import free_ports
+from sandbox.status import Addresses, Process, State, Status, read
+from sandbox.supervisor import Supervisor
+
+NAMES = ("etcd", API_SERVER, "kube-controller-manager", "kwok")
+
+
+def server(name: str, port: int, *after: str) -> Component:
+    """A component that answers 200 and notes when it is asked to stop."""
+    code = (
+        "import http.server, signal, sys\n"
+        "class Answer(http.server.BaseHTTPRequestHandler):\n"
+        "    def do_GET(self):\n"
+        "        self.send_response(200); self.end_headers()\n"
+        f"def stop(*_): open('order', 'a').write('{name}\\n'); sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, stop)\n"
+        f"http.server.HTTPServer(('127.0.0.1', {port}), Answer).serve_forever()\n"
+    )
+    return Component(name, (sys.executable, "-c", code), f"http://127.0.0.1:{port}/", after)
+
+
+@pytest.fixture
+def supervisor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Supervisor:
+    """A supervisor of four small servers, whose cluster needs no setting up."""
+    layout = Layout.at(tmp_path)
+    layout.prepare()
+    credentials.create(layout, "https://127.0.0.1:1")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(bootstrap, "populate", lambda *_: None)
+    monkeypatch.setattr(bootstrap, "settle", lambda *_: None)
+    needs = ((), ("etcd",), (API_SERVER,), (API_SERVER,))
+    parts = [server(*one[:2], *one[2]) for one in zip(NAMES, free_ports(4), needs, strict=True)]
+    return Supervisor(layout, parts, Addresses(kubernetes="k", temporal="t", temporal_ui="u"))
+
+
+async def ready(supervisor: Supervisor) -> asyncio.Task[int]:
+    """Its run, once all is ready."""
+    run = asyncio.create_task(supervisor.run())
+    while supervisor.status.state is State.STARTING and not run.done():
+        await asyncio.sleep(0)
+        for event in supervisor.ready.values():
+            await event.wait()
+    return run
+
+
+async def test_it_stops_what_others_need_last(supervisor: Supervisor, tmp_path: Path) -> None:
+    run = await ready(supervisor)
+    found = read(supervisor.layout.status)
+    assert found is not None
+    assert found.state is State.READY
+    processes = [psutil.Process(process.pid) for process in supervisor.processes.values()]
+    supervisor.stopping.set()
+    assert await run == 0
+    stopped = (tmp_path / "order").read_text().split()
+    assert set(stopped[:2]) == {"kube-controller-manager", "kwok"}
+    assert stopped[2:] == [API_SERVER, "etcd"]
+    assert not any(process.is_running() for process in processes)
+    found = read(supervisor.layout.status)
+    assert found is not None
+    assert found.state is State.STOPPED
+
+
+async def test_a_component_that_ends_stops_all_and_is_named(supervisor: Supervisor) -> None:
+    run = await ready(supervisor)
+    supervisor.processes["kwok"].send_signal(signal.SIGKILL)
+    assert await run == 1
+    found = read(supervisor.layout.status)
+    assert found is not None
+    assert found.state is State.FAILED
+    assert found.message.startswith("kwok ended with signal SIGKILL")
+    assert found.components["kwok"].state is State.FAILED
+    assert found.components["etcd"].state is State.STOPPED
+    assert found.leftovers() == []
+
+
+async def test_a_component_that_cannot_start_shows_its_last_words(supervisor: Supervisor) -> None:
+    supervisor.parts[0] = Component(
+        "etcd", (sys.executable, "-c", "raise SystemExit('disk full')"), "http://127.0.0.1:1/"
+    )
+    assert await supervisor.run() == 1
+    assert supervisor.status.message.startswith("etcd ended with exit status 1: disk full (log: ")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the next `up` or `down` sweeps")
+def test_a_leashed_program_dies_with_its_parent() -> None:
+    child = leashed(sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)")
+    code = (
+        "import os, subprocess, sys\n"
+        f"child = {child!r}\n"
+        "child[4] = str(os.getpid())\n"
+        "started = subprocess.Popen(child, stdout=subprocess.PIPE, start_new_session=True)\n"
+        "started.stdout.readline()\n"
+        "print(started.pid, flush=True)\n"
+        "input()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        leashed_process = psutil.Process(int(parent.stdout.readline()))
+        assert leashed_process.is_running()
+        parent.kill()
+    _, alive = psutil.wait_procs([leashed_process], timeout=30)
+    assert not alive
+
+
+def test_the_status_of_a_killed_supervisor_is_not_believed(tmp_path: Path) -> None:
+    path = tmp_path / "status.json"
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        gone = Process.of(process.pid)
+        Status(state=State.READY, supervisor=gone).write(path)
+        found = read(path)
+        assert found is not None
+        assert found.running
+        process.kill()
+    found = read(path)
+    assert found is not None
+    assert found.state is State.FAILED
+    assert "killed" in found.message
+
+
+def test_a_later_process_of_the_same_number_is_another(tmp_path: Path) -> None:
+    mine = Process.of(psutil.Process().pid)
+    assert mine.alive()
+    assert not Process(pid=mine.pid, created=mine.created - 3600).alive()

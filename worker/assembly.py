@@ -1,0 +1,99 @@
+"""Puts clients, activities and workflows together, for the worker processes and for tests alike."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from activities.disrupting import disrupt
+from activities.ec2.client import Ec2
+from activities.ec2.cluster import describe_cluster
+from activities.ec2.provider import Ec2Provider
+from activities.kubernetes.client import Kube
+from activities.kubernetes.events import EventRecorder
+from activities.node_life import NodeActivities
+from activities.nodeclasses import NodeClassActivities
+from tenon.ec2.cluster import Cluster
+from worker.settings import Settings, SettingsError
+from workflows import names
+from workflows.disruption import DisruptionCommandWorkflow, DisruptionWorkflow
+from workflows.nodeclaim import NodeClaimWorkflow
+from workflows.nodeclass import NodeClassWorkflow
+from workflows.provisioner import ProvisionerWorkflow
+
+WORKFLOWS: Sequence[type] = (
+    NodeClaimWorkflow,
+    ProvisionerWorkflow,
+    DisruptionWorkflow,
+    DisruptionCommandWorkflow,
+    NodeClassWorkflow,
+)
+GRACEFUL = timedelta(seconds=20)
+
+
+@dataclass(frozen=True)
+class Clients:
+    """The connections of one process."""
+
+    kube: Kube
+    recorder: EventRecorder
+    ec2: Ec2Provider
+
+    async def close(self) -> None:
+        """Close what needs closing."""
+        await self.kube.close()
+
+
+async def connect(settings: Settings) -> Clients:
+    """Connect to Kubernetes and EC2."""
+    kube = await Kube.connect(qps=settings.kube_client_qps, burst=settings.kube_client_burst)
+    await kube.request("GET", "/version")  # says at once, in a sentence, when the address is wrong
+    return Clients(kube, EventRecorder(kube), await asyncio.to_thread(_ec2, settings))
+
+
+def region_of_environment() -> str:
+    """The AWS region, as EKS and the AWS command line name it.
+
+    Raises:
+        SettingsError: none is named.
+    """
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    if not region:
+        raise SettingsError("AWS_REGION is required: set it to the region of the cluster, such as us-west-2.")
+    return region
+
+
+def _ec2(settings: Settings) -> Ec2Provider:
+    clients = Ec2(region_of_environment())
+    cluster: Cluster = describe_cluster(clients, settings.cluster_name)
+    return Ec2Provider(
+        clients,
+        cluster,
+        vm_memory_overhead=Decimal(str(settings.vm_memory_overhead_percent)),
+        reserved_enis=settings.reserved_enis,
+    )
+
+
+def io_worker(client: Client, settings: Settings, clients: Clients) -> Worker:
+    """The worker of workflows, EC2 calls and Kubernetes writes."""
+    node = NodeActivities(clients.kube, clients.recorder, clients.ec2)
+    classes = NodeClassActivities(clients.kube, clients.recorder, clients.ec2)
+    activities: list[Callable[..., Any]] = [*node.all(), classes.resolve, disrupt]
+    return Worker(
+        client,
+        task_queue=names.task_queue(settings.cluster_name),
+        workflows=WORKFLOWS,
+        activities=activities,
+        max_concurrent_workflow_tasks=30,
+        max_concurrent_activities=200,
+        max_cached_workflows=2000,
+        graceful_shutdown_timeout=GRACEFUL,
+    )

@@ -1,0 +1,215 @@
+"""From the cluster to the workflows: makes sure that each NodeClaim and EC2NodeClass has one, and pokes it when due.
+
+Level-triggered: for each object the present level is computed from the cache, and sent when it differs from what was
+sent last. A sweep goes over everything once a minute, so that a lost poke or a terminated workflow is made good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.common import (
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
+from temporalio.service import RPCError, RPCStatusCode
+
+from tenon.apis import labels
+from tenon.lifecycle.messages import ClaimRef, NodeClassInput, Poke
+from tenon.lifecycle.pokes import poke_for
+from tenon.lifecycle.state import NodeClaimInput
+from tenon.scheduling.model import Taint
+from worker.cache.changes import Topic
+from worker.cache.cluster import ClusterCache
+from worker.cache.records import ObjectRecord
+from workflows import names
+from workflows.disruption import DisruptionInput, DisruptionWorkflow
+from workflows.nodeclaim import NodeClaimWorkflow
+from workflows.nodeclass import NodeClassWorkflow
+from workflows.provisioner import ProvisionerInput, ProvisionerWorkflow
+
+log = logging.getLogger("worker.bridge")
+
+SETTLE = 0.1
+"""Seconds in which changes of one object gather before they are sent."""
+SWEEP = 60.0
+SENDERS = 20
+"""Calls to Temporal at the same time."""
+
+
+class Bridge:
+    """Keeps the workflows of one cluster in step with its objects."""
+
+    def __init__(self, client: Client, cache: ClusterCache, cluster: str, window: tuple[float, float]) -> None:
+        """``window`` is the provisioner's (idle, longest) batch window in seconds."""
+        self._client = client
+        self._cache = cache
+        self._cluster = cluster
+        self._window = window
+        self._sent: dict[str, Poke] = {}
+        self._started: set[str] = set()
+        self._classes: dict[str, str] = {}
+        self._gate = asyncio.Semaphore(SENDERS)
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        with self._cache.subscribe([Topic.CLAIM, Topic.NODECLASS]) as news:
+            await self._cache.wait_synced()
+            await self._retrying(self._start_singletons())
+            await self._sweep()
+            loop = asyncio.get_running_loop()
+            next_sweep = loop.time() + SWEEP
+            while True:
+                try:
+                    async with asyncio.timeout_at(next_sweep):
+                        changes = await news.next()
+                except TimeoutError:
+                    await self._retrying(self._start_singletons())
+                    self._sent.clear()
+                    self._started.clear()
+                    self._classes.clear()
+                    await self._sweep()
+                    next_sweep = loop.time() + SWEEP
+                    continue
+                await asyncio.sleep(SETTLE)
+                changes += news.take()
+                claims = {key for topic, key in changes if topic is Topic.CLAIM}
+                classes = {key for topic, key in changes if topic is Topic.NODECLASS}
+                await self._attend(claims, classes)
+
+    async def _sweep(self) -> None:
+        await self._attend(
+            [claim.name for claim in self._cache.claims], [found.name for found in self._cache.nodeclasses]
+        )
+
+    async def _attend(self, claims: Iterable[str], classes: Iterable[str]) -> None:
+        work = [self._retrying(self._attend_claim(name)) for name in sorted(claims)]
+        work += [self._retrying(self._attend_class(name)) for name in sorted(classes)]
+        await asyncio.gather(*work)
+
+    async def _retrying(self, work: Coroutine[Any, Any, None]) -> None:
+        """One object that cannot be served never stops the others; the next sweep comes back to it."""
+        try:
+            async with self._gate:
+                await work
+        except RPCError as error:
+            log.warning("Temporal did not take a message; the next sweep repeats it", extra={"error": str(error)})
+
+    async def _attend_claim(self, name: str) -> None:
+        claim = self._cache.claims.get(name)
+        if claim is None:
+            self._sent.pop(name, None)
+            self._started.discard(name)
+            return
+        if claim.uid not in self._started:
+            await self._start_claim(claim)
+            self._started.add(claim.uid)
+        poke = self._poke(claim)
+        if poke is None or self._sent.get(name) == poke:
+            return
+        self._sent[name] = poke
+        handle = self._client.get_workflow_handle(names.nodeclaim_id(self._cluster, name))
+        try:
+            await handle.signal(NodeClaimWorkflow.poke, poke)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                self._sent.pop(name, None)
+                raise
+            self._started.discard(claim.uid)
+
+    def _poke(self, claim: ObjectRecord) -> Poke | None:
+        node = self._cache.node_of(claim)
+        return poke_for(
+            claim_deleting=claim.deleting,
+            registered=claim.condition("Registered").get("status") == "True",
+            initialized=claim.condition("Initialized").get("status") == "True",
+            startup_taints=[
+                Taint(key=t["key"], effect=t["effect"], value=t.get("value") or "")
+                for t in claim.spec.get("startupTaints") or ()
+            ],
+            node_name=node.name if node else "",
+            node_ready=node.ready if node else False,
+            node_deleting=node.deleting if node else False,
+            node_taints=node.taints if node else (),
+        )
+
+    async def _start_claim(self, claim: ObjectRecord) -> None:
+        pool = claim.labels.get(labels.NODEPOOL, "")
+        await self._start(
+            NodeClaimWorkflow.run,
+            NodeClaimInput(claim=ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid), pool=pool),
+            names.nodeclaim_id(self._cluster, claim.name),
+            summary=f"node of NodePool {pool}" if pool else "stand-alone node",
+            attributes=[
+                SearchAttributePair(names.STAGE, "launching"),
+                *([SearchAttributePair(names.POOL, pool)] if pool else []),
+            ],
+        )
+
+    async def _attend_class(self, name: str) -> None:
+        found = self._cache.nodeclasses.get(name)
+        if found is None:
+            self._classes.pop(name, None)
+            return
+        level = f"{found.uid}/{found.body['metadata'].get('generation')}/{found.deleting}"
+        if self._classes.get(name) == level:
+            return
+        workflow_id = names.nodeclass_id(self._cluster, name)
+        known = name in self._classes
+        await self._start(
+            NodeClassWorkflow.run, NodeClassInput(cluster=self._cluster, name=name), workflow_id, summary=name
+        )
+        self._classes[name] = level
+        if known:
+            await self._client.get_workflow_handle(workflow_id).signal(NodeClassWorkflow.poke)
+
+    async def _start_singletons(self) -> None:
+        idle, longest = self._window
+        await self._start(
+            ProvisionerWorkflow.run,
+            ProvisionerInput(cluster=self._cluster, idle_seconds=idle, max_seconds=longest),
+            names.provisioner_id(self._cluster),
+            summary="pending pods -> NodeClaims",
+        )
+        await self._start(
+            DisruptionWorkflow.run,
+            DisruptionInput(cluster=self._cluster),
+            names.disruption_id(self._cluster),
+            summary="which nodes leave",
+        )
+
+    async def announce(self) -> None:
+        """Tell the singletons that this process serves the plan queue from now on."""
+        for workflow_id in (names.provisioner_id(self._cluster), names.disruption_id(self._cluster)):
+            try:
+                await self._client.get_workflow_handle(workflow_id).signal("planner_started")
+            except RPCError as error:
+                if error.status is not RPCStatusCode.NOT_FOUND:
+                    raise
+
+    async def _start(
+        self,
+        run: Any,
+        given: Any,
+        workflow_id: str,
+        *,
+        summary: str,
+        attributes: Iterable[SearchAttributePair[Any]] = (),
+    ) -> None:
+        pairs = [SearchAttributePair(names.CLUSTER, self._cluster), *attributes]
+        await self._client.start_workflow(
+            run,
+            given,
+            id=workflow_id,
+            task_queue=names.task_queue(self._cluster),
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            search_attributes=TypedSearchAttributes(pairs),
+            static_summary=summary,
+        )

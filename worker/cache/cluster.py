@@ -1,0 +1,102 @@
+"""The cluster cache: six reflectors and the questions that planning and disruption ask of them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection
+from typing import Any
+
+from activities.kubernetes import resources
+from activities.kubernetes.client import Kube
+from tenon.resources import Resources
+from tenon.scheduling.model import Node, Pod
+from worker.cache import capacity
+from worker.cache.changes import Topic
+from worker.cache.decode import decode_daemonset, decode_node, decode_object, decode_pod, instant
+from worker.cache.records import ObjectRecord
+from worker.cache.reflector import Reflector
+from worker.cache.state import ClusterState
+
+
+class ClusterCache(ClusterState):
+    """The cluster as the API server tells it; `run` keeps it fresh. Read it when `synced`."""
+
+    def __init__(self, kube: Kube, *, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(clock)
+        self._reflectors: list[Reflector[Any]] = [
+            Reflector(kube, resources.PODS, decode_pod, self.pods),
+            Reflector(kube, resources.NODES, decode_node, self.nodes),
+            Reflector(kube, resources.NODECLAIMS, decode_object, self.claims),
+            Reflector(kube, resources.NODEPOOLS, decode_object, self.pools),
+            Reflector(kube, resources.EC2NODECLASSES, decode_object, self.nodeclasses),
+            Reflector(kube, resources.DAEMONSETS, decode_daemonset, self.daemonsets),
+        ]
+        self._synced_at = 0.0
+
+    async def run(self) -> None:
+        """Follows the cluster until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for reflector in self._reflectors:
+                group.create_task(reflector.run(), name=f"reflect {reflector.plural}")
+            await self.wait_synced()
+            self._synced_at = self.clock()
+
+    @property
+    def synced(self) -> bool:
+        """Whether every resource has been read completely once."""
+        return all(reflector.synced.is_set() for reflector in self._reflectors)
+
+    async def wait_synced(self) -> None:
+        """Waits for `synced`."""
+        for reflector in self._reflectors:
+            await reflector.synced.wait()
+
+    async def wait_holds(self, claim_names: Collection[str], seconds: float) -> bool:
+        """Waits until all these NodeClaims are known here; False when ``seconds`` pass without it."""
+        with self.subscribe([Topic.CLAIM]) as news:
+            try:
+                async with asyncio.timeout(seconds):
+                    while not self.holds(claim_names):
+                        await news.next()
+            except TimeoutError:
+                return False
+        return True
+
+    def pending_pods(self) -> list[Pod]:
+        """Pods that wait for capacity, covered by a plan or not, by key."""
+        return [record.pod for record in self.pending()]
+
+    def unplanned_pods(self, now: float | None = None) -> list[Pod]:
+        """Pods that wait for capacity and for which no claim was bought yet, by key."""
+        planned = self.planned(now)
+        return [record.pod for record in self.pending() if record.uid not in planned]
+
+    def scheduling_nodes(self, now: float | None = None) -> list[Node]:
+        """Existing and in-flight capacity, by name."""
+        return capacity.scheduling_nodes(self, self.clock() if now is None else now)
+
+    def daemons(self) -> list[Pod]:
+        """One template pod for each DaemonSet."""
+        return capacity.daemon_pods(self)
+
+    def pool_usage(self, pool: str, *, with_leaving: bool = False) -> Resources:
+        """What a pool's nodes and claims take of its limits, the pseudo-resource ``nodes`` included."""
+        return capacity.pool_usage(self, pool, with_leaving=with_leaving)
+
+    def empty_since(self, claim: ObjectRecord, now: float | None = None) -> float | None:
+        """Since when an initialized node has had no pod that needs it, None when it has one or awaits one.
+
+        Known from the last pod event seen here or noted in the claim's status; a cache that has seen none counts from
+        its own start, so that a restart delays a removal and never hastens it.
+        """
+        node = self.node_of(claim)
+        initialized = claim.condition("Initialized")
+        if node is None or initialized.get("status") != "True":
+            return None
+        if any(pod.reschedulable for pod in self.pods_on(node.name)) or claim.name in self.planned(now).values():
+            return None
+        noted = instant(claim.status.get("lastPodEventTime"))
+        seen = self.last_pod_event(node.name) or 0.0
+        latest = max(noted, seen) or self._synced_at
+        return max(latest, instant(initialized.get("lastTransitionTime")))

@@ -1,0 +1,257 @@
+"""From the API server's bytes to records.
+
+Pods of one workload are alike, so texts, label sets, requests and tolerations are shared between records: a cluster
+of ten thousand pods then costs a few megabytes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Hashable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from tenon.apis import labels
+from tenon.scheduling.model import Pod, Taint, Toleration
+from tenon.scheduling.requirements import DOES_NOT_EXIST, Requirement, Requirements
+from worker.cache.records import DaemonRecord, NodeRecord, ObjectRecord, PodRecord
+from worker.cache.requests import effective_requests, host_ports, units
+from worker.cache.wire import (
+    Condition,
+    DaemonSetObject,
+    Metadata,
+    NodeObject,
+    PodObject,
+    PodSpec,
+    PodStatus,
+    SelectorTerm,
+    TaintSpec,
+    TolerationSpec,
+)
+
+T = TypeVar("T")
+
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+_SHARED_LIMIT = 50_000
+_shared: dict[Hashable, Any] = {}
+
+_pods = msgspec.json.Decoder(PodObject)
+_nodes = msgspec.json.Decoder(NodeObject)
+_daemons = msgspec.json.Decoder(DaemonSetObject)
+_objects = msgspec.json.Decoder(dict[str, Any])
+
+
+def decode_pod(raw: bytes | msgspec.Raw) -> PodRecord:
+    """The record of a Pod.
+
+    Raises:
+        ValueError: the bytes are no Pod, or a quantity in it is malformed.
+    """
+    wire = _pods.decode(raw)
+    spec, status, metadata = wire.spec, wire.status, wire.metadata
+    pod = scheduling_pod(metadata, spec, status)
+    scheduled = _condition(status.conditions, "PodScheduled")
+    owner = next((o for o in metadata.owner_references or () if o.controller), None)
+    annotations = metadata.annotations or {}
+    return PodRecord(
+        pod=pod,
+        resource_version=metadata.resource_version,
+        node_name=pod.node_name,
+        phase=sys.intern(status.phase),
+        owner_kind=sys.intern(owner.kind) if owner else "",
+        owner_uid=sys.intern(owner.uid) if owner else "",
+        mirror=MIRROR_ANNOTATION in annotations or (owner is not None and owner.kind == "Node"),
+        deleting=metadata.deletion_timestamp is not None,
+        unschedulable=scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable",
+        nominated=bool(status.nominated_node_name),
+        gated=bool(spec.scheduling_gates),
+        opted_out=_opted_out(pod.required_terms),
+        do_not_disrupt=annotations.get(labels.DO_NOT_DISRUPT, ""),
+        bound_at=instant(scheduled.last_transition_time) if scheduled and scheduled.status == "True" else 0.0,
+    )
+
+
+def decode_node(raw: bytes | msgspec.Raw) -> NodeRecord:
+    """The record of a Node.
+
+    Raises:
+        ValueError: the bytes are no Node, or a quantity in it is malformed.
+    """
+    wire = _nodes.decode(raw)
+    metadata, spec, status = wire.metadata, wire.spec, wire.status
+    taints = _taints(spec.taints)
+    if spec.unschedulable and UNSCHEDULABLE_TAINT not in taints:
+        taints = (*taints, UNSCHEDULABLE_TAINT)
+    ready = _condition(status.conditions, "Ready")
+    return NodeRecord(
+        name=sys.intern(metadata.name),
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+        provider_id=spec.provider_id,
+        labels=_texts(metadata.labels),
+        annotations=dict(metadata.annotations or {}),
+        taints=taints,
+        capacity=_share(units(status.capacity)),
+        allocatable=_share(units(status.allocatable)),
+        ready=ready is not None and ready.status == "True",
+        deleting=metadata.deletion_timestamp is not None,
+        created=instant(metadata.creation_timestamp),
+    )
+
+
+def decode_daemonset(raw: bytes | msgspec.Raw) -> DaemonRecord:
+    """The record of a DaemonSet: the pod that its template makes.
+
+    Raises:
+        ValueError: the bytes are no DaemonSet, or a quantity in it is malformed.
+    """
+    wire = _daemons.decode(raw)
+    template = wire.spec.template
+    metadata = Metadata(
+        name=wire.metadata.name,
+        namespace=wire.metadata.namespace,
+        uid=wire.metadata.uid,
+        labels=template.metadata.labels,
+        creation_timestamp=wire.metadata.creation_timestamp,
+    )
+    return DaemonRecord(
+        pod=scheduling_pod(metadata, template.spec, None), resource_version=wire.metadata.resource_version
+    )
+
+
+def decode_object(raw: bytes | msgspec.Raw) -> ObjectRecord:
+    """The record of a custom resource.
+
+    Raises:
+        ValueError: the bytes are no object with a name.
+    """
+    body = _objects.decode(raw)
+    metadata = body.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+        raise ValueError("the object has no metadata.name")
+    metadata.pop("managedFields", None)
+    return ObjectRecord(
+        name=sys.intern(metadata["name"]),
+        uid=str(metadata.get("uid") or ""),
+        resource_version=str(metadata.get("resourceVersion") or ""),
+        body=body,
+    )
+
+
+def scheduling_pod(metadata: Metadata, spec: PodSpec, status: PodStatus | None) -> Pod:
+    """A pod as scheduling sees it; what it asks for and the engine cannot do is said in ``unsupported``."""
+    try:
+        terms, unsupported = _required_terms(spec)
+    except ValueError as error:
+        terms, unsupported = (), f"its node affinity is malformed: {error}"
+    return Pod(
+        namespace=sys.intern(metadata.namespace or "default"),
+        name=metadata.name,
+        uid=metadata.uid,
+        requests=_share(effective_requests(spec, status)),
+        labels=_texts(metadata.labels),
+        required_terms=_shared_value(terms) if terms else (),
+        tolerations=_tolerations(spec.tolerations),
+        host_ports=host_ports(spec),
+        created=instant(metadata.creation_timestamp),
+        priority=spec.priority or 0,
+        node_name=sys.intern(spec.node_name),
+        unsupported=unsupported or _unsupported(spec),
+    )
+
+
+def instant(text: str | None) -> float:
+    """Seconds since the epoch of a Kubernetes time; 0 for none."""
+    return datetime.fromisoformat(text).timestamp() if text else 0.0
+
+
+def _required_terms(spec: PodSpec) -> tuple[tuple[Requirements, ...], str]:
+    base = Requirements.of(*(Requirement.new(k, "In", (v,)) for k, v in sorted((spec.node_selector or {}).items())))
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    stated = affinity.required.node_selector_terms if affinity and affinity.required else None
+    if not stated:
+        return ((base,) if base else (), "")
+    terms: list[Requirements] = []
+    fields = False
+    for term in stated:
+        if term.match_fields:
+            fields = True
+        elif term.match_expressions:
+            terms.append(base.with_(_term(term)))
+    if fields:
+        return tuple(terms), "it has a node affinity by matchFields, which no new node can be known to meet"
+    if not terms:
+        return (), "its required node affinity has only empty terms, which match no node"
+    return tuple(terms), ""
+
+
+def _term(term: SelectorTerm) -> Requirements:
+    return Requirements.of(
+        *(Requirement.new(sys.intern(e.key), e.operator, e.values or ()) for e in term.match_expressions or ())
+    )
+
+
+def _unsupported(spec: PodSpec) -> str:
+    if spec.resource_claims:
+        return "it asks for dynamic resource claims, which are not planned for yet"
+    hard = [s.topology_key for s in spec.topology_spread_constraints or () if s.when_unsatisfiable == "DoNotSchedule"]
+    if hard:
+        return f"it has a DoNotSchedule topology spread over {hard[0]}, which is not planned for yet"
+    affinity = spec.affinity
+    if affinity and affinity.pod_affinity and affinity.pod_affinity.required:
+        return "it has a required pod affinity, which is not planned for yet"
+    if affinity and affinity.pod_anti_affinity and affinity.pod_anti_affinity.required:
+        return "it has a required pod anti-affinity, which is not planned for yet"
+    for volume in spec.volumes or ():
+        if volume.persistent_volume_claim is not None or volume.ephemeral is not None:
+            return f"its volume {volume.name} is a persistent volume claim, whose zone is not planned for yet"
+    return ""
+
+
+def _opted_out(terms: Sequence[Requirements]) -> bool:
+    """Whether every alternative asks for a node without a NodePool."""
+    return bool(terms) and all(
+        labels.NODEPOOL in term and term[labels.NODEPOOL].operator == DOES_NOT_EXIST for term in terms
+    )
+
+
+def _condition(conditions: Sequence[Condition] | None, type_: str) -> Condition | None:
+    return next((condition for condition in conditions or () if condition.type == type_), None)
+
+
+def _tolerations(wire: Sequence[TolerationSpec] | None) -> tuple[Toleration, ...]:
+    return _shared_value(
+        tuple(
+            Toleration(key=t.key or "", operator=t.operator or "Equal", value=t.value or "", effect=t.effect or "")
+            for t in wire or ()
+        )
+    )
+
+
+def _taints(wire: Sequence[TaintSpec] | None) -> tuple[Taint, ...]:
+    return _shared_value(tuple(Taint(key=t.key, effect=t.effect, value=t.value or "") for t in wire or ()))
+
+
+def _texts(values: Mapping[str, str] | None) -> dict[str, str]:
+    return _share({sys.intern(key): sys.intern(value) for key, value in (values or {}).items()})
+
+
+def _share(values: dict[str, T]) -> dict[str, T]:
+    """The one dictionary of this content; nobody may change it."""
+    shared: dict[str, T] = _known(("dict", frozenset(values.items())), values)
+    return shared
+
+
+def _shared_value(value: T) -> T:
+    shared: T = _known(("value", value), value)
+    return shared
+
+
+def _known(key: Hashable, value: Any) -> Any:
+    if len(_shared) >= _SHARED_LIMIT:
+        _shared.clear()  # only sharing is lost, and grows again
+    return _shared.setdefault(key, value)

@@ -1,0 +1,189 @@
+"""What the cache holds: one small immutable record an object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tenon.resources import Resources
+from tenon.scheduling.model import Pod, Taint
+
+
+class Record(Protocol):
+    """What the reflector and the tables need of a record."""
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, or the name alone."""
+
+    @property
+    def uid(self) -> str:
+        """The object's UID."""
+
+    @property
+    def resource_version(self) -> str:
+        """The version of the object that the record was made from."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodRecord:
+    """A pod: what scheduling sees of it, and what the cache alone must know."""
+
+    pod: Pod
+    resource_version: str
+    node_name: str = ""
+    phase: str = ""
+    owner_kind: str = ""
+    owner_uid: str = ""
+    mirror: bool = False
+    deleting: bool = False
+    unschedulable: bool = False
+    """The scheduler said that no node fits."""
+    nominated: bool = False
+    """The scheduler has picked a node and is making room there."""
+    gated: bool = False
+    opted_out: bool = False
+    """The pod asks for nodes that belong to no NodePool."""
+    do_not_disrupt: str = ""
+    """The value of the do-not-disrupt annotation; empty when absent."""
+    bound_at: float = 0.0
+    """When the pod was given its node, seconds since the epoch; 0 when unknown."""
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return self.pod.key
+
+    @property
+    def uid(self) -> str:
+        """The pod's UID."""
+        return self.pod.uid
+
+    @property
+    def daemon(self) -> bool:
+        """Whether a DaemonSet owns the pod."""
+        return self.owner_kind == "DaemonSet"
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the pod has ended for good and holds nothing on its node."""
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def provisionable(self) -> bool:
+        """Whether the pod waits for capacity that Tenon may buy."""
+        return (
+            self.unschedulable
+            and not self.node_name
+            and not self.nominated
+            and not self.daemon
+            and not self.mirror
+            and not self.gated
+            and not self.deleting
+            and not self.terminal
+            and not self.opted_out
+        )
+
+    @property
+    def reschedulable(self) -> bool:
+        """Whether the pod makes its node non-empty: it runs, and would need another node.
+
+        A terminating pod counts only in a StatefulSet, which starts the same pod again.
+        """
+        if self.daemon or self.mirror or self.terminal:
+            return False
+        return not self.deleting or self.owner_kind == "StatefulSet"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """A node."""
+
+    name: str
+    uid: str
+    resource_version: str
+    provider_id: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    capacity: Resources
+    allocatable: Resources
+    ready: bool = False
+    deleting: bool = False
+    created: float = 0.0
+
+    @property
+    def key(self) -> str:
+        """The name."""
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRecord:
+    """A NodePool, NodeClaim or EC2NodeClass as its JSON says it, without managedFields. Never change ``body``."""
+
+    name: str
+    uid: str
+    resource_version: str
+    body: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def key(self) -> str:
+        """The name."""
+        return self.name
+
+    @property
+    def deleting(self) -> bool:
+        """Whether its deletion was asked for."""
+        return bool(self.body["metadata"].get("deletionTimestamp"))
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Its labels."""
+        labels: Mapping[str, str] = self.body["metadata"].get("labels") or {}
+        return labels
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Its annotations."""
+        annotations: Mapping[str, str] = self.body["metadata"].get("annotations") or {}
+        return annotations
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """Its spec."""
+        spec: Mapping[str, Any] = self.body.get("spec") or {}
+        return spec
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        """Its status."""
+        status: Mapping[str, Any] = self.body.get("status") or {}
+        return status
+
+    def condition(self, type_: str) -> Mapping[str, Any]:
+        """The status condition of a type; empty when there is none."""
+        for condition in self.status.get("conditions") or ():
+            if condition.get("type") == type_:
+                found: Mapping[str, Any] = condition
+                return found
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonRecord:
+    """A DaemonSet, as the pod that it would put on a node."""
+
+    pod: Pod
+    resource_version: str
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return self.pod.key
+
+    @property
+    def uid(self) -> str:
+        """The DaemonSet's UID."""
+        return self.pod.uid

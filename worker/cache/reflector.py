@@ -1,0 +1,221 @@
+"""Keeps a local copy of one Kubernetes resource: everything first, then every change, for ever.
+
+Where the API server can, the first copy comes as the beginning of the watch itself; else as a list in pages. A broken
+watch goes on where it ended. When the server has forgotten that point (410), all is read again and the store compares,
+so that nobody downstream sees more than what really changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError, ApiUnreachable, Gone, from_status
+from activities.kubernetes.resources import Resource
+from worker.cache.backoff import Backoff
+from worker.cache.records import Record
+from worker.cache.wire import AnyObject, Page, Status, WatchEvent
+
+R = TypeVar("R", bound=Record)
+R_contra = TypeVar("R_contra", bound=Record, contravariant=True)
+
+log = logging.getLogger(__name__)
+
+PAGE_SIZE = 500
+WATCH_SECONDS = (240, 300)
+INACTIVITY_SECONDS = 30.0
+HEALTHY_SECONDS = 60.0
+BRIEF_SECONDS = 1.0
+INITIAL_END = "k8s.io/initial-events-end"
+_BREATH = 200
+
+_pages = msgspec.json.Decoder(Page)
+_events = msgspec.json.Decoder(WatchEvent)
+_statuses = msgspec.json.Decoder(Status)
+_any = msgspec.json.Decoder(AnyObject)
+
+
+class Store(Protocol[R_contra]):
+    """Where a reflector puts what it learns."""
+
+    def on_replace(self, records: Mapping[str, R_contra]) -> None:
+        """These are all the objects there are."""
+
+    def on_event(self, key: str, record: R_contra | None) -> None:
+        """One object is now like this, or gone."""
+
+
+class Reflector(Generic[R]):
+    """One resource, listed and watched by `run`. ``decode`` raises ValueError for an object to be left out."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        resource: Resource,
+        decode: Callable[[msgspec.Raw], R],
+        store: Store[R],
+        *,
+        watch_list: bool = True,
+        pause: Callable[[float], Awaitable[Any]] = asyncio.sleep,
+        chance: random.Random | None = None,
+    ) -> None:
+        self._kube = kube
+        self._resource = resource
+        self._decode = decode
+        self._store = store
+        self._watch_list = watch_list
+        self._pause = pause
+        self._chance = chance or random.Random()
+        self._backoff = Backoff(self._chance)
+        self._version = ""
+        self._paged = True
+        self._complaint = ""
+        self.synced = asyncio.Event()
+
+    @property
+    def plural(self) -> str:
+        """The resource's name in the API."""
+        return self._resource.plural
+
+    async def run(self) -> None:
+        """Follows the resource until cancelled; no failure of the server ends it."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            began = clock()
+            failure: ApiError | None = None
+            try:
+                await self._round()
+            except Gone:
+                # Expected after a long absence: read everything again.
+                self._version = ""
+            except ApiError as error:
+                failure = error
+            except msgspec.DecodeError as error:
+                failure = ApiError(200, "BadAnswer", f"the answer cannot be read: {error}")
+            lasted = clock() - began
+            if lasted >= HEALTHY_SECONDS:
+                self._backoff.reset()
+            if failure is not None:
+                self._complain(failure)
+            if failure is not None or lasted < BRIEF_SECONDS:
+                await self._pause(self._backoff.next(failure.retry_after if failure else 0.0))
+
+    async def _round(self) -> None:
+        if self._version:
+            await self._watch(initial=False)
+        elif self._watch_list:
+            try:
+                await self._watch(initial=True)
+            except ApiError as error:
+                if error.status not in (400, 422):
+                    raise
+                log.info("%s: the API server cannot begin a watch with a list", self._resource.plural)
+                self._watch_list = False
+        else:
+            await self._list()
+
+    async def _list(self) -> None:
+        records: dict[str, R] = {}
+        query = {"limit": str(PAGE_SIZE)} if self._paged else {}
+        while True:
+            try:
+                page = _pages.decode(await self._kube.request("GET", self._resource.path(), query=query))
+            except Gone:
+                # The pages outlived their snapshot: one whole answer cannot.
+                self._paged = False
+                raise
+            for number, raw in enumerate(page.items or ()):
+                self._take(records, raw)
+                if number % _BREATH == 0:
+                    await asyncio.sleep(0)
+            if not page.metadata.continue_:
+                break
+            query["continue"] = page.metadata.continue_
+        self._paged = True
+        self._complete(records, page.metadata.resource_version)
+        await self._watch(initial=False)
+
+    async def _watch(self, *, initial: bool) -> None:
+        seconds = self._chance.randint(*WATCH_SECONDS)
+        query = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
+        if initial:
+            query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        else:
+            query["resourceVersion"] = self._version
+        records: dict[str, R] | None = {} if initial else None
+        lines = self._kube.stream(self._resource.path(), query, idle_seconds=seconds + INACTIVITY_SECONDS)
+        async with aclosing(lines) as stream:  # type: ignore[type-var]
+            number = 0
+            async for line in stream:
+                number += 1
+                if number % _BREATH == 0:
+                    await asyncio.sleep(0)
+                event = _events.decode(line)
+                if event.type == "ERROR":
+                    status = _statuses.decode(event.object)
+                    raise from_status(status.code or 500, bytes(event.object))
+                if event.type == "BOOKMARK":
+                    mark = _any.decode(event.object).metadata
+                    if records is None:
+                        self._version = mark.resource_version
+                    elif INITIAL_END in (mark.annotations or {}):
+                        self._complete(records, mark.resource_version)
+                        records = None
+                elif records is not None:
+                    self._take(records, event.object, gone=event.type == "DELETED")
+                else:
+                    self._apply(event)
+        if records is not None:
+            # A server that ignores the request for initial events would keep us waiting for ever.
+            self._watch_list = False
+            raise ApiUnreachable(self._kube.host, "the watch ended before its first copy was complete")
+
+    def _complete(self, records: dict[str, R], version: str) -> None:
+        self._version = version
+        self._store.on_replace(records)
+        if self._complaint:
+            log.info("%s: the API server answers again", self._resource.plural)
+            self._complaint = ""
+        self.synced.set()
+
+    def _take(self, records: dict[str, R], raw: msgspec.Raw, *, gone: bool = False) -> None:
+        key, record, _ = self._read(raw)
+        if record is not None and not gone:
+            records[key] = record
+        else:
+            records.pop(key, None)
+
+    def _apply(self, event: WatchEvent) -> None:
+        key, record, version = self._read(event.object)
+        if _older_or_equal(version, self._version):
+            return  # told before
+        self._version = version or self._version
+        self._store.on_event(key, None if event.type == "DELETED" else record)
+
+    def _read(self, raw: msgspec.Raw) -> tuple[str, R | None, str]:
+        """(key, record, version); without a record when the object cannot be read."""
+        try:
+            record = self._decode(raw)
+        except ValueError as error:
+            metadata = _any.decode(raw).metadata
+            key = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+            log.warning("%s %s is left out, for it cannot be read: %s", self._resource.kind, key, error)
+            return key, None, metadata.resource_version
+        return record.key, record, record.resource_version
+
+    def _complain(self, failure: ApiError) -> None:
+        sentence = f"{self._resource.plural}: {failure}"
+        level = logging.DEBUG if sentence == self._complaint else logging.WARNING
+        log.log(level, "Watching %s; trying again", sentence)
+        self._complaint = sentence
+
+
+def _older_or_equal(version: str, known: str) -> bool:
+    return version.isdecimal() and known.isdecimal() and int(version) <= int(known)

@@ -1,0 +1,181 @@
+"""What is known of the cluster: six tables and the indexes between them, kept up to date change by change."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable
+
+from tenon.apis import labels
+from tenon.resources import Resources, total
+from worker.cache.changes import Changes, Subscription, Topic
+from worker.cache.decode import instant
+from worker.cache.records import DaemonRecord, NodeRecord, ObjectRecord, PodRecord
+from worker.cache.table import Table
+
+PLANNED_GRACE_SECONDS = 60.0
+"""How long after a node's initialization its planned pods may still be on their way to it."""
+
+
+class ClusterState:
+    """The tables ``pods``, ``nodes``, ``claims``, ``pools``, ``nodeclasses``, ``daemonsets`` and lookups over them.
+
+    Everything happens in one event loop; what a method returns is the caller's, the records in it are shared and
+    immutable. ``clock`` gives seconds since the epoch.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self.clock = clock
+        self.changes = Changes()
+        self.pods: Table[PodRecord] = Table(self._pod_changed)
+        self.nodes: Table[NodeRecord] = Table(self._node_changed)
+        self.claims: Table[ObjectRecord] = Table(self._claim_changed)
+        self.pools: Table[ObjectRecord] = Table(self._teller(Topic.POOL))
+        self.nodeclasses: Table[ObjectRecord] = Table(self._teller(Topic.NODECLASS))
+        self.daemonsets: Table[DaemonRecord] = Table(self._teller(Topic.DAEMON))
+        self._pods_by_node: dict[str, dict[str, PodRecord]] = {}
+        self._pending: dict[str, PodRecord] = {}
+        self._used: dict[str, tuple[Resources, Resources]] = {}
+        self._last_pod_event: dict[str, float] = {}
+        self._node_by_provider: dict[str, str] = {}
+        self._claim_by_provider: dict[str, str] = {}
+
+    def subscribe(self, topics: Collection[Topic] = ()) -> Subscription:
+        """News of these topics (all, when none is named), each key once however often it changes."""
+        return self.changes.subscribe(topics)
+
+    def holds(self, claim_names: Iterable[str]) -> bool:
+        """Whether all these NodeClaims are known here."""
+        return all(name in self.claims for name in claim_names)
+
+    def pods_on(self, node_name: str) -> list[PodRecord]:
+        """The pods of a node, those that ended included, by key."""
+        pods = self._pods_by_node.get(node_name) or {}
+        return [pods[key] for key in sorted(pods)]
+
+    def pending(self) -> list[PodRecord]:
+        """Pods that wait for capacity, whether or not a plan covers them, by key."""
+        return [self._pending[key] for key in sorted(self._pending)]
+
+    def node_of(self, claim: ObjectRecord) -> NodeRecord | None:
+        """The Node of a NodeClaim, by provider ID, else by the name in its status."""
+        provider_id = claim.status.get("providerID") or ""
+        name = self._node_by_provider.get(provider_id, "") if provider_id else ""
+        return self.nodes.get(name or claim.status.get("nodeName") or "")
+
+    def claim_of(self, node: NodeRecord) -> ObjectRecord | None:
+        """The NodeClaim of a Node; None for a node that nobody here launched."""
+        return self.claims.get(self._claim_by_provider.get(node.provider_id, "")) if node.provider_id else None
+
+    def planned(self, now: float | None = None) -> dict[str, str]:
+        """Waiting pods that a claim was bought for: pod UID -> claim name.
+
+        A pod drops out when it has a node or is gone, when its claim is leaving, and a minute after the claim's node
+        was initialized, so that a pod which did not get there is planned again.
+        """
+        now = self.clock() if now is None else now
+        found: dict[str, str] = {}
+        for claim in sorted(self.claims, key=lambda claim: claim.name):
+            for key, uid in planned_pods(claim).items():
+                pod = self.pods.get(key)
+                waiting = pod is not None and pod.uid == uid and not (pod.node_name or pod.terminal or pod.deleting)
+                if waiting and _awaits_pods(claim, now):
+                    found.setdefault(uid, claim.name)
+        return found
+
+    def used(self, node_name: str) -> tuple[Resources, Resources]:
+        """(what all pods on a node request, what those of DaemonSets request); pods that ended hold nothing."""
+        known = self._used.get(node_name)
+        if known is None:
+            pods = [pod for pod in (self._pods_by_node.get(node_name) or {}).values() if not pod.terminal]
+            daemons = total(pod.pod.requests for pod in pods if pod.daemon)
+            known = self._used[node_name] = (total(pod.pod.requests for pod in pods), daemons)
+        return known
+
+    def last_pod_event(self, node_name: str) -> float | None:
+        """When a pod last came to this node, ended or left, as seen here; DaemonSet and mirror pods do not count."""
+        return self._last_pod_event.get(node_name)
+
+    def _pod_changed(self, key: str, before: PodRecord | None, after: PodRecord | None) -> None:
+        waited, waits = key in self._pending, after is not None and after.provisionable
+        if after is not None and waits:
+            self._pending[key] = after
+        else:
+            self._pending.pop(key, None)
+        if waited != waits or (before and after and before.uid != after.uid and waits):
+            self.changes.tell(Topic.PENDING, key)
+        if before is not None and before.node_name:
+            pods = self._pods_by_node.get(before.node_name, {})
+            pods.pop(key, None)
+            if not pods:
+                self._pods_by_node.pop(before.node_name, None)
+            self._used.pop(before.node_name, None)
+        if after is not None and after.node_name:
+            self._pods_by_node.setdefault(after.node_name, {})[key] = after
+            self._used.pop(after.node_name, None)
+        if _matters(before) != _matters(after):
+            self._note_pod_event(before, after)
+            for node_name in sorted({pod.node_name for pod in (before, after) if pod and pod.node_name}):
+                self.changes.tell(Topic.NODE_PODS, node_name)
+
+    def _note_pod_event(self, before: PodRecord | None, after: PodRecord | None) -> None:
+        pod = after or before
+        if pod is None or pod.daemon or pod.mirror or not pod.node_name:
+            return
+        if after is None and pod.node_name not in self.nodes:
+            return  # the node went first
+        if before is not None:
+            seen = self.clock()
+        elif pod.bound_at and not pod.terminal and not pod.deleting:
+            seen = pod.bound_at  # met for the first time, it may have been there for long
+        else:
+            return
+        self._last_pod_event[pod.node_name] = max(self._last_pod_event.get(pod.node_name, 0.0), seen)
+
+    def _node_changed(self, key: str, before: NodeRecord | None, after: NodeRecord | None) -> None:
+        earlier, later = (record.provider_id if record else None for record in (before, after))
+        _reindex(self._node_by_provider, key, earlier, later)
+        if after is None:
+            self._last_pod_event.pop(key, None)
+        self.changes.tell(Topic.NODE, key)
+        for record in (before, after):
+            claim = self.claim_of(record) if record else None
+            if claim is not None:
+                self.changes.tell(Topic.CLAIM, claim.name)
+                break
+
+    def _claim_changed(self, key: str, before: ObjectRecord | None, after: ObjectRecord | None) -> None:
+        earlier, later = (record.status.get("providerID") if record else None for record in (before, after))
+        _reindex(self._claim_by_provider, key, earlier, later)
+        self.changes.tell(Topic.CLAIM, key)
+
+    def _teller(self, topic: Topic) -> Callable[[str, object, object], None]:
+        return lambda key, _before, _after: self.changes.tell(topic, key)
+
+
+def planned_pods(claim: ObjectRecord) -> dict[str, str]:
+    """The pods that a claim was bought for: ``namespace/name`` -> UID; entries that cannot be read are left out."""
+    entries = (entry.partition("=") for entry in claim.annotations.get(labels.PLANNED_PODS, "").split(","))
+    return {key.strip(): uid.strip() for key, _, uid in entries if key.strip() and uid.strip()}
+
+
+def _awaits_pods(claim: ObjectRecord, now: float) -> bool:
+    if claim.deleting:
+        return False
+    initialized = claim.condition("Initialized")
+    if initialized.get("status") != "True":
+        return True
+    return now < instant(initialized.get("lastTransitionTime")) + PLANNED_GRACE_SECONDS
+
+
+def _matters(pod: PodRecord | None) -> tuple[object, ...] | None:
+    """What of a pod its node's owner must hear of."""
+    if pod is None:
+        return None
+    return (pod.uid, pod.node_name, pod.terminal, pod.deleting, pod.do_not_disrupt)
+
+
+def _reindex(index: dict[str, str], key: str, before: str | None, after: str | None) -> None:
+    if before and before != after and index.get(before) == key:
+        del index[before]
+    if after:
+        index[after] = key

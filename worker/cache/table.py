@@ -1,0 +1,53 @@
+"""The records of one resource by key, and who wants to know when one changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Generic, TypeVar
+
+from worker.cache.records import Record
+
+R = TypeVar("R", bound=Record)
+Listener = Callable[[str, R | None, R | None], None]
+
+
+class Table(Generic[R]):
+    """A store for a reflector. ``changed(key, before, after)`` is called for each real change; None is absence."""
+
+    def __init__(self, changed: Listener[R]) -> None:
+        self._records: dict[str, R] = {}
+        self._changed = changed
+
+    def on_replace(self, records: Mapping[str, R]) -> None:
+        """Takes over a complete copy; only differences are told."""
+        for key in [key for key in self._records if key not in records]:
+            self.on_event(key, None)
+        for key, record in records.items():
+            self.on_event(key, record)
+
+    def on_event(self, key: str, record: R | None) -> None:
+        """Takes over one object, or its absence."""
+        before = self._records.get(key)
+        if record is None:
+            if before is None:
+                return
+            del self._records[key]
+        else:
+            if before is not None and (before.uid, before.resource_version) == (record.uid, record.resource_version):
+                return
+            self._records[key] = record
+        self._changed(key, before, record)
+
+    def get(self, key: str) -> R | None:
+        """The record of a key."""
+        return self._records.get(key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._records
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[R]:
+        """All records as they are now; changes meanwhile do not disturb the walk."""
+        return iter(list(self._records.values()))

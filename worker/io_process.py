@@ -1,0 +1,39 @@
+"""The io process: workflows, EC2 and Kubernetes writes. Every replica runs one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+
+from worker.assembly import connect, io_worker
+from worker.process import Readiness, run
+from worker.settings import Settings
+from worker.telemetry import tracing_wanted
+from worker.temporal import connect as connect_temporal
+from worker.temporal import ensure_search_attributes, watch_temporal
+
+log = logging.getLogger("worker.io")
+
+
+async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) -> None:
+    """Serve the io task queue until told to stop."""
+    client = await connect_temporal(tracing=tracing_wanted())
+    await ensure_search_attributes(client)
+    clients = await connect(settings)
+    temporal_health = asyncio.create_task(watch_temporal(client, readiness))
+    try:
+        async with io_worker(client, settings, clients):
+            log.info("serving workflows and activities", extra={"cluster": settings.cluster_name})
+            readiness.why = ""
+            await stop.wait()
+            readiness.why = "stopping"
+    finally:
+        temporal_health.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await temporal_health
+        await clients.close()
+
+
+if __name__ == "__main__":
+    run("io", main)

@@ -1,0 +1,178 @@
+"""One active replica at a time, agreed upon by a Kubernetes Lease.
+
+A holder renews its Lease every two seconds and must stop when it could not for ten; others take over once they have
+seen it unchanged for fifteen. Each side measures with its own clock only, so clocks need not agree. The Lease saves
+work and is no lock: for a moment two replicas may both believe in themselves, and all they do must bear that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from activities.kubernetes.client import Kube, Object
+from activities.kubernetes.errors import ApiError, Conflict
+from activities.kubernetes.resources import LEASES
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LeaseTimes:
+    """Seconds: how long a Lease lasts unrenewed, when its holder gives up, how often either looks."""
+
+    duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry: float = 2.0
+
+
+DEFAULT_TIMES = LeaseTimes()
+
+
+class LeaseElection:
+    """Takes part in the election for one Lease under a unique ``identity``."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        *,
+        namespace: str,
+        identity: str,
+        name: str = "karpenter-leader-election",
+        times: LeaseTimes = DEFAULT_TIMES,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._kube = kube
+        self._namespace = namespace
+        self._identity = identity
+        self._name = name
+        self._times = times
+        self._now = now
+        self._observed: tuple[str, float] | None = None
+        self._complaint = ""
+        self.leading = False
+
+    async def run(self, lead: Callable[[], Awaitable[Any]]) -> None:
+        """Awaits the Lease, runs ``lead`` while holding it, and so on for ever.
+
+        Losing the Lease cancels ``lead``. When ``lead`` ends, fails or all of this is cancelled, the Lease is released
+        so that another replica need not wait for it to run out; what ``lead`` raised is raised again.
+        """
+        while True:
+            await self.acquire()
+            async with self._held():
+                work = asyncio.ensure_future(lead())
+                renewal = asyncio.create_task(self._renew(), name=f"renew lease {self._name}")
+                try:
+                    ended, _ = await asyncio.wait({work, renewal}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    renewal.cancel()
+                    work.cancel()
+                    await asyncio.gather(work, renewal, return_exceptions=True)
+            if work in ended:
+                await work
+                return
+
+    async def acquire(self) -> None:
+        """Waits until this identity holds the Lease."""
+        held = await self._try()
+        while not held:
+            await asyncio.sleep(self._times.retry)
+            held = await self._try()
+        log.info("This replica (%s) now leads by the Lease %s/%s", self._identity, self._namespace, self._name)
+
+    async def release(self) -> None:
+        """Gives the Lease up if it is still ours; a failure is logged, for the Lease runs out by itself."""
+        try:
+            async with asyncio.timeout(self._times.renew_deadline / 2):
+                lease = await self._kube.get(LEASES, self._name, self._namespace)
+                if lease is not None and _spec(lease).get("holderIdentity") == self._identity:
+                    released = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._stamp()}
+                    await self._update(lease, released)
+        except (ApiError, TimeoutError) as error:
+            log.warning("The Lease %s/%s could not be released: %r", self._namespace, self._name, error)
+
+    @asynccontextmanager
+    async def _held(self) -> AsyncIterator[None]:
+        self.leading = True
+        try:
+            yield
+        finally:
+            self.leading = False
+            await self.release()
+
+    async def _renew(self) -> None:
+        """Returns when the Lease is lost: to another, or for want of an answer within the deadline."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + self._times.renew_deadline
+        held: bool | None = True
+        while held is not False and clock() < deadline:
+            await asyncio.sleep(self._times.retry)
+            try:
+                async with asyncio.timeout_at(deadline):
+                    held = await self._try()
+            except TimeoutError:
+                held = None
+            if held:
+                deadline = clock() + self._times.renew_deadline
+        log.warning("The Lease %s/%s is lost: this replica stops leading", self._namespace, self._name)
+
+    async def _try(self) -> bool | None:
+        """One attempt to take or renew the Lease: whether it is ours now, None when that is unknown."""
+        try:
+            held = await self._take()
+        except Conflict:
+            return None  # somebody wrote meanwhile; the next look tells who
+        except ApiError as error:
+            if str(error) != self._complaint:
+                log.warning("The Lease %s/%s cannot be read or written: %s", self._namespace, self._name, error)
+            self._complaint = str(error)
+            return None
+        self._complaint = ""
+        return held
+
+    async def _take(self) -> bool:
+        lease = await self._kube.get(LEASES, self._name, self._namespace)
+        mine = {
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": max(1, round(self._times.duration)),
+            "renewTime": self._stamp(),
+        }
+        if lease is None:
+            fresh = {**mine, "acquireTime": mine["renewTime"], "leaseTransitions": 0}
+            body = {"metadata": {"name": self._name, "namespace": self._namespace}, "spec": fresh}
+            await self._kube.create(LEASES, body, self._namespace)
+            return True
+        spec = _spec(lease)
+        holder = spec.get("holderIdentity") or ""
+        if holder and holder != self._identity and not self._run_out(lease):
+            return False
+        if holder != self._identity:
+            mine |= {"acquireTime": mine["renewTime"], "leaseTransitions": int(spec.get("leaseTransitions") or 0) + 1}
+        return await self._update(lease, mine)
+
+    def _run_out(self, lease: Object) -> bool:
+        """Whether the Lease has not changed for as long as its holder said, by this process's own clock."""
+        clock = asyncio.get_running_loop().time()
+        version = lease["metadata"]["resourceVersion"]
+        if self._observed is None or self._observed[0] != version:
+            self._observed = (version, clock)
+        lasts = float(_spec(lease).get("leaseDurationSeconds") or self._times.duration)
+        return clock >= self._observed[1] + lasts
+
+    async def _update(self, lease: Object, spec: Object) -> bool:
+        """Writes on top of the version that was read, never on another."""
+        patch = {"metadata": {"resourceVersion": lease["metadata"]["resourceVersion"]}, "spec": spec}
+        return await self._kube.patch(LEASES, self._name, patch, namespace=self._namespace) is not None
+
+    def _stamp(self) -> str:
+        return self._now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _spec(lease: Object) -> dict[str, Any]:
+    return lease.get("spec") or {}

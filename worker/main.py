@@ -1,0 +1,81 @@
+"""``tenon worker``: starts the io and the cluster process, answers the probes, and stops both together.
+
+When one process dies the other is stopped and the worker exits with an error: Kubernetes restarts it whole.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from types import FrameType
+
+from worker.health import Health, serve_metrics, serve_probes
+from worker.report import REPORT_FD
+from worker.settings import Settings
+
+PROCESSES = ("io", "cluster")
+STOP_TIMEOUT = 45.0
+"""Seconds that a process has for its running activities once it is told to stop."""
+EXIT_UNUSABLE = 2
+"""Exit status of a process that cannot work with what it was given; it has said why on stderr."""
+
+
+def run(settings: Settings) -> int:
+    """Run until a signal or a child's end; returns the exit status."""
+    with tempfile.TemporaryDirectory(prefix="tenon-metrics-") as metrics:
+        health = Health(list(PROCESSES))
+        children = {name: _start(name, settings, metrics, health) for name in PROCESSES}
+        stopping = threading.Event()
+
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            stopping.set()
+
+        signal.signal(signal.SIGTERM, stop)
+        signal.signal(signal.SIGINT, stop)
+        servers = [serve_probes(health, settings.health_probe_port), serve_metrics(metrics, settings.metrics_port)]
+        try:
+            while not stopping.wait(0.2):
+                if any(child.poll() is not None for child in children.values()):
+                    break
+            return _stop(children, asked=stopping.is_set())
+        finally:
+            for server in servers:
+                server.shutdown()
+
+
+def _start(name: str, settings: Settings, metrics: str, health: Health) -> subprocess.Popen[bytes]:
+    reads, writes = os.pipe()
+    environment = dict(os.environ)
+    environment.update(settings.as_environment())
+    environment["PROMETHEUS_MULTIPROC_DIR"] = metrics
+    environment[REPORT_FD] = str(writes)
+    child = subprocess.Popen(
+        [sys.executable, "-m", f"worker.{name}_process"], env=environment, pass_fds=(writes,), start_new_session=True
+    )
+    os.close(writes)
+    stream = os.fdopen(reads, "r", encoding="utf-8")
+    threading.Thread(target=health.listen, args=(name, stream), name=f"health-{name}", daemon=True).start()
+    return child
+
+
+def _stop(children: dict[str, subprocess.Popen[bytes]], *, asked: bool) -> int:
+    for child in children.values():
+        if child.poll() is None:
+            child.terminate()
+    deadline = time.monotonic() + STOP_TIMEOUT
+    for name, child in children.items():
+        try:
+            child.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            print(f"the {name} process did not stop within {STOP_TIMEOUT:.0f} s and was killed", file=sys.stderr)
+            child.kill()
+            child.wait()
+    codes = [child.returncode for child in children.values()]
+    if asked:
+        return 0 if all(code in (0, -signal.SIGTERM) for code in codes) else 1
+    return EXIT_UNUSABLE if EXIT_UNUSABLE in codes else 1

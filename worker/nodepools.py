@@ -1,0 +1,119 @@
+"""Keeps the status of NodePools true: conditions, what their nodes add up to, the hash for drift; and their metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+from activities import metrics
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
+from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.resources import NODEPOOLS
+from tenon.apis import labels
+from tenon.apis.conditions import READY, get_condition
+from tenon.apis.hashing import NODEPOOL_VERSION, nodepool_hash
+from tenon.apis.nodepool import NODES, NodePool
+from tenon.apis.validation import parse
+from tenon.provisioning.readiness import pool_conditions
+from tenon.resources import format_resources, parse_resources
+from worker.cache.changes import Topic
+from worker.cache.cluster import ClusterCache
+from worker.cache.records import ObjectRecord
+from worker.view import CachedView
+
+log = logging.getLogger("controller.nodepool")
+
+SETTLE = 0.5
+"""Seconds in which changes gather before statuses are written."""
+RESYNC = 60.0
+
+
+class NodePoolKeeper:
+    """Writes the status of every NodePool when something that it tells changed."""
+
+    def __init__(self, kube: Kube, recorder: EventRecorder, cache: ClusterCache, view: CachedView) -> None:
+        self._kube = kube
+        self._recorder = recorder
+        self._cache = cache
+        self._view = view
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        topics = [Topic.POOL, Topic.NODECLASS, Topic.CLAIM, Topic.NODE]
+        with self._cache.subscribe(topics) as news:
+            await self._cache.wait_synced()
+            while True:
+                metrics.CLUSTER_NODES.set(len(self._cache.nodes))
+                metrics.CLUSTER_SYNCED.set(1)
+                for record in self._cache.pools:
+                    try:
+                        await self._keep(record)
+                    except ApiError as error:
+                        log.warning("NodePool not updated", extra={"nodepool": record.name, "error": str(error)})
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(RESYNC):
+                        await news.next()
+                await asyncio.sleep(SETTLE)
+                news.take()
+
+    async def _keep(self, record: ObjectRecord) -> None:
+        pool = self._view.node_pool(record)
+        if pool is None:
+            await self._refuse(record)
+            return
+        usage = self._view.pool_usage(record.name)
+        self._measure(pool, usage)
+        status: dict[str, Any] = {
+            "resources": format_resources(usage),
+            "nodes": usage.get(NODES, 0),
+            "conditions": [
+                condition.model_dump(by_alias=True, exclude_none=True, mode="json")
+                for condition in pool_conditions(pool, self._view.node_class, datetime.now(UTC))
+            ],
+        }
+        await self._write_hash(record, pool)
+        present = record.status
+        changed = {key: value for key, value in status.items() if present.get(key) != value}
+        if not changed:
+            return
+        if "resources" in changed:
+            # A merge patch keeps names that it does not mention: those that are gone are nulled.
+            gone = {name: None for name in present.get("resources") or {} if name not in status["resources"]}
+            changed["resources"] = {**status["resources"], **gone}
+        await self._kube.patch(NODEPOOLS, record.name, {"status": changed}, subresource="status")
+        await self._tell(record, pool, status)
+
+    async def _tell(self, record: ObjectRecord, pool: NodePool, status: dict[str, Any]) -> None:
+        before = get_condition(pool.status.conditions, READY)
+        failed = [c for c in status["conditions"] if c["status"] == "False" and c["type"] != READY]
+        was_ready = before is None or before.status == "True"
+        if failed and (was_ready or record.condition("Ready").get("message") is None):
+            for condition in failed:
+                await self._recorder.publish(record.body, condition["reason"], condition["message"], "Warning")
+            log.warning(
+                "NodePool is not ready",
+                extra={"nodepool": record.name, "reasons": {c["type"]: c["message"] for c in failed}},
+            )
+
+    async def _refuse(self, record: ObjectRecord) -> None:
+        """A NodePool that cannot even be read: say so on it; the others go on."""
+        _, faults = parse(NodePool, record.body)
+        why = "; ".join(str(fault) for fault in faults)
+        log.error("NodePool cannot be read and is left out", extra={"nodepool": record.name, "error": why})
+        await self._recorder.publish(record.body, "NodePoolValidationFailed", why, "Warning")
+
+    async def _write_hash(self, record: ObjectRecord, pool: NodePool) -> None:
+        wanted = {labels.NODEPOOL_HASH: nodepool_hash(pool), labels.NODEPOOL_HASH_VERSION: NODEPOOL_VERSION}
+        if any(record.annotations.get(key) != value for key, value in wanted.items()):
+            await self._kube.patch(NODEPOOLS, record.name, {"metadata": {"annotations": wanted}})
+
+    def _measure(self, pool: NodePool, usage: dict[str, int]) -> None:
+        name = pool.metadata.name
+        for resource, units in usage.items():
+            metrics.POOL_USAGE.labels(resource, name).set(units / 1000 if resource == "cpu" else units)
+        for resource, units in parse_resources(pool.spec.limits).items():
+            metrics.POOL_LIMIT.labels(resource, name).set(units / 1000 if resource == "cpu" else units)

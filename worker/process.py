@@ -1,0 +1,70 @@
+"""What the two worker processes share: start-up with sentences instead of tracebacks, and a graceful stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from activities.ec2.errors import EC2Error
+from activities.kubernetes.errors import ApiError, ApiUnreachable, ConfigError
+from worker import logs
+from worker.report import REPORT_FD, report_health
+from worker.settings import Settings, SettingsError, load
+from worker.telemetry import set_up_tracing
+from worker.temporal import TemporalError
+
+EXIT_UNUSABLE = 2
+
+Main = Callable[[Settings, "Readiness", asyncio.Event], Awaitable[None]]
+
+
+class Readiness:
+    """Why the process is not ready yet; empty once it is."""
+
+    def __init__(self) -> None:
+        self.why = "starting"
+        self.checks: list[Callable[[], str]] = []
+
+    def __call__(self) -> str:
+        """The first reason that holds."""
+        return self.why or next((why for check in self.checks if (why := check())), "")
+
+
+def run(name: str, main: Main) -> None:
+    """Run a worker process until it is told to stop; exits with 2 when it cannot work with what it was given."""
+    try:
+        settings = load()
+        logs.set_up(name, settings.log_level)
+        set_up_tracing(name, settings.cluster_name)
+        asyncio.run(_run(settings, main))
+    except (SettingsError, TemporalError, ApiUnreachable, ConfigError, ApiError, EC2Error) as error:
+        print(error, file=sys.stderr, flush=True)
+        sys.exit(EXIT_UNUSABLE)
+
+
+async def _run(settings: Settings, main: Main) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    readiness = Readiness()
+    async with _reporting(readiness, stop):
+        await main(settings, readiness, stop)
+
+
+@contextlib.asynccontextmanager
+async def _reporting(readiness: Readiness, stop: asyncio.Event) -> AsyncIterator[None]:
+    """Report health; a parent that is gone means stop."""
+    reporter = asyncio.create_task(report_health(readiness))
+    if os.environ.get(REPORT_FD):
+        reporter.add_done_callback(lambda _: stop.set())
+    try:
+        yield
+    finally:
+        reporter.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await reporter

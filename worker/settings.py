@@ -1,0 +1,105 @@
+"""What an operator can set, read from the environment and from flags of the same name in kebab case.
+
+Names and defaults are Karpenter's where Karpenter has the setting. Temporal's own client settings (TEMPORAL_ADDRESS,
+TEMPORAL_NAMESPACE, TLS, API key) are read by Temporal's standard environment configuration, not here.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def parse_duration(value: Any) -> timedelta:
+    """A Go duration such as ``10s`` or ``1m30s``, or a number of seconds.
+
+    Raises:
+        ValueError: the text is no duration.
+    """
+    if isinstance(value, timedelta):
+        return value
+    text = str(value).strip()
+    if re.fullmatch(r"\d+(?:\.\d+)?", text):
+        return timedelta(seconds=float(text))
+    parts = _PART.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ValueError(f"{text!r} is not a duration: write it like 10s, 1m30s or 2h")
+    return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
+
+
+GoDuration = Annotated[timedelta, BeforeValidator(parse_duration)]
+
+
+class SettingsError(Exception):
+    """Settings that cannot be used; one sentence each."""
+
+
+class Settings(BaseSettings):
+    """The effective settings of a worker."""
+
+    model_config = SettingsConfigDict(case_sensitive=False, extra="ignore", env_ignore_empty=True)
+
+    cluster_name: str = Field(min_length=1, max_length=100)
+    cluster_endpoint: str = ""
+    batch_max_duration: GoDuration = timedelta(seconds=10)
+    batch_idle_duration: GoDuration = timedelta(seconds=1)
+    vm_memory_overhead_percent: float = Field(default=0.075, ge=0, lt=1)
+    reserved_enis: int = Field(default=0, ge=0)
+    kube_client_qps: float = Field(default=200, gt=0)
+    kube_client_burst: int = Field(default=300, gt=0)
+    metrics_port: int = Field(default=8080, ge=0, le=65535)
+    health_probe_port: int = Field(default=8081, ge=0, le=65535)
+    disable_leader_election: bool = False
+    leader_election_name: str = "karpenter-leader-election"
+    leader_election_namespace: str = ""
+    log_level: Literal["debug", "info", "warn", "error"] = "info"
+
+    def as_environment(self) -> dict[str, str]:
+        """The settings as a child process reads them back."""
+        values = self.model_dump()
+        return {
+            name.upper(): f"{value.total_seconds()}s" if isinstance(value, timedelta) else str(value)
+            for name, value in values.items()
+        }
+
+    def namespace(self) -> str:
+        """The namespace of the Lease: as set, else that of the pod, else ``tenon``."""
+        if self.leader_election_namespace:
+            return self.leader_election_namespace
+        try:
+            with open("/var/run/secrets/kubernetes.io/serviceaccount/namespace", encoding="utf-8") as file:
+                return file.read().strip()
+        except FileNotFoundError:
+            return "tenon"
+
+
+def load(**flags: Any) -> Settings:
+    """The settings of this process; flags win over the environment.
+
+    Raises:
+        SettingsError: with one sentence for each setting that is missing or malformed.
+    """
+    try:
+        return Settings(**{name: value for name, value in flags.items() if value is not None})
+    except ValidationError as error:
+        sentences = []
+        for fault in error.errors():
+            name = str(fault["loc"][0]).upper()
+            if fault["type"] == "missing":
+                sentences.append(f"{name} is required: set it in the environment or with --{_flag(name)}.")
+            else:
+                sentences.append(
+                    f"{name}={fault['input']!r} cannot be used: {fault['msg'].removeprefix('Value error, ')}."
+                )
+        raise SettingsError("\n".join(sentences)) from None
+
+
+def _flag(name: str) -> str:
+    return name.lower().replace("_", "-")

@@ -1,0 +1,27 @@
+"""Traces: on when an OTLP endpoint is set in the environment, as OpenTelemetry's own settings have it."""
+
+from __future__ import annotations
+
+import os
+
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+
+def tracing_wanted() -> bool:
+    """Whether the environment names somewhere to send spans to."""
+    return bool(os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"))
+
+
+def set_up_tracing(process: str, cluster: str) -> bool:
+    """Install the global tracer provider if spans are wanted; says whether it did."""
+    if not tracing_wanted():
+        return False
+    resource = Resource.create({"service.name": f"tenon-{process}", "tenon.cluster": cluster})
+    provider = TracerProvider(resource=resource)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    trace.set_tracer_provider(provider)
+    return True

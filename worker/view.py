@@ -1,0 +1,126 @@
+"""The cluster cache as planning and disruption read it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from datetime import UTC, datetime
+
+from tenon.apis import labels
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.nodepool import NodePool
+from tenon.apis.validation import parse
+from tenon.disruption.emptiness import ManagedNode
+from tenon.lifecycle.instants import parse_instant
+from tenon.provisioning.facts import ClaimFacts
+from tenon.resources import Resources
+from tenon.scheduling.model import Node, Pod
+from worker.cache.capacity import leaving
+from worker.cache.cluster import ClusterCache
+from worker.cache.records import ObjectRecord
+from worker.cache.state import planned_pods
+
+
+class CachedView:
+    """A live, read-only picture of the cluster; objects that cannot be read are left out of it."""
+
+    def __init__(self, cache: ClusterCache) -> None:
+        self._cache = cache
+        self._pools: dict[str, tuple[str, NodePool | None]] = {}
+        self._classes: dict[str, tuple[str, EC2NodeClass | None]] = {}
+
+    def synced(self) -> bool:
+        """Whether the picture is whole."""
+        return self._cache.synced
+
+    def fingerprint(self) -> object:
+        """Changes whenever a pod that fitted nowhere might fit now."""
+        pools = tuple((p.name, p.body["metadata"].get("generation"), _ready(p)) for p in self._cache.pools)
+        classes = tuple((c.name, c.body["metadata"].get("generation"), _ready(c)) for c in self._cache.nodeclasses)
+        return pools, classes, frozenset(claim.name for claim in self._cache.claims)
+
+    def pending_pods(self) -> list[Pod]:
+        """Pods that kube-scheduler could not place."""
+        return self._cache.pending_pods()
+
+    def nodes(self) -> list[Node]:
+        """Existing and in-flight capacity."""
+        return self._cache.scheduling_nodes()
+
+    def daemons(self) -> list[Pod]:
+        """One template pod for each DaemonSet."""
+        return self._cache.daemons()
+
+    def node_pools(self) -> list[NodePool]:
+        """The NodePools that can be read."""
+        return [pool for record in self._cache.pools if (pool := self.node_pool(record)) is not None]
+
+    def node_pool(self, record: ObjectRecord) -> NodePool | None:
+        """A NodePool's model; None when it cannot be read."""
+        known = self._pools.get(record.name)
+        if known is None or known[0] != record.resource_version:
+            known = self._pools[record.name] = (record.resource_version, parse(NodePool, record.body)[0])
+        return known[1]
+
+    def node_class(self, name: str) -> EC2NodeClass | None:
+        """An EC2NodeClass that can be read."""
+        record = self._cache.nodeclasses.get(name)
+        if record is None:
+            return None
+        known = self._classes.get(name)
+        if known is None or known[0] != record.resource_version:
+            known = self._classes[name] = (record.resource_version, parse(EC2NodeClass, record.body)[0])
+        return known[1]
+
+    def pool_usage(self, pool: str) -> Resources:
+        """What a pool's nodes and claims take of its limits, those on their way out included: they still cost."""
+        return self._cache.pool_usage(pool, with_leaving=True)
+
+    def claims(self) -> list[ClaimFacts]:
+        """All NodeClaims."""
+        return [_facts(claim) for claim in self._cache.claims]
+
+    def managed_nodes(self) -> list[ManagedNode]:
+        """The nodes that disruption may consider."""
+        return [self._managed(claim) for claim in self._cache.claims if claim.labels.get(labels.NODEPOOL)]
+
+    def _managed(self, claim: ObjectRecord) -> ManagedNode:
+        node = self._cache.node_of(claim)
+        since = self._cache.empty_since(claim)
+        protected = claim.annotations.get(labels.DO_NOT_DISRUPT) == "true" or (
+            node is not None and node.annotations.get(labels.DO_NOT_DISRUPT) == "true"
+        )
+        keep_until = parse_instant(claim.annotations.get(labels.KEEP_UNTIL))
+        kept = keep_until is not None and keep_until > datetime.now(UTC)
+        return ManagedNode(
+            claim=claim.name,
+            uid=claim.uid,
+            pool=claim.labels[labels.NODEPOOL],
+            initialized=claim.condition("Initialized").get("status") == "True",
+            ready=node is not None and node.ready,
+            leaving=leaving(node, claim),
+            empty=since is not None,
+            protected=protected or kept,
+            quiet_since=datetime.fromtimestamp(since, UTC) if since is not None else None,
+        )
+
+    async def changed(self, seconds: float) -> None:
+        """Return on the next change, at the latest after ``seconds``."""
+        with self._cache.subscribe() as news, contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, seconds)):
+                await news.next()
+
+
+def _ready(record: ObjectRecord) -> str:
+    return str(record.condition("Ready").get("status", ""))
+
+
+def _facts(claim: ObjectRecord) -> ClaimFacts:
+    initialized = claim.condition("Initialized")
+    done = initialized.get("status") == "True"
+    return ClaimFacts(
+        name=claim.name,
+        leaving=claim.deleting,
+        initialized_at=parse_instant(initialized.get("lastTransitionTime")) if done else None,
+        planned=frozenset(planned_pods(claim).values()),
+    )

@@ -1,0 +1,1 @@
+"""REMEMBER: Temporal workflows. They wait, ask `tenon` what to do, and run activities; they decide nothing."""

@@ -1,0 +1,214 @@
+"""One node's life as one workflow: `tenon.lifecycle` decides each step, this remembers and runs it.
+
+Replay-relevant: the order of commands is that of `machine.next_step`. The run continues as new on reaching `live`, so
+that a resting node has a handful of events and a deploy need only decode its state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import SearchAttributeUpdate
+from temporalio.exceptions import ActivityError
+
+with workflow.unsafe.imports_passed_through():
+    from tenon.lifecycle import machine
+    from tenon.lifecycle.messages import (
+        Disrupt,
+        DisruptAnswer,
+        Keep,
+        LaunchResult,
+        Message,
+        OfferingKey,
+        Poke,
+    )
+    from tenon.lifecycle.state import Life, NodeClaimInput, NodeState, Stage
+    from tenon.lifecycle.steps import DeadlinePassed, End, Failed, LeaveRequest, Run, Wait
+    from tenon.lifecycle.timeline import details, life
+    from workflows import names
+    from workflows.options import OPTIONS
+
+LONG_HISTORY = 200
+"""Events after which a live node's run is folded up even if its state did not change."""
+
+
+@workflow.defn(name="NodeClaim")
+class NodeClaimWorkflow:
+    """Launch, register, initialize, bind, live, cordon, drain, terminate."""
+
+    @workflow.init
+    def __init__(self, begin: NodeClaimInput) -> None:
+        self.state = begin.state or NodeState(
+            claim=begin.claim, pool=begin.pool, first_run_id=workflow.info().first_execution_run_id
+        )
+        self.at_start = self.state
+        self.inbox: deque[Message] = deque()
+        self.shown: tuple[Any, ...] | None = None
+
+    @workflow.run
+    async def run(self, begin: NodeClaimInput) -> Life:
+        """Drive the node to the end of its life."""
+        while True:
+            self._take_inbox()
+            self._show()
+            match machine.next_step(self.state, workflow.now()):
+                case Run() as step:
+                    await self._run(step)
+                case Wait(until=until):
+                    if self._worth_folding():
+                        await workflow.wait_condition(workflow.all_handlers_finished)
+                        if not self.inbox:
+                            workflow.continue_as_new(begin.model_copy(update={"state": self.state}))
+                    else:
+                        await self._wait(until)
+                case End():
+                    await workflow.wait_condition(workflow.all_handlers_finished)
+                    return life(self.state, workflow.now())
+
+    async def _run(self, step: Run) -> None:
+        options = OPTIONS[step.activity]
+        call = workflow.start_activity(
+            step.activity.value,
+            step.input,
+            result_type=options.result,
+            start_to_close_timeout=options.try_for,
+            schedule_to_close_timeout=options.give_up_after,
+            heartbeat_timeout=options.heartbeat,
+            retry_policy=options.retry,
+            cancellation_type=options.cancellation,
+            summary=step.summary,
+        )
+        if step.overtaken_by_force:
+            await workflow.wait_condition(lambda: call.done() or self._force_waits())
+            if not call.done():
+                call.cancel()
+                await asyncio.gather(call, return_exceptions=True)
+                return
+        try:
+            event: Message = await call
+        except ActivityError as error:
+            event = Failed(activity=step.activity, message=str(error.cause or error))
+        self._apply(event)
+        if isinstance(event, LaunchResult) and event.unavailable:
+            await self._tell_provisioner(event.unavailable)
+
+    async def _tell_provisioner(self, unavailable: list[OfferingKey]) -> None:
+        handle = workflow.get_external_workflow_handle(names.provisioner_id(self.state.claim.cluster))
+        try:
+            await handle.signal("offerings_unavailable", unavailable)
+        except Exception as error:  # the provisioner may be away; it will meet the refusal itself
+            workflow.logger.warning("provisioner not told of unavailable offerings: %s", error)
+
+    async def _wait(self, until: Any) -> None:
+        timeout = None if until is None else max(timedelta(), until - workflow.now())
+        try:
+            await workflow.wait_condition(lambda: bool(self.inbox), timeout=timeout, timeout_summary="next deadline")
+        except TimeoutError:
+            self._apply(DeadlinePassed())
+
+    def _force_waits(self) -> bool:
+        return any(isinstance(event, LeaveRequest) and event.force for event in self.inbox)
+
+    def _take_inbox(self) -> None:
+        while self.inbox:
+            self._apply(self.inbox.popleft())
+
+    def _apply(self, event: Message) -> None:
+        before = self.state.stage
+        self.state = machine.apply(self.state, event, workflow.now())
+        if self.state.stage is not before:
+            workflow.logger.info("%s -> %s", before.value, self.state.stage.value)
+
+    def _worth_folding(self) -> bool:
+        if self.state.stage is not Stage.LIVE or self.state.pending is not None or self.inbox:
+            return False
+        if self.at_start.stage is not Stage.LIVE or machine.expiry(self.state) != machine.expiry(self.at_start):
+            return True
+        return (
+            workflow.info().is_continue_as_new_suggested()
+            or workflow.info().is_target_worker_deployment_version_changed()
+            or workflow.info().get_current_history_length() > LONG_HISTORY
+        )
+
+    def _show(self) -> None:
+        """Details for the UI each time; search attributes only when what people filter by changed."""
+        workflow.set_current_details(details(self.state))
+        shown = visible_stage(self.state), self.state.instance, machine.expiry(self.state), bool(self.state.blocked)
+        if self.shown is None and self.at_start.instance is not None:
+            self.shown = shown  # attributes are carried over by continue-as-new
+        if shown == self.shown or (self.shown is None and self.state.stage is Stage.PREPARING):
+            return
+        self.shown = shown
+        instance = self.state.instance
+        updates: list[SearchAttributeUpdate[Any]] = [names.STAGE.value_set(shown[0])]
+        if self.state.pool:
+            updates.append(names.POOL.value_set(self.state.pool))
+        if instance is not None:
+            updates += [
+                names.INSTANCE_TYPE.value_set(instance.instance_type),
+                names.ZONE.value_set(instance.zone),
+                names.CAPACITY_TYPE.value_set(instance.capacity_type),
+            ]
+        expires = machine.expiry(self.state)
+        if expires is not None:
+            updates.append(names.EXPIRES.value_set(expires))
+        updates.append(names.BLOCKED.value_set(bool(self.state.blocked)))
+        workflow.upsert_search_attributes(updates)
+
+    @workflow.signal
+    def poke(self, poke: Poke) -> None:
+        """Look again: the node or its claim changed."""
+        self.inbox.append(poke)
+
+    @workflow.signal
+    def drain(self) -> None:
+        """Cordon, drain and terminate the node, respecting PodDisruptionBudgets."""
+        self.inbox.append(LeaveRequest(reason="drain", message="asked for by an operator"))
+
+    @workflow.signal
+    def force_drain(self) -> None:
+        """As `drain`, but pods are deleted at once, whatever protects them."""
+        self.inbox.append(LeaveRequest(reason="force_drain", message="asked for by an operator", force=True))
+
+    @workflow.signal
+    def expire(self) -> None:
+        """Treat the node as expired now."""
+        self.inbox.append(LeaveRequest(reason="expired", message="expired by an operator"))
+
+    @workflow.signal
+    def keep(self, keep: Keep) -> None:
+        """Keep the node at least until an instant: no disruption, no expiry before."""
+        self.inbox.append(keep)
+
+    @workflow.update
+    def disrupt(self, command: Disrupt) -> DisruptAnswer:
+        """Ask the node to leave for a disruption command; the answer says whether it will."""
+        self._take_inbox()
+        answer = machine.answer(self.state, command, workflow.now())
+        if answer.accepted:
+            self.inbox.append(command)
+        return answer
+
+    @workflow.query
+    def status(self) -> NodeState:
+        """The node's state, timeline included."""
+        return self.state
+
+
+def visible_stage(state: NodeState) -> str:
+    """The stage as people filter by it: coarser than the machine's, so that each change is worth an event."""
+    match state.stage:
+        case Stage.PREPARING | Stage.LAUNCHING:
+            return "launching"
+        case Stage.REGISTERING | Stage.INITIALIZING | Stage.BINDING:
+            return "starting"
+        case Stage.LIVE:
+            return "live"
+        case Stage.ENDED:
+            return "ended"
+        case _:
+            return "leaving"

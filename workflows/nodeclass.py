@@ -1,0 +1,57 @@
+"""One workflow an EC2NodeClass: keep its subnets, security groups, images and instance profile resolved."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from tenon.lifecycle.messages import ActivityName, NodeClassInput, NodeClassResult
+    from workflows.options import OPTIONS
+
+REFRESH = timedelta(minutes=10)
+REFRESH_UNREADY = timedelta(minutes=1)
+
+
+@workflow.defn(name="NodeClass")
+class NodeClassWorkflow:
+    """Resolve, wait for a change or the refresh time, resolve again; ends when the class is gone."""
+
+    def __init__(self) -> None:
+        self.changed = False
+        self.result: NodeClassResult | None = None
+
+    @workflow.run
+    async def run(self, begin: NodeClassInput) -> NodeClassResult:
+        """Serve until the class is gone."""
+        options = OPTIONS[ActivityName.RESOLVE_NODECLASS]
+        while True:
+            self.changed = False
+            self.result = await workflow.execute_activity(
+                ActivityName.RESOLVE_NODECLASS.value,
+                begin,
+                result_type=NodeClassResult,
+                start_to_close_timeout=options.try_for,
+                retry_policy=options.retry,
+                summary=begin.name,
+            )
+            if not self.result.exists:
+                return self.result
+            workflow.set_current_details(f"generation {self.result.generation}: {self.result.message}")
+            try:
+                await workflow.wait_condition(
+                    lambda: self.changed,
+                    timeout=REFRESH if self.result.ready and not self.result.deleting else REFRESH_UNREADY,
+                    timeout_summary="refresh",
+                )
+            except TimeoutError:
+                self.changed = True
+            if workflow.info().is_continue_as_new_suggested() or workflow.info().get_current_history_length() > 500:
+                await workflow.wait_condition(workflow.all_handlers_finished)
+                workflow.continue_as_new(begin)
+
+    @workflow.signal
+    def poke(self) -> None:
+        """The class changed."""
+        self.changed = True

@@ -1,0 +1,83 @@
+"""How each activity may be tried: time-outs and retries in one table, so that a node's worst case can be read here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from temporalio.common import RetryPolicy
+from temporalio.workflow import ActivityCancellationType
+
+from tenon.lifecycle.messages import (
+    ActivityName,
+    BatchSummary,
+    BindResult,
+    CordonResult,
+    DetachResult,
+    DisruptionDecision,
+    DisruptResult,
+    DrainResult,
+    ErrorType,
+    InitializeResult,
+    LaunchResult,
+    Message,
+    NodeClassResult,
+    PlanResult,
+    PrepareLaunchResult,
+    RegisterResult,
+    ReleaseInput,
+    TerminateResult,
+)
+from tenon.lifecycle.steps import KeepRecorded
+
+LAUNCH_TIMEOUT = timedelta(minutes=5)
+"""A claim that could not be launched in this time is given up, and its pods are planned again."""
+
+_NEVER_AGAIN = [kind.value for kind in ErrorType]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """One row: the type of the result, the time for one try, the time for all tries, and the pause between."""
+
+    result: type[Message]
+    try_for: timedelta
+    give_up_after: timedelta | None = None
+    heartbeat: timedelta | None = None
+    first_pause: timedelta = timedelta(seconds=1)
+    longest_pause: timedelta = timedelta(seconds=30)
+    cancellation: ActivityCancellationType = ActivityCancellationType.TRY_CANCEL
+
+    @property
+    def retry(self) -> RetryPolicy:
+        """The retry policy of this row; typed failures are never tried again."""
+        return RetryPolicy(
+            initial_interval=self.first_pause,
+            backoff_coefficient=2.0,
+            maximum_interval=self.longest_pause,
+            non_retryable_error_types=_NEVER_AGAIN,
+        )
+
+
+def _seconds(count: float) -> timedelta:
+    return timedelta(seconds=count)
+
+
+OPTIONS: dict[ActivityName, Options] = {
+    ActivityName.PREPARE_LAUNCH: Options(PrepareLaunchResult, _seconds(60), LAUNCH_TIMEOUT),
+    ActivityName.LAUNCH: Options(LaunchResult, _seconds(60), LAUNCH_TIMEOUT),
+    ActivityName.REGISTER: Options(RegisterResult, _seconds(30), first_pause=_seconds(0.2)),
+    ActivityName.INITIALIZE: Options(InitializeResult, _seconds(30), first_pause=_seconds(0.2)),
+    ActivityName.BIND: Options(BindResult, _seconds(60), first_pause=_seconds(0.2)),
+    ActivityName.KEEP: Options(KeepRecorded, _seconds(30), first_pause=_seconds(0.2)),
+    ActivityName.CORDON: Options(CordonResult, _seconds(30), first_pause=_seconds(0.2)),
+    ActivityName.DRAIN: Options(DrainResult, _seconds(120), heartbeat=_seconds(45)),
+    ActivityName.DETACH_VOLUMES: Options(DetachResult, _seconds(120), heartbeat=_seconds(45)),
+    ActivityName.TERMINATE: Options(TerminateResult, _seconds(330), heartbeat=_seconds(60)),
+    ActivityName.RELEASE: Options(ReleaseInput, _seconds(30), first_pause=_seconds(0.2)),
+    ActivityName.AWAIT_BATCH: Options(BatchSummary, _seconds(660), longest_pause=_seconds(5)),
+    ActivityName.PLAN: Options(PlanResult, _seconds(180), longest_pause=_seconds(10)),
+    ActivityName.AWAIT_DISRUPTION: Options(DisruptionDecision, _seconds(660), longest_pause=_seconds(5)),
+    ActivityName.DISRUPT: Options(DisruptResult, _seconds(60), _seconds(600)),
+    ActivityName.RESOLVE_NODECLASS: Options(NodeClassResult, _seconds(60), longest_pause=_seconds(60)),
+}
