@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from sandbox import build
@@ -41,7 +42,7 @@ class Output(StrEnum):
 
 
 def _fail(error: Exception) -> typer.Exit:
-    Console(stderr=True).print(f"[red]error:[/] {error}", highlight=False, soft_wrap=True)
+    Console(stderr=True).print(f"[red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
     return typer.Exit(FAILED)
 
 
@@ -90,9 +91,10 @@ def up(
                     keep_history=keep_history,
                     detach=not foreground,
                 )
-        _describe(console, sandbox)
         if foreground:
             _stay(console, sandbox)
+        else:
+            _describe(console, sandbox)
     except (SandboxError, BuildError, MissingTool) as error:
         raise _fail(error) from error
     except KeyboardInterrupt as interrupted:
@@ -102,15 +104,12 @@ def up(
 
 def _stay(console: Console, sandbox: Sandbox) -> None:
     """Wait until the sandbox ends or Ctrl-C stops it."""
-    console.print("\nCtrl-C stops it.")
-    try:
+    with sandbox:
+        _describe(console, sandbox)
+        console.print("\nCtrl-C stops it.")
         ended = sandbox.wait()
-    except KeyboardInterrupt:
-        console.print("stopping")
-        sandbox.stop()
-        return
-    if ended.state is State.FAILED:
-        raise SandboxError(ended.message)
+        if ended.state is State.FAILED:
+            raise SandboxError(ended.message)
 
 
 @app.command()
@@ -153,13 +152,15 @@ def _describe(console: Console, sandbox: Sandbox) -> None:
     grid.add_row("worker's", str(sandbox.worker_kubeconfig))
     grid.add_row("logs", str(sandbox.logs))
     console.print(grid)
-    console.print(f"\nexport KUBECONFIG={sandbox.kubeconfig}\n{tool('kubectl')} get nodes", soft_wrap=True)
+    console.print(
+        f"\nexport KUBECONFIG={sandbox.kubeconfig}\n{tool('kubectl')} get nodes", highlight=False, soft_wrap=True
+    )
 
 
 def _table(console: Console, layout: Layout, found: Status) -> None:
     colour = COLOURS.get(found.state, "")
     what = f"[{colour}]{found.state}[/]" if colour else str(found.state)
-    more = "" if found.message in ("", found.state) else f": {found.message}"
+    more = "" if found.message in ("", found.state) else f": {escape(found.message)}"
     console.print(f"{what}{more}", highlight=False, soft_wrap=True)
     if not found.components:
         return

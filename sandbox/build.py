@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sandbox import golang
+from sandbox.leash import leashed
 from sandbox.progress import OnProgress, Progress
 
 SOURCE = Path(__file__).parent / "controlplane"
@@ -127,7 +128,13 @@ def _run_go(command: list[str | Path], doing: str, total: int, began: float, on_
     tail: deque[str] = deque(maxlen=15)
     count = 0
     with subprocess.Popen(
-        command, cwd=SOURCE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True
+        leashed(*map(str, command)),
+        cwd=SOURCE,
+        env=os.environ | {"GOFLAGS": "", "GOWORK": "off"},  # the caller's own Go projects must not decide this
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     ) as process:
         assert process.stdout is not None
         try:

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Self
 
 from sandbox import build, kubectl
 from sandbox.ec2.client import Ec2Admin
@@ -155,6 +156,12 @@ class Sandbox:
         while (status := self.status()).running:
             time.sleep(0.5)
         return status
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def stop(self) -> None:
         """Stop every process; raises SandboxError if one survives."""

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rich.console import Console
+from rich.markup import escape
 
 QUIET_SECONDS = 15.0
 """A pipe hears of work that goes on at most this often."""
@@ -44,9 +45,9 @@ def shown(console: Console) -> Iterator[OnProgress]:
 
             def on_terminal(progress: Progress) -> None:
                 if progress.lasting:
-                    console.print(f"[green]✓[/] {progress.text}", highlight=False)
+                    console.print(f"[green]✓[/] {escape(progress.text)}", highlight=False)
                 else:
-                    status.update(progress.text)
+                    status.update(escape(progress.text))
 
             yield on_terminal
         return
@@ -56,7 +57,7 @@ def shown(console: Console) -> Iterator[OnProgress]:
         nonlocal last
         now = time.monotonic()
         if progress.lasting or now - last >= QUIET_SECONDS:
-            console.print(progress.text, highlight=False, soft_wrap=True)
+            console.print(progress.text, highlight=False, markup=False, soft_wrap=True)
             last = now
 
     yield on_pipe

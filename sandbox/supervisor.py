@@ -66,6 +66,9 @@ class Supervisor:
         with suppress(BaseException):
             await work
         await self._stop_all()
+        for entry in self.status.components.values():
+            if entry.state is not State.FAILED:
+                entry.state = State.STOPPED
         self._write(State.FAILED if failure else State.STOPPED, str(failure) if failure else "stopped")
         return 1 if failure else 0
 
@@ -166,10 +169,6 @@ class Supervisor:
                     os.killpg(process.pid, number)
                 with suppress(TimeoutError):
                     await asyncio.wait_for(process.wait(), STOP_SECONDS)
-        entry = self.status.components[name]
-        if entry.state is not State.FAILED:
-            entry.state = State.STOPPED
-        self._write()
 
     def _write(self, state: State | None = None, message: str | None = None) -> None:
         if state is not None:

@@ -30,7 +30,10 @@ RETRY_SECONDS = 300.0
 Key = TypeVar("Key")
 _PRODUCTS = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
 _METAL = "Compute Instance (bare metal)"
-_QUERIES = (("Shared", "Compute Instance", {}), ("Dedicated", _METAL, {"productFamily": _METAL}))
+_QUERIES: tuple[tuple[str, str, dict[str, str]], ...] = (
+    ("Shared", "Compute Instance", {}),
+    ("Dedicated", _METAL, {"productFamily": _METAL}),
+)
 """Tenancy, product family, and further filters: bare metal is listed as dedicated, among much that is not wanted."""
 
 

@@ -17,7 +17,7 @@ from sandbox.ec2.admin import AdminApi
 from sandbox.ec2.boot import BootPlan
 from sandbox.ec2.prices import read_prices
 from sandbox.ec2.world import ClusterFacts, World
-from sandbox.ec2.wsgi import BODY_LIMIT, Front
+from sandbox.ec2.wsgi import Front
 
 if TYPE_CHECKING:
     from werkzeug.serving import BaseWSGIServer
@@ -81,16 +81,13 @@ def start(
             seed(place.cluster)
 
     class Handler(MotoRequestHandler):  # type: ignore[misc]
-        """Keeps connections open, and keeps quiet."""
+        """Keeps quiet. Each answer closes its connection.
+
+        After an answer werkzeug swallows whatever a fast client has sent next on the same connection, and hangs.
+        """
 
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
-
-        def send_header(self, keyword: str, value: str) -> None:
-            """Werkzeug closes after each answer because bodies may be left unread; the front reads them whole."""
-            unread = "Transfer-Encoding" in self.headers or int(self.headers.get("Content-Length") or 0) > BODY_LIMIT
-            if keyword.lower() != "connection" or unread:
-                super().send_header(keyword, value)
 
         def log_request(self, *_: Any) -> None:
             """Calls are recorded by the front instead."""

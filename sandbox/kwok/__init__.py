@@ -6,8 +6,8 @@ speak through annotations:
 * Node ``kwok.x-k8s.io/node: fake``: KWOK looks at this node and its pods. Nodes without it are not the sandbox's.
 * Node ``sandbox.tenon.sh/kubelet: ready``: the kubelet is up. KWOK writes the Ready conditions and keeps their
   heartbeats fresh. Without it KWOK writes nothing to the node, so that whoever made the node decides when it turns
-  Ready; take the annotation away and the heartbeats stop, as those of a dead kubelet do (the node lifecycle
-  controller then calls the node Unknown after ``NODE_GRACE_SECONDS``).
+  Ready; take the annotation away and the heartbeats stop after at most one more, as those of a dead kubelet do (the
+  node lifecycle controller then calls the node Unknown after ``NODE_GRACE_SECONDS``).
 * Pod ``sandbox.tenon.sh/admitted: "true"``: the kubelet took the pod. KWOK starts only such pods, so a pod that does
   not fit or is not tolerated stays for the joiner to fail (phase Failed, reason OutOfcpu and so on). The joiner
   answers for every node with the first annotation, instance or not.
@@ -16,7 +16,7 @@ A pod that is being deleted goes at once, admitted or not, once it has no finali
 annotations of its own:
 
 * ``sandbox.tenon.sh/stop: slow``: the pod uses its whole grace period before it goes.
-* ``sandbox.tenon.sh/complete-after: 5s``: the pod succeeds that long after it was created, if it runs by then.
+* ``sandbox.tenon.sh/complete-after: 5s``: the pod succeeds that long after it began to run.
 
 ``stages.yaml`` holds the stages; they name the annotations again because KWOK reads them as plain YAML.
 """

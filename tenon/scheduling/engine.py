@@ -17,6 +17,7 @@ from tenon.scheduling.packing import Bin, Load
 from tenon.scheduling.pod_classes import group, resource_names
 from tenon.scheduling.sizing import Packing, pack
 from tenon.scheduling.template import Template
+from tenon.scheduling.type_table import TypeTable
 
 MOST_TYPES = 600
 """Instance types that one NodeClaim lists at most."""
@@ -36,9 +37,11 @@ def solve(problem: Problem) -> Plan:
     daemons = read_daemons(problem.daemons, names)
     claims: list[PlannedClaim] = []
     tried: list[tuple[Template, Limits]] = []
+    tables: dict[int, TypeTable] = {}
     if waiting:
         for pool in sorted(problem.pools, key=lambda pool: (-pool.weight, pool.name)):
-            template = Template(pool, daemons, names)
+            table = tables.get(id(pool.instance_types)) or TypeTable(pool.instance_types, names)
+            template = Template(pool, daemons, tables.setdefault(id(pool.instance_types), table))
             waiting, packing = _use(template, waiting)
             tried.append((template, packing.limits))
             claims += _claims(template, packing, handed_out)

@@ -43,9 +43,9 @@ class Packing:
         return sum(count for _, count in self.left), round(sum(steady) + NODE_CHARGE * len(self.bins), 9)
 
     def price(self) -> tuple[int, float]:
-        """Pods left over, then the plain price with the charge for each node."""
+        """Pods left over, then the plain price."""
         plain = sum(b.template.price(b.state, b.types) for b in self.bins)
-        return sum(count for _, count in self.left), round(plain + NODE_CHARGE * len(self.bins), 9)
+        return sum(count for _, count in self.left), round(plain, 9)
 
 
 def pack(template: Template, load: Load) -> Packing:

@@ -40,8 +40,8 @@ class State:
 class Template:
     """A NodePool, its types indexed, its states remembered."""
 
-    def __init__(self, pool: Pool, daemons: Iterable[Daemon], names: tuple[str, ...]) -> None:
-        """Index the pool for the resources in ``names``; only DaemonSets that tolerate its taints matter."""
+    def __init__(self, pool: Pool, daemons: Iterable[Daemon], table: TypeTable) -> None:
+        """Take a pool and the index over its types; only DaemonSets that tolerate its taints matter."""
         self.pool = pool
         requirements = pool.requirements.with_(Requirements.from_labels({**pool.labels, labels.NODEPOOL: pool.name}))
         if any(o.capacity_type == labels.RESERVED for t in pool.instance_types for o in t.offerings):
@@ -50,7 +50,7 @@ class Template:
         self.requirements = requirements
         self.contradiction = next((key for key in sorted(requirements) if requirements[key].contradicts()), "")
         """A label on which the pool's own requirements and labels leave nothing."""
-        self.table = TypeTable(pool.instance_types, names)
+        self.table = table
         self.limits = Limits(pool, self.table)
         self.burstable = sum(1 << n for n, t in enumerate(self.table.types) if burstable.is_burstable(t))
         self.least = {key: r.min_values for key, r in requirements.items() if r.min_values}
@@ -178,9 +178,13 @@ class Template:
             best = state.market.best
             ordered = sorted(members(steady), key=lambda n: (best[n][0], [-amount for amount in room[n]], n))
             kept: list[int] = []
+            cheaper = 0
             for number in ordered:
-                mine = room[number]
-                if not any(all(a >= b for a, b in zip(room[other], mine, strict=True)) for other in kept):
+                better = cheaper
+                for resource, amount in enumerate(room[number]):
+                    better &= self.table.holding(resource, amount)
+                if not better:
                     kept.append(number)
+                    cheaper |= 1 << number
             state._targets = tuple(kept)
         return state._targets

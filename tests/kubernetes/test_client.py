@@ -26,9 +26,8 @@ from activities.kubernetes.resources import EVENTS, NODECLAIMS, NODES, PODS
 from tests.kubernetes.fake_api import KUBECONFIG, serve
 
 
-def status(code: int, reason: str, message: str = "no", **details: Any) -> web.Response:
-    body = {"kind": "Status", "code": code, "reason": reason, "message": message, "details": details}
-    return web.json_response(body, status=code)
+def status(code: int, reason: str, message: str = "no", **details: Any) -> dict[str, Any]:
+    return {"kind": "Status", "code": code, "reason": reason, "message": message, "details": details}
 
 
 def answering(*answers: Any) -> tuple[Any, list[tuple[str, str, dict[str, str], Any, str]]]:
@@ -40,7 +39,7 @@ def answering(*answers: Any) -> tuple[Any, list[tuple[str, str, dict[str, str], 
         body = json.loads(text) if text else None
         asked.append((request.method, request.path, dict(request.query), body, request.content_type))
         answer = answers[min(len(asked), len(answers)) - 1]
-        return answer if isinstance(answer, web.StreamResponse) else web.json_response(answer)
+        return web.json_response(answer, status=answer.get("code", 200))
 
     return handle, asked
 
@@ -193,7 +192,7 @@ async def test_without_configuration_one_sentence_says_what_to_set(tmp_path: Pat
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    with pytest.raises(ConfigError, match="there is no file .*none"):
+    with pytest.raises(ConfigError, match=r"there is no file .*none"):
         await Kube.connect()
     monkeypatch.delenv("KUBECONFIG")
     with pytest.raises(ConfigError, match="Set KUBECONFIG"):

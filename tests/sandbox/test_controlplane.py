@@ -15,7 +15,14 @@ from temporalio.client import Client
 
 from sandbox import kubectl
 from sandbox.cluster import Sandbox, SandboxError
-from sandbox.kwok import ADMITTED_ANNOTATION, KUBELET_ANNOTATION, NODE_ANNOTATION, STOP_ANNOTATION, SYSTEM_NODE
+from sandbox.kwok import (
+    ADMITTED_ANNOTATION,
+    COMPLETE_ANNOTATION,
+    KUBELET_ANNOTATION,
+    NODE_ANNOTATION,
+    STOP_ANNOTATION,
+    SYSTEM_NODE,
+)
 from workflows.names import SEARCH_ATTRIBUTES
 
 KUBELET = "kubelet-up"
@@ -34,13 +41,15 @@ def node(name: str, **annotations: str) -> dict[str, Any]:
     }
 
 
-def pod(name: str, on: str = "", cpu: str = "100m", grace: int = 30, **annotations: str) -> dict[str, Any]:
+def pod(
+    name: str, on: str = "", cpu: str = "100m", grace: int = 30, annotations: dict[str, str] | None = None
+) -> dict[str, Any]:
     """A pod bound to a node by its maker, or left to the scheduler."""
     container = {"name": "main", "image": "pause", "resources": {"requests": {"cpu": cpu}}}
     spec: dict[str, Any] = {"containers": [container], "terminationGracePeriodSeconds": grace}
     if on:
         spec |= {"nodeName": on, "tolerations": [{"operator": "Exists"}]}
-    metadata = {"name": name, "namespace": "default", "annotations": annotations}
+    metadata = {"name": name, "namespace": "default", "annotations": annotations or {}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
@@ -100,11 +109,18 @@ def test_a_pod_runs_only_once_the_kubelet_admitted_it(sandbox: Sandbox) -> None:
 @pytest.mark.usefixtures("nodes")
 def test_a_pod_stops_at_once_unless_it_is_slow(sandbox: Sandbox) -> None:
     sandbox.apply(pod("quick", on=KUBELET, grace=600))
-    sandbox.apply(pod("slow", on=KUBELET, grace=600, **{STOP_ANNOTATION: "slow"}))
+    sandbox.apply(pod("slow", on=KUBELET, grace=600, annotations={STOP_ANNOTATION: "slow"}))
     sandbox.kubectl("wait", "--for=condition=Ready", "pod/quick", "pod/slow", "--timeout=60s")
     sandbox.kubectl("delete", "pod", "slow", "--wait=false")
     sandbox.kubectl("delete", "pod", "quick", "--timeout=60s")
     assert get(sandbox, "pod", "slow")["metadata"]["deletionTimestamp"]
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_pod_completes_when_it_was_told_to(sandbox: Sandbox) -> None:
+    sandbox.apply(pod("job", on=KUBELET, annotations={COMPLETE_ANNOTATION: "1ms"}))
+    sandbox.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/job", "--timeout=60s")
+    assert get(sandbox, "pod", "job")["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
 
 
 def test_the_worker_is_its_service_account_and_no_more(sandbox: Sandbox) -> None:

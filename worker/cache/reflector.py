@@ -63,6 +63,7 @@ class Reflector(Generic[R]):
         store: Store[R],
         *,
         watch_list: bool = True,
+        page_size: int = PAGE_SIZE,
         pause: Callable[[float], Awaitable[Any]] = asyncio.sleep,
         chance: random.Random | None = None,
     ) -> None:
@@ -71,6 +72,7 @@ class Reflector(Generic[R]):
         self._decode = decode
         self._store = store
         self._watch_list = watch_list
+        self._page_size = page_size
         self._pause = pause
         self._chance = chance or random.Random()
         self._backoff = Backoff(self._chance)
@@ -123,7 +125,7 @@ class Reflector(Generic[R]):
 
     async def _list(self) -> None:
         records: dict[str, R] = {}
-        query = {"limit": str(PAGE_SIZE)} if self._paged else {}
+        query = {"limit": str(self._page_size)} if self._paged else {}
         while True:
             try:
                 page = _pages.decode(await self._kube.request("GET", self._resource.path(), query=query))

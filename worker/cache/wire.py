@@ -107,10 +107,14 @@ class ClaimName(Wire):
     claim_name: str = ""
 
 
+class Present(Wire):
+    """Something whose presence is all that matters."""
+
+
 class Volume(Wire):
     name: str = ""
     persistent_volume_claim: ClaimName | None = None
-    ephemeral: Raw | None = None
+    ephemeral: Present | None = None
 
 
 class PodSpec(Wire):

@@ -1,0 +1,169 @@
+"""What nodes and claims have room for, and what pools use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tenon.resources import Resources
+from tenon.scheduling.model import Node, Taint
+from tests.cache.objects import claim, daemonset, node, owned_by, pod, running, waiting
+from worker.cache.capacity import daemon_pods, pool_usage, scheduling_nodes
+from worker.cache.state import ClusterState
+
+NOW = 1_800_000_000.0
+STATUS = {"capacity": {"cpu": "4", "nvidia.com/gpu": "1"}, "allocatable": {"cpu": "3500m", "nvidia.com/gpu": "1"}}
+INITIALIZED = {"labels": {"karpenter.sh/nodepool": "pool", "karpenter.sh/initialized": "true"}}
+
+
+def state(**tables: list[Any]) -> ClusterState:
+    found = ClusterState(clock=lambda: NOW)
+    for name, records in tables.items():
+        getattr(found, name).on_replace({record.key: record for record in records})
+    return found
+
+
+def only(found: ClusterState) -> Node:
+    (one,) = scheduling_nodes(found, NOW)
+    return one
+
+
+def test_an_unmanaged_node_counts_as_it_is_sch_090() -> None:
+    found = only(
+        state(
+            nodes=[node(taints=[{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}])],
+            pods=[running("a", "n"), running("ended", "n", status={"phase": "Succeeded"}), running("b", "other")],
+        )
+    )
+    assert (found.name, found.initialized) == ("n", True)
+    assert found.used == {"cpu": 1000, "pods": 1}
+    assert found.allocatable == {"cpu": 4000, "pods": 10}
+    assert [taint.key for taint in found.taints] == ["node.kubernetes.io/not-ready"]
+
+
+def test_a_starting_node_promises_what_its_claim_says_sch_090() -> None:
+    taints = [
+        {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"},
+        {"key": "karpenter.sh/unregistered", "effect": "NoExecute"},
+        {"key": "warming", "effect": "NoSchedule"},
+        {"key": "team", "effect": "NoSchedule", "value": "a"},
+    ]
+    startup = [{"key": "warming", "effect": "NoSchedule"}]
+    claims = [claim(status=STATUS, startupTaints=startup)]
+    found = only(state(nodes=[node(taints=taints)], claims=claims))
+    assert found.initialized is False
+    assert found.taints == (Taint(key="team", effect="NoSchedule", value="a"),)
+    assert found.allocatable == {"cpu": 4000, "pods": 10, "nvidia.com/gpu": 1}
+    assert found.labels["karpenter.sh/nodepool"] == "pool"
+
+    done = only(state(nodes=[node(taints=taints, meta=INITIALIZED)], claims=claims))
+    assert done.initialized is True
+    assert len(done.taints) == 4
+    assert done.allocatable == {"cpu": 4000, "pods": 10}
+
+
+def test_a_claim_without_a_node_counts_with_its_planned_pods_sch_090() -> None:
+    wants, other = waiting("wanted"), waiting("other")
+    planned = {"annotations": {"tenon.sh/planned-pods": "ns/wanted=uid-wanted,ns/gone=uid-gone,broken"}}
+    requirements = [
+        {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a", "b"]},
+        {"key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"]},
+    ]
+    found = state(
+        claims=[claim(status=STATUS, meta=planned, requirements=requirements)],
+        pods=[wants, other],
+        daemonsets=[daemonset()],
+    )
+    one = only(found)
+    assert (one.name, one.initialized) == ("claim", False)
+    assert one.used == {"cpu": 1100, "pods": 2}
+    assert one.labels == {"kubernetes.io/arch": "arm64", "karpenter.sh/nodepool": "pool"}
+    assert one.requirements is not None
+    assert one.requirements["topology.kubernetes.io/zone"].values == ("a", "b")
+    assert found.planned(NOW) == {"uid-wanted": "claim"}
+
+
+def test_a_claim_without_an_instance_promises_nothing_but_keeps_its_pods() -> None:
+    planned = {"annotations": {"tenon.sh/planned-pods": "ns/p=uid-p"}}
+    found = state(claims=[claim(node_name="", meta=planned)], pods=[waiting("p")])
+    assert scheduling_nodes(found, NOW) == []
+    assert found.planned(NOW) == {"uid-p": "claim"}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "claims"),
+    [
+        ([node(meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})], []),
+        ([node(taints=[{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}])], []),
+        ([node()], [claim(meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})]),
+        ([], [claim(status=STATUS, meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})]),
+    ],
+)
+def test_what_is_leaving_takes_no_pods_sch_091(nodes: list[Any], claims: list[Any]) -> None:
+    assert scheduling_nodes(state(nodes=nodes, claims=claims), NOW) == []
+
+
+def test_daemons_that_still_come_are_reserved_never_less_than_none_sch_082() -> None:
+    arm = {"kubernetes.io/arch": "arm64"}
+    daemonsets = [daemonset("log"), daemonset("arm", nodeSelector=arm), daemonset("cni", hostNetwork=True)]
+    owned = owned_by("DaemonSet", "uid-log")
+
+    def used(**options: Any) -> Resources:
+        return dict(only(state(daemonsets=daemonsets, **options)).used)
+
+    assert used(nodes=[node()]) == {"cpu": 200, "pods": 2}
+    assert used(nodes=[node(meta={"labels": arm})]) == {"cpu": 300, "pods": 3}
+    assert used(nodes=[node()], pods=[running("log", "n", cpu="100m", meta=owned)]) == {"cpu": 200, "pods": 2}
+    assert used(nodes=[node()], pods=[running("log", "n", cpu="5", meta=owned)]) == {"cpu": 5100, "pods": 2}
+    taints = [{"key": "team", "effect": "NoExecute"}]
+    assert used(nodes=[node(taints=taints)]) == {}
+
+
+def test_daemon_requests_come_from_a_live_pod_sch_081() -> None:
+    found = state(
+        daemonsets=[daemonset("log", cpu="")],
+        pods=[running("log", "n", cpu="250m", meta=owned_by("DaemonSet", "uid-log"))],
+    )
+    (daemon,) = daemon_pods(found)
+    assert daemon.requests == {"cpu": 250, "pods": 1}
+
+
+def test_a_daemon_waits_for_labels_that_every_node_gets_sch_081() -> None:
+    found = state(nodes=[node()], daemonsets=[daemonset(nodeSelector={"karpenter.sh/initialized": "true"})])
+    assert only(found).used == {"cpu": 100, "pods": 1}
+
+
+def test_host_ports_of_pods_and_coming_daemons_are_taken_sch_075() -> None:
+    ports = [{"name": "c", "ports": [{"hostPort": 80}]}]
+    found = state(
+        nodes=[node()],
+        pods=[running("web", "n", containers=ports)],
+        daemonsets=[daemonset(containers=[{"name": "c", "ports": [{"hostPort": 9100}]}])],
+    )
+    assert only(found).host_ports == (("0.0.0.0", 80, "TCP"), ("0.0.0.0", 9100, "TCP"))
+
+
+def test_pool_usage_counts_nodes_claims_and_their_number_sch_092() -> None:
+    leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    found = state(
+        nodes=[node(), node("alone", meta={"labels": {"karpenter.sh/nodepool": "pool"}}), node("foreign")],
+        claims=[
+            claim(status=STATUS),
+            claim("flying", node_name="x", status=STATUS),
+            claim("asked", node_name="", resources={"requests": {"cpu": "2"}}),
+            claim("leaving", node_name="y", status=STATUS, meta=leaving),
+            claim("other", node_name="z", status=STATUS, meta={"labels": {"karpenter.sh/nodepool": "other"}}),
+        ],
+    )
+    usage = pool_usage(found, "pool")
+    assert (usage["nodes"], usage["cpu"], usage["nvidia.com/gpu"]) == (4, 14_000, 2)
+    assert pool_usage(found, "pool", with_leaving=True)["nodes"] == 5
+    assert pool_usage(found, "none") == {}
+
+
+def test_a_claim_that_cannot_be_read_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    bad = claim("bad", node_name="x", status=STATUS, requirements=[{"key": "a", "operator": "Near"}])
+    found = state(claims=[bad, claim("good", node_name="y", status=STATUS)], pods=[pod()])
+    assert [one.name for one in scheduling_nodes(found, NOW)] == ["good"]
+    assert "NodeClaim bad is left out of planning" in caplog.text

@@ -1,0 +1,166 @@
+"""Indexes, emptiness, planned pods and news of the cache."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.cache.objects import claim, node, owned_by, pod, running, waiting
+from tests.kubernetes.fake_api import FakeApi
+from worker.cache.changes import Topic
+from worker.cache.cluster import ClusterCache
+
+START = "2026-01-01T00:00:00Z"
+T0 = 1_767_225_600.0
+
+
+class Cache(ClusterCache):
+    def __init__(self) -> None:
+        self.now = T0 + 1000.0
+        super().__init__(FakeApi(), clock=lambda: self.now)  # type: ignore[arg-type]
+
+    def tell(self, *records: Any) -> None:
+        tables: dict[str, Any] = {"PodRecord": self.pods, "NodeRecord": self.nodes, "ObjectRecord": self.claims}
+        for record in records:
+            tables[type(record).__name__].on_event(record.key, record)
+
+
+def test_pods_are_found_by_their_node_and_leave_it() -> None:
+    cache = Cache()
+    cache.tell(running("b", "n"), running("a", "n"), running("c", "m"))
+    assert [record.pod.name for record in cache.pods_on("n")] == ["a", "b"]
+    assert cache.used("n")[0] == {"cpu": 2000, "pods": 2}
+    cache.pods.on_event("ns/a", None)
+    assert cache.used("n")[0] == {"cpu": 1000, "pods": 1}
+    cache.tell(running("b", "n", status={"phase": "Failed"}))
+    assert cache.used("n")[0] == {}
+    assert cache.pods_on("m")[0].pod.name == "c"
+
+
+def test_pending_pods_come_and_go_and_each_change_is_told_once() -> None:
+    cache = Cache()
+    with cache.subscribe([Topic.PENDING]) as news:
+        cache.tell(waiting("a"), waiting("b"), waiting("a"), pod("c"))
+        assert news.take() == [(Topic.PENDING, "ns/a"), (Topic.PENDING, "ns/b")]
+        assert [found.name for found in cache.pending_pods()] == ["a", "b"]
+        cache.tell(waiting("b"))
+        assert news.take() == [], "nothing that matters changed"
+        cache.tell(running("a", "n"))
+        assert news.take() == [(Topic.PENDING, "ns/a")]
+    cache.tell(waiting("d"))
+    assert news.take() == [], "closed"
+
+
+def test_a_pod_made_anew_under_its_name_is_news() -> None:
+    cache = Cache()
+    cache.tell(waiting("a"))
+    with cache.subscribe([Topic.PENDING]) as news:
+        cache.tell(waiting("a", meta={"uid": "another"}))
+        assert news.take() == [(Topic.PENDING, "ns/a")]
+
+
+def test_changes_of_a_node_are_news_of_its_claim_and_of_its_pods() -> None:
+    cache = Cache()
+    cache.tell(claim(), node())
+    with cache.subscribe() as news:
+        cache.tell(running("a", "n"), node())
+        assert news.take() == [(Topic.NODE_PODS, "n"), (Topic.NODE, "n"), (Topic.CLAIM, "claim")]
+        cache.nodes.on_event("n", None)
+        assert news.take() == [(Topic.NODE, "n"), (Topic.CLAIM, "claim")]
+
+
+def test_node_and_claim_find_each_other_by_provider_id_then_by_name() -> None:
+    cache = Cache()
+    cache.tell(node("n"), claim("c", node_name="n"), claim("late", node_name="", status={"nodeName": "n"}))
+    one, late = cache.claims.get("c"), cache.claims.get("late")
+    found = cache.nodes.get("n")
+    assert one is not None
+    assert late is not None
+    assert found is not None
+    assert cache.claim_of(found) is one
+    assert cache.node_of(one) is found
+    assert cache.node_of(late) is found
+    cache.claims.on_event("c", None)
+    assert cache.claim_of(found) is None
+
+
+def test_a_planned_pod_is_planned_again_when_it_did_not_get_there_sch_018() -> None:
+    cache = Cache()
+    meta = {"annotations": {"tenon.sh/planned-pods": "ns/p=uid-p"}}
+    cache.tell(waiting("p"), claim(meta=meta))
+    assert cache.unplanned_pods() == []
+    cache.tell(claim(meta=meta, initialized=START))
+    assert cache.unplanned_pods(T0 + 59) == []
+    assert [found.name for found in cache.unplanned_pods(T0 + 60)] == ["p"]
+    cache.tell(claim(meta={**meta, "deletionTimestamp": START}))
+    assert len(cache.unplanned_pods()) == 1
+    cache.tell(claim(meta=meta), waiting("p", meta={"uid": "another"}))
+    assert len(cache.unplanned_pods()) == 1, "the annotation means another pod of that name"
+
+
+def test_a_node_is_empty_since_its_last_pod_left() -> None:
+    cache = Cache()
+    mine = claim(initialized=START)
+    cache.tell(mine, node(), running("ds", "n", meta=owned_by("DaemonSet")))
+    cache.tell(running("a", "n", since="2026-01-01T00:01:00Z"))
+    assert cache.last_pod_event("n") == T0 + 60
+    assert cache.empty_since(mine) is None
+    cache.now = T0 + 2000
+    cache.pods.on_event("ns/a", None)
+    assert cache.empty_since(mine) == T0 + 2000
+    cache.now = T0 + 3000
+    cache.tell(running("ds", "n", meta=owned_by("DaemonSet"), status={"phase": "Failed"}))
+    assert cache.empty_since(mine) == T0 + 2000, "pods of DaemonSets do not count"
+
+
+def test_an_ending_pod_leaves_its_node_empty_unless_a_stateful_set_brings_it_back() -> None:
+    cache = Cache()
+    mine = claim(initialized=START)
+    ending = {"deletionTimestamp": START}
+    cache.tell(mine, node(), running("a", "n"))
+    cache.tell(running("a", "n", meta=ending))
+    assert cache.empty_since(mine) == cache.now
+    cache.tell(running("a", "n", meta={**ending, **owned_by("StatefulSet")}))
+    assert cache.empty_since(mine) is None
+
+
+def test_a_node_that_awaits_its_pods_or_its_initialization_is_not_empty() -> None:
+    cache = Cache()
+    cache.now = T0 + 10
+    meta = {"annotations": {"tenon.sh/planned-pods": "ns/p=uid-p"}}
+    awaited, starting = claim(initialized=START, meta=meta), claim("starting")
+    cache.tell(awaited, node(), waiting("p"), starting)
+    assert cache.empty_since(awaited) is None
+    assert cache.empty_since(starting) is None
+
+
+def test_a_fresh_cache_trusts_what_the_claim_noted_else_its_own_start() -> None:
+    cache = Cache()
+    noted = claim(initialized=START, status={"lastPodEventTime": "2026-01-01T00:05:00Z"})
+    cache.tell(noted, node(), running("done", "n", status={"phase": "Succeeded"}))
+    assert cache.empty_since(noted) == T0 + 300
+    cache._synced_at = T0 + 900
+    assert cache.empty_since(claim(initialized=START)) == T0 + 900
+
+
+async def test_a_plan_can_wait_until_the_cache_holds_its_claims() -> None:
+    cache = Cache()
+    cache.tell(claim("a"))
+    assert await cache.wait_holds(["a"], 5)
+    wait = asyncio.create_task(cache.wait_holds(["a", "b"], 5))
+    await asyncio.sleep(0)
+    cache.tell(claim("b"))
+    assert await wait
+    assert not await cache.wait_holds(["c"], 0)
+
+
+async def test_the_cache_syncs_all_resources_and_stops_when_told() -> None:
+    cache = Cache()
+    assert not cache.synced
+    task = asyncio.create_task(cache.run())
+    async with asyncio.timeout(10):
+        await cache.wait_synced()
+    assert cache.synced
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert task.cancelled()

@@ -1,0 +1,194 @@
+"""From bytes to what scheduling sees."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tenon.scheduling.model import Taint, Toleration
+from tests.cache.objects import UNSCHEDULABLE, container, node, owned_by, pod, running, waiting
+from worker.cache.decode import decode_object, decode_pod
+
+
+def needs(requests: Any = None, limits: Any = None, name: str = "c", **extra: Any) -> dict[str, Any]:
+    return {"name": name, "resources": {"requests": requests or {}, "limits": limits or {}}, **extra}
+
+
+SIDECAR = {"restartPolicy": "Always"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        pytest.param({"containers": [container("100m"), container("1")]}, {"cpu": 1100}, id="containers are summed"),
+        pytest.param(
+            {"containers": [container("1")], "initContainers": [container("3"), container("2")]},
+            {"cpu": 3000},
+            id="the largest init container counts when it is larger",
+        ),
+        pytest.param(
+            {"containers": [container("1")], "initContainers": [container("1", **SIDECAR), container("3")]},
+            {"cpu": 4000},
+            id="an init container runs beside the sidecars before it",
+        ),
+        pytest.param(
+            {"containers": [container("1")], "initContainers": [container("3"), container("1", **SIDECAR)]},
+            {"cpu": 3000},
+            id="but not beside those after it",
+        ),
+        pytest.param(
+            {"containers": [container("2")], "initContainers": [container("1", **SIDECAR)]},
+            {"cpu": 3000},
+            id="sidecars run on beside the containers",
+        ),
+        pytest.param({"containers": [container("1")], "overhead": {"cpu": "250m"}}, {"cpu": 1250}, id="overhead"),
+        pytest.param(
+            {"containers": [container("1")], "resources": {"requests": {"cpu": "5"}}, "overhead": {"cpu": "1"}},
+            {"cpu": 6000},
+            id="a request of the whole pod replaces the sum",
+        ),
+        pytest.param(
+            {"containers": [container("1")], "resources": {"limits": {"cpu": "5", "memory": "1Gi"}}},
+            {"cpu": 1000, "memory": 2**30},
+            id="a limit of the whole pod stands in where no container asks",
+        ),
+        pytest.param(
+            {"containers": [needs({"cpu": "1"}, {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": 1})]},
+            {"cpu": 1000, "memory": 2**30, "nvidia.com/gpu": 1},
+            id="SCH-077 a limit is a request where there is none",
+        ),
+        pytest.param({"containers": []}, {}, id="nothing"),
+    ],
+)
+def test_effective_requests_sch_076(spec: dict[str, Any], expected: dict[str, int]) -> None:
+    body = {"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": spec}
+    assert decode_pod(json.dumps(body).encode()).pod.requests == {**expected, "pods": 1}
+
+
+def test_a_pod_resized_in_place_counts_the_larger_of_both_sch_076() -> None:
+    allocated = {"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "3"}}]}
+    assert pod(cpu="1", status=allocated).pod.requests["cpu"] == 3000
+    assert pod(cpu="4", status=allocated).pod.requests["cpu"] == 4000
+
+
+def test_a_node_selector_holds_within_every_alternative() -> None:
+    terms = [
+        {"matchExpressions": [{"key": "a", "operator": "In", "values": ["1", "2"]}]},
+        {"matchExpressions": [{"key": "topology.ebs.csi.aws.com/zone", "operator": "In", "values": ["z"]}]},
+        {},
+    ]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    found = pod(nodeSelector={"disk": "ssd"}, affinity=affinity).pod
+    assert [str(term) for term in found.required_terms] == [
+        "a In [1 2], disk In [ssd]",
+        "disk In [ssd], topology.kubernetes.io/zone In [z]",
+    ]
+    assert pod(nodeSelector={"disk": "ssd"}).pod.required_terms[0]["disk"].has("ssd")
+    assert pod().pod.required_terms == ()
+
+
+def required(*terms: Any) -> dict[str, Any]:
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
+
+
+PEER = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "h", "labelSelector": {}}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule", "topologyKey": "zone"}]}, "spread"),
+        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway", "topologyKey": "zone"}]}, ""),
+        ({"affinity": {"podAffinity": PEER}}, "pod affinity"),
+        ({"affinity": {"podAntiAffinity": PEER}}, "anti-affinity"),
+        ({"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}}}, ""),
+        ({"affinity": required({"matchFields": [{"key": "metadata.name", "operator": "In"}]})}, "matchFields"),
+        ({"affinity": required({})}, "match no node"),
+        ({"affinity": required({"matchExpressions": [{"key": "a", "operator": "Near"}]})}, "'Near' is unknown"),
+        ({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "x"}}]}, "volume data"),
+        ({"volumes": [{"name": "tmp", "ephemeral": {"volumeClaimTemplate": {}}}]}, "volume tmp"),
+        ({"volumes": [{"name": "tmp", "emptyDir": {}}]}, ""),
+        ({"resourceClaims": [{"name": "gpu"}]}, "dynamic resource claims"),
+    ],
+)
+def test_what_the_engine_cannot_plan_for_is_said_sch_003_004_096(spec: dict[str, Any], words: str) -> None:
+    found = pod(**spec).pod
+    assert words in found.unsupported
+    assert bool(found.unsupported) == bool(words)
+    assert found.requests["cpu"] == 1000, "it uses its node all the same"
+
+
+def test_host_ports_of_lasting_containers_sch_075() -> None:
+    ports = [{"containerPort": 1}, {"hostPort": 80}, {"hostPort": 53, "protocol": "UDP", "hostIP": "10.0.0.1"}]
+    found = pod(
+        containers=[container(ports=ports)],
+        initContainers=[container(ports=[{"hostPort": 7}]), container(ports=[{"hostPort": 8}], **SIDECAR)],
+    )
+    assert set(found.pod.host_ports) == {("0.0.0.0", 80, "TCP"), ("10.0.0.1", 53, "UDP"), ("0.0.0.0", 8, "TCP")}
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        (waiting(), True),
+        (pod(), False),
+        (pod(status={"conditions": [{**UNSCHEDULABLE, "reason": "SchedulerError"}]}), False),
+        (running("p", "n"), False),
+        (waiting(status={"nominatedNodeName": "n"}), False),
+        (waiting(meta=owned_by("DaemonSet")), False),
+        (waiting(meta=owned_by("ReplicaSet")), True),
+        (waiting(meta=owned_by("Node")), False),
+        (waiting(meta={"annotations": {"kubernetes.io/config.mirror": "x"}}), False),
+        (waiting(schedulingGates=[{"name": "g"}]), False),
+        (waiting(meta={"deletionTimestamp": "2026-01-01T00:00:00Z"}), False),
+    ],
+)
+def test_which_pods_wait_for_capacity_sch_001(record: Any, expected: bool) -> None:
+    assert record.provisionable is expected
+
+
+def test_a_pod_that_wants_no_pool_opts_out_sch_002() -> None:
+    def term(operator: str) -> dict[str, Any]:
+        return {"matchExpressions": [{"key": "karpenter.sh/nodepool", "operator": operator}]}
+
+    assert not waiting(affinity=required(term("DoesNotExist"))).provisionable
+    assert waiting(affinity=required(term("Exists"))).provisionable
+    assert waiting(affinity=required(term("DoesNotExist"), term("Exists"))).provisionable
+
+
+def test_tolerations_and_taints_keep_kubernetes_defaults() -> None:
+    assert pod(tolerations=[{"key": "a", "value": "b"}, {"operator": "Exists"}]).pod.tolerations == (
+        Toleration(key="a", value="b"),
+        Toleration(operator="Exists"),
+    )
+    cordoned = node(taints=[{"key": "k", "effect": "NoSchedule"}], unschedulable=True)
+    assert cordoned.taints == (
+        Taint(key="k", effect="NoSchedule"),
+        Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule"),
+    )
+
+
+def test_equal_pods_share_their_parts() -> None:
+    meta = {"labels": {"app": "x"}}
+    first, second = (pod(name, meta=meta, nodeSelector={"a": "b"}).pod for name in ("a", "b"))
+    assert first.requests is second.requests
+    assert first.labels is second.labels
+    assert first.required_terms is second.required_terms
+
+
+@pytest.mark.parametrize("raw", [b"{", b"{}", b'{"metadata": {}}', b'{"metadata": {"name": 3}}'])
+def test_bytes_that_are_no_object_are_refused(raw: bytes) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        decode_object(raw)
+
+
+def test_a_malformed_quantity_is_named() -> None:
+    with pytest.raises(ValueError, match="'lots' is not a quantity"):
+        pod(cpu="lots")
+
+
+def test_managed_fields_are_dropped() -> None:
+    record = decode_object(b'{"metadata": {"name": "c", "managedFields": [{}]}}')
+    assert record.body == {"metadata": {"name": "c"}}
