@@ -37,6 +37,8 @@ INSUFFICIENT_CAPACITY = "insufficient_capacity"
 NODECLASS_NOT_READY = "nodeclass_not_ready"
 TAKEN_UP_AGAIN_AFTER = timedelta(seconds=15)
 """A claim older than this, whose workflow begins only now, may have been launched by an earlier workflow."""
+AVOIDED_FOR = timedelta(minutes=3)
+"""How long an offering that EC2 refused for want of capacity is not asked for again (AWS-033)."""
 
 
 class Launching:
@@ -47,6 +49,13 @@ class Launching:
         self._recorder = recorder
         self._ec2 = ec2
         self._now = now
+        self._refused_until: dict[tuple[str, str, str], datetime] = {}
+
+    def _avoided(self) -> frozenset[tuple[str, str, str]]:
+        """What EC2 refused lately: a claim that allows spot and on-demand must not ask for the same spot again."""
+        now = self._now()
+        self._refused_until = {key: until for key, until in self._refused_until.items() if until > now}
+        return frozenset(self._refused_until)
 
     async def prepare(self, given: PrepareLaunchInput) -> PrepareLaunchResult:
         """What the claim asks for, and the exact fleet request of this attempt unless it was launched before."""
@@ -66,7 +75,7 @@ class Launching:
             return await self._refused(given.claim, view, "invalid", f"the NodeClaim cannot be read: {why}")
         try:
             node_class = await self._node_class(view.node_class)
-            request = await asyncio.to_thread(self._ec2.prepare_launch, claim, node_class, given.attempt)
+            request = await asyncio.to_thread(self._ec2.prepare_launch, claim, node_class, given.attempt, self._avoided())
         except NodeClassNotReady as error:
             return await self._refused(given.claim, view, NODECLASS_NOT_READY, str(error))
         except InsufficientCapacity as error:
@@ -86,6 +95,8 @@ class Launching:
             await nodeclaims.mark_launch_failed(self._kube, given.claim, error.code, error.message, self._now)
             raise
         for refused in result.unavailable:
+            key = refused.capacity_type, refused.instance_type, refused.zone
+            self._refused_until[key] = self._now() + AVOIDED_FOR
             metrics.LAUNCH_FAILURES.labels(refused.zone, "", refused.capacity_type, "InsufficientCapacity").inc()
         if result.instance is None:
             reason = INSUFFICIENT_CAPACITY if result.unavailable else result.reason

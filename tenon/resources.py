@@ -66,7 +66,7 @@ def format_quantity(name: str, units: int) -> str:
     """The shortest exact Kubernetes text of an integer amount (the inverse of `to_units`)."""
     if name == CPU:
         return str(units // 1000) if units % 1000 == 0 else f"{units}m"
-    if units and name in (MEMORY, EPHEMERAL_STORAGE) or name.startswith("hugepages-"):
+    if (units and name in (MEMORY, EPHEMERAL_STORAGE)) or name.startswith("hugepages-"):
         for suffix in ("Ti", "Gi", "Mi", "Ki"):
             if units and units % _BINARY[suffix] == 0:
                 return f"{units // _BINARY[suffix]}{suffix}"

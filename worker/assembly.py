@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from temporalio.worker import Worker
 from activities.disrupting import disrupt
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import describe_cluster
+from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
@@ -28,6 +30,8 @@ from workflows.disruption import DisruptionCommandWorkflow, DisruptionWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
 from workflows.provisioner import ProvisionerWorkflow
+
+log = logging.getLogger("worker.assembly")
 
 WORKFLOWS: Sequence[type] = (
     NodeClaimWorkflow,
@@ -80,6 +84,14 @@ def _ec2(settings: Settings) -> Ec2Provider:
         vm_memory_overhead=Decimal(str(settings.vm_memory_overhead_percent)),
         reserved_enis=settings.reserved_enis,
     )
+
+
+async def warm_up(clients: Clients) -> None:
+    """Read the catalogue before the first pod waits for it; a failure is told by whoever needs it."""
+    try:
+        await asyncio.to_thread(clients.ec2.catalogue.warm)
+    except EC2Error as error:
+        log.warning("the instance type catalogue could not be read ahead", extra={"error": str(error)})
 
 
 def io_worker(client: Client, settings: Settings, clients: Clients) -> Worker:

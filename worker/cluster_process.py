@@ -29,7 +29,7 @@ from tenon.lifecycle.messages import (
     PlanInput,
     PlanResult,
 )
-from worker.assembly import Clients, connect
+from worker.assembly import Clients, connect, warm_up
 from worker.bridge import Bridge
 from worker.cache.cluster import ClusterCache
 from worker.lease import LeaseElection
@@ -76,6 +76,7 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
     tasks = [asyncio.create_task(watch_temporal(client, readiness), name="temporal health")]
     cache = ClusterCache(clients.kube)
     tasks.append(asyncio.create_task(cache.run(), name="cache"))
+    tasks.append(asyncio.create_task(warm_up(clients), name="warm up"))
     readiness.checks.append(lambda: "" if cache.synced else "the cluster cache is not synced yet")
     readiness.why = ""
     try:

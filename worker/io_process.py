@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 
-from worker.assembly import connect, io_worker
+from worker.assembly import connect, io_worker, warm_up
 from worker.process import Readiness, run
 from worker.settings import Settings
 from worker.telemetry import tracing_wanted
@@ -21,7 +20,10 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
     client = await connect_temporal(tracing=tracing_wanted())
     await ensure_search_attributes(client)
     clients = await connect(settings)
-    temporal_health = asyncio.create_task(watch_temporal(client, readiness))
+    background = [
+        asyncio.create_task(watch_temporal(client, readiness), name="temporal health"),
+        asyncio.create_task(warm_up(clients), name="warm up"),
+    ]
     try:
         async with io_worker(client, settings, clients):
             log.info("serving workflows and activities", extra={"cluster": settings.cluster_name})
@@ -29,9 +31,9 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
             await stop.wait()
             readiness.why = "stopping"
     finally:
-        temporal_health.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await temporal_health
+        for task in background:
+            task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
         await clients.close()
 
 

@@ -81,6 +81,12 @@ class Catalogue:
         """Dollars an hour of an offering, 0 when unknown."""
         return self._pricing.current()[1].of(instance_type, zone, capacity_type) or 0.0
 
+    def warm(self) -> None:
+        """Reads types and prices ahead of the first question, which would wait seconds for them."""
+        with self._lock:
+            self._current()
+            self._pricing.current()
+
     def forget(self) -> None:
         """Drops what was read, so that the next call asks EC2 anew."""
         with self._lock:

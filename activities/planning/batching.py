@@ -21,6 +21,8 @@ log = logging.getLogger("controller.provisioner")
 
 NOMINATED_FOR = timedelta(seconds=20)
 """How long kube-scheduler has to bind a pod to the node that a plan found for it (CTL-33)."""
+BOUGHT_FOR = timedelta(seconds=2)
+"""How long the cache may take to show a NodeClaim; from then on the claim itself says which pods it is for."""
 FIRST_RETRY = timedelta(seconds=10)
 LONGEST_RETRY = timedelta(minutes=5)
 
@@ -52,7 +54,14 @@ class Batcher:
 
     def nominated(self, uids: Iterable[str]) -> None:
         """These pods were planned onto capacity that exists or is on its way."""
-        until = self._now() + NOMINATED_FOR
+        self._decided(uids, NOMINATED_FOR)
+
+    def bought(self, uids: Iterable[str]) -> None:
+        """A NodeClaim was written for these pods: should it fail, they are planned again at once."""
+        self._decided(uids, BOUGHT_FOR)
+
+    def _decided(self, uids: Iterable[str], duration: timedelta) -> None:
+        until = self._now() + duration
         for uid in uids:
             self._answered[uid] = _Answered(until, 0, None)
 

@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from temporalio.exceptions import ApplicationError
-from tenon.scheduling.engine import solve
 
 from activities import metrics
 from activities.kubernetes.client import Kube
@@ -29,6 +28,7 @@ from tenon.lifecycle.messages import PlanInput, PlanResult
 from tenon.provisioning.claims import claim_body
 from tenon.provisioning.pools import scheduling_pool
 from tenon.provisioning.readiness import usable_pools
+from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan, Pod, Pool, Problem
 
 log = logging.getLogger("controller.provisioner")
@@ -156,8 +156,8 @@ class Planner:
         uid = {pod.key: pod.uid for pod in pods}
         self._batcher.unschedulable(uid[key] for key in plan.unschedulable)
         placed = [pod.uid for group in plan.placements.values() for pod in group]
-        bought = [pod.uid for claim in plan.claims for pod in claim.pods]
-        self._batcher.nominated(placed + bought)
+        self._batcher.nominated(placed)
+        self._batcher.bought(pod.uid for claim in plan.claims for pod in claim.pods)
 
     async def _tell(self, plan: Plan, pods: Sequence[Pod], claims: Sequence[str]) -> None:
         by_key = {pod.key: pod for pod in pods}

@@ -69,7 +69,9 @@ AWS_INSTANCE_LABELS = frozenset(
         "placement-group-partition",
     )
 )
-WELL_KNOWN = AWS_INSTANCE_LABELS | {NODEPOOL, CAPACITY_TYPE, ZONE, ZONE_ID, REGION, INSTANCE_TYPE, ARCH, OS, WINDOWS_BUILD}
+WELL_KNOWN = AWS_INSTANCE_LABELS | frozenset(
+    {NODEPOOL, CAPACITY_TYPE, ZONE, ZONE_ID, REGION, INSTANCE_TYPE, ARCH, OS, WINDOWS_BUILD}
+)
 """Labels that a pod may ask for without the NodePool naming them."""
 
 # Capacity types, in the order in which they are preferred

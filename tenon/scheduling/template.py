@@ -85,12 +85,14 @@ class Template:
     def narrow(self, requirements: Requirements, term: Requirements) -> Requirements | None:
         """A node's requirements once a pod with this term is on it, None when they contradict each other.
 
-        A label must be defined by the pool itself: that other pods named it does not create it.
+        A label must be defined by the pool itself: that other pods named it does not create it. A term that only
+        excludes values of a label without definition is met by every node of the pool, and changes nothing.
         """
         if self.requirements.conflict(term, labels.WELL_KNOWN) is not None:
             return None
-        narrowed = requirements.with_(term)
-        return None if any(narrowed[key].contradicts() for key in term) else narrowed
+        telling = [r for key, r in term.items() if key in self.requirements or key in labels.WELL_KNOWN]
+        narrowed = requirements.with_(Requirements.of(*telling))
+        return None if any(narrowed[r.key].contradicts() for r in telling) else narrowed
 
     def successors(self, state: State, pod_class: PodClass) -> tuple[State, ...]:
         """The states that a node may get by taking a pod of the class, one for each usable term, in their order."""

@@ -93,6 +93,7 @@ def labels_of(
     claim: PlannedClaim, pool: Pool, instance_type: InstanceType, zone: str, capacity_type: str
 ) -> Requirements:
     """What a node is known to be once the claim is bought in this way."""
+    assert all(key in pool.requirements or key in labels.WELL_KNOWN for key in claim.requirements)
     own = {key: r for key, r in pool.requirements.with_(claim.requirements).items() if key not in labels.WELL_KNOWN}
     bought = Requirements.from_labels({labels.ZONE: zone, labels.CAPACITY_TYPE: capacity_type})
     return instance_type.requirements.with_(bought).with_(Requirements(own))

@@ -13,5 +13,5 @@ async def until(condition: Callable[[], Awaitable[bool]], *, within: float = 60.
         TimeoutError: it never held.
     """
     async with asyncio.timeout(within):
-        while not await condition():
+        while not await condition():  # noqa: ASYNC110 - the condition lives in another process
             await asyncio.sleep(0.02)

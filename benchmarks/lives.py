@@ -1,0 +1,115 @@
+"""Many nodes at once: how many lives a second the worker launches, starts and ends on the sandbox.
+
+NodeClaims are created directly, so that planning is not part of the figure; instances boot without delay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
+from sandbox.cluster import Sandbox
+from sandbox.progress import shown
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+STAGES = ("Launched", "Registered", "Initialized")
+
+
+def claim(name: str) -> dict[str, Any]:
+    """A NodeClaim of two vCPUs that no NodePool owns."""
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "requirements": [
+                {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
+                {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["c5.large", "m5.large"]},
+            ],
+            "resources": {"requests": {"cpu": "1"}},
+            "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+        },
+    }
+
+
+async def reached(kube: Kube, stage: str) -> int:
+    """How many NodeClaims have a condition."""
+    found: Counter[str] = Counter()
+    for one in await kube.list(NODECLAIMS):
+        for condition in (one.get("status") or {}).get("conditions", []):
+            found[condition["type"]] += condition["status"] == "True"
+    return found[stage]
+
+
+async def measure(sandbox: Sandbox, count: int, console: Console) -> None:
+    """Create the claims, watch them through their stages, delete them all."""
+    kube = await Kube.connect(str(sandbox.kubeconfig), qps=1000, burst=1000)
+    sandbox.apply(EXAMPLES / "ec2nodeclass.yaml")
+    while not _ready(await kube.get(EC2NODECLASSES, "default")):
+        await asyncio.sleep(0.2)
+    rows: list[tuple[str, float]] = []
+    began = time.monotonic()
+    names = [f"bench-{number:04d}" for number in range(count)]
+    gate = asyncio.Semaphore(50)
+
+    async def create(name: str) -> None:
+        async with gate:
+            await kube.create(NODECLAIMS, claim(name))
+
+    await asyncio.gather(*(create(name) for name in names))
+    rows.append(("created", time.monotonic() - began))
+    for stage in STAGES:
+        while await reached(kube, stage) < count:
+            await asyncio.sleep(0.5)
+        rows.append((stage, time.monotonic() - began))
+    began = time.monotonic()
+    await asyncio.gather(*(kube.delete(NODECLAIMS, name) for name in names))
+    while await kube.list(NODECLAIMS):
+        await asyncio.sleep(0.5)
+    rows.append(("deleted until gone", time.monotonic() - began))
+    await kube.close()
+    table = Table("all NodeClaims", "seconds", "lives a second", title=f"{count} NodeClaims at once")
+    for what, seconds in rows:
+        table.add_row(what, f"{seconds:.1f}", f"{count / seconds:.1f}")
+    console.print(table)
+
+
+def _ready(node_class: dict[str, Any] | None) -> bool:
+    conditions = ((node_class or {}).get("status") or {}).get("conditions", [])
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def main() -> None:
+    """Run the benchmark."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--claims", type=int, default=200)
+    given = arguments.parse_args()
+    console = Console()
+    with tempfile.TemporaryDirectory() as folder:
+        with shown(console) as on_progress:
+            sandbox = Sandbox.start(folder, boot_delay=0.5, on_progress=on_progress)
+        log = (sandbox.logs / "worker.log").open("wb")
+        worker = subprocess.Popen(
+            [sys.executable, "-m", "cli", "worker"], env=os.environ | sandbox.worker_env(), stdout=log, stderr=log
+        )
+        try:
+            asyncio.run(measure(sandbox, given.claims, console))
+        finally:
+            worker.terminate()
+            worker.wait(60)
+            sandbox.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""A worker on the session's sandbox, and the clients of somebody who watches it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+import pytest_asyncio
+from temporalio.client import Client
+
+from activities.kubernetes.client import Kube
+from sandbox.cluster import Sandbox
+from tests.e2e.pools import Pool, fresh_pool
+from tests.e2e.worker_process import WorkerProcess, environment
+from tests.temporal_fixture import temporal_binary
+from worker.temporal import connect
+
+Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
+NewPool: TypeAlias = Callable[..., AbstractAsyncContextManager[Pool]]
+MakePool: TypeAlias = Callable[..., Any]
+
+
+@pytest.fixture(scope="package")
+def worker(sandbox: Sandbox) -> Iterator[WorkerProcess]:
+    """The worker of all tests here; it must stop gracefully in the end."""
+    ec2 = sandbox.ec2()
+    ec2.lifecycle(pending=0.2, shutting_down=0.2)
+    running = WorkerProcess(sandbox)
+    running.start()
+    yield running
+    assert running.stop() == 0, f"see {running.log}"
+
+
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
+async def kube(sandbox: Sandbox) -> AsyncIterator[Kube]:
+    """The administrator's view of the cluster."""
+    client = await Kube.connect(str(sandbox.kubeconfig))
+    yield client
+    await client.close()
+
+
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
+async def client(sandbox: Sandbox) -> Client:
+    """A client of the sandbox's Temporal."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("TEMPORAL_")]:
+            patch.delenv(name)
+        patch.setenv("TEMPORAL_ADDRESS", sandbox.temporal_address)
+        return await connect()
+
+
+@pytest.fixture(scope="package")
+def new_pool(worker: WorkerProcess, sandbox: Sandbox, kube: Kube) -> NewPool:
+    """Makes context managers of pools, for pools that outlive a test."""
+    return partial(fresh_pool, kube, sandbox)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def make_pool(new_pool: NewPool) -> AsyncIterator[MakePool]:
+    """``await make_pool(consolidate_after="1s", ...)``: a Ready NodePool of the test's own, gone after it."""
+    async with AsyncExitStack() as stack:
+
+        async def make(**options: Any) -> Pool:
+            return await stack.enter_async_context(new_pool(**options))
+
+        yield make
+
+
+@pytest.fixture(autouse=True)
+def no_pod_rejected(sandbox: Sandbox) -> Iterator[None]:
+    """No test may end with a pod that a kubelet refused."""
+    yield
+    ec2 = sandbox.ec2()
+    rejected = ec2.rejections()
+    ec2.clear_rejections()
+    assert rejected == []
+
+
+@pytest.fixture
+def tenon(sandbox: Sandbox, tmp_path: Path) -> Run:
+    """Run the ``tenon`` command as an administrator of the sandbox's cluster."""
+    env = environment(sandbox, KUBECONFIG=str(sandbox.kubeconfig), TENON_SANDBOX_DIR=str(tmp_path), COLUMNS="200")
+
+    def run(*arguments: str, **changes: str | None) -> subprocess.CompletedProcess[str]:
+        given = {name: value for name, value in {**env, **changes}.items() if value is not None}
+        command = [sys.executable, "-m", "cli", *arguments]
+        return subprocess.run(command, env=given, capture_output=True, text=True, timeout=60, check=False)
+
+    return run
+
+
+@pytest.fixture
+def temporal_cli(sandbox: Sandbox) -> Run:
+    """Run the ``temporal`` command against the sandbox's server."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [temporal_binary(), *arguments, "--address", sandbox.temporal_address]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    return run

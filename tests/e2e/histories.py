@@ -1,0 +1,55 @@
+"""What a workflow's histories hold, over all its runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client
+
+_BILLED = {
+    "WORKFLOW_EXECUTION_STARTED": "starts, continue-as-new included",
+    "TIMER_STARTED": "timers",
+    "WORKFLOW_EXECUTION_SIGNALED": "signals received",
+    "SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED": "signals sent",
+    "WORKFLOW_EXECUTION_UPDATE_ACCEPTED": "updates",
+    "UPSERT_WORKFLOW_SEARCH_ATTRIBUTES": "search attribute upserts",
+    "START_CHILD_WORKFLOW_EXECUTION_INITIATED": "child starts",
+}
+
+
+def kind(event: HistoryEvent) -> str:
+    """The type of an event without its prefix."""
+    return EventType.Name(event.event_type).removeprefix("EVENT_TYPE_")
+
+
+async def runs_of(client: Client, workflow_id: str, first_run_id: str) -> list[list[HistoryEvent]]:
+    """The events of each run, from the first run along the chain of continue-as-new."""
+    runs: list[list[HistoryEvent]] = []
+    run_id = first_run_id
+    while run_id:
+        handle = client.get_workflow_handle(workflow_id, run_id=run_id)
+        events = [event async for event in handle.fetch_history_events()]
+        runs.append(events)
+        run_id = events[-1].workflow_execution_continued_as_new_event_attributes.new_execution_run_id
+    return runs
+
+
+def activities(events: Sequence[HistoryEvent]) -> list[str]:
+    """The names of the activities that were scheduled, in their order."""
+    scheduled = (e.activity_task_scheduled_event_attributes for e in events if kind(e) == "ACTIVITY_TASK_SCHEDULED")
+    return [attributes.activity_type.name for attributes in scheduled]
+
+
+def billable(events: Sequence[HistoryEvent]) -> Counter[str]:
+    """Actions that Temporal Cloud bills, by what they are; each try of an activity counts. Heartbeats are not seen."""
+    found: Counter[str] = Counter()
+    for event in events:
+        name = kind(event)
+        if name in _BILLED:
+            found[_BILLED[name]] += 1
+        elif name == "ACTIVITY_TASK_STARTED":
+            found["activity tries"] += event.activity_task_started_event_attributes.attempt
+    return found

@@ -1,0 +1,311 @@
+"""A NodePool of one test's own: what is in it, and manifests of pods that go nowhere else."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import (
+    DAEMONSETS,
+    DEPLOYMENTS,
+    EC2NODECLASSES,
+    EVENTS,
+    NODECLAIMS,
+    NODEPOOLS,
+    NODES,
+    PDBS,
+    PODS,
+    Resource,
+)
+from sandbox.cluster import Sandbox
+from tenon.apis import labels
+from tests.workflows.waiting import until
+
+Object = dict[str, Any]
+KEY = "e2e.example.com/pool"
+"""Label and taint that keep the pods of one test on the nodes of that test."""
+NAMESPACE = "default"
+WITHIN = 60.0
+SMALL = [{"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": ["2"]}]
+"""Types with room for one pod of 1 CPU, beside what the system takes."""
+
+
+def condition(obj: Object | None, kind: str) -> Object:
+    """A condition of an object; empty when it has none of this type."""
+    found = ((obj or {}).get("status") or {}).get("conditions") or []
+    return next((c for c in found if c["type"] == kind), {})
+
+
+def leaving(obj: Object) -> bool:
+    """Whether an object is being deleted."""
+    return "deletionTimestamp" in obj["metadata"]
+
+
+@dataclass
+class Pool:
+    """A NodePool with an EC2NodeClass of the same name."""
+
+    kube: Kube
+    sandbox: Sandbox
+    name: str
+    made: list[tuple[Resource, str]] = field(default_factory=list)
+
+    # --- manifests ---
+
+    def node_class(self, **spec: Any) -> Object:
+        """The EC2NodeClass."""
+        discovery = [{"tags": {"karpenter.sh/discovery": self.sandbox.cluster_name}}]
+        return {
+            "metadata": {"name": self.name},
+            "spec": {
+                "role": "KarpenterNodeRole-sandbox",
+                "amiSelectorTerms": [{"alias": "al2023@latest"}],
+                "subnetSelectorTerms": discovery,
+                "securityGroupSelectorTerms": discovery,
+                "tags": {"team": "e2e"},
+                **spec,
+            },
+        }
+
+    def node_pool(
+        self, *, consolidate_after: str, requirements: list[Object], template: Object, budgets: list[Object]
+    ) -> Object:
+        """The NodePool, tainted and labelled with its name."""
+        return {
+            "metadata": {"name": self.name},
+            "spec": {
+                "template": {
+                    "metadata": {"labels": {KEY: self.name}},
+                    "spec": {
+                        "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": self.name},
+                        "taints": [{"key": KEY, "value": self.name, "effect": "NoSchedule"}],
+                        "requirements": [
+                            {"key": labels.ARCH, "operator": "In", "values": ["amd64"]},
+                            {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["spot", "on-demand"]},
+                            {
+                                "key": "karpenter.k8s.aws/instance-category",
+                                "operator": "In",
+                                "values": ["c", "m", "r"],
+                            },
+                            *requirements,
+                        ],
+                        **template,
+                    },
+                },
+                "disruption": {
+                    "consolidationPolicy": "WhenEmpty",
+                    "consolidateAfter": consolidate_after,
+                    "budgets": budgets,
+                },
+            },
+        }
+
+    def pod_spec(self, cpu: str = "1", **more: Any) -> Object:
+        """A pod's spec that only this pool's nodes can run."""
+        return {
+            "terminationGracePeriodSeconds": 0,
+            "nodeSelector": {KEY: self.name},
+            "tolerations": [{"key": KEY, "operator": "Equal", "value": self.name}],
+            "containers": [{"name": "main", "image": "pause", "resources": {"requests": {"cpu": cpu}}}],
+            **more,
+        }
+
+    def _labels(self, app: str) -> dict[str, str]:
+        return {KEY: self.name, "app": f"{self.name}-{app}"}
+
+    # --- what a user does ---
+
+    async def deploy(self, replicas: int, app: str = "web", **spec: Any) -> None:
+        """Create a Deployment."""
+        template = {"metadata": {"labels": self._labels(app)}, "spec": self.pod_spec(**spec)}
+        body = {
+            "metadata": {"name": f"{self.name}-{app}", "labels": {KEY: self.name}},
+            "spec": {"replicas": replicas, "selector": {"matchLabels": self._labels(app)}, "template": template},
+        }
+        await self.kube.create(DEPLOYMENTS, body, NAMESPACE)
+
+    async def daemon(self, app: str = "agent", **spec: Any) -> None:
+        """Create a DaemonSet on the pool's nodes."""
+        template = {"metadata": {"labels": self._labels(app)}, "spec": self.pod_spec(**spec)}
+        body = {
+            "metadata": {"name": f"{self.name}-{app}", "labels": {KEY: self.name}},
+            "spec": {"selector": {"matchLabels": self._labels(app)}, "template": template},
+        }
+        await self.kube.create(DAEMONSETS, body, NAMESPACE)
+
+    async def scale(self, replicas: int, app: str = "web") -> None:
+        """Scale a Deployment."""
+        await self.kube.patch(DEPLOYMENTS, f"{self.name}-{app}", {"spec": {"replicas": replicas}}, namespace=NAMESPACE)
+
+    async def pod(self, name: str, *, annotations: dict[str, str] | None = None, **spec: Any) -> Object:
+        """Create a pod without owner."""
+        metadata = {"name": f"{self.name}-{name}", "labels": self._labels(name), "annotations": annotations or {}}
+        return await self.kube.create(PODS, {"metadata": metadata, "spec": self.pod_spec(**spec)}, NAMESPACE)
+
+    async def delete_pod(self, name: str) -> None:
+        """Delete a pod of `pod`."""
+        await self.kube.delete(PODS, f"{self.name}-{name}", namespace=NAMESPACE, grace_seconds=0)
+
+    async def annotate_node(self, node: str, key: str, value: str | None) -> None:
+        """Annotate a Node; None takes the annotation off."""
+        await self.kube.patch(NODES, node, {"metadata": {"annotations": {key: value}}})
+
+    async def protect(self, app: str) -> str:
+        """A PodDisruptionBudget that lets none of an app's pods go; its name."""
+        name = f"{self.name}-{app}"
+        spec = {"maxUnavailable": 0, "selector": {"matchLabels": self._labels(app)}}
+        await self.kube.create(PDBS, {"metadata": {"name": name, "labels": {KEY: self.name}}, "spec": spec}, NAMESPACE)
+        return name
+
+    # --- what a user sees ---
+
+    async def pods(self, app: str = "") -> list[Object]:
+        """The pool's pods, or those of one app, that are not on their way out."""
+        selector = f"{KEY}={self.name}" + (f",app={self.name}-{app}" if app else "")
+        found = await self.kube.list(PODS, namespace=NAMESPACE, label_selector=selector)
+        return [pod for pod in found if not leaving(pod)]
+
+    async def claims(self) -> list[Object]:
+        """The pool's NodeClaims, by name."""
+        found = await self.kube.list(NODECLAIMS, label_selector=f"{labels.NODEPOOL}={self.name}")
+        return sorted(found, key=lambda claim: str(claim["metadata"]["name"]))
+
+    async def claim(self) -> Object:
+        """The pool's only NodeClaim."""
+        (claim,) = await self.claims()
+        return claim
+
+    async def claim_of(self, pod: Object) -> str:
+        """The name of the NodeClaim of the node that a pod runs on."""
+        node = await self.kube.get(NODES, pod["spec"]["nodeName"])
+        assert node is not None
+        return str(next(o["name"] for o in node["metadata"]["ownerReferences"] if o["kind"] == "NodeClaim"))
+
+    async def nodes(self) -> list[Object]:
+        """The pool's Nodes."""
+        return await self.kube.list(NODES, label_selector=f"{labels.NODEPOOL}={self.name}")
+
+    async def read(self) -> Object:
+        """The NodePool as the API server has it."""
+        pool = await self.kube.get(NODEPOOLS, self.name)
+        assert pool is not None
+        return pool
+
+    def instances(self, claim: str = "") -> list[Object]:
+        """EC2 instances of the pool, or of one of its claims, whatever their state."""
+        found = self.sandbox.ec2().instances()
+        key, value = (labels.TAG_NODECLAIM, claim) if claim else (labels.TAG_NODEPOOL, self.name)
+        return [i for i in found if i["tags"].get(key) == value]
+
+    async def events(self, name: str, reason: str) -> list[Object]:
+        """Events about an object."""
+        return await self.kube.list(EVENTS, field_selector=f"involvedObject.name={name},reason={reason}")
+
+    # --- waiting ---
+
+    async def running(self, count: int, app: str = "", within: float = WITHIN) -> list[Object]:
+        """Wait until exactly so many pods run; the pods."""
+        found: list[Object] = []
+
+        async def all_run() -> bool:
+            found[:] = await self.pods(app)
+            return len(found) == count and all(pod["status"]["phase"] == "Running" for pod in found)
+
+        await until(all_run, within=within)
+        return found
+
+    async def settled(self, count: int) -> list[Object]:
+        """Wait until the pool has so many NodeClaims, all Ready; the claims."""
+        found: list[Object] = []
+
+        async def ready() -> bool:
+            found[:] = await self.claims()
+            return len(found) == count and all(condition(c, "Ready").get("status") == "True" for c in found)
+
+        await until(ready, within=WITHIN)
+        return found
+
+    async def gone(self, claim: str, within: float = WITHIN) -> None:
+        """Wait until a claim and its Node are gone and its instance has ended."""
+
+        async def no_more() -> bool:
+            if await self.kube.get(NODECLAIMS, claim) is not None:
+                return False
+            return all(i["state"] == "terminated" for i in self.instances(claim))
+
+        await until(no_more, within=within)
+        for node in await self.nodes():
+            assert all(owner["name"] != claim for owner in node["metadata"].get("ownerReferences", []))
+
+    async def seen(self, name: str, reason: str, *words: str, within: float = WITHIN) -> str:
+        """Wait for an event whose message holds all these words; the message."""
+        found: list[str] = []
+
+        async def told() -> bool:
+            messages = [str(event["message"]) for event in await self.events(name, reason)]
+            found[:] = [message for message in messages if all(word in message for word in words)]
+            return bool(found)
+
+        await until(told, within=within)
+        return found[0]
+
+
+@asynccontextmanager
+async def fresh_pool(
+    kube: Kube,
+    sandbox: Sandbox,
+    *,
+    consolidate_after: str = "1s",
+    requirements: list[Object] | None = None,
+    template: Object | None = None,
+    budgets: list[Object] | None = None,
+    ready: bool = True,
+    **node_class: Any,
+) -> AsyncIterator[Pool]:
+    """A Ready pool; in the end all that is in it is taken away, and the end of its NodeClaims waited for."""
+    pool = Pool(kube, sandbox, f"e2e-{uuid.uuid4().hex[:6]}")
+    await kube.create(EC2NODECLASSES, pool.node_class(**node_class))
+    body = pool.node_pool(
+        consolidate_after=consolidate_after,
+        requirements=requirements or [],
+        template=template or {},
+        budgets=budgets or [{"nodes": "100%"}],
+    )
+    try:
+        await kube.create(NODEPOOLS, body)
+        if ready:
+
+            async def usable() -> bool:
+                return condition(await kube.get(NODEPOOLS, pool.name), "Ready").get("status") == "True"
+
+            await until(usable, within=30)
+        yield pool
+    finally:
+        await _clear(pool)
+
+
+async def _clear(pool: Pool) -> None:
+    kube, mine = pool.kube, f"{KEY}={pool.name}"
+    await kube.delete(NODEPOOLS, pool.name)
+    for resource in (PDBS, DEPLOYMENTS, DAEMONSETS):
+        for found in await kube.list(resource, namespace=NAMESPACE, label_selector=mine):
+            await kube.delete(resource, found["metadata"]["name"], namespace=NAMESPACE, propagation="Background")
+    for claim in await pool.claims():
+        await kube.delete(NODECLAIMS, claim["metadata"]["name"])
+
+    async def empty() -> bool:
+        for pod in await kube.list(PODS, namespace=NAMESPACE, label_selector=mine):
+            await kube.delete(PODS, pod["metadata"]["name"], namespace=NAMESPACE, grace_seconds=0)
+        return not await pool.claims()
+
+    await until(empty, within=90)
+    await kube.delete(EC2NODECLASSES, pool.name)
+
+    async def class_gone() -> bool:
+        return await kube.get(EC2NODECLASSES, pool.name) is None
+
+    await until(class_gone, within=30)

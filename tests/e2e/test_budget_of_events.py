@@ -1,0 +1,79 @@
+"""What a node's life costs on Temporal."""
+
+from __future__ import annotations
+
+from temporalio.client import Client
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import PODS
+from sandbox.cluster import Sandbox
+from tenon.lifecycle.messages import ActivityName
+from tenon.lifecycle.state import Stage
+from tests.e2e.conftest import MakePool
+from tests.e2e.histories import activities, billable, kind, runs_of
+from tests.e2e.pools import NAMESPACE, SMALL
+from tests.workflows.waiting import until
+from workflows import names
+from workflows.nodeclaim import NodeClaimWorkflow
+
+MOST_EVENTS = 110
+MOST_ACTIONS = 40
+MOST_RESTING_EVENTS = 10
+STAGES = [
+    ActivityName.PREPARE_LAUNCH,
+    ActivityName.LAUNCH,
+    ActivityName.REGISTER,
+    ActivityName.INITIALIZE,
+    ActivityName.BIND,
+    ActivityName.CORDON,
+    ActivityName.DRAIN,
+    ActivityName.TERMINATE,
+    ActivityName.RELEASE,
+]
+
+
+async def test_a_life_without_incident_is_cheap(
+    make_pool: MakePool, kube: Kube, client: Client, sandbox: Sandbox
+) -> None:
+    """A life: at most 110 events and 40 billable actions, each stage its own activity; at rest pods cost nothing."""
+    pool = await make_pool(consolidate_after="2s", requirements=SMALL)
+    await pool.deploy(3, cpu="250m")
+    pods = await pool.running(3)
+    claim = await pool.claim()
+    workflow_id = names.nodeclaim_id(sandbox.cluster_name, claim["metadata"]["name"])
+    handle = client.get_workflow_handle_for(NodeClaimWorkflow.run, workflow_id)
+    first_run = (await handle.query(NodeClaimWorkflow.status)).first_run_id
+
+    async def rests() -> bool:
+        return len(await runs_of(client, workflow_id, first_run)) == 2
+
+    await until(rests)
+    assert (await handle.query(NodeClaimWorkflow.status)).stage is Stage.LIVE
+    _, resting = await runs_of(client, workflow_id, first_run)
+    assert len(resting) <= MOST_RESTING_EVENTS
+
+    node = pods[0]["spec"]["nodeName"]
+    for number in range(10):  # a crowd that comes and goes beside the pods that stay
+        await pool.pod(f"guest{number}", cpu="1m", nodeName=node)
+    await pool.running(13)
+    for number in range(10):
+        await pool.delete_pod(f"guest{number}")
+
+    async def guests_left() -> bool:
+        return len(await kube.list(PODS, namespace=NAMESPACE, field_selector=f"spec.nodeName={node}")) <= 3
+
+    await until(guests_left)
+    await pool.scale(0)
+    await pool.gone(claim["metadata"]["name"])
+
+    _, last = runs = await runs_of(client, workflow_id, first_run)
+    # Whatever the guests caused would stand between the rest and the update that ends it, whose task has 3 events.
+    update = next(n for n, event in enumerate(last) if kind(event) == "WORKFLOW_EXECUTION_UPDATE_ACCEPTED")
+    assert [kind(e) for e in last[: update - 3]] == [kind(e) for e in resting]
+
+    events = [event for run in runs for event in run]
+    assert activities(events) == [stage.value for stage in STAGES]
+    actions = billable(events)
+    print(f"{len(events)} events, {actions.total()} actions: {dict(actions)}; {len(resting)} events at rest")
+    assert len(events) <= MOST_EVENTS
+    assert actions.total() <= MOST_ACTIONS, dict(actions)

@@ -1,0 +1,211 @@
+"""What operators do by hand: signals with Temporal's own command, and ``tenon node``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+from temporalio.client import Client
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import NODECLAIMS, PODS
+from sandbox.cluster import Sandbox
+from tenon.apis import labels
+from tenon.lifecycle.instants import parse_instant
+from tenon.lifecycle.state import Life, Stage
+from tests.e2e.conftest import MakePool, NewPool, Run
+from tests.e2e.pools import NAMESPACE, SMALL, Pool, condition
+from tests.workflows.waiting import until
+from workflows import names
+from workflows.nodeclaim import NodeClaimWorkflow
+
+
+def life_id(sandbox: Sandbox, claim: str) -> str:
+    """The id that operators type."""
+    return f"nodeclaim/{sandbox.cluster_name}/{claim}"
+
+
+async def life_of(client: Client, sandbox: Sandbox, claim: str) -> Life:
+    """The closing record of a node."""
+    handle = client.get_workflow_handle(life_id(sandbox, claim), result_type=Life)
+    life: Life = await handle.result()
+    return life
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def guarded(new_pool: NewPool) -> AsyncIterator[Pool]:
+    """A node whose only pod is guarded by a budget that allows nothing, made early: a blocked drain takes its time."""
+    async with new_pool(consolidate_after="Never") as pool:
+        await pool.deploy(1)
+        await pool.running(1)
+        await pool.settled(1)
+        await pool.protect("web")
+        yield pool
+
+
+async def test_drain_respects_a_budget_and_says_on_the_node_what_blocks_it(guarded: Pool, tenon: Run) -> None:
+    """TRM, EVT-04: `tenon node drain` cordons, and names pod and PodDisruptionBudget; the pod stays."""
+    (pod,) = await guarded.pods()
+    claim = await guarded.claim()
+    node = claim["status"]["nodeName"]
+    done = tenon("node", "drain", node)  # a Node's name does as well as its NodeClaim's
+    assert done.returncode == 0, done.stderr
+    await guarded.seen(node, "FailedDraining", pod["metadata"]["name"], f"{guarded.name}-web")
+    (found,) = await guarded.nodes()
+    taints = {(t["key"], t["effect"]) for t in found["spec"]["taints"]}
+    assert labels.DISRUPTED_TAINT in taints
+    (still,) = await guarded.pods()
+    assert still["metadata"]["uid"] == pod["metadata"]["uid"]
+
+
+async def test_expire_by_the_temporal_command(
+    make_pool: MakePool, temporal_cli: Run, client: Client, sandbox: Sandbox
+) -> None:
+    """`temporal workflow signal --name expire`: the node is replaced, its pod runs elsewhere."""
+    pool = await make_pool(consolidate_after="Never", requirements=SMALL)
+    await pool.deploy(1)
+    await pool.running(1)
+    (old,) = await pool.settled(1)
+    name = old["metadata"]["name"]
+    temporal_cli("workflow", "signal", "--workflow-id", life_id(sandbox, name), "--name", "expire")
+    await pool.gone(name)
+    (pod,) = await pool.running(1)
+    assert await pool.claim_of(pod) != name
+    life = await life_of(client, sandbox, name)
+    assert life.reason == "expired"
+    assert life.pods_evicted == 1
+    assert life.instance_id == pool.instances(name)[0]["id"]
+
+
+async def test_nodes_are_listed_shown_expired_and_drained_by_name(
+    make_pool: MakePool, tenon: Run, client: Client, sandbox: Sandbox
+) -> None:
+    """`tenon node list|show|expire|drain`: tables for people, JSON for scripts, and each does what it says."""
+    pool = await make_pool(consolidate_after="Never", requirements=SMALL)
+    await pool.pod("one")
+    await pool.pod("two")
+    await pool.running(2)
+    first, second = [claim["metadata"]["name"] for claim in await pool.settled(2)]
+
+    rows = []
+
+    async def both_live() -> bool:
+        done = tenon("node", "list", "-o", "json")
+        assert done.returncode == 0, done.stderr
+        rows[:] = [row for row in json.loads(done.stdout) if row["nodePool"] == pool.name]
+        return [row["stage"] for row in rows] == ["live", "live"]
+
+    await until(both_live)
+    by_name = {i["tags"][labels.TAG_NODECLAIM]: i for i in pool.instances()}
+    for row, name in zip(rows, (first, second), strict=True):
+        instance = by_name[name]
+        expected = (name, instance["type"], instance["zone"], instance["capacity_type"])
+        assert (row["nodeClaim"], row["instanceType"], row["zone"], row["capacityType"]) == expected
+        assert row["expires"]
+    table = tenon("node", "list").stdout
+    assert all(text in table for text in ("NodeClaim", "Stage", first, second))
+
+    shown = json.loads(tenon("node", "show", first, "-o", "json").stdout)
+    assert shown["instance"]["id"] == by_name[first]["id"]
+    assert shown["stage"] == "live"
+    story = tenon("node", "show", first).stdout
+    assert all(text in story for text in (first, by_name[first]["id"], "Timeline", "live"))
+
+    assert tenon("node", "expire", first).returncode == 0
+    assert tenon("node", "drain", second).returncode == 0
+    await pool.gone(first)
+    await pool.gone(second)
+    assert (await life_of(client, sandbox, first)).reason == "expired"
+    assert (await life_of(client, sandbox, second)).reason == "drain"
+    gone = tenon("node", "drain", first)
+    assert gone.returncode == 2
+    assert first in gone.stderr
+    assert "Traceback" not in gone.stderr
+
+
+async def test_keep_holds_an_empty_node_beyond_its_time_to_live(
+    make_pool: MakePool, tenon: Run, kube: Kube, client: Client, sandbox: Sandbox
+) -> None:
+    """`tenon node keep`: of two nodes that become empty at once, the kept one stays until the wish is over."""
+    pool = await make_pool(consolidate_after="1s", requirements=SMALL)
+    await pool.deploy(2)
+    await pool.running(2)
+    kept, other = [claim["metadata"]["name"] for claim in await pool.settled(2)]
+    done = tenon("node", "keep", kept, "--for", "4h")
+    assert done.returncode == 0, done.stderr
+    assert "kept until" in done.stdout
+
+    async def noted() -> bool:
+        claim = await kube.get(NODECLAIMS, kept)
+        return labels.KEEP_UNTIL in (claim or {})["metadata"]["annotations"]
+
+    await until(noted)
+    await pool.scale(0)
+    await pool.gone(other)
+    claim = await pool.claim()
+    assert claim["metadata"]["name"] == kept
+    status = await client.get_workflow_handle(life_id(sandbox, kept)).query(NodeClaimWorkflow.status)
+    assert (status.stage, status.pending, status.leave) == (Stage.LIVE, None, None)
+    assert parse_instant(claim["metadata"]["annotations"][labels.KEEP_UNTIL]) == status.keep_until.replace(
+        microsecond=0
+    )
+
+    assert tenon("node", "keep", kept, "--for", "0s").returncode == 0
+    await pool.gone(kept)
+
+
+async def test_a_word_that_is_no_duration_is_refused_in_a_sentence(tenon: Run) -> None:
+    """`tenon node keep --for soon` says what a duration looks like, and exits with 2."""
+    done = tenon("node", "keep", "nobody", "--for", "soon")
+    assert done.returncode == 2
+    assert "'soon' is not a duration" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+async def test_force_drain_passes_the_budget_that_blocks_a_plain_drain(
+    guarded: Pool, temporal_cli: Run, tenon: Run, client: Client, sandbox: Sandbox
+) -> None:
+    """The status names pod and PodDisruptionBudget and is found by TenonBlocked; `force_drain` ends it all the same."""
+    (pod,) = await guarded.pods()
+    claim = await guarded.claim()
+    name = claim["metadata"]["name"]
+    handle = client.get_workflow_handle_for(NodeClaimWorkflow.run, life_id(sandbox, name))
+
+    async def blocked() -> bool:
+        return bool((await handle.query(NodeClaimWorkflow.status)).blocked)
+
+    await until(blocked, within=100)
+    text = (await handle.query(NodeClaimWorkflow.status)).blocked
+    assert pod["metadata"]["name"] in text
+    assert f"PodDisruptionBudget {NAMESPACE}/{guarded.name}-web" in text
+
+    async def found() -> bool:
+        query = f'{names.BLOCKED.name} = true AND {names.POOL.name} = "{guarded.name}"'
+        return [run.id async for run in client.list_workflows(query)] == [life_id(sandbox, name)]
+
+    await until(found)
+    assert "yes" in next(line for line in tenon("node", "list").stdout.splitlines() if name in line)
+
+    temporal_cli("workflow", "signal", "--workflow-id", life_id(sandbox, name), "--name", "force_drain")
+    await guarded.gone(name)
+    (elsewhere,) = await guarded.running(1)
+    assert elsewhere["metadata"]["uid"] != pod["metadata"]["uid"]
+    assert await guarded.claim_of(elsewhere) != name
+
+
+async def test_tenon_force_drain_deletes_a_guarded_pod_at_once(
+    make_pool: MakePool, tenon: Run, kube: Kube, client: Client, sandbox: Sandbox
+) -> None:
+    """`tenon node force-drain` on a live node: neither budget nor do-not-disrupt nor a long grace period hold it."""
+    pool = await make_pool(consolidate_after="Never")
+    pod = await pool.pod("precious", annotations={labels.DO_NOT_DISRUPT: "true"}, terminationGracePeriodSeconds=3600)
+    await pool.protect("precious")
+    await pool.running(1)
+    (claim,) = await pool.settled(1)
+    name = claim["metadata"]["name"]
+    assert tenon("node", "force-drain", name).returncode == 0
+    await pool.gone(name)
+    assert await kube.get(PODS, pod["metadata"]["name"], NAMESPACE) is None
+    assert (await life_of(client, sandbox, name)).reason == "force_drain"
+    assert condition(claim, "Ready")["status"] == "True"

@@ -1,0 +1,113 @@
+"""Pods that fit nowhere get a node, and the node goes when nothing needs it (issue row PRV, LIF, TRM)."""
+
+from __future__ import annotations
+
+from sandbox.cluster import Sandbox
+from tenon.apis import labels
+from tests.e2e.conftest import MakePool
+from tests.e2e.pools import KEY, SMALL, condition, leaving
+from tests.e2e.worker_process import WorkerProcess
+from tests.workflows.waiting import until
+
+
+async def test_pending_pods_get_a_node_and_an_empty_node_goes(
+    make_pool: MakePool, worker: WorkerProcess, sandbox: Sandbox
+) -> None:
+    """LIF-01..04, AWS-122, EVT-03, MET-06, MET-07: the whole way up and down, as a user can check it."""
+    pool = await make_pool(consolidate_after="1s")
+    await pool.deploy(3)
+    pods = await pool.running(3)
+    (claim,) = await pool.settled(1)
+    name = claim["metadata"]["name"]
+    (node,) = await pool.nodes()
+    assert {pod["spec"]["nodeName"] for pod in pods} == {node["metadata"]["name"]}
+
+    (instance,) = pool.instances()
+    found = node["metadata"]["labels"]
+    expected = {
+        labels.NODEPOOL: pool.name,
+        labels.REGISTERED: "true",
+        labels.INITIALIZED: "true",
+        labels.EC2NODECLASS: pool.name,
+        labels.CAPACITY_TYPE: instance["capacity_type"],
+        labels.ZONE: instance["zone"],
+        labels.INSTANCE_TYPE: instance["type"],
+        KEY: pool.name,
+    }
+    assert expected.items() <= found.items()
+    assert labels.TERMINATION_FINALIZER in node["metadata"]["finalizers"]
+    assert [t["key"] for t in node["spec"]["taints"]] == [KEY]
+    assert labels.TERMINATION_FINALIZER in claim["metadata"]["finalizers"]
+    for kind in ("Launched", "Registered", "Initialized", "Ready"):
+        assert condition(claim, kind)["status"] == "True"
+    assert claim["status"]["providerID"] == node["spec"]["providerID"]
+    assert claim["status"]["providerID"].endswith(instance["id"])
+    assert claim["status"]["nodeName"] == node["metadata"]["name"] == instance["private_dns_name"]
+    tags = {
+        f"kubernetes.io/cluster/{sandbox.cluster_name}": "owned",
+        labels.TAG_CLUSTER: sandbox.cluster_name,
+        labels.TAG_NODEPOOL: pool.name,
+        labels.TAG_NODECLASS: pool.name,
+        labels.TAG_NODECLAIM: name,
+        "team": "e2e",
+    }
+    assert tags.items() <= instance["tags"].items()
+    assert instance["tags"]["Name"]
+    await pool.seen(pods[0]["metadata"]["name"], "Nominated", name)
+    assert worker.metric("karpenter_nodeclaims_created_total", nodepool=pool.name) == 1
+    assert worker.metric("karpenter_nodes_created_total", nodepool=pool.name) == 1
+
+    await pool.scale(0)
+    await pool.gone(name)
+    assert await pool.nodes() == []
+    assert [i["state"] for i in pool.instances()] == ["terminated"]
+    assert worker.metric("karpenter_nodeclaims_terminated_total", nodepool=pool.name) == 1
+    assert worker.metric("karpenter_nodes_terminated_total", nodepool=pool.name) == 1
+    assert worker.logged("deleted node", nodeclaim=name, reason="Empty")
+
+
+async def test_daemonsets_have_room_on_the_node_that_is_bought(make_pool: MakePool) -> None:
+    """SCH: a pod and a DaemonSet's pod that together need more than the smallest type get a larger one."""
+    pool = await make_pool()
+    await pool.daemon(cpu="1500m")
+    await pool.deploy(1, cpu="1500m")
+    await pool.running(2)
+    (node,) = await pool.nodes()
+    assert int(node["status"]["capacity"]["cpu"]) >= 4
+
+
+async def test_a_do_not_disrupt_node_stays_until_the_annotation_goes(make_pool: MakePool) -> None:
+    """DIS: of two nodes that become empty at once, the annotated one stays; without the annotation it goes too."""
+    pool = await make_pool(requirements=SMALL, budgets=[{"nodes": "100%"}])
+    await pool.deploy(2)
+    await pool.running(2)
+    kept, other = await pool.settled(2)
+    node = kept["status"]["nodeName"]
+    await pool.annotate_node(node, labels.DO_NOT_DISRUPT, "true")
+    await pool.scale(0)
+    await pool.gone(other["metadata"]["name"])
+    (left,) = await pool.claims()
+    assert left["metadata"]["name"] == kept["metadata"]["name"]
+    assert not leaving(left)
+
+    await pool.annotate_node(node, labels.DO_NOT_DISRUPT, None)
+    await pool.gone(kept["metadata"]["name"])
+
+
+async def test_a_pod_event_restarts_the_time_to_live_of_an_empty_node(make_pool: MakePool) -> None:
+    """DIS: an empty node that is used again before its time is over does not leave."""
+    pool = await make_pool(consolidate_after="4s")
+    await pool.pod("first")
+    await pool.running(1)
+    (claim,) = await pool.settled(1)
+    await pool.delete_pod("first")
+
+    async def nobody() -> bool:
+        return not await pool.pods()
+
+    await until(nobody)
+    await pool.pod("second")
+    await pool.running(1)
+    (same,) = await pool.claims()
+    assert same["metadata"]["uid"] == claim["metadata"]["uid"]
+    assert not leaving(same)

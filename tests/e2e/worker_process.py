@@ -1,0 +1,109 @@
+"""`tenon worker` as the tests run it: a subprocess with the sandbox's environment, its log in the sandbox's folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from sandbox.cluster import Sandbox
+
+READY_SECONDS = 60.0
+STOP_SECONDS = 60.0
+
+
+def environment(sandbox: Sandbox, **changes: str | None) -> dict[str, str]:
+    """The environment of a worker of this sandbox, and of nothing else; None takes a variable out."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "TEMPORAL_", "KUBE", "OTEL_"))}
+    found: dict[str, str | None] = {**inherited, **sandbox.worker_env(), **changes}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+class WorkerProcess:
+    """A worker that can be started, killed and started again."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.log = Path(sandbox.logs) / "e2e-worker.log"
+        self._environment = environment(sandbox)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it and return once /readyz says so."""
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "cli", "worker"],
+                env=self._environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + READY_SECONDS
+        why = ""
+        while time.monotonic() < deadline:
+            assert self._process.poll() is None, f"the worker ended with {self._process.returncode}: see {self.log}"
+            why = self._unready()
+            if not why:
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"the worker is not ready: {why}; see {self.log}")
+
+    def _unready(self) -> str:
+        url = f"http://127.0.0.1:{self._environment['HEALTH_PROBE_PORT']}/readyz"
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return ""
+        except urllib.error.HTTPError as error:
+            return error.read().decode().strip()
+        except OSError as error:
+            return str(error)
+
+    def stop(self) -> int:
+        """Ask it to stop; its exit status."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            return self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            for child in self._children():
+                child.kill()
+            self._process.kill()
+            return self._process.wait()
+
+    def crash(self) -> int:
+        """Kill both its processes as a lost machine would; the exit status of what had started them."""
+        assert self._process is not None
+        for child in self._children():
+            child.kill()
+        return self._process.wait(STOP_SECONDS)
+
+    def _children(self) -> list[psutil.Process]:
+        assert self._process is not None
+        return psutil.Process(self._process.pid).children(recursive=True)
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum over a metric's series with these labels, as /metrics has it."""
+        url = f"http://127.0.0.1:{self._environment['METRICS_PORT']}/metrics"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            text = answer.read().decode()
+        wanted = [f'{key}="{value}"' for key, value in labels.items()]
+        lines = (line for line in text.splitlines() if line.startswith((f"{name}{{", f"{name} ")))
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if all(label in line for label in wanted))
+
+    def logged(self, message: str, **fields: Any) -> list[dict[str, Any]]:
+        """The lines of its log with this message and these fields."""
+        found = []
+        for line in self.log.read_text(errors="replace").splitlines():
+            if line.startswith("{"):
+                entry = json.loads(line)
+                if entry.get("message") == message and all(entry.get(k) == v for k, v in fields.items()):
+                    found.append(entry)
+        return found
