@@ -75,7 +75,9 @@ class Launching:
             return await self._refused(given.claim, view, "invalid", f"the NodeClaim cannot be read: {why}")
         try:
             node_class = await self._node_class(view.node_class)
-            request = await asyncio.to_thread(self._ec2.prepare_launch, claim, node_class, given.attempt, self._avoided())
+            request = await asyncio.to_thread(
+                self._ec2.prepare_launch, claim, node_class, given.attempt, self._avoided()
+            )
         except NodeClassNotReady as error:
             return await self._refused(given.claim, view, NODECLASS_NOT_READY, str(error))
         except InsufficientCapacity as error:

@@ -41,6 +41,8 @@ def demo(
     from sandbox.progress import shown
 
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=160)  # a pipe has no width of its own to keep to
     began = time.monotonic()
     attached = Sandbox.find(state)
     if attached is not None:

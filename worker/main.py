@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+from http.server import ThreadingHTTPServer
 from types import FrameType
 
 from worker.health import Health, serve_metrics, serve_probes
@@ -29,6 +30,11 @@ def run(settings: Settings) -> int:
     """Run until a signal or a child's end; returns the exit status."""
     with tempfile.TemporaryDirectory(prefix="tenon-metrics-") as metrics:
         health = Health(list(PROCESSES))
+        try:
+            servers = _serve(settings, health, metrics)
+        except OSError as error:
+            print(error, file=sys.stderr)
+            return EXIT_UNUSABLE
         children = {name: _start(name, settings, metrics, health) for name in PROCESSES}
         stopping = threading.Event()
 
@@ -37,7 +43,6 @@ def run(settings: Settings) -> int:
 
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGINT, stop)
-        servers = [serve_probes(health, settings.health_probe_port), serve_metrics(metrics, settings.metrics_port)]
         try:
             while not stopping.wait(0.2):
                 if any(child.poll() is not None for child in children.values()):
@@ -46,6 +51,16 @@ def run(settings: Settings) -> int:
         finally:
             for server in servers:
                 server.shutdown()
+
+
+def _serve(settings: Settings, health: Health, metrics: str) -> list[ThreadingHTTPServer]:
+    name, port = "HEALTH_PROBE_PORT", settings.health_probe_port
+    try:
+        probes = serve_probes(health, port)
+        name, port = "METRICS_PORT", settings.metrics_port
+        return [probes, serve_metrics(metrics, port)]
+    except OSError as error:
+        raise OSError(f"Port {port} cannot be used ({error.strerror}): set {name} to a free one.") from None
 
 
 def _start(name: str, settings: Settings, metrics: str, health: Health) -> subprocess.Popen[bytes]:

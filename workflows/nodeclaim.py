@@ -58,13 +58,13 @@ class NodeClaimWorkflow:
             match machine.next_step(self.state, workflow.now()):
                 case Run() as step:
                     await self._run(step)
-                case Wait(until=until):
+                case Wait() as step:
                     if self._worth_folding():
                         await workflow.wait_condition(workflow.all_handlers_finished)
                         if not self.inbox:
                             workflow.continue_as_new(begin.model_copy(update={"state": self.state}))
                     else:
-                        await self._wait(until)
+                        await self._wait(step)
                 case End():
                     await workflow.wait_condition(workflow.all_handlers_finished)
                     return life(self.state, workflow.now())
@@ -103,10 +103,10 @@ class NodeClaimWorkflow:
         except Exception as error:  # the provisioner may be away; it will meet the refusal itself
             workflow.logger.warning("provisioner not told of unavailable offerings: %s", error)
 
-    async def _wait(self, until: Any) -> None:
-        timeout = None if until is None else max(timedelta(), until - workflow.now())
+    async def _wait(self, step: Wait) -> None:
+        timeout = None if step.until is None else max(timedelta(), step.until - workflow.now())
         try:
-            await workflow.wait_condition(lambda: bool(self.inbox), timeout=timeout, timeout_summary="next deadline")
+            await workflow.wait_condition(lambda: bool(self.inbox), timeout=timeout, timeout_summary=step.what)
         except TimeoutError:
             self._apply(DeadlinePassed())
 

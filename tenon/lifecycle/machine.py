@@ -77,13 +77,18 @@ def next_step(state: NodeState, now: datetime) -> Step:
         case Stage.BINDING:
             return Run(ActivityName.BIND, _node_input(state), f"{state.planned_pods} pods -> {state.node_name}")
         case Stage.LIVE:
-            return Wait(_next_instant(state))
+            leaves_at = state.pending.due if state.pending else None
+            expires_at = expiry(state)
+            if leaves_at is not None and (expires_at is None or leaves_at <= expires_at):
+                return Wait(leaves_at, "leaves, if nothing changed")
+            return Wait(expires_at, "expires")
         case Stage.CORDONING | Stage.DRAINING | Stage.DETACHING | Stage.TERMINATING | Stage.RELEASING:
             return _leaving_step(state, now)
         case Stage.ENDED:
             return End()
         case _:
-            return Wait(state.deadline)
+            what = "a Node must have joined" if state.stage is Stage.REGISTERING else "look again"
+            return Wait(state.deadline, what)
 
 
 def _node_input(state: NodeState) -> NodeInput:
@@ -99,11 +104,6 @@ def _instance_text(state: NodeState) -> str:
     return f"{instance.id} {instance.instance_type} {instance.zone}" if instance else state.claim.name
 
 
-def _next_instant(state: NodeState) -> datetime | None:
-    instants = [at for at in (expiry(state), state.pending.due if state.pending else None) if at]
-    return min(instants, default=None)
-
-
 def expiry(state: NodeState) -> datetime | None:
     """When the node expires, an operator's wish to keep it considered."""
     if state.expires_at is None or state.keep_until is None:
@@ -113,7 +113,7 @@ def expiry(state: NodeState) -> datetime | None:
 
 def _leaving_step(state: NodeState, now: datetime) -> Step:
     if state.look is False and state.deadline is not None and now < state.deadline:
-        return Wait(state.deadline)
+        return Wait(state.deadline, "tries again")
     base = _node_input(state).model_dump()
     force = state.leave.force if state.leave else False
     match state.stage:

@@ -20,9 +20,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait for news, at the latest until an instant."""
+    """Wait for news, at the latest until an instant; ``what`` is what the instant means."""
 
     until: datetime | None
+    what: str = "look again"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from tenon.apis.common import Condition
-from tenon.apis.conditions import READY, get_condition, is_true, set_condition, set_root
+from tenon.apis.conditions import READY, is_true, set_condition, set_root
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodepool import NODECLASS_READY, READY_DEPENDENTS, VALIDATION_SUCCEEDED, NodePool
 from tenon.apis.validation import check_nodepool
@@ -37,9 +37,9 @@ def why_class_unready(pool: NodePool, node_class: NodeClasses) -> str:
     if found.metadata.deletion_timestamp is not None:
         return f"EC2NodeClass {reference.name} is being deleted"
     if not is_true(found.status.conditions, READY):
-        condition = get_condition(found.status.conditions, READY)
-        why = f": {condition.message}" if condition and condition.message else ""
-        return f"EC2NodeClass {reference.name} is not ready{why}"
+        failed = [c.message for c in found.status.conditions if c.status == "False" and c.type != READY and c.message]
+        why = "; ".join(failed) or "it has not been resolved yet"
+        return f"EC2NodeClass {reference.name} is not ready: {why}"
     return ""
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 
 import pytest_asyncio
 from temporalio.client import Client
@@ -13,9 +15,11 @@ from activities.kubernetes.resources import NODECLAIMS, PODS
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
 from tenon.lifecycle.instants import parse_instant
+from tenon.lifecycle.messages import Keep
 from tenon.lifecycle.state import Life, Stage
 from tests.e2e.conftest import MakePool, NewPool, Run
 from tests.e2e.pools import NAMESPACE, SMALL, Pool, condition
+from tests.e2e.worker_process import WorkerProcess
 from tests.workflows.waiting import until
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
@@ -31,6 +35,14 @@ async def life_of(client: Client, sandbox: Sandbox, claim: str) -> Life:
     handle = client.get_workflow_handle(life_id(sandbox, claim), result_type=Life)
     life: Life = await handle.result()
     return life
+
+
+async def together(tenon: Run, *commands: tuple[str, ...]) -> list[str]:
+    """What several commands print, run at the same time; all must succeed."""
+    done = await asyncio.gather(*(asyncio.to_thread(tenon, *command) for command in commands))
+    for one in done:
+        assert one.returncode == 0, one.stderr
+    return [one.stdout for one in done]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -88,40 +100,37 @@ async def test_nodes_are_listed_shown_expired_and_drained_by_name(
     await pool.running(2)
     first, second = [claim["metadata"]["name"] for claim in await pool.settled(2)]
 
-    rows = []
-
     async def both_live() -> bool:
-        done = tenon("node", "list", "-o", "json")
-        assert done.returncode == 0, done.stderr
-        rows[:] = [row for row in json.loads(done.stdout) if row["nodePool"] == pool.name]
-        return [row["stage"] for row in rows] == ["live", "live"]
+        running = f'{names.POOL.name} = "{pool.name}" AND {names.STAGE.name} = "live" AND ExecutionStatus = "Running"'
+        return len([run async for run in client.list_workflows(running)]) == 2
 
     await until(both_live)
+    as_json, as_table, shown_json, shown = await together(
+        tenon,
+        ("node", "list", "-o", "json"),
+        ("node", "list"),
+        ("node", "show", first, "-o", "json"),
+        ("node", "show", first),
+    )
+    rows = [row for row in json.loads(as_json) if row["nodePool"] == pool.name]
     by_name = {i["tags"][labels.TAG_NODECLAIM]: i for i in pool.instances()}
     for row, name in zip(rows, (first, second), strict=True):
         instance = by_name[name]
         expected = (name, instance["type"], instance["zone"], instance["capacity_type"])
         assert (row["nodeClaim"], row["instanceType"], row["zone"], row["capacityType"]) == expected
+        assert row["stage"] == "live"
         assert row["expires"]
-    table = tenon("node", "list").stdout
-    assert all(text in table for text in ("NodeClaim", "Stage", first, second))
+    assert all(text in as_table for text in ("NodeClaim", "Stage", first, second))
+    state = json.loads(shown_json)
+    assert state["instance"]["id"] == by_name[first]["id"]
+    assert state["stage"] == "live"
+    assert all(text in shown for text in (first, by_name[first]["id"], "Timeline", "live"))
 
-    shown = json.loads(tenon("node", "show", first, "-o", "json").stdout)
-    assert shown["instance"]["id"] == by_name[first]["id"]
-    assert shown["stage"] == "live"
-    story = tenon("node", "show", first).stdout
-    assert all(text in story for text in (first, by_name[first]["id"], "Timeline", "live"))
-
-    assert tenon("node", "expire", first).returncode == 0
-    assert tenon("node", "drain", second).returncode == 0
+    await together(tenon, ("node", "expire", first), ("node", "drain", second))
     await pool.gone(first)
     await pool.gone(second)
     assert (await life_of(client, sandbox, first)).reason == "expired"
     assert (await life_of(client, sandbox, second)).reason == "drain"
-    gone = tenon("node", "drain", first)
-    assert gone.returncode == 2
-    assert first in gone.stderr
-    assert "Traceback" not in gone.stderr
 
 
 async def test_keep_holds_an_empty_node_beyond_its_time_to_live(
@@ -147,20 +156,26 @@ async def test_keep_holds_an_empty_node_beyond_its_time_to_live(
     assert claim["metadata"]["name"] == kept
     status = await client.get_workflow_handle(life_id(sandbox, kept)).query(NodeClaimWorkflow.status)
     assert (status.stage, status.pending, status.leave) == (Stage.LIVE, None, None)
-    assert parse_instant(claim["metadata"]["annotations"][labels.KEEP_UNTIL]) == status.keep_until.replace(
-        microsecond=0
-    )
+    assert status.keep_until is not None
+    noted_until = parse_instant(claim["metadata"]["annotations"][labels.KEEP_UNTIL])
+    assert noted_until == status.keep_until.replace(microsecond=0)
 
-    assert tenon("node", "keep", kept, "--for", "0s").returncode == 0
+    await client.get_workflow_handle(life_id(sandbox, kept)).signal(
+        NodeClaimWorkflow.keep, Keep(until=datetime.now(UTC))
+    )
     await pool.gone(kept)
 
 
-async def test_a_word_that_is_no_duration_is_refused_in_a_sentence(tenon: Run) -> None:
-    """`tenon node keep --for soon` says what a duration looks like, and exits with 2."""
-    done = tenon("node", "keep", "nobody", "--for", "soon")
-    assert done.returncode == 2
-    assert "'soon' is not a duration" in done.stderr
-    assert "Traceback" not in done.stderr
+async def test_what_cannot_be_done_is_said_in_a_sentence(tenon: Run, worker: WorkerProcess) -> None:
+    """A wrong duration and an unknown node: exit status 2 and a sentence, no traceback."""
+    wrong, unknown = await asyncio.gather(
+        asyncio.to_thread(tenon, "node", "keep", "nobody", "--for", "soon"),
+        asyncio.to_thread(tenon, "node", "drain", "nobody"),
+    )
+    assert (wrong.returncode, unknown.returncode) == (2, 2)
+    assert "'soon' is not a duration" in wrong.stderr
+    assert "No node life nodeclaim/sandbox/nobody is running" in unknown.stderr
+    assert "Traceback" not in wrong.stderr + unknown.stderr
 
 
 async def test_force_drain_passes_the_budget_that_blocks_a_plain_drain(

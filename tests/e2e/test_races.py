@@ -185,3 +185,15 @@ async def test_without_spot_capacity_the_node_is_bought_on_demand(make_pool: Mak
     finally:
         ec2.clear_capacity()
 
+
+async def test_a_launch_whose_answer_is_lost_buys_once(make_pool: MakePool, ec2: Ec2Admin) -> None:
+    """AWS: an answer of CreateFleet that never came is asked for again with the same token."""
+    pool = await make_pool()
+    ec2.fault("CreateFleet", "InternalError", status=500, after_effect=True)
+    await pool.pod("one")
+    await pool.running(1)
+    claim = await pool.claim()
+    (instance,) = pool.instances()
+    assert claim["status"]["providerID"].endswith(instance["id"])
+    tokens = [c["parameters"]["ClientToken"] for c in ec2.calls("CreateFleet") if c["parameters"].get("ClientToken")]
+    assert tokens.count(instance["tags"][labels.TAG_TOKEN]) > 1
