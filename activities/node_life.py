@@ -42,6 +42,8 @@ from tenon.lifecycle.steps import KeepRecorded
 
 log = logging.getLogger("controller.nodeclaim.lifecycle")
 
+BY_HAND = frozenset({"", "deleted", "drain", "force_drain"})
+"""Reasons of people, not of the autoscaler: they are no disruption."""
 TERMINATION_POLL = 2.0
 TERMINATION_PATIENCE = 300.0
 """Seconds that one try waits for EC2 to end an instance."""
@@ -126,7 +128,9 @@ class NodeActivities:
     async def drain(self, given: DrainInput) -> DrainResult:
         """Evict the pods, in waves."""
         result = await drain.drain(self._kube, self._recorder, given, now, activity.heartbeat)
+        metrics.PODS_DRAINED.labels("Forced" if given.force else "Drained").inc(result.evicted)
         if result.drained:
+            metrics.NODES_DRAINED.labels(given.pool).inc()
             log.info("drained node", extra={"nodeclaim": given.claim.name, "node": given.node_name})
         return result
 
@@ -189,11 +193,11 @@ def _count_end(given: ReleaseInput) -> None:
     ended = now()
     metrics.CLAIMS_TERMINATED.labels(given.pool, given.capacity_type, given.zone).inc()
     reason = given.reason.lower()
-    mode = "graceful" if reason == "empty" else "forceful"
-    metrics.CLAIMS_DISRUPTED.labels(reason, given.pool, given.capacity_type, "", mode).inc()
+    if reason not in BY_HAND:
+        mode = "graceful" if reason == "empty" else "forceful"
+        metrics.CLAIMS_DISRUPTED.labels(reason, given.pool, given.capacity_type, "", mode).inc()
     if given.node_name:
         metrics.NODES_TERMINATED.labels(given.pool, given.zone).inc()
-        metrics.NODES_DRAINED.labels(given.pool).inc()
     if given.deletion_started_at is not None:
         took = (ended - given.deletion_started_at).total_seconds()
         metrics.CLAIM_TERMINATION_SECONDS.labels(given.pool).observe(took)

@@ -25,6 +25,8 @@ from tenon.lifecycle.state import Life
 from worker.temporal import connect
 from workflows import names
 
+app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 MANIFESTS = ("ec2nodeclass.yaml", "nodepool.yaml", "inflate.yaml")
 APP = "inflate"
@@ -32,6 +34,7 @@ PODS = 5
 TTL = "15s"
 
 
+@app.command()
 def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the sandbox and the worker running.")] = False,
     state: Annotated[Path | None, typer.Option(help="State folder of the sandbox.")] = None,

@@ -10,6 +10,8 @@ import yaml
 
 from tenon.apis.crd import custom_resource_definitions
 
+app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+
 HEADER = "# Made by `tenon generate` from tenon/apis. Change the models there, not this file.\n"
 CRD_DIRECTORY = Path("deploy/crds")
 
@@ -22,6 +24,7 @@ def crd_texts() -> dict[str, str]:
     }
 
 
+@app.command()
 def generate(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail when a file is stale.")] = False,
     directory: Annotated[Path, typer.Option(help="Where the CRD manifests are.")] = CRD_DIRECTORY,

@@ -1,20 +1,50 @@
-"""The ``tenon`` command: one sub-command a job."""
+"""The ``tenon`` command: one sub-command a job, each loaded only when it is called."""
 
 from __future__ import annotations
 
-import typer
+from importlib import import_module
+from typing import Any
 
-from cli import demo, generate, node, sandbox, worker
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+COMMANDS = {
+    "demo": "cli.demo",
+    "generate": "cli.generate",
+    "node": "cli.node",
+    "sandbox": "cli.sandbox",
+    "worker": "cli.worker",
+}
+"""Command name to the module whose ``app`` it is."""
+
+
+class Commands(TyperGroup):
+    """Finds commands by name and loads their modules only then."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - click's signature
+        """All names."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - click's signature
+        """The command of a name; None when there is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = get_command(import_module(COMMANDS[cmd_name]).app)
+        command.name = cmd_name
+        return command
+
 
 app = typer.Typer(
     name="tenon",
+    cls=Commands,
     help="Right-sized EC2 nodes for pods that fit nowhere; every node's life is a durable workflow.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-app.add_typer(sandbox.app, name="sandbox", help="A real control plane on this machine, to try Tenon on.")
-app.add_typer(node.app, name="node", help="Watch and steer nodes through their workflows.")
-app.command(name="worker")(worker.worker)
-app.command(name="demo")(demo.demo)
-app.command(name="generate")(generate.generate)
+
+
+@app.callback()
+def tenon() -> None:
+    """Right-sized EC2 nodes for pods that fit nowhere; every node's life is a durable workflow."""

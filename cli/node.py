@@ -28,7 +28,7 @@ from worker.temporal import TemporalError, connect
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, help="Watch and steer nodes through their workflows.")
 T = TypeVar("T")
 
 Name = Annotated[str, typer.Argument(help="A NodeClaim, or the Node it became.")]

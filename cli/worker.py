@@ -10,7 +10,10 @@ import typer
 from worker import main
 from worker.settings import SettingsError, load
 
+app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 
+
+@app.command()
 def worker(
     cluster_name: Annotated[str | None, typer.Option(help="Name of the cluster (CLUSTER_NAME).")] = None,
     cluster_endpoint: Annotated[str | None, typer.Option(help="Its API server (CLUSTER_ENDPOINT).")] = None,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
+from importlib.metadata import version
 from typing import Any
 
 from temporalio.client import Client
@@ -41,6 +42,8 @@ WORKFLOWS: Sequence[type] = (
     NodeClassWorkflow,
 )
 GRACEFUL = timedelta(seconds=20)
+BUILD_ID = version("tenon")
+"""Named, because a worker without one hashes the code of every loaded module, which takes seconds."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,7 @@ def io_worker(client: Client, settings: Settings, clients: Clients) -> Worker:
         task_queue=names.task_queue(settings.cluster_name),
         workflows=WORKFLOWS,
         activities=activities,
+        build_id=BUILD_ID,
         max_concurrent_workflow_tasks=30,
         max_concurrent_activities=200,
         max_cached_workflows=2000,

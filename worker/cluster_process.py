@@ -29,11 +29,12 @@ from tenon.lifecycle.messages import (
     PlanInput,
     PlanResult,
 )
-from worker.assembly import Clients, connect, warm_up
+from worker.assembly import BUILD_ID, Clients, connect, warm_up
 from worker.bridge import Bridge
 from worker.cache.cluster import ClusterCache
 from worker.lease import LeaseElection
 from worker.nodepools import NodePoolKeeper
+from worker.podevents import PodEventKeeper
 from worker.process import Readiness, run
 from worker.settings import Settings
 from worker.telemetry import tracing_wanted
@@ -127,6 +128,7 @@ async def _lead(settings: Settings, client: Client, clients: Clients, cache: Clu
         client,
         task_queue=names.plan_queue(settings.cluster_name),
         activities=[plan.await_batch, plan.plan, plan.await_disruption],
+        build_id=BUILD_ID,
         max_concurrent_activities=10,
         graceful_shutdown_timeout=timedelta(),  # long polls have nothing to finish; a plan is made again
     )
@@ -135,6 +137,7 @@ async def _lead(settings: Settings, client: Client, clients: Clients, cache: Clu
         await bridge.announce()
         group.create_task(bridge.run(), name="bridge")
         group.create_task(keeper.run(), name="nodepools")
+        group.create_task(PodEventKeeper(clients.kube, cache).run(), name="pod events")
 
 
 if __name__ == "__main__":

@@ -26,12 +26,13 @@ def parse_duration(value: Any) -> timedelta:
     if isinstance(value, timedelta):
         return value
     text = str(value).strip()
-    if re.fullmatch(r"\d+(?:\.\d+)?", text):
-        return timedelta(seconds=float(text))
-    parts = _PART.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
+    parts = [(text, "s")] if re.fullmatch(r"\d+(?:\.\d+)?", text) else _PART.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) not in (text, f"{text}s"):
         raise ValueError(f"{text!r} is not a duration: write it like 10s, 1m30s or 2h")
-    return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
+    try:
+        return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
+    except OverflowError:
+        raise ValueError(f"{text!r} is longer than any duration that can be waited for") from None
 
 
 GoDuration = Annotated[timedelta, BeforeValidator(parse_duration)]
@@ -65,7 +66,7 @@ class Settings(BaseSettings):
         """The settings as a child process reads them back."""
         values = self.model_dump()
         return {
-            name.upper(): f"{value.total_seconds()}s" if isinstance(value, timedelta) else str(value)
+            name.upper(): f"{value.total_seconds():f}s" if isinstance(value, timedelta) else str(value)
             for name, value in values.items()
         }
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from activities import metrics
 from tenon.ec2 import errors as codes
 from tenon.lifecycle.messages import OfferingKey
 
@@ -47,16 +49,21 @@ class NodeClassNotReady(Exception):
 
 @contextmanager
 def translated(operation: str) -> Iterator[None]:
-    """Turns botocore's exceptions into those of this module; ``operation`` names the call in the sentence."""
+    """Turns botocore's exceptions into those of this module; ``operation`` names the call, in sentence and metric."""
+    began = time.perf_counter()
     try:
         yield
     except ClientError as error:
         detail = error.response.get("Error", {})
         code = detail.get("Code", "Unknown")
+        metrics.CLOUD_ERRORS.labels("", operation, "aws", code).inc()
         message = f"{operation}: {detail.get('Message', '')}"
         if code in codes.THROTTLED:
             raise Throttled(code, message) from error
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         raise EC2Error(code, message, retryable=code in codes.RETRYABLE or status >= 500) from error
     except BotoCoreError as error:
+        metrics.CLOUD_ERRORS.labels("", operation, "aws", "ConnectionError").inc()
         raise EC2Error("ConnectionError", f"{operation}: {error}", retryable=True) from error
+    finally:
+        metrics.CLOUD_SECONDS.labels("", operation, "aws").observe(time.perf_counter() - began)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from activities import metrics
 from activities.kubernetes.bounded import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachable
@@ -70,6 +71,10 @@ async def drain(
         await sleep(min(POLL_SECONDS, left))
 
 
+_EVICTION_CODES = {"evicted": "200", "gone": "404", "blocked": "429", "error": "500"}
+"""The answers of the Eviction API as its metric counts them."""
+
+
 class _Drainer:
     """What one drain remembers between its rounds: refusals, when to ask again, the budgets that it read."""
 
@@ -124,6 +129,7 @@ class _Drainer:
     async def _evict(self, pod: Object, now: datetime) -> None:
         metadata, uid = pod["metadata"], pods.uid(pod)
         answer = await self._kube.evict(metadata["namespace"], metadata["name"], uid=uid)
+        metrics.POD_EVICTIONS.labels(_EVICTION_CODES[answer.outcome]).inc()
         if answer.outcome == "evicted":
             self.evicted += 1
             await self._recorder.publish(

@@ -65,9 +65,9 @@ class Batcher:
         for uid in uids:
             self._answered[uid] = _Answered(until, 0, None)
 
-    def unschedulable(self, uids: Iterable[str]) -> None:
-        """These pods fit nowhere: ask again when something changed, or later and later."""
-        now, fingerprint = self._now(), self._view.fingerprint()
+    def unschedulable(self, uids: Iterable[str], fingerprint: object) -> None:
+        """These pods fit nowhere: ask again when the view no longer has this fingerprint, or later and later."""
+        now = self._now()
         for uid in uids:
             attempts = self._answered[uid].attempts + 1 if uid in self._answered else 1
             pause = min(FIRST_RETRY * 2 ** (attempts - 1), LONGEST_RETRY)
@@ -119,5 +119,6 @@ class Batcher:
 
     def _until_next_retry(self) -> float:
         now = self._now()
-        waits = [(answer.again_at - now).total_seconds() for answer in self._answered.values()]
-        return max(0.05, min(waits, default=60.0))
+        # What is over is not waited for: its pod is covered by a claim, whose end wakes the wait.
+        waits = [(answer.again_at - now).total_seconds() for answer in self._answered.values() if answer.again_at > now]
+        return max(0.05, min([60.0, *waits]))

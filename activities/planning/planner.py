@@ -67,6 +67,7 @@ class Planner:
             names = sorted(claim["metadata"]["name"] for claim in written)
             log.info("batch was planned before", extra={"batch": given.batch, "nodeclaims": names})
             return PlanResult(batch=given.batch, claims=names)
+        fingerprint = self._view.fingerprint()  # before anything is read: what changes from here on counts as new
         pods = self._batcher.undecided()
         if not pods:
             return PlanResult(batch=given.batch)
@@ -84,8 +85,9 @@ class Planner:
         metrics.SCHEDULING_SECONDS.labels("provisioner").observe(took)
         metrics.UNSCHEDULABLE_PODS.labels("provisioner").set(len(plan.unschedulable))
         metrics.QUEUE_DEPTH.labels("provisioner").set(0)
+        metrics.IGNORED_PODS.set(sum(1 for pod in pods if pod.unsupported))
         claims = await self._write(plan, pools, given.batch)
-        self._remember(plan, pods)
+        self._remember(plan, pods, fingerprint)
         await self._tell(plan, pods, claims)
         return PlanResult(
             batch=given.batch,
@@ -152,9 +154,9 @@ class Planner:
             )
         return list(await asyncio.gather(*(write(body) for body in bodies)))
 
-    def _remember(self, plan: Plan, pods: Sequence[Pod]) -> None:
+    def _remember(self, plan: Plan, pods: Sequence[Pod], fingerprint: object) -> None:
         uid = {pod.key: pod.uid for pod in pods}
-        self._batcher.unschedulable(uid[key] for key in plan.unschedulable)
+        self._batcher.unschedulable([uid[key] for key in plan.unschedulable], fingerprint)
         placed = [pod.uid for group in plan.placements.values() for pod in group]
         self._batcher.nominated(placed)
         self._batcher.bought(pod.uid for claim in plan.claims for pod in claim.pods)

@@ -10,6 +10,7 @@ from tenon.apis import conditions as condition_list
 from tenon.apis import ec2nodeclass as api
 from tenon.apis.common import SelectorRequirement
 from tenon.apis.ec2nodeclass import AMI, EC2NodeClass, EC2NodeClassStatus, SecurityGroup, Subnet
+from tenon.apis.validation import check_ec2nodeclass
 from tenon.ec2 import user_data
 from tenon.ec2.amis import Image
 from tenon.ec2.bootstrap import Bootstrap, node_labels, node_taints
@@ -77,7 +78,10 @@ def new_status(node_class: EC2NodeClass, resolved: Resolved, cluster: Cluster, n
 
 
 def validate(node_class: EC2NodeClass, cluster: Cluster) -> Finding:
-    """Whether user data can be made of the class."""
+    """Whether the class keeps its rules and user data can be made of it."""
+    faults = check_ec2nodeclass(node_class)
+    if faults:
+        return Finding("InvalidKubeletConfiguration", "; ".join(str(fault) for fault in faults))
     spec = node_class.spec
     if spec.resolved_family == "AL2023" and not cluster.service_cidr:
         return Finding("ClusterCIDRResolutionFailed", "AL2023 nodes need the cluster's service range, which is unknown")

@@ -13,6 +13,16 @@ BLOCKED_RETRY = timedelta(seconds=30)
 """How soon a drain that is blocked by a PodDisruptionBudget, or an instance that will not end, is tried again."""
 
 
+LONGEST_BLOCKED_RETRY = timedelta(minutes=5)
+FIRST_DRAIN_SECONDS, DRAIN_SECONDS = 15.0, 60.0
+"""The first try of a drain is short, so that what blocks it is soon told; later ones cost fewer actions."""
+
+
+def drain_budget(state: NodeState) -> float:
+    """How many seconds one try of draining lasts."""
+    return FIRST_DRAIN_SECONDS if state.drain_rounds == 0 else DRAIN_SECONDS
+
+
 def leave(state: NodeState, request: LeaveRequest, now: datetime, *, only_if_empty: bool = False) -> NodeState:
     """Start leaving; on a node that is leaving already, only force changes anything."""
     if state.leave is not None and not (request.force and not state.leave.force):
@@ -57,7 +67,13 @@ def cordoned(state: NodeState, result: CordonResult, now: datetime) -> NodeState
 
 def drained(state: NodeState, result: DrainResult, now: datetime) -> NodeState:
     """Drained: on to the volumes. Else say what blocks, and try again a little later."""
-    state = state.model_copy(update={"evicted_pods": state.evicted_pods + result.evicted, "look": False})
+    state = state.model_copy(
+        update={
+            "evicted_pods": state.evicted_pods + result.evicted,
+            "drain_rounds": state.drain_rounds + 1,
+            "look": False,
+        }
+    )
     if result.drained:
         after = Stage.DETACHING if result.volumes_attached else Stage.TERMINATING
         done = state.model_copy(
@@ -65,7 +81,8 @@ def drained(state: NodeState, result: DrainResult, now: datetime) -> NodeState:
         )
         return record(done, now, f"drained, {state.evicted_pods} pods evicted in all")
     blocked = "; ".join(result.blocked[:3])
-    waits = state.model_copy(update={"blocked": blocked, "deadline": now + BLOCKED_RETRY if blocked else None})
+    pause = min(BLOCKED_RETRY * 2 ** min(state.drain_rounds - 1, 8), LONGEST_BLOCKED_RETRY)
+    waits = state.model_copy(update={"blocked": blocked, "deadline": now + pause if blocked else None})
     return record(waits, now, f"{result.remaining} pods left{': ' + blocked if blocked else ''}")
 
 

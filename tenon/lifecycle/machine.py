@@ -132,7 +132,13 @@ def _leaving_step(state: NodeState, now: datetime) -> Step:
         case Stage.DRAINING:
             return Run(
                 ActivityName.DRAIN,
-                DrainInput(**base, force_at=state.force_at, force=force),
+                DrainInput(
+                    **base,
+                    force_at=state.force_at,
+                    force=force,
+                    pool=state.pool,
+                    budget_seconds=leaving.drain_budget(state),
+                ),
                 f"{state.node_name}{' by force' if force else ''}",
                 overtaken_by_force=not force,
             )

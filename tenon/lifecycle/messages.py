@@ -206,6 +206,7 @@ class DrainInput(NodeInput):
     force_at: datetime | None = None
     force: bool = False
     budget_seconds: float = 60.0
+    pool: str = ""
 
 
 class DrainResult(Message):

@@ -83,6 +83,7 @@ class NodeState(Message):
     planned_pods: int = 0
     bound_pods: int = 0
     evicted_pods: int = 0
+    drain_rounds: int = 0
     deadline: datetime | None = None
     """When the current stage must be over, or looked at again."""
     expires_at: datetime | None = None

@@ -18,13 +18,14 @@ _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def claim_name(pool: str, batch: int, ordinal: int) -> str:
-    """``<pool>-<five characters>``, derived from the batch and the claim's place in it."""
+    """``<pool>-<six characters>``, derived from the batch and the claim's place in it; at most 63 characters."""
     number = int.from_bytes(hashlib.sha256(f"{pool}/{batch}/{ordinal}".encode()).digest()[:8])
     suffix = ""
     for _ in range(6):
         number, index = divmod(number, len(_ALPHABET))
         suffix += _ALPHABET[index]
-    return f"{pool[:56]}-{suffix}"
+    # A long pool name is cut, but not right after a dot: no part of a DNS name begins with a dash.
+    return f"{pool[:56].rstrip('-.')}-{suffix}"
 
 
 def claim_body(planned: PlannedClaim, pool: NodePool, *, batch: int, ordinal: int) -> dict[str, Any]:

@@ -1,0 +1,159 @@
+"""A cluster in memory as planning and disruption see it, and the objects that it is made of."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from activities.kubernetes.errors import ApiError, Conflict
+from activities.kubernetes.resources import NODECLAIMS, Resource
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.nodepool import NodePool
+from tenon.disruption.emptiness import ManagedNode
+from tenon.provisioning.claims import planned_uids
+from tenon.provisioning.facts import ClaimFacts
+from tenon.resources import Resources
+from tenon.scheduling.model import InstanceType, Node, Pod
+from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
+from tests.scheduling.builders import CATALOG
+
+START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+READY = {"type": "Ready", "status": "True", "reason": "Ready", "lastTransitionTime": "2026-03-01T00:00:00Z"}
+UNREADY = {**READY, "status": "False"}
+
+
+def loop_clock() -> Callable[[], datetime]:
+    """A time of day that moves with the event loop's clock."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    return lambda: START + timedelta(seconds=loop.time() - began)
+
+
+def node_pool(name: str = "default", edits: dict[str, Any] | None = None, **metadata: Any) -> NodePool:
+    """A NodePool of any instance type."""
+    manifest = edited(NODEPOOL, edits or {})
+    manifest["metadata"] = {"name": name, "uid": f"uid-{name}", "generation": 1, **metadata}
+    return NodePool.model_validate(manifest)
+
+
+def node_class(name: str = "default", *conditions: dict[str, Any], **metadata: Any) -> EC2NodeClass:
+    """An EC2NodeClass, ready unless its conditions are given."""
+    manifest = copy.deepcopy(EC2NODECLASS)
+    manifest["metadata"] = {"name": name, **metadata}
+    manifest["status"] = {"conditions": list(conditions) or [READY]}
+    return EC2NodeClass.model_validate(manifest)
+
+
+class FakeView:
+    """What `ClusterView` asks for, as plain attributes; `tell` wakes whoever waits. ``waits`` counts the waiting."""
+
+    def __init__(self) -> None:
+        self.whole = True
+        self.pods: list[Pod] = []
+        self.claim_facts: dict[str, ClaimFacts] = {}
+        self.pools = [node_pool()]
+        self.classes = {"default": node_class()}
+        self.existing: list[Node] = []
+        self.managed: list[ManagedNode] = []
+        self.usage: Resources = {}
+        self.waits = 0
+        self._news = asyncio.Event()
+
+    def tell(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def add(self, *pods: Pod) -> None:
+        self.pods += pods
+        self.tell()
+
+    def claim(self, name: str, *uids: str, leaving: bool = False, initialized_at: datetime | None = None) -> None:
+        self.claim_facts[name] = ClaimFacts(name, leaving, initialized_at, frozenset(uids))
+        self.tell()
+
+    def without(self, name: str) -> None:
+        del self.claim_facts[name]
+        self.tell()
+
+    def synced(self) -> bool:
+        return self.whole
+
+    def fingerprint(self) -> object:
+        return tuple((pool.metadata.name, pool.metadata.generation) for pool in self.pools)
+
+    def pending_pods(self) -> Sequence[Pod]:
+        return list(self.pods)
+
+    def nodes(self) -> Sequence[Node]:
+        return self.existing
+
+    def daemons(self) -> Sequence[Pod]:
+        return []
+
+    def node_pools(self) -> Sequence[NodePool]:
+        return self.pools
+
+    def node_class(self, name: str) -> EC2NodeClass | None:
+        return self.classes.get(name)
+
+    def pool_usage(self, pool: str) -> Resources:
+        return self.usage
+
+    def claims(self) -> Sequence[ClaimFacts]:
+        return list(self.claim_facts.values())
+
+    def managed_nodes(self) -> Sequence[ManagedNode]:
+        return self.managed
+
+    async def changed(self, seconds: float) -> None:
+        self.waits += 1
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+
+
+class FakeTypes:
+    """The small catalogue for every class, less what is unavailable."""
+
+    def __init__(self) -> None:
+        self.on_read: Callable[[], None] = lambda: None
+
+    def instance_types(
+        self, node_class: EC2NodeClass, unavailable: frozenset[tuple[str, str, str]]
+    ) -> Sequence[InstanceType]:
+        self.on_read()
+        return [kind for kind in CATALOG if not any(name == kind.name for _, name, _ in unavailable)]
+
+
+class FakeClaims:
+    """The API server's NodeClaims; after ``refuse_after`` of them writes fail. A view follows at once."""
+
+    def __init__(self, view: FakeView | None = None) -> None:
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.refuse_after: int | None = None
+        self._view = view
+
+    async def get(self, resource: Resource, name: str, namespace: str = "") -> dict[str, Any] | None:
+        assert resource is NODECLAIMS
+        return self.objects.get(name)
+
+    async def list(self, resource: Resource, *, label_selector: str = "") -> list[dict[str, Any]]:
+        assert resource is NODECLAIMS
+        key, _, value = label_selector.partition("=")
+        return [body for body in self.objects.values() if body["metadata"]["labels"].get(key) == value]
+
+    async def create(self, resource: Resource, body: dict[str, Any], namespace: str = "") -> dict[str, Any]:
+        assert resource is NODECLAIMS
+        if self.refuse_after is not None and len(self.objects) >= self.refuse_after:
+            raise ApiError(500, "InternalError", "etcd is away")
+        name = body["metadata"]["name"]
+        if name in self.objects:
+            raise Conflict(409, "AlreadyExists", f"{name} exists")
+        self.objects[name] = copy.deepcopy(body)
+        if self._view is not None:
+            self._view.claim(name, *planned_uids(body["metadata"]["annotations"]))
+        return body

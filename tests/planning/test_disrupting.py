@@ -1,0 +1,148 @@
+"""Waiting for empty nodes; the loop's clock jumps instead of passing."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from activities.planning.disrupting import LOOK_AGAIN, Disruptor, policy
+from tenon.disruption.emptiness import ManagedNode
+from tenon.lifecycle.messages import AwaitDisruptionInput, DisruptionDecision, LedgerEntry
+from tests.planning.fake_view import START, FakeView, loop_clock, node_pool
+
+pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
+
+QUESTION = AwaitDisruptionInput(cluster="c", wait_seconds=600.0)
+AFTER_A_MINUTE = "disruption/consolidateAfter"
+
+
+def managed(name: str, **changed: Any) -> ManagedNode:
+    """An empty node that was quiet since the test began."""
+    facts: dict[str, Any] = {
+        "claim": name,
+        "uid": f"uid-{name}",
+        "pool": "default",
+        "initialized": True,
+        "ready": True,
+        "leaving": False,
+        "empty": True,
+        "protected": False,
+        "quiet_since": START,
+    }
+    return ManagedNode(**{**facts, **changed})
+
+
+class Setting:
+    def __init__(self, *nodes: ManagedNode, after: str = "60s", budgets: list[dict[str, Any]] | None = None) -> None:
+        self.view = FakeView()
+        edits = {AFTER_A_MINUTE: after, "disruption/budgets": budgets or [{"nodes": "100%"}]}
+        self.view.pools = [node_pool(edits=edits)]
+        self.view.managed = list(nodes)
+        self.now = loop_clock()
+        self.disruptor = Disruptor(self.view, self.now)
+
+    def seconds(self) -> float:
+        return (self.now() - START).total_seconds()
+
+
+def claims(decision: DisruptionDecision) -> list[str]:
+    return [candidate.claim for command in decision.commands for candidate in command.candidates]
+
+
+async def test_a_node_hears_at_half_its_time_to_live_and_goes_at_the_end() -> None:
+    """DIS-46: the rest of the time its own workflow waits."""
+    at = Setting(managed("a"))
+    decision = await at.disruptor.await_candidates(QUESTION)
+    assert at.seconds() == pytest.approx(30.0)
+    (candidate,) = decision.commands[0].candidates
+    assert (candidate.since, candidate.due) == (START, START + timedelta(seconds=60))
+    assert decision.commands[0].reason == "Empty"
+
+
+async def test_nothing_to_do_ends_quietly() -> None:
+    at = Setting(managed("busy", empty=False))
+    assert await at.disruptor.await_candidates(QUESTION) == DisruptionDecision()
+    assert at.seconds() == pytest.approx(600.0)
+
+
+async def test_a_node_that_becomes_empty_is_found_when_its_time_comes() -> None:
+    at = Setting(managed("a", empty=False))
+
+    def empty() -> None:
+        at.view.managed = [managed("a", quiet_since=START + timedelta(seconds=100))]
+        at.view.tell()
+
+    asyncio.get_running_loop().call_later(100.0, empty)
+    assert claims(await at.disruptor.await_candidates(QUESTION)) == ["a"]
+    assert at.seconds() == pytest.approx(130.0)
+
+
+async def test_budgets_bound_a_command_longest_empty_first() -> None:
+    old = START - timedelta(hours=1)
+    at = Setting(managed("b"), managed("a"), managed("z", quiet_since=old), budgets=[{"nodes": "2"}], after="0s")
+    assert claims(await at.disruptor.await_candidates(QUESTION)) == ["z", "a"]
+
+
+async def test_nodes_under_a_command_use_the_budget_up() -> None:
+    """A second command while the first is under way must not add to it."""
+    entry = LedgerEntry(command="c1", reason="Empty", pool="default", until=START + timedelta(hours=1))
+    at = Setting(managed("a"), managed("b"), budgets=[{"nodes": "1"}], after="0s")
+    decision = await at.disruptor.await_candidates(QUESTION.model_copy(update={"ledger": {"a": entry}}))
+    assert claims(decision) == []
+
+
+async def test_a_budget_that_reopens_by_its_schedule_is_noticed_without_any_change() -> None:
+    """No event tells of 13:00: the wait looks again by itself."""
+    at = Setting(managed("a"), after="0s", budgets=[{"nodes": "0", "schedule": "0 12 * * *", "duration": "5m"}])
+    assert claims(await at.disruptor.await_candidates(QUESTION)) == ["a"]
+    assert at.seconds() == pytest.approx(300.0, abs=LOOK_AGAIN + 1)
+
+
+async def test_an_unsynced_cache_takes_nobody_away() -> None:
+    """Half a picture shows nodes without their pods."""
+    at = Setting(managed("a"), after="0s")
+    at.view.whole = False
+
+    def whole() -> None:
+        at.view.whole = True
+        at.view.tell()
+
+    asyncio.get_running_loop().call_later(5.0, whole)
+    await at.disruptor.await_candidates(QUESTION)
+    assert at.seconds() >= 5.0
+
+
+async def test_the_same_finding_is_the_same_command() -> None:
+    """A retry of a decision that was lost must not become a second command for the same nodes."""
+    first = await Setting(managed("a"), managed("b"), after="0s").disruptor.await_candidates(QUESTION)
+    again = await Setting(managed("b"), managed("a"), after="0s").disruptor.await_candidates(QUESTION)
+    assert first.commands[0].id == again.commands[0].id
+    other = Setting(managed("a", quiet_since=START - timedelta(seconds=1)), managed("b"), after="0s")
+    assert (await other.disruptor.await_candidates(QUESTION)).commands[0].id != first.commands[0].id
+
+
+async def test_never_is_never() -> None:
+    at = Setting(managed("a", quiet_since=START - timedelta(days=30)), after="Never")
+    assert await at.disruptor.await_candidates(QUESTION) == DisruptionDecision()
+
+
+async def test_a_policy_says_what_its_pool_says() -> None:
+    said = policy(
+        node_pool(
+            edits={
+                AFTER_A_MINUTE: "1h30m",
+                "disruption/budgets": [
+                    {"nodes": "20%", "reasons": ["Empty"], "schedule": "@daily", "duration": "8h"},
+                    {"nodes": "5"},
+                ],
+            }
+        )
+    )
+    assert said.consolidate_after == timedelta(minutes=90)
+    first, second = said.budgets
+    assert (first.nodes, first.reasons, first.schedule) == ("20%", frozenset({"Empty"}), "@daily")
+    assert first.duration == timedelta(hours=8)
+    assert (second.reasons, second.schedule, second.duration) == (None, None, None)

@@ -1,0 +1,248 @@
+"""One batch on a cluster in memory: what is written, what a retry does, what is refused, what people are told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
+from activities.kubernetes.events import EventRecorder
+from activities.planning.batching import Batcher
+from activities.planning.planner import Planner
+from tenon.apis import labels
+from tenon.lifecycle.messages import OfferingKey, PlanInput, PlanResult, UnavailableOffering
+from tenon.scheduling.model import Pod
+from tests.lifecycle_k8s.fake_kube import Recorder
+from tests.planning.fake_view import START, UNREADY, FakeClaims, FakeTypes, FakeView, node_class, node_pool
+from tests.scheduling.builders import asking, need, node, pod
+
+BATCH = PlanInput(cluster="c", batch=41)
+
+
+class Setting:
+    """A planner, and everything around it in memory; ``follows``: the cache shows a claim as soon as it is written."""
+
+    def __init__(self, *pods: Pod, follows: bool = True) -> None:
+        self.view = FakeView()
+        self.view.pods = list(pods)
+        self.kube = FakeClaims(self.view if follows else None)
+        self.types = FakeTypes()
+        self.told = Recorder()
+        self.now = START
+        self.restart()
+
+    def restart(self) -> None:
+        """A new process: all that was only remembered is gone."""
+        self.batcher = Batcher(self.view, lambda: self.now)
+        self.planner = Planner(
+            self.view,
+            self.types,
+            cast("Kube", self.kube),
+            cast("EventRecorder", self.told),
+            self.batcher,
+            lambda: self.now,
+        )
+
+    def pools_used(self) -> set[str]:
+        return {body["metadata"]["labels"][labels.NODEPOOL] for body in self.kube.objects.values()}
+
+    def types_of(self, name: str) -> Sequence[str]:
+        terms: list[dict[str, Any]] = self.kube.objects[name]["spec"]["requirements"]
+        found: Sequence[str] = next(t["values"] for t in terms if t["key"] == labels.INSTANCE_TYPE)
+        return found
+
+
+async def test_pending_pods_become_a_claim_that_names_them() -> None:
+    at = Setting(pod("a"), pod("b"))
+    result = await at.planner.plan(BATCH)
+    (body,) = at.kube.objects.values()
+    assert result.claims == [body["metadata"]["name"]]
+    assert (result.pods, result.unschedulable, result.placed_on_existing) == (2, 0, 0)
+    assert result.price > 0
+    assert body["metadata"]["labels"][labels.BATCH] == "41"
+    assert body["metadata"]["annotations"][labels.PLANNED_PODS] == "default/a=uid-a,default/b=uid-b"
+    assert body["metadata"]["ownerReferences"][0]["uid"] == "uid-default"
+
+
+async def test_the_same_batch_gives_the_same_names() -> None:
+    """Two processes that plan one batch at the same time write the same objects, not twice as many."""
+    first, second = Setting(pod("a")), Setting(pod("a"))
+    assert (await first.planner.plan(BATCH)).claims == (await second.planner.plan(BATCH)).claims
+
+
+async def test_a_retry_finds_what_was_written_and_writes_nothing() -> None:
+    """A worker that dies after the writes and before the answer must not buy twice."""
+    at = Setting(pod("a"), follows=False)
+    first = await at.planner.plan(BATCH)
+    at.restart()
+    at.view.add(pod("late"))
+    again = await at.planner.plan(BATCH)
+    assert again.claims == first.claims
+    assert len(at.kube.objects) == 1
+
+
+async def test_a_lost_race_for_a_name_is_no_error() -> None:
+    """The other writer's claim is the same claim."""
+    at = Setting(pod("a"))
+    first = await at.planner.plan(BATCH)
+    (body,) = at.kube.objects.values()
+    other = Setting(pod("a"))
+    other.kube.objects[first.claims[0]] = {**body, "metadata": {**body["metadata"], "labels": {}}}
+    assert (await other.planner.plan(BATCH)).claims == first.claims
+
+
+async def test_half_a_batch_written_leaves_the_other_half_for_the_next() -> None:
+    """The API server fails between two writes: no pod is lost, none is bought for twice."""
+    pools = [node_pool("left"), node_pool("right")]
+    at = Setting(
+        asking("l", need(labels.NODEPOOL, "In", "left")),
+        asking("r", need(labels.NODEPOOL, "In", "right")),
+    )
+    at.view.pools = pools
+    at.kube.refuse_after = 1
+    with pytest.raises(ApiError):
+        await at.planner.plan(BATCH)
+    at.kube.refuse_after = None
+    at.restart()
+    retried = await at.planner.plan(BATCH)
+    assert len(retried.claims) == 1
+    rest = await at.planner.plan(BATCH.model_copy(update={"batch": 42, "last_plan": retried}))
+    assert rest.pods == 1
+    assert at.pools_used() == {"left", "right"}
+    assert len(at.kube.objects) == 2
+
+
+async def test_a_cache_behind_the_last_plan_is_refused_for_a_retry() -> None:
+    """A plan on a stale cache would buy for the same pods again."""
+    at = Setting(pod("a"), follows=False)
+    last = await at.planner.plan(BATCH)
+    following = PlanInput(cluster="c", batch=42, last_plan=last)
+    with pytest.raises(ApplicationError, match=last.claims[0]) as refused:
+        await at.planner.plan(following)
+    assert (refused.value.type, refused.value.non_retryable) == ("CacheBehind", False)
+    assert len(at.kube.objects) == 1
+
+
+async def test_a_claim_of_the_last_plan_that_ended_since_holds_nothing_up() -> None:
+    at = Setting(pod("a"))
+    last = PlanResult(batch=40, claims=["default-gone"])
+    assert (await at.planner.plan(PlanInput(cluster="c", batch=41, last_plan=last))).pods == 1
+
+
+async def test_an_unsynced_cache_is_refused_for_a_retry() -> None:
+    """SCH-005."""
+    at = Setting(pod("a"))
+    at.view.whole = False
+    with pytest.raises(ApplicationError) as refused:
+        await at.planner.plan(BATCH)
+    assert (refused.value.type, refused.value.non_retryable) == ("CacheBehind", False)
+    assert at.kube.objects == {}
+
+
+async def test_decided_pods_are_not_planned_again() -> None:
+    at = Setting(pod("a"))
+    first = await at.planner.plan(BATCH)
+    again = await at.planner.plan(PlanInput(cluster="c", batch=42, last_plan=first))
+    assert (again.pods, again.claims) == (0, [])
+
+
+async def test_unusable_pools_are_left_out_and_the_others_go_on() -> None:
+    """SCH-007: invalid, unready class, missing class, leaving, static: none of them stops a good pool."""
+    at = Setting(pod("a"))
+    reference = "template/spec/nodeClassRef/name"
+    bad_schedule = {"disruption/budgets": [{"nodes": "1", "schedule": "61 * * * *", "duration": "1h"}]}
+    at.view.classes["unready"] = node_class("unready", UNREADY)
+    at.view.pools = [
+        node_pool("invalid", {"weight": 100, **bad_schedule}),
+        node_pool("unready", {"weight": 100, reference: "unready"}),
+        node_pool("classless", {"weight": 100, reference: "nowhere"}),
+        node_pool("leaving", {"weight": 100}, deletionTimestamp="2026-03-01T00:00:00Z"),
+        node_pool("static", {"replicas": 3}),
+        node_pool("good"),
+    ]
+    result = await at.planner.plan(BATCH)
+    assert result.unschedulable == 0
+    assert at.pools_used() == {"good"}
+
+
+async def test_no_pool_at_all_leaves_every_pod_with_a_reason() -> None:
+    at = Setting(pod("a"))
+    at.view.pools = []
+    result = await at.planner.plan(BATCH)
+    assert (result.unschedulable, result.claims) == (1, [])
+    ((kind, name, reason, message),) = at.told.events
+    assert (kind, name, reason) == ("Pod", "a", "FailedScheduling")
+    assert message
+
+
+async def test_events_say_what_becomes_of_each_pod() -> None:
+    """EVT: Nominated with the NodeClaim or the node, FailedScheduling with the reason."""
+    at = Setting(pod("fits"), pod("bought", cpu="8"), pod("huge", cpu="5000"))
+    at.view.existing = [node("n1", cpu="2")]
+    result = await at.planner.plan(BATCH)
+    told = {(name, reason): message for _, name, reason, message in at.told.events}
+    assert told[("fits", "Nominated")] == "Pod should schedule on: node/n1"
+    assert told[("bought", "Nominated")] == f"Pod should schedule on: nodeclaim/{result.claims[0]}"
+    assert "default" in told[("huge", "FailedScheduling")]
+    assert len(told) == 3
+    assert (result.pods, result.placed_on_existing, result.unschedulable) == (3, 1, 1)
+
+
+async def test_a_crowd_of_failures_is_not_a_crowd_of_events() -> None:
+    """A thousand pods that fit nowhere must not fill the API server with events."""
+    at = Setting(*(pod(f"p{number}", cpu="5000") for number in range(200)))
+    assert (await at.planner.plan(BATCH)).unschedulable == 200
+    assert len(at.told.events) == 50
+
+
+async def test_pods_on_existing_nodes_wait_for_kube_scheduler() -> None:
+    """CTL-33: nominated for 20 s."""
+    at = Setting(pod("a"))
+    at.view.existing = [node("n1")]
+    result = await at.planner.plan(BATCH)
+    assert (result.claims, result.placed_on_existing) == ([], 1)
+    at.now += timedelta(seconds=19)
+    assert at.batcher.undecided() == []
+    at.now += timedelta(seconds=2)
+    assert len(at.batcher.undecided()) == 1
+
+
+async def test_a_pool_mended_while_the_plan_was_made_is_tried_at_once() -> None:
+    """The verdict is about the pools that were read; a change since must not wait for a back-off."""
+    at = Setting(pod("huge", cpu="5000"))
+
+    def mend() -> None:
+        at.view.pools = [node_pool(generation=2)]
+
+    at.types.on_read = mend
+    await at.planner.plan(BATCH)
+    assert [found.name for found in at.batcher.undecided()] == ["huge"]
+
+
+async def test_refused_offerings_are_avoided_until_their_time_is_over() -> None:
+    """AWS-033."""
+    cheapest = (await _types_bought(()))[0]
+    refused = OfferingKey(capacity_type="spot", instance_type=cheapest, zone="us-west-2a")
+    until = START + timedelta(minutes=3)
+    assert cheapest not in await _types_bought([UnavailableOffering(offering=refused, until=until)])
+    assert cheapest in await _types_bought([UnavailableOffering(offering=refused, until=START)])
+
+
+async def _types_bought(unavailable: Sequence[UnavailableOffering]) -> Sequence[str]:
+    at = Setting(pod("a"))
+    result = await at.planner.plan(BATCH.model_copy(update={"unavailable": list(unavailable)}))
+    return at.types_of(result.claims[0])
+
+
+async def test_the_limits_of_a_pool_hold() -> None:
+    """SCH-040: usage counts before anything is bought."""
+    at = Setting(pod("a"))
+    at.view.pools = [node_pool(edits={"limits": {"nodes": "3"}})]
+    at.view.usage = {"nodes": 3}
+    assert (await at.planner.plan(BATCH)).unschedulable == 1
+    assert at.kube.objects == {}

@@ -1,0 +1,121 @@
+"""From a plan to NodeClaims: the same plan gives the same objects, under names that Kubernetes takes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenon.apis import labels
+from tenon.apis.hashing import nodepool_hash
+from tenon.apis.nodeclaim import NodeClaim
+from tenon.apis.nodepool import NodePool
+from tenon.apis.validation import check
+from tenon.provisioning.claims import claim_body, claim_name, format_planned_pods, planned_uids
+from tenon.provisioning.pools import scheduling_pool
+from tenon.scheduling.engine import solve
+from tenon.scheduling.model import PlannedClaim, Pod, Toleration
+from tests.planning.fake_view import node_pool
+from tests.scheduling.builders import CATALOG, asking, need, pod, problem
+
+SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_PARTS = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?", fullmatch=True)
+POOL_NAMES = st.lists(_PARTS, min_size=1, max_size=6).map(lambda parts: ".".join(parts)[:200].rstrip("-."))
+ORDINALS = st.integers(0, 5000)
+BATCHES = st.integers(1, 2**40)
+
+
+@given(POOL_NAMES, BATCHES, ORDINALS)
+def test_names_are_valid_wherever_a_nodeclaims_name_goes(pool: str, batch: int, ordinal: int) -> None:
+    """A name is a DNS subdomain, and a label value (63 characters) on the Node and its pods."""
+    name = claim_name(pool, batch, ordinal)
+    assert SUBDOMAIN.fullmatch(name)
+    assert len(name) <= 63
+    assert name == claim_name(pool, batch, ordinal)
+
+
+def test_a_pool_name_that_is_cut_at_a_dot_still_gives_a_valid_name() -> None:
+    assert SUBDOMAIN.fullmatch(claim_name("a" * 55 + ".b", 1, 0))
+
+
+@given(POOL_NAMES, BATCHES)
+def test_names_within_a_batch_and_between_batches_differ(pool: str, batch: int) -> None:
+    names = {claim_name(pool, number, ordinal) for number in (batch, batch + 1) for ordinal in range(20)}
+    assert len(names) == 40
+
+
+def test_long_pool_names_with_one_beginning_do_not_share_claim_names() -> None:
+    assert claim_name("p" * 60 + "a", 1, 0) != claim_name("p" * 60 + "b", 1, 0)
+
+
+def planned(pool: NodePool, *pods: Pod) -> PlannedClaim:
+    """The claim that the engine plans for these pods."""
+    (found,) = solve(problem(pods, scheduling_pool(pool, CATALOG, {}))).claims
+    return found
+
+
+FULL = node_pool(
+    "apps",
+    {
+        "template/metadata": {"labels": {"team": "a"}, "annotations": {"note": "x"}},
+        "template/spec/taints": [{"key": "dedicated", "value": "a", "effect": "NoSchedule"}],
+        "template/spec/startupTaints": [{"key": "warming", "effect": "NoExecute"}],
+        "template/spec/expireAfter": "48h",
+        "template/spec/terminationGracePeriod": "5m",
+        "template/spec/requirements": [{"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]}],
+    },
+)
+
+
+def test_a_claim_carries_what_its_pool_says() -> None:
+    """NC-01, NP-03: the claim is complete, so that a change of the pool later does not change it."""
+    tolerant = pod("a", tolerations=(Toleration(key="dedicated", value="a"),))
+    body = claim_body(planned(FULL, tolerant), FULL, batch=7, ordinal=0)
+    spec, metadata = body["spec"], body["metadata"]
+    assert spec["taints"] == [{"key": "dedicated", "value": "a", "effect": "NoSchedule"}]
+    assert [(taint["key"], taint["effect"]) for taint in spec["startupTaints"]] == [("warming", "NoExecute")]
+    assert (spec["expireAfter"], spec["terminationGracePeriod"]) == ("48h", "5m")
+    assert spec["nodeClassRef"] == {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+    assert metadata["labels"]["team"] == "a"
+    assert metadata["labels"][labels.NODEPOOL] == "apps"
+    assert metadata["labels"][labels.CAPACITY_TYPE] == "on-demand"
+    assert metadata["labels"]["karpenter.k8s.aws/ec2nodeclass"] == "default"
+    assert metadata["annotations"]["note"] == "x"
+    assert metadata["annotations"][labels.NODEPOOL_HASH] == nodepool_hash(FULL)
+    assert metadata["finalizers"] == [labels.TERMINATION_FINALIZER]
+    assert metadata["ownerReferences"][0]["blockOwnerDeletion"]
+
+
+def test_a_claim_is_valid_by_our_own_rules() -> None:
+    """What we write ourselves must pass what we ask of others."""
+    pool = node_pool()
+    body = claim_body(planned(pool, pod("a")), pool, batch=7, ordinal=0)
+    assert check(NodeClaim.model_validate(body)) == []
+    assert "terminationGracePeriod" not in body["spec"]
+
+
+def test_a_claim_lists_its_instance_types_and_what_its_pods_need() -> None:
+    pool = node_pool()
+    plan = planned(pool, asking("a", need(labels.ZONE, "In", "us-west-2b"), cpu="6"))
+    body = claim_body(plan, pool, batch=7, ordinal=0)
+    terms = {term["key"]: term for term in body["spec"]["requirements"]}
+    assert set(terms[labels.INSTANCE_TYPE]["values"]) == set(plan.instance_types)
+    assert terms[labels.ZONE]["values"] == ["us-west-2b"]
+    assert body["metadata"]["labels"][labels.ZONE] == "us-west-2b"
+    assert body["spec"]["resources"]["requests"]["cpu"] == "6"
+
+
+@given(st.lists(st.from_regex(r"[a-z]([-a-z0-9.]{0,20}[a-z0-9])?", fullmatch=True), unique=True, max_size=20))
+def test_planned_pods_read_back_in_any_order(names: list[str]) -> None:
+    pods = tuple(pod(name) for name in names)
+    text = format_planned_pods(pods)
+    assert text == format_planned_pods(tuple(reversed(pods)))
+    assert planned_uids({labels.PLANNED_PODS: text}) == {found.uid for found in pods}
+
+
+@pytest.mark.parametrize("annotations", [{}, {labels.PLANNED_PODS: ""}, {labels.PLANNED_PODS: "nonsense,,"}])
+def test_claims_without_planned_pods_answer_for_none(annotations: dict[str, str]) -> None:
+    """A claim that a person wrote, or spoiled, covers no pod."""
+    assert planned_uids(annotations) == frozenset()

@@ -1,0 +1,122 @@
+"""Recorded lives replay: a deploy must not break the workflows that are open when it comes.
+
+When one of these fails, the order of a workflow's commands changed. Guard the change with ``workflow.patched`` instead
+of recording anew.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+import pytest
+from pydantic import create_model
+from temporalio.client import WorkflowHistory
+from temporalio.worker import Replayer
+from temporalio.workflow import NondeterminismError
+
+from tenon.lifecycle import machine
+from tenon.lifecycle.messages import ActivityName
+from tenon.lifecycle.state import NodeClaimInput, NodeState, Stage
+from tenon.lifecycle.steps import Run, Step
+from tests.replay.record import HISTORIES, SCENARIOS
+from worker.plugin import TenonPlugin
+from workflows import names
+from workflows.nodeclaim import NodeClaimWorkflow
+
+EXPECTED_RUNS = {"whole-life": 2, "force-drain": 2, "no-capacity": 1, "keep": 3, "deleted-while-joining": 1}
+
+
+def recorded(scenario: str) -> list[WorkflowHistory]:
+    workflow_id = names.nodeclaim_id(scenario, "default-x1")
+    runs: list[dict[str, Any]] = json.loads((HISTORIES / f"{scenario}.json").read_text(encoding="utf-8"))
+    return [WorkflowHistory.from_json(workflow_id, run) for run in runs]
+
+
+def replayer() -> Replayer:
+    return Replayer(workflows=[NodeClaimWorkflow], plugins=[TenonPlugin()])
+
+
+def carried_state() -> dict[str, Any]:
+    """The state with which the resting run of the whole life began, as it stands in the history."""
+    started = recorded("whole-life")[1].events[0].workflow_execution_started_event_attributes
+    state: dict[str, Any] = json.loads(started.input.payloads[0].data)["state"]
+    return state
+
+
+@pytest.mark.parametrize("scenario", sorted(SCENARIOS))
+async def test_recorded_lives_replay(scenario: str) -> None:
+    histories = recorded(scenario)
+    assert len(histories) == EXPECTED_RUNS[scenario]
+    for history in histories:
+        await replayer().replay_workflow(history)
+
+
+async def test_replay_notices_a_changed_order_of_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Binding before initialization would be another life: the recorded one must refuse it."""
+    original = machine.next_step
+
+    def binds_first(state: NodeState, now: datetime) -> Step:
+        step = original(state, now)
+        if isinstance(step, Run) and step.activity is ActivityName.INITIALIZE:
+            return Run(ActivityName.BIND, step.input, step.summary)
+        return step
+
+    monkeypatch.setattr(machine, "next_step", binds_first)
+    with pytest.raises(NondeterminismError):
+        await replayer().replay_workflow(recorded("whole-life")[0])
+
+
+async def test_replay_notices_a_stage_that_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Terminating without a drain must not pass for the recorded leave."""
+    original = machine.next_step
+
+    def never_drains(state: NodeState, now: datetime) -> Step:
+        if state.stage is Stage.DRAINING:
+            state = state.model_copy(update={"stage": Stage.TERMINATING})
+        return original(state, now)
+
+    monkeypatch.setattr(machine, "next_step", never_drains)
+    with pytest.raises(NondeterminismError):
+        await replayer().replay_workflow(recorded("whole-life")[1])
+
+
+async def test_replay_notices_a_new_activity_before_a_life_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An addition breaks open workflows just as a removal does."""
+    original = machine.next_step
+
+    def looks_twice(state: NodeState, now: datetime) -> Step:
+        step = original(state, now)
+        if isinstance(step, Run) and step.activity is ActivityName.TERMINATE and not state.volumes_attached:
+            return Run(ActivityName.DETACH_VOLUMES, step.input, step.summary)
+        return step
+
+    monkeypatch.setattr(machine, "next_step", looks_twice)
+    with pytest.raises(NondeterminismError):
+        await replayer().replay_workflow(recorded("whole-life")[1])
+
+
+def test_a_state_of_today_decodes_with_the_fields_of_tomorrow() -> None:
+    """A newer version that only adds optional fields takes over every open life."""
+    newer = create_model("NodeState", __base__=NodeState, repaired_at=(datetime | None, None), repairs=(int, 0))
+    state = newer.model_validate(carried_state())
+    assert (state.stage, state.node_name) == (Stage.LIVE, "ip-10-0-0-1")
+    assert state.model_dump()["repairs"] == 0
+
+
+def test_a_state_of_tomorrow_decodes_today() -> None:
+    """A rollback: unknown fields of a newer version are ignored, the life goes on."""
+    begin = NodeClaimInput.model_validate(
+        {
+            "claim": {"cluster": "c", "name": "n", "uid": "u", "shard": 3},
+            "state": {**carried_state(), "repaired_at": "2026-03-01T00:00:00Z"},
+        }
+    )
+    assert begin.state is not None
+    assert begin.state == NodeState.model_validate(carried_state())
+
+
+def test_a_carried_state_is_small() -> None:
+    """It is an argument of every continue-as-new: a few kilobytes, whatever happened."""
+    assert len(json.dumps(carried_state())) < 4096

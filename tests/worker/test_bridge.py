@@ -1,0 +1,247 @@
+"""The bridge between cluster and workflows, with a Temporal that only remembers what it was asked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from tenon.lifecycle.messages import Poke
+from tenon.lifecycle.state import NodeClaimInput
+from tests.cache.objects import claim, metadata, node
+from worker.bridge import SWEEP, Bridge
+from worker.cache.cluster import ClusterCache
+from worker.cache.decode import decode_object
+from worker.cache.records import ObjectRecord
+from workflows import names
+
+pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
+
+UNAVAILABLE = RPCError("away", RPCStatusCode.UNAVAILABLE, b"")
+NOT_FOUND = RPCError("no such workflow", RPCStatusCode.NOT_FOUND, b"")
+MOMENT = 1.0
+"""More than the bridge lets changes settle, less than a sweep."""
+
+
+class FakeTemporal:
+    """The edge of a Temporal client; ``fails`` maps a workflow id to errors that its calls meet, one each."""
+
+    def __init__(self) -> None:
+        self.starts: list[tuple[str, Any]] = []
+        self.signals: list[tuple[str, str, tuple[Any, ...]]] = []
+        self.fails: dict[str, list[Exception]] = {}
+        self.options: dict[str, dict[str, Any]] = {}
+
+    async def start_workflow(self, run: Any, given: Any, *, id: str, **options: Any) -> None:
+        self._fail(f"start {id}")
+        self.starts.append((id, given))
+        self.options[id] = options
+
+    def get_workflow_handle(self, workflow_id: str) -> FakeHandle:
+        return FakeHandle(self, workflow_id)
+
+    def _fail(self, call: str) -> None:
+        if self.fails.get(call):
+            raise self.fails[call].pop(0)
+
+    def started(self, claim_name: str) -> int:
+        return [started for started, _ in self.starts].count(names.nodeclaim_id("c", claim_name))
+
+    def pokes(self, claim_name: str) -> list[Poke]:
+        wanted = names.nodeclaim_id("c", claim_name)
+        return [args[0] for workflow_id, _, args in self.signals if workflow_id == wanted]
+
+
+class FakeHandle:
+    def __init__(self, temporal: FakeTemporal, workflow_id: str) -> None:
+        self._temporal = temporal
+        self._id = workflow_id
+
+    async def signal(self, signal: Any, *args: Any) -> None:
+        self._temporal._fail(f"signal {self._id}")
+        name = signal if isinstance(signal, str) else signal.__name__
+        self._temporal.signals.append((self._id, name, args))
+
+
+class Cache(ClusterCache):
+    """The cluster cache without an API server behind it."""
+
+    def __init__(self) -> None:
+        super().__init__(cast("Any", None))
+
+    async def wait_synced(self) -> None:
+        return
+
+    def tell(self, *records: Any) -> None:
+        tables: dict[str, Any] = {"NodeRecord": self.nodes, "ObjectRecord": self.claims}
+        for record in records:
+            tables[type(record).__name__].on_event(record.key, record)
+
+
+@contextlib.asynccontextmanager
+async def bridged(cache: Cache, temporal: FakeTemporal) -> AsyncIterator[None]:
+    """A running bridge that has done its first sweep."""
+    bridge = Bridge(cast("Client", temporal), cache, "c", (1.0, 10.0))
+    task = asyncio.create_task(bridge.run())
+    await asyncio.sleep(MOMENT)
+    try:
+        yield
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def starting(name: str, **meta: Any) -> ObjectRecord:
+    """A launched claim without a Node."""
+    return claim(name, node_name=name, meta=meta)
+
+
+def condition(name: str, *true: str) -> ObjectRecord:
+    """A launched claim with these conditions."""
+    return claim(name, node_name=name, status={"conditions": [{"type": kind, "status": "True"} for kind in true]})
+
+
+def node_class(name: str, generation: int) -> ObjectRecord:
+    return decode_object(json.dumps({"metadata": metadata(name, generation=generation), "spec": {}}).encode())
+
+
+async def test_each_claim_gets_one_workflow_and_the_cluster_its_two() -> None:
+    """Claims that are there already and claims that come."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a"))
+    async with bridged(cache, temporal):
+        cache.tell(starting("b"))
+        await asyncio.sleep(MOMENT)
+        cache.tell(starting("a"), starting("b"))
+        await asyncio.sleep(MOMENT)
+        assert (temporal.started("a"), temporal.started("b")) == (1, 1)
+    ids = [workflow_id for workflow_id, _ in temporal.starts]
+    assert ids[:2] == [names.provisioner_id("c"), names.disruption_id("c")]
+    given = dict(temporal.starts)[names.nodeclaim_id("c", "a")]
+    assert isinstance(given, NodeClaimInput)
+    assert (given.claim.name, given.claim.uid, given.pool) == ("a", "uid-a", "pool")
+    assert temporal.options[names.nodeclaim_id("c", "a")]["task_queue"] == "tenon-c"
+
+
+async def test_the_provisioner_gets_the_batch_window() -> None:
+    """BATCH_IDLE_DURATION and BATCH_MAX_DURATION reach the place where they count."""
+    temporal = FakeTemporal()
+    async with bridged(Cache(), temporal):
+        given = dict(temporal.starts)[names.provisioner_id("c")]
+    assert (given.idle_seconds, given.max_seconds) == (1.0, 10.0)
+
+
+async def test_a_level_is_poked_once_however_often_it_is_told() -> None:
+    """A node's status changes every few seconds; its workflow's history must not grow with it."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a"))
+    async with bridged(cache, temporal):
+        assert temporal.pokes("a") == []
+        cache.tell(node("a"))
+        for _ in range(5):
+            cache.tell(starting("a"))
+            await asyncio.sleep(MOMENT)
+        assert temporal.pokes("a") == [Poke(node_name="a", reason="joined")]
+        cache.tell(condition("a", "Registered"))
+        await asyncio.sleep(MOMENT)
+        assert [poke.reason for poke in temporal.pokes("a")] == ["joined", "ready"]
+        cache.tell(condition("a", "Registered", "Initialized"))
+        await asyncio.sleep(MOMENT)
+        assert len(temporal.pokes("a")) == 2
+
+
+async def test_a_deletion_is_poked() -> None:
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a"))
+    async with bridged(cache, temporal):
+        cache.tell(starting("a", deletionTimestamp="2026-01-02T00:00:00Z"))
+        await asyncio.sleep(MOMENT)
+        assert [poke.claim_deleting for poke in temporal.pokes("a")] == [True]
+
+
+async def test_a_claim_of_the_same_name_is_another_life() -> None:
+    """A name may be used again; the UID says that it is another node."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a"))
+    async with bridged(cache, temporal):
+        cache.claims.on_event("a", None)
+        await asyncio.sleep(MOMENT)
+        cache.tell(starting("a", uid="uid-second"))
+        await asyncio.sleep(MOMENT)
+    uids = [given.claim.uid for _, given in temporal.starts if isinstance(given, NodeClaimInput)]
+    assert uids == ["uid-a", "uid-second"]
+
+
+async def test_a_workflow_that_is_gone_is_started_again() -> None:
+    """Somebody terminated it: at the next news of its claim, at the latest with the next sweep."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a"))
+    temporal.fails[f"signal {names.nodeclaim_id('c', 'a')}"] = [NOT_FOUND]
+    async with bridged(cache, temporal):
+        cache.tell(node("a"), starting("a"))
+        await asyncio.sleep(MOMENT)
+        cache.tell(starting("a"))
+        await asyncio.sleep(MOMENT)
+        assert temporal.started("a") == 2
+
+
+async def test_a_poke_that_temporal_did_not_take_is_sent_again() -> None:
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a"), node("a"))
+    temporal.fails[f"signal {names.nodeclaim_id('c', 'a')}"] = [UNAVAILABLE]
+    async with bridged(cache, temporal):
+        assert temporal.pokes("a") == []
+        await asyncio.sleep(SWEEP + MOMENT)
+        assert [poke.reason for poke in temporal.pokes("a")] == ["joined"]
+
+
+async def test_one_object_that_cannot_be_served_does_not_stop_the_others() -> None:
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a"), starting("b"), starting("z"))
+    temporal.fails[f"start {names.nodeclaim_id('c', 'b')}"] = [UNAVAILABLE]
+    temporal.fails[f"start {names.provisioner_id('c')}"] = [UNAVAILABLE]
+    async with bridged(cache, temporal):
+        assert [temporal.started(name) for name in "abz"] == [1, 0, 1]
+        await asyncio.sleep(SWEEP + MOMENT)
+        assert temporal.started("b") == 1
+        assert names.provisioner_id("c") in dict(temporal.starts)
+
+
+async def test_a_sweep_makes_good_what_was_lost() -> None:
+    """A workflow that ended unseen is begun again within a minute, and a level that still holds is told again."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a"), node("a"))
+    async with bridged(cache, temporal):
+        await asyncio.sleep(SWEEP + MOMENT)
+        assert temporal.started("a") == 2
+        assert len(temporal.pokes("a")) == 2
+
+
+async def test_a_node_class_is_looked_at_when_its_spec_changed_only() -> None:
+    """Our own writes of its status must not wake its workflow."""
+    cache, temporal = Cache(), FakeTemporal()
+    workflow_id = names.nodeclass_id("c", "default")
+    cache.nodeclasses.on_event("default", node_class("default", 1))
+    async with bridged(cache, temporal):
+        for generation in (1, 1, 2):
+            cache.nodeclasses.on_event("default", node_class("default", generation))
+            await asyncio.sleep(MOMENT)
+        assert [signal for found, signal, _ in temporal.signals if found == workflow_id] == ["poke"]
+
+
+async def test_a_new_planner_announces_itself_even_before_the_workflows_exist() -> None:
+    temporal = FakeTemporal()
+    temporal.fails[f"signal {names.provisioner_id('c')}"] = [NOT_FOUND]
+    bridge = Bridge(cast("Client", temporal), Cache(), "c", (1.0, 10.0))
+    await bridge.announce()
+    assert [(workflow_id, name) for workflow_id, name, _ in temporal.signals] == [
+        (names.disruption_id("c"), "planner_started")
+    ]

@@ -1,0 +1,138 @@
+"""Health of a worker: what its children report, and what the probes answer."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from worker.health import SILENCE_LIMIT, Health, serve_metrics, serve_probes
+from worker.report import REPORT_FD, report_health
+
+
+def says(health: Health, name: str, why: str = "") -> None:
+    """A child reports; an empty reason means ready."""
+    health.listen(name, io.StringIO(json.dumps({"ready": not why, "why": why}) + "\n"))
+
+
+def test_a_worker_is_not_ready_before_every_child_is() -> None:
+    health = Health(["cluster", "io"])
+    assert health.ready() == (False, "cluster: starting; io: starting")
+    says(health, "io")
+    says(health, "cluster", "waiting for NodePools")
+    assert health.ready() == (False, "cluster: waiting for NodePools")
+    says(health, "cluster")
+    assert health.ready() == (True, "ok")
+
+
+def test_a_child_that_becomes_unready_makes_the_worker_unready_not_dead() -> None:
+    """A Temporal outage must not make Kubernetes restart the worker in circles."""
+    health = Health(["cluster"])
+    says(health, "cluster")
+    says(health, "cluster", "Temporal does not answer")
+    assert health.ready() == (False, "cluster: Temporal does not answer")
+    assert health.live() == (True, "ok")
+
+
+def test_a_child_that_falls_silent_makes_the_worker_dead() -> None:
+    """An event loop that hangs says nothing: only a restart helps."""
+    health = Health(["cluster", "io"])
+    says(health, "cluster")
+    says(health, "io")
+    with later(SILENCE_LIMIT - 1):
+        assert health.live()[0]
+    with later(SILENCE_LIMIT + 1):
+        assert health.live() == (False, "silent: cluster, io")
+
+
+@contextmanager
+def later(seconds: float) -> Iterator[None]:
+    """The verdicts as they would be after so many seconds."""
+    real = time.monotonic
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "monotonic", lambda: real() + seconds)
+        yield
+
+
+def asked(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        return refused.code, refused.read().decode()
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "text"),
+    [("/healthz", 200, "ok\n"), ("/readyz", 503, "cluster: no Lease\n"), ("/secrets", 404, "not found\n")],
+)
+def test_probes_answer_with_the_reason(path: str, status: int, text: str) -> None:
+    health = Health(["cluster", "io"])
+    says(health, "io")
+    says(health, "cluster", "no Lease")
+    server = serve_probes(health, 0)
+    try:
+        assert asked(server.server_address[1], path) == (status, text)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_probes_turn_with_the_verdicts() -> None:
+    health = Health(["cluster"])
+    server = serve_probes(health, 0)
+    port = server.server_address[1]
+    try:
+        assert asked(port, "/readyz") == (503, "cluster: starting\n")
+        says(health, "cluster")
+        assert asked(port, "/readyz") == (200, "ok\n")
+        with later(SILENCE_LIMIT + 1):
+            assert asked(port, "/healthz") == (503, "silent: cluster\n")
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_metrics_are_served_before_any_child_wrote_one(tmp_path: os.PathLike[str]) -> None:
+    """Prometheus may scrape a worker that has just begun."""
+    server = serve_metrics(os.fspath(tmp_path), 0)
+    try:
+        assert asked(server.server_address[1], "/metrics")[0] == 200
+        assert asked(server.server_address[1], "/")[0] == 404
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+async def test_a_child_reports_its_reason_until_its_parent_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child without a parent must not die of a broken pipe."""
+    reading, writing = os.pipe()
+    monkeypatch.setenv(REPORT_FD, str(writing))
+    reasons = ["caches", ""]
+    health = Health(["cluster"])
+    task = asyncio.create_task(report_health(lambda: reasons[0]))
+    await asyncio.sleep(0)
+    health.listen("cluster", io.StringIO(os.read(reading, 1000).decode()))
+    assert health.ready() == (False, "cluster: caches")
+    del reasons[0]
+    await asyncio.sleep(3)
+    health.listen("cluster", io.StringIO(os.read(reading, 1000).decode()))
+    assert health.ready() == (True, "ok")
+    os.close(reading)
+    await asyncio.wait_for(task, 10)
+    os.close(writing)
+
+
+async def test_without_a_parent_nothing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(REPORT_FD, raising=False)
+    await report_health(lambda: "never asked")

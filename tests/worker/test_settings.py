@@ -1,0 +1,133 @@
+"""Settings: where they come from, in which form, and what is said when they cannot be used."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker.settings import Settings, SettingsError, load, parse_duration
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No setting of the machine that runs the tests leaks in."""
+    for name in Settings.model_fields:
+        monkeypatch.delenv(name.upper(), raising=False)
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_defaults_are_those_of_karpenter() -> None:
+    """OPS: a deployment that sets only CLUSTER_NAME behaves as people know it."""
+    found = load(cluster_name="c")
+    assert (found.batch_idle_duration, found.batch_max_duration) == (timedelta(seconds=1), timedelta(seconds=10))
+    assert (found.metrics_port, found.health_probe_port) == (8080, 8081)
+    assert (found.kube_client_qps, found.kube_client_burst) == (200, 300)
+    assert found.vm_memory_overhead_percent == 0.075
+    assert found.leader_election_name == "karpenter-leader-election"
+
+
+def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLUSTER_NAME", "prod")
+    monkeypatch.setenv("BATCH_MAX_DURATION", "1m30s")
+    monkeypatch.setenv("DISABLE_LEADER_ELECTION", "true")
+    found = load()
+    assert (found.cluster_name, found.disable_leader_election) == ("prod", True)
+    assert found.batch_max_duration == timedelta(seconds=90)
+
+
+def test_flags_win_and_flags_that_were_not_given_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLUSTER_NAME", "from-environment")
+    monkeypatch.setenv("METRICS_PORT", "9000")
+    found = load(cluster_name="from-flag", metrics_port=None)
+    assert (found.cluster_name, found.metrics_port) == ("from-flag", 9000)
+
+
+def test_an_empty_variable_is_one_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Charts write empty values for what nobody set."""
+    monkeypatch.setenv("BATCH_IDLE_DURATION", "")
+    assert load(cluster_name="c").batch_idle_duration == timedelta(seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("10s", 10), ("1m30s", 90), ("2h", 7200), ("500ms", 0.5), ("1.5s", 1.5), ("0s", 0), ("15", 15), (" 3s ", 3)],
+)
+def test_durations_in_gos_form(text: str, seconds: float) -> None:
+    assert parse_duration(text) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("text", ["", "ten", "-1s", "10 s", "1d", "s", "1m30", "1s!", "9" * 400 + "h", "9" * 30])
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"duration"):
+        parse_duration(text)
+
+
+def test_a_missing_cluster_name_is_one_sentence_that_says_what_to_do() -> None:
+    with pytest.raises(SettingsError) as refused:
+        load()
+    assert str(refused.value) == "CLUSTER_NAME is required: set it in the environment or with --cluster-name."
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("batch_max_duration", "soon"),
+        ("batch_max_duration", "9" * 400 + "h"),
+        ("metrics_port", "70000"),
+        ("metrics_port", "http"),
+        ("log_level", "chatty"),
+        ("vm_memory_overhead_percent", "1"),
+        ("kube_client_qps", "0"),
+        ("disable_leader_election", "maybe"),
+    ],
+)
+def test_a_malformed_value_is_one_sentence_with_its_name_and_value(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv("CLUSTER_NAME", "c")
+    monkeypatch.setenv(name.upper(), value)
+    with pytest.raises(SettingsError) as refused:
+        load()
+    (sentence,) = str(refused.value).splitlines()
+    assert sentence.startswith(f"{name.upper()}={value!r} cannot be used: ")
+    assert sentence.endswith(".")
+    assert "Value error" not in sentence
+
+
+def test_every_fault_is_told_at_once() -> None:
+    """Nobody wants to mend settings one restart at a time."""
+    with pytest.raises(SettingsError) as refused:
+        load(metrics_port="x", log_level="y")
+    assert len(str(refused.value).splitlines()) == 3
+
+
+DURATIONS = st.integers(0, 10**12).map(lambda count: timedelta(microseconds=count))
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "cluster_name": st.from_regex(r"[a-z0-9][-a-z0-9_.]{0,60}", fullmatch=True),
+    "cluster_endpoint": st.sampled_from(["", "https://10.0.0.1:443"]),
+    "batch_idle_duration": DURATIONS,
+    "batch_max_duration": DURATIONS,
+    "vm_memory_overhead_percent": st.floats(0, 0.99),
+    "reserved_enis": st.integers(0, 10),
+    "disable_leader_election": st.booleans(),
+    "log_level": st.sampled_from(["debug", "info", "warn", "error"]),
+}
+
+
+@given(st.fixed_dictionaries(VALUES))
+def test_child_processes_read_back_what_their_parent_has(values: dict[str, Any]) -> None:
+    """Parent and children with different settings would plan by other rules than are shown."""
+    settings = load(**values)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, text in settings.as_environment().items():
+            patch.setenv(name, text)
+        assert load() == settings
+
+
+def test_the_namespace_of_the_lease_can_be_set() -> None:
+    assert load(cluster_name="c", leader_election_namespace="apps").namespace() == "apps"
+    assert load(cluster_name="c").namespace() == "tenon"

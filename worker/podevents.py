@@ -1,0 +1,52 @@
+"""Writes on each NodeClaim when a pod last came or went, so that emptiness survives a restart of the cache."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
+from activities.kubernetes.resources import NODECLAIMS
+from tenon.lifecycle.instants import format_instant
+from worker.cache.changes import Topic
+from worker.cache.cluster import ClusterCache
+
+log = logging.getLogger("controller.nodeclaim.podevents")
+
+QUIET = 10.0
+"""Seconds between two writes about one node: a busy node costs no more than this."""
+
+
+class PodEventKeeper:
+    """Keeps status.lastPodEventTime."""
+
+    def __init__(self, kube: Kube, cache: ClusterCache) -> None:
+        self._kube = kube
+        self._cache = cache
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        with self._cache.subscribe([Topic.NODE_PODS]) as news:
+            await self._cache.wait_synced()
+            while True:
+                changes = await news.next()
+                await asyncio.gather(*(self._write(node) for _, node in changes))
+                await asyncio.sleep(QUIET)
+
+    async def _write(self, node_name: str) -> None:
+        node = self._cache.nodes.get(node_name)
+        claim = self._cache.claim_of(node) if node is not None else None
+        seen = self._cache.last_pod_event(node_name)
+        if claim is None or claim.deleting or seen is None:
+            return
+        stamp = format_instant(datetime.fromtimestamp(seen, UTC))
+        if claim.status.get("lastPodEventTime") == stamp:
+            return
+        try:
+            await self._kube.patch(
+                NODECLAIMS, claim.name, {"status": {"lastPodEventTime": stamp}}, subresource="status"
+            )
+        except ApiError as error:  # the next event writes again; the cache knows meanwhile
+            log.warning("pod event not noted", extra={"nodeclaim": claim.name, "error": str(error)})
