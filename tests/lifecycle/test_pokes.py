@@ -76,7 +76,7 @@ LEVELS: list[tuple[str, dict[str, Any], Poke | None]] = [
 
 @pytest.mark.parametrize(("level", "expected"), [row[1:] for row in LEVELS], ids=[row[0] for row in LEVELS])
 def test_poke_of_a_level(level: dict[str, Any], expected: Poke | None) -> None:
-    """LIF-05, LIF-06: each level has one poke or none, and having it twice changes nothing."""
+    """LIF-03, LIF-04: each level has one poke or none, and having it twice changes nothing."""
     facts: dict[str, Any] = {
         "claim_deleting": False,
         "registered": False,

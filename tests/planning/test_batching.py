@@ -37,7 +37,7 @@ class Setting:
 
 
 async def test_a_batch_closes_when_no_new_pod_came_for_the_idle_time() -> None:
-    """CTL-32: the window opens with the first pod and each new pod prolongs it by the idle time."""
+    """CTL-01: the window opens with the first pod and each new pod prolongs it by the idle time."""
     at = Setting()
     at.later(5.0, "a")
     at.later(5.6, "b")
@@ -74,7 +74,7 @@ async def test_a_quiet_wait_ends_with_nothing() -> None:
 
 
 async def test_no_batch_opens_before_the_cache_is_whole() -> None:
-    """SCH-005: half a picture of the cluster would buy nodes that exist."""
+    """Half a picture of the cluster would buy nodes that exist."""
     at = Setting()
     at.view.whole = False
     at.view.add(pod("a"))
@@ -129,7 +129,7 @@ async def test_waiting_for_a_starting_node_is_no_polling() -> None:
 
 
 async def test_an_initialized_claim_answers_for_its_pods_a_little_longer() -> None:
-    """CTL-33: kube-scheduler has 20 s to bind; a pod that it left pending is then planned afresh."""
+    """SCH-018: kube-scheduler has 20 s to bind; a pod that it left pending is then planned afresh."""
     at = Setting()
     at.view.add(pod("a"))
     at.view.claim("default-x", "uid-a", initialized_at=START)
@@ -140,7 +140,7 @@ async def test_an_initialized_claim_answers_for_its_pods_a_little_longer() -> No
 
 
 async def test_nominated_pods_are_asked_again_after_twenty_seconds() -> None:
-    """CTL-33."""
+    """SCH-018."""
     at = Setting()
     at.view.add(pod("a"))
     at.batcher.nominated(["uid-a"])

@@ -53,7 +53,7 @@ def claims(decision: DisruptionDecision) -> list[str]:
 
 
 async def test_a_node_hears_at_half_its_time_to_live_and_goes_at_the_end() -> None:
-    """DIS-46: the rest of the time its own workflow waits."""
+    """The rest of the time its own workflow waits."""
     at = Setting(managed("a"))
     decision = await at.disruptor.await_candidates(QUESTION)
     assert at.seconds() == pytest.approx(30.0)

@@ -135,7 +135,7 @@ async def test_a_claim_of_the_last_plan_that_ended_since_holds_nothing_up() -> N
 
 
 async def test_an_unsynced_cache_is_refused_for_a_retry() -> None:
-    """SCH-005."""
+    """A plan on half a picture would buy nodes that exist."""
     at = Setting(pod("a"))
     at.view.whole = False
     with pytest.raises(ApplicationError) as refused:
@@ -181,7 +181,7 @@ async def test_no_pool_at_all_leaves_every_pod_with_a_reason() -> None:
 
 
 async def test_events_say_what_becomes_of_each_pod() -> None:
-    """EVT: Nominated with the NodeClaim or the node, FailedScheduling with the reason."""
+    """EVT-03: Nominated with the NodeClaim or the node, FailedScheduling with the reason."""
     at = Setting(pod("fits"), pod("bought", cpu="8"), pod("huge", cpu="5000"))
     at.view.existing = [node("n1", cpu="2")]
     result = await at.planner.plan(BATCH)
@@ -201,7 +201,7 @@ async def test_a_crowd_of_failures_is_not_a_crowd_of_events() -> None:
 
 
 async def test_pods_on_existing_nodes_wait_for_kube_scheduler() -> None:
-    """CTL-33: nominated for 20 s."""
+    """SCH-018: nominated for 20 s."""
     at = Setting(pod("a"))
     at.view.existing = [node("n1")]
     result = await at.planner.plan(BATCH)
@@ -240,7 +240,7 @@ async def _types_bought(unavailable: Sequence[UnavailableOffering]) -> Sequence[
 
 
 async def test_the_limits_of_a_pool_hold() -> None:
-    """SCH-040: usage counts before anything is bought."""
+    """NP-23: usage counts before anything is bought."""
     at = Setting(pod("a"))
     at.view.pools = [node_pool(edits={"limits": {"nodes": "3"}})]
     at.view.usage = {"nodes": 3}

@@ -70,7 +70,7 @@ FULL = node_pool(
 
 
 def test_a_claim_carries_what_its_pool_says() -> None:
-    """NC-01, NP-03: the claim is complete, so that a change of the pool later does not change it."""
+    """NC-01, NC-02, NP-03: the claim is complete, so that a change of the pool later does not change it."""
     tolerant = pod("a", tolerations=(Toleration(key="dedicated", value="a"),))
     body = claim_body(planned(FULL, tolerant), FULL, batch=7, ordinal=0)
     spec, metadata = body["spec"], body["metadata"]

@@ -24,7 +24,7 @@ KIND = next(kind for kind in CATALOG if kind.name == "m5.large")
 
 
 def test_the_instance_decides_what_the_claim_left_open() -> None:
-    """LIF-03: the Node registers with exactly these labels, so pods that wait for them are bound."""
+    """LIF-02, LIF-03: the Node registers with exactly these labels, so pods that wait for them are bound."""
     found = launched_labels(CLAIM, INSTANCE, KIND)
     assert found[labels.INSTANCE_TYPE] == "m5.large"
     assert found[labels.ZONE] == "us-west-2a"

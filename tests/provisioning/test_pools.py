@@ -136,7 +136,7 @@ def test_a_good_pool_is_ready() -> None:
 
 
 def test_an_invalid_pool_says_where() -> None:
-    """NP-21: kubectl describe names the field."""
+    """`kubectl describe` names the field."""
     found = pool_conditions(INVALID, CLASSES.get, START)
     assert statuses(found) == {VALIDATION_SUCCEEDED: "False", NODECLASS_READY: "True", READY: "False"}
     condition = get_condition(found, VALIDATION_SUCCEEDED)

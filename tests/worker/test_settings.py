@@ -21,7 +21,7 @@ def clean(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_defaults_are_those_of_karpenter() -> None:
-    """OPS: a deployment that sets only CLUSTER_NAME behaves as people know it."""
+    """SET-01 to SET-26: a deployment that sets only CLUSTER_NAME behaves as people know it."""
     found = load(cluster_name="c")
     assert (found.batch_idle_duration, found.batch_max_duration) == (timedelta(seconds=1), timedelta(seconds=10))
     assert (found.metrics_port, found.health_probe_port) == (8080, 8081)

@@ -1,0 +1,131 @@
+"""The status of NodePools, kept by looking at the cache; API server and events are played from memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import json
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+
+from activities.kubernetes.errors import ApiError
+from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
+from tests.cache.objects import claim, metadata
+from tests.lifecycle_k8s.fake_kube import Recorder
+from tests.planning.fake_view import READY
+from tests.worker.test_bridge import MOMENT, Cache
+from worker.cache.decode import decode_object
+from worker.nodepools import NodePoolKeeper
+from worker.view import CachedView
+
+pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
+
+
+class ApiServer:
+    """Merges patches of NodePools into the cache, as a watch would; names in ``broken`` are refused."""
+
+    def __init__(self, cache: Cache) -> None:
+        self.cache = cache
+        self.patches: list[tuple[str, str]] = []
+        self.broken: set[str] = set()
+
+    async def patch(self, resource: Any, name: str, patch: dict[str, Any], *, subresource: str = "") -> None:
+        if name in self.broken:
+            raise ApiError(500, "InternalError", "etcd is away")
+        self.patches.append((name, subresource))
+        present = self.cache.pools.get(name)
+        assert present is not None
+        body: dict[str, Any] = copy.deepcopy(dict(present.body))
+        for part, fields in patch.items():
+            body[part] = {**body.get(part, {}), **fields}
+        put(self.cache, body)
+
+    def status(self, name: str) -> dict[str, Any]:
+        found = self.cache.pools.get(name)
+        assert found is not None
+        return dict(found.status)
+
+    def condition(self, name: str, kind: str) -> dict[str, Any]:
+        found = self.cache.pools.get(name)
+        assert found is not None
+        return dict(found.condition(kind))
+
+
+def put(cache: Cache, body: dict[str, Any]) -> None:
+    """A NodePool as the watch tells it."""
+    name = body["metadata"]["name"]
+    kept = {key: value for key, value in body["metadata"].items() if key not in ("name", "resourceVersion")}
+    cache.pools.on_event(name, decode_object(json.dumps({**body, "metadata": metadata(name, **kept)}).encode()))
+
+
+def pool(name: str, edits: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {**edited(NODEPOOL, edits or {}), "metadata": {"name": name, "generation": 1}}
+
+
+@contextlib.asynccontextmanager
+async def keeping(*pools: dict[str, Any], broken: str = "") -> AsyncIterator[tuple[Cache, ApiServer, Recorder]]:
+    """A keeper that has looked at these pools."""
+    cache, told = Cache(), Recorder()
+    server = ApiServer(cache)
+    server.broken = {broken}
+    for body in pools:
+        put(cache, body)
+    ready = {**EC2NODECLASS, "metadata": metadata("default"), "status": {"conditions": [READY]}}
+    cache.nodeclasses.on_event("default", decode_object(json.dumps(ready).encode()))
+    keeper = NodePoolKeeper(cast("Any", server), cast("Any", told), cache, CachedView(cache))
+    task = asyncio.create_task(keeper.run())
+    await asyncio.sleep(MOMENT)
+    try:
+        yield cache, server, told
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_a_status_that_is_true_is_not_written_again() -> None:
+    """Each write wakes everybody who watches NodePools, this keeper first of all."""
+    async with keeping(pool("default")) as (cache, server, _):
+        assert server.condition("default", "Ready")["status"] == "True"
+        await asyncio.sleep(10 * MOMENT)
+        written = len(server.patches)
+        cache.tell(claim("a", node_name=""))
+        await asyncio.sleep(200 * MOMENT)
+        assert len(server.patches) == written
+
+
+async def test_nodes_and_resources_follow_the_claims_of_the_pool() -> None:
+    """``kubectl get nodepools`` shows how many nodes there are."""
+    async with keeping(pool("pool")) as (cache, server, _):
+        assert server.status("pool")["nodes"] == 0
+        cache.tell(claim("a", node_name="", status={"capacity": {"cpu": "4"}}))
+        await asyncio.sleep(3 * MOMENT)
+        assert server.status("pool")["nodes"] == 1
+
+
+async def test_a_pool_that_cannot_be_read_does_not_stop_the_others() -> None:
+    unreadable = pool("a", {"template/spec/requirements": "nonsense"})
+    async with keeping(unreadable, pool("b")) as (_, server, told):
+        assert server.condition("b", "Ready")["status"] == "True"
+        assert ("NodePool", "a", "NodePoolValidationFailed") in [event[:3] for event in told.events]
+
+
+async def test_a_pool_that_cannot_be_written_does_not_stop_the_others() -> None:
+    async with keeping(pool("a"), pool("b"), broken="a") as (_, server, _told):
+        assert server.condition("b", "Ready")["status"] == "True"
+
+
+async def test_an_invalid_pool_is_told_of_once_and_recovers() -> None:
+    schedule = {"disruption/budgets": [{"nodes": "1", "schedule": "61 * * * *", "duration": "1h"}]}
+    async with keeping(pool("a", schedule)) as (cache, server, told):
+        await asyncio.sleep(200 * MOMENT)
+        assert told.reasons() == ["NodePoolValidationFailed"]
+        assert server.condition("a", "ValidationSucceeded")["status"] == "False"
+        mended = pool("a")
+        put(cache, {**mended, "status": server.status("a")})
+        await asyncio.sleep(3 * MOMENT)
+        assert server.condition("a", "Ready")["status"] == "True"
