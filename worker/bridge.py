@@ -55,6 +55,7 @@ class Bridge:
         self._sent: dict[str, Poke] = {}
         self._started: set[str] = set()
         self._classes: dict[str, str] = {}
+        self._classes_started: set[str] = set()
         self._gate = asyncio.Semaphore(SENDERS)
 
     async def run(self) -> None:
@@ -73,7 +74,7 @@ class Bridge:
                     await self._retrying(self._start_singletons())
                     self._sent.clear()
                     self._started.clear()
-                    self._classes.clear()
+                    self._classes_started.clear()
                     await self._sweep()
                     next_sweep = loop.time() + SWEEP
                     continue
@@ -100,6 +101,8 @@ class Bridge:
                 await work
         except RPCError as error:
             log.warning("Temporal did not take a message; the next sweep repeats it", extra={"error": str(error)})
+        except Exception:  # a fault of one object's making must not end the service of all others
+            log.exception("an object could not be served; the next sweep comes back to it")
 
     async def _attend_claim(self, name: str) -> None:
         claim = self._cache.claims.get(name)
@@ -118,10 +121,11 @@ class Bridge:
         try:
             await handle.signal(NodeClaimWorkflow.poke, poke)
         except RPCError as error:
+            self._sent.pop(name, None)
             if error.status is not RPCStatusCode.NOT_FOUND:
-                self._sent.pop(name, None)
                 raise
-            self._started.discard(claim.uid)
+            # The workflow was ended by hand, or its last act is not yet seen here: begin it anew from the claim.
+            await self._start_claim(claim)
 
     def _poke(self, claim: ObjectRecord) -> Poke | None:
         node = self._cache.node_of(claim)
@@ -156,17 +160,20 @@ class Bridge:
         found = self._cache.nodeclasses.get(name)
         if found is None:
             self._classes.pop(name, None)
+            self._classes_started.discard(name)
             return
         level = f"{found.uid}/{found.body['metadata'].get('generation')}/{found.deleting}"
-        if self._classes.get(name) == level:
+        changed = self._classes.get(name) != level
+        if not changed and name in self._classes_started:
             return
         workflow_id = names.nodeclass_id(self._cluster, name)
         known = name in self._classes
         await self._start(
             NodeClassWorkflow.run, NodeClassInput(cluster=self._cluster, name=name), workflow_id, summary=name
         )
+        self._classes_started.add(name)
         self._classes[name] = level
-        if known:
+        if known and changed:
             await self._client.get_workflow_handle(workflow_id).signal(NodeClassWorkflow.poke)
 
     async def _start_singletons(self) -> None:

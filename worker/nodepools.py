@@ -93,7 +93,7 @@ class NodePoolKeeper:
         was_ready = before is None or before.status == "True"
         if failed and (was_ready or record.condition("Ready").get("message") is None):
             for condition in failed:
-                await self._recorder.publish(record.body, condition["reason"], condition["message"], "Warning")
+                await self._recorder.publish(_reference(record), condition["reason"], condition["message"], "Warning")
             log.warning(
                 "NodePool is not ready",
                 extra={"nodepool": record.name, "reasons": {c["type"]: c["message"] for c in failed}},
@@ -104,7 +104,7 @@ class NodePoolKeeper:
         _, faults = parse(NodePool, record.body)
         why = "; ".join(str(fault) for fault in faults)
         log.error("NodePool cannot be read and is left out", extra={"nodepool": record.name, "error": why})
-        await self._recorder.publish(record.body, "NodePoolValidationFailed", why, "Warning")
+        await self._recorder.publish(_reference(record), "NodePoolValidationFailed", why, "Warning")
 
     async def _write_hash(self, record: ObjectRecord, pool: NodePool) -> None:
         wanted = {labels.NODEPOOL_HASH: nodepool_hash(pool), labels.NODEPOOL_HASH_VERSION: NODEPOOL_VERSION}
@@ -117,3 +117,8 @@ class NodePoolKeeper:
             metrics.POOL_USAGE.labels(resource, name).set(units / 1000 if resource == "cpu" else units)
         for resource, units in parse_resources(pool.spec.limits).items():
             metrics.POOL_LIMIT.labels(resource, name).set(units / 1000 if resource == "cpu" else units)
+
+
+def _reference(record: ObjectRecord) -> dict[str, Any]:
+    """The NodePool as an event names it; items of a list do not say their kind."""
+    return {"apiVersion": NODEPOOLS.api_version, "kind": NODEPOOLS.kind, "metadata": record.body["metadata"]}
