@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from temporalio import activity
@@ -20,14 +21,22 @@ from tenon.lifecycle.messages import (
 
 log = logging.getLogger("controller.disruption")
 
+AT_ONCE = 20
+
 
 @activity.defn(name=ActivityName.DISRUPT)
 async def disrupt(given: DisruptInput) -> DisruptResult:
     """Ask each candidate's workflow to leave; a node whose workflow is gone counts as refused."""
     accepted: list[str] = []
     refused: dict[str, str] = {}
-    for candidate in given.command.candidates:
-        answer = await _ask(activity.client(), given.cluster, given.command, candidate)
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def ask(candidate: Candidate) -> DisruptAnswer:
+        async with gate:
+            return await _ask(activity.client(), given.cluster, given.command, candidate)
+
+    answers = await asyncio.gather(*(ask(candidate) for candidate in given.command.candidates))
+    for candidate, answer in zip(given.command.candidates, answers, strict=True):
         if answer.accepted:
             accepted.append(candidate.claim)
         else:

@@ -35,6 +35,10 @@ log = logging.getLogger("controller.nodeclaim.lifecycle")
 
 INSUFFICIENT_CAPACITY = "insufficient_capacity"
 NODECLASS_NOT_READY = "nodeclass_not_ready"
+LAUNCH_TIMEOUT = "launch_timeout"
+INSTANCE_GONE = "instance_gone"
+LAUNCH_WITHIN = timedelta(minutes=5)
+"""A claim that cannot be launched for so long is given up, and its pods are planned again."""
 TAKEN_UP_AGAIN_AFTER = timedelta(seconds=15)
 """A claim older than this, whose workflow begins only now, may have been launched by an earlier workflow."""
 AVOIDED_FOR = timedelta(minutes=3)
@@ -63,12 +67,15 @@ class Launching:
         if raw is None:
             return PrepareLaunchResult(view=ClaimView())
         view = nodeclaims.view_of(raw)
-        known = await self._launched_before(raw, given.claim)
+        known, lost = await self._launched_before(raw, given.claim)
+        if lost and not view.deleting:
+            return await self._refused(given.claim, view, INSTANCE_GONE, lost)
         if known is not None:
             return PrepareLaunchResult(view=view.model_copy(update={"instance": known}))
         if view.deleting:
             return PrepareLaunchResult(view=view)
-        await nodeclaims.ensure_claim_finalizer(self._kube, given.claim)
+        if not await nodeclaims.ensure_claim_finalizer(self._kube, given.claim):
+            return PrepareLaunchResult(view=ClaimView())
         claim, faults = parse(NodeClaim, raw)
         if claim is None or faults:
             why = "; ".join(str(fault) for fault in faults)
@@ -86,6 +93,8 @@ class Launching:
             return await self._refused(given.claim, view, "invalid", str(error))
         except EC2Error as error:
             await nodeclaims.mark_launch_failed(self._kube, given.claim, error.code, error.message, self._now)
+            if view.created_at is not None and self._now() - view.created_at > LAUNCH_WITHIN:
+                return await self._refused(given.claim, view, LAUNCH_TIMEOUT, error.message)
             raise
         return PrepareLaunchResult(view=view, request=request)
 
@@ -123,19 +132,22 @@ class Launching:
         )
         return result
 
-    async def _launched_before(self, raw: Object, ref: ClaimRef) -> Instance | None:
+    async def _launched_before(self, raw: Object, ref: ClaimRef) -> tuple[Instance | None, str]:
+        """The instance of an earlier launch; or why the one that the claim names cannot be gone on with."""
         provider_id = (raw.get("status") or {}).get("providerID") or ""
         if provider_id:
-            found = await asyncio.to_thread(self._ec2.describe_instance, provider_id.rsplit("/", 1)[-1])
-            if found is not None:
-                return found
+            instance_id = provider_id.rsplit("/", 1)[-1]
+            state = await asyncio.to_thread(self._ec2.instance_state, instance_id)
+            if state in (None, "shutting-down", "terminated"):
+                return None, f"instance {instance_id} is {state or 'unknown to EC2'}: the node cannot go on"
+            return await asyncio.to_thread(self._ec2.describe_instance, instance_id), ""
         created = parse_instant(raw["metadata"].get("creationTimestamp"))
         if created is None or self._now() - created < TAKEN_UP_AGAIN_AFTER:
-            return None
+            return None, ""
         found = await asyncio.to_thread(self._ec2.find_instance, ref.name)
         if found is not None and not raw["metadata"].get("deletionTimestamp"):
             await self._mark(ref, found)
-        return found
+        return found, ""
 
     async def _node_class(self, name: str) -> EC2NodeClass:
         raw = await self._kube.get(EC2NODECLASSES, name)

@@ -45,7 +45,7 @@ log = logging.getLogger("controller.nodeclaim.lifecycle")
 BY_HAND = frozenset({"", "deleted", "drain", "force_drain"})
 """Reasons of people, not of the autoscaler: they are no disruption."""
 TERMINATION_POLL = 2.0
-TERMINATION_PATIENCE = 300.0
+TERMINATION_PATIENCE = 120.0
 """Seconds that one try waits for EC2 to end an instance."""
 
 
@@ -146,7 +146,8 @@ class NodeActivities:
         if not instance_id:
             found = await asyncio.to_thread(self._ec2.find_instance, given.claim.name)
             if found is None:
-                return TerminateResult(terminated=True)
+                settled = given.search_until is None or now() >= given.search_until
+                return TerminateResult(terminated=settled, state="" if settled else "not visible, if there is one")
             instance_id = found.id
         await nodeclaims.mark_instance_terminating(self._kube, given.claim, now)
         state = await asyncio.to_thread(self._ec2.terminate, instance_id)

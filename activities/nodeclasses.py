@@ -37,13 +37,13 @@ class NodeClassActivities:
         if raw is None:
             return NodeClassResult(exists=False)
         node_class, faults = parse(EC2NodeClass, raw)
+        if raw["metadata"].get("deletionTimestamp"):
+            return await self._let_go(raw, node_class)
         if node_class is None:
             why = "; ".join(str(fault) for fault in faults)
             await self._recorder.publish(raw, "ValidationFailed", why, "Warning")
             log.error("EC2NodeClass cannot be read", extra={"ec2nodeclass": given.name, "error": why})
             return NodeClassResult(message=why)
-        if node_class.metadata.deletion_timestamp is not None:
-            return await self._let_go(raw, node_class)
         await self._ensure_metadata(raw, node_class)
         status = await asyncio.to_thread(self._ec2.resolve_node_class, node_class)
         dumped = status.model_dump(by_alias=True, exclude_none=True, mode="json")
@@ -82,9 +82,9 @@ class NodeClassActivities:
             patch["resourceVersion"] = metadata["resourceVersion"]
             await self._kube.patch(EC2NODECLASSES, metadata["name"], {"metadata": patch})
 
-    async def _let_go(self, raw: Object, node_class: EC2NodeClass) -> NodeClassResult:
+    async def _let_go(self, raw: Object, node_class: EC2NodeClass | None) -> NodeClassResult:
         """Deletion waits for all NodeClaims of the class, then takes what was made for it."""
-        name = node_class.metadata.name
+        name = raw["metadata"]["name"]
         users = [
             claim["metadata"]["name"]
             for claim in await self._kube.list(NODECLAIMS)
@@ -95,7 +95,8 @@ class NodeClassActivities:
             await self._recorder.publish(raw, "WaitingOnNodeClaimTermination", message)
             return NodeClassResult(deleting=True, message=message)
         await asyncio.to_thread(self._ec2.delete_launch_templates, name)
-        await asyncio.to_thread(self._ec2.delete_instance_profile, node_class)
+        if node_class is not None:  # one that cannot be read never had a profile made
+            await asyncio.to_thread(self._ec2.delete_instance_profile, node_class)
         left = [f for f in raw["metadata"].get("finalizers") or [] if f != labels.NODECLASS_FINALIZER]
         patch = {"metadata": {"finalizers": left, "resourceVersion": raw["metadata"]["resourceVersion"]}}
         await self._kube.patch(EC2NODECLASSES, name, patch)

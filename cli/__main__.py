@@ -1,5 +1,5 @@
 """``python -m cli``: the command, where its script is not on PATH."""
 
-from cli.main import app
+from cli.main import main
 
-app()
+main()

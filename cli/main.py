@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -43,6 +44,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+
+
+def main() -> None:
+    """The entry point: runs the command and ends the process with its status."""
+    try:
+        app()
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else int(bool(ended.code))
+        if "temporalio" in sys.modules:
+            from worker.ending import end
+
+            end(status)
+        raise
 
 
 @app.callback()

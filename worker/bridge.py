@@ -54,6 +54,7 @@ class Bridge:
         self._window = window
         self._sent: dict[str, Poke] = {}
         self._started: set[str] = set()
+        self._served: set[str] = set()
         self._classes: dict[str, str] = {}
         self._classes_started: set[str] = set()
         self._gate = asyncio.Semaphore(SENDERS)
@@ -107,12 +108,12 @@ class Bridge:
     async def _attend_claim(self, name: str) -> None:
         claim = self._cache.claims.get(name)
         if claim is None:
-            self._sent.pop(name, None)
-            self._started.discard(name)
+            await self._tell_gone(name)
             return
         if claim.uid not in self._started:
             await self._start_claim(claim)
             self._started.add(claim.uid)
+        self._served.add(name)
         poke = self._poke(claim)
         if poke is None or self._sent.get(name) == poke:
             return
@@ -126,6 +127,21 @@ class Bridge:
                 raise
             # The workflow was ended by hand, or its last act is not yet seen here: begin it anew from the claim.
             await self._start_claim(claim)
+
+    async def _tell_gone(self, name: str) -> None:
+        """A claim that vanished without a deletion seen here: its workflow must end the instance all the same."""
+        sent = self._sent.pop(name, None)
+        if name not in self._served:
+            return
+        self._served.discard(name)
+        if sent is not None and sent.claim_deleting:
+            return
+        handle = self._client.get_workflow_handle(names.nodeclaim_id(self._cluster, name))
+        try:
+            await handle.signal(NodeClaimWorkflow.poke, Poke(claim_deleting=True, reason="gone"))
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
 
     def _poke(self, claim: ObjectRecord) -> Poke | None:
         node = self._cache.node_of(claim)
@@ -167,13 +183,12 @@ class Bridge:
         if not changed and name in self._classes_started:
             return
         workflow_id = names.nodeclass_id(self._cluster, name)
-        known = name in self._classes
         await self._start(
             NodeClassWorkflow.run, NodeClassInput(cluster=self._cluster, name=name), workflow_id, summary=name
         )
         self._classes_started.add(name)
         self._classes[name] = level
-        if known and changed:
+        if changed:  # also at first sight: it may have changed while nobody led
             await self._client.get_workflow_handle(workflow_id).signal(NodeClassWorkflow.poke)
 
     async def _start_singletons(self) -> None:

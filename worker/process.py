@@ -8,16 +8,19 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from activities.ec2.errors import EC2Error
 from activities.kubernetes.errors import ApiError, ApiUnreachable, ConfigError
 from worker import logs
+from worker.ending import end
 from worker.report import REPORT_FD, report_health
 from worker.settings import Settings, SettingsError, load
 from worker.telemetry import set_up_tracing
 from worker.temporal import TemporalError
 
 EXIT_UNUSABLE = 2
+AWS_THREADS = 64
 
 Main = Callable[[Settings, "Readiness", asyncio.Event], Awaitable[None]]
 
@@ -43,12 +46,15 @@ def run(name: str, main: Main) -> None:
         asyncio.run(_run(settings, main))
     except (SettingsError, TemporalError, ApiUnreachable, ConfigError, ApiError, EC2Error) as error:
         print(error, file=sys.stderr, flush=True)
-        sys.exit(EXIT_UNUSABLE)
+        end(EXIT_UNUSABLE)
+    end(0)
 
 
 async def _run(settings: Settings, main: Main) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    # Calls to AWS block a thread each; the default of cores + 4 would make many launches wait for each other.
+    loop.set_default_executor(ThreadPoolExecutor(AWS_THREADS, thread_name_prefix="aws"))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     readiness = Readiness()

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from pydantic import Field
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
+from temporalio.exceptions import ActivityError, WorkflowAlreadyStartedError
 from temporalio.workflow import ParentClosePolicy
 
 with workflow.unsafe.imports_passed_through():
@@ -26,6 +26,8 @@ with workflow.unsafe.imports_passed_through():
     from workflows import names
     from workflows.options import OPTIONS
 
+REFUSED_PAUSE = timedelta(seconds=30)
+"""How long a node that refused a command is left alone."""
 COMMAND_GRACE = timedelta(minutes=10)
 """How long after its due time a command's nodes stay in the ledger when nobody reports on them."""
 
@@ -93,7 +95,14 @@ class DisruptionWorkflow:
                 reason=command.reason,
                 pool=candidate.pool,
                 until=candidate.due + COMMAND_GRACE,
+                due=candidate.due,
             )
+        try:
+            await self._start_child(command)
+        except WorkflowAlreadyStartedError:
+            workflow.logger.info("command %s runs already", command.id)
+
+    async def _start_child(self, command: DisruptionCommand) -> None:
         await workflow.start_child_workflow(
             DisruptionCommandWorkflow.run,
             DisruptInput(cluster=self.cluster, command=command),
@@ -109,10 +118,11 @@ class DisruptionWorkflow:
 
     @workflow.signal
     def settled(self, claims: list[str]) -> None:
-        """A command's nodes refused it: they are free for another."""
+        """A command's nodes refused it: they are free for another after a pause."""
+        until = workflow.now() + REFUSED_PAUSE
         for claim in claims:
-            self.ledger.pop(claim, None)
-        self.planner_changed = True  # the open question was asked with the old ledger
+            if claim in self.ledger:
+                self.ledger[claim] = self.ledger[claim].model_copy(update={"until": until, "due": until})
 
     @workflow.query
     def open_commands(self) -> dict[str, LedgerEntry]:

@@ -32,6 +32,8 @@ with workflow.unsafe.imports_passed_through():
     from workflows import names
     from workflows.options import OPTIONS
 
+LONGEST_HISTORY = 2000
+"""Events after which any run is folded up, whatever it is at."""
 LONG_HISTORY = 200
 """Events after which a live node's run is folded up even if its state did not change."""
 
@@ -55,6 +57,9 @@ class NodeClaimWorkflow:
         while True:
             self._take_inbox()
             self._show()
+            if self._too_long() and not self.inbox:
+                await workflow.wait_condition(workflow.all_handlers_finished)
+                workflow.continue_as_new(begin.model_copy(update={"state": self.state}))
             match machine.next_step(self.state, workflow.now()):
                 case Run() as step:
                     await self._run(step)
@@ -123,6 +128,11 @@ class NodeClaimWorkflow:
         if self.state.stage is not before:
             workflow.logger.info("%s -> %s", before.value, self.state.stage.value)
 
+    def _too_long(self) -> bool:
+        """Whether the history must be folded in the middle of a stage: a drain that is blocked for days."""
+        info = workflow.info()
+        return info.is_continue_as_new_suggested() or info.get_current_history_length() > LONGEST_HISTORY
+
     def _worth_folding(self) -> bool:
         if self.state.stage is not Stage.LIVE or self.state.pending is not None or self.inbox:
             return False
@@ -187,8 +197,11 @@ class NodeClaimWorkflow:
     @workflow.update
     def disrupt(self, command: Disrupt) -> DisruptAnswer:
         """Ask the node to leave for a disruption command; the answer says whether it will."""
-        self._take_inbox()
-        answer = machine.answer(self.state, command, workflow.now())
+        # Judged on a copy: what waits is applied between activities only, never under one that runs.
+        state = self.state
+        for event in self.inbox:
+            state = machine.apply(state, event, workflow.now())
+        answer = machine.answer(state, command, workflow.now())
         if answer.accepted:
             self.inbox.append(command)
         return answer

@@ -64,7 +64,7 @@ def _seconds(count: float) -> timedelta:
 
 
 OPTIONS: dict[ActivityName, Options] = {
-    ActivityName.PREPARE_LAUNCH: Options(PrepareLaunchResult, _seconds(60), LAUNCH_TIMEOUT),
+    ActivityName.PREPARE_LAUNCH: Options(PrepareLaunchResult, _seconds(60)),
     ActivityName.LAUNCH: Options(LaunchResult, _seconds(60), LAUNCH_TIMEOUT),
     ActivityName.REGISTER: Options(RegisterResult, _seconds(30), first_pause=_seconds(0.2)),
     ActivityName.INITIALIZE: Options(InitializeResult, _seconds(30), first_pause=_seconds(0.2)),
@@ -73,7 +73,7 @@ OPTIONS: dict[ActivityName, Options] = {
     ActivityName.CORDON: Options(CordonResult, _seconds(30), first_pause=_seconds(0.2)),
     ActivityName.DRAIN: Options(DrainResult, _seconds(120), heartbeat=_seconds(45)),
     ActivityName.DETACH_VOLUMES: Options(DetachResult, _seconds(120), heartbeat=_seconds(45)),
-    ActivityName.TERMINATE: Options(TerminateResult, _seconds(330), heartbeat=_seconds(60)),
+    ActivityName.TERMINATE: Options(TerminateResult, _seconds(150), heartbeat=_seconds(60)),
     ActivityName.RELEASE: Options(ReleaseInput, _seconds(30), first_pause=_seconds(0.2)),
     ActivityName.AWAIT_BATCH: Options(BatchSummary, _seconds(660), longest_pause=_seconds(5)),
     ActivityName.PLAN: Options(PlanResult, _seconds(180), longest_pause=_seconds(10)),

@@ -108,9 +108,20 @@ class ProvisionerWorkflow:
     async def _plan(self, batch: BatchSummary) -> None:
         now = workflow.now()
         self.unavailable = {key: u for key, u in self.unavailable.items() if u.until > now}
-        options = OPTIONS[ActivityName.PLAN]
         self.batch += 1
-        self.last_plan = await workflow.execute_activity(
+        while (planned := await self._ask_for_plan(batch)) is None:
+            workflow.logger.info("asking the new planner for batch %d", self.batch)
+        self.last_plan = planned
+        workflow.set_current_details(
+            f"Batch {self.batch}: {planned.pods} pods, {len(planned.claims)} NodeClaims, "
+            f"{planned.price:.4f} $/h, {planned.unschedulable} unschedulable"
+        )
+
+    async def _ask_for_plan(self, batch: BatchSummary) -> PlanResult | None:
+        """The plan of this batch; None when another replica took over meanwhile: the same batch is put to it."""
+        options = OPTIONS[ActivityName.PLAN]
+        self.planner_changed = False
+        call = workflow.start_activity(
             ActivityName.PLAN.value,
             PlanInput(
                 cluster=self.cluster,
@@ -124,10 +135,16 @@ class ProvisionerWorkflow:
             retry_policy=options.retry,
             summary=f"{batch.pods} pending pods",
         )
-        workflow.set_current_details(
-            f"Batch {self.batch}: {self.last_plan.pods} pods, {len(self.last_plan.claims)} NodeClaims, "
-            f"{self.last_plan.price:.4f} $/h, {self.last_plan.unschedulable} unschedulable"
-        )
+        await workflow.wait_condition(lambda: call.done() or self.planner_changed)
+        if not call.done():
+            call.cancel()
+        try:
+            planned: PlanResult = await call
+            return planned
+        except ActivityError:
+            if not self.planner_changed:
+                raise
+            return None
 
     @workflow.signal
     def offerings_unavailable(self, offerings: list[OfferingKey]) -> None:

@@ -112,7 +112,10 @@ class Launcher:
         return self._result(request, answer)
 
     def _refused(self, request: LaunchRequest, error: EC2Error) -> LaunchResult:
-        if error.code == "IdempotentParameterMismatch" and (found := self._instances.by_token(request.client_token)):
+        if error.code == "IdempotentParameterMismatch":
+            found = self._instances.by_token(request.client_token)
+            if found is None:  # an earlier request with this token was taken; what it bought is not visible yet
+                raise EC2Error(error.code, error.message, retryable=True)
             return LaunchResult(instance=found)
         if error.code in codes.TEMPLATE_NOT_FOUND:
             self._forget(request)

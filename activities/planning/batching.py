@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from activities.metrics import QUEUE_DEPTH
 from activities.planning.ports import ClusterView
 from tenon.lifecycle.messages import AwaitBatchInput, BatchSummary
+from tenon.resources import Resources, add
 from tenon.scheduling.model import Pod
 
 log = logging.getLogger("controller.provisioner")
@@ -33,6 +34,7 @@ class _Answered:
     attempts: int
     fingerprint: object
     """None: valid whatever changes."""
+    node: str = ""
 
 
 class Batcher:
@@ -42,6 +44,7 @@ class Batcher:
         self._view = view
         self._now = now
         self._answered: dict[str, _Answered] = {}
+        self._turn = 0
 
     def undecided(self) -> list[Pod]:
         """Pending pods without a valid answer."""
@@ -52,18 +55,29 @@ class Batcher:
         self._forget({pod.uid for pod in pending})
         return [pod for pod in pending if pod.uid not in covered and not self._valid(pod.uid, now, fingerprint)]
 
-    def nominated(self, uids: Iterable[str]) -> None:
-        """These pods were planned onto capacity that exists or is on its way."""
-        self._decided(uids, NOMINATED_FOR)
+    def nominated(self, placements: Mapping[str, Iterable[Pod]]) -> None:
+        """These pods were planned onto nodes (by name) that exist or are on their way."""
+        for node, pods in placements.items():
+            self._decided((pod.uid for pod in pods), NOMINATED_FOR, node)
+
+    def promised(self) -> dict[str, Resources]:
+        """What nominated pods that still wait will take of each node: room that no other pod may be given."""
+        now = self._now()
+        promised: dict[str, Resources] = {}
+        for pod in self._view.pending_pods():
+            answer = self._answered.get(pod.uid)
+            if answer is not None and answer.node and now < answer.again_at:
+                promised[answer.node] = add(promised.get(answer.node, {}), pod.requests)
+        return promised
 
     def bought(self, uids: Iterable[str]) -> None:
         """A NodeClaim was written for these pods: should it fail, they are planned again at once."""
         self._decided(uids, BOUGHT_FOR)
 
-    def _decided(self, uids: Iterable[str], duration: timedelta) -> None:
+    def _decided(self, uids: Iterable[str], duration: timedelta, node: str = "") -> None:
         until = self._now() + duration
         for uid in uids:
-            self._answered[uid] = _Answered(until, 0, None)
+            self._answered[uid] = _Answered(until, 0, None, node)
 
     def unschedulable(self, uids: Iterable[str], fingerprint: object) -> None:
         """These pods fit nowhere: ask again when the view no longer has this fingerprint, or later and later."""
@@ -77,9 +91,11 @@ class Batcher:
         """Wait for an undecided pod, then until no new one came for the idle time or the window is full."""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + given.wait_seconds
+        self._turn += 1
+        turn = self._turn
         while not (self._view.synced() and (pods := self.undecided())):
             left = give_up - loop.time()
-            if left <= 0:
+            if left <= 0 or turn != self._turn:  # a newer question ends an older one
                 return BatchSummary()
             await self._view.changed(min(left, self._until_next_retry()))
         opened_at, opened, newest = self._now(), loop.time(), loop.time()

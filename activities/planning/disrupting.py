@@ -5,23 +5,26 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from activities import metrics
 from activities.planning.ports import ClusterView
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.budgets import Budget
-from tenon.disruption.emptiness import REASON, EmptyNode, PoolPolicy, empty_nodes
+from tenon.disruption.emptiness import REASON, EmptyNode, ManagedNode, PoolPolicy, empty_nodes
 from tenon.lifecycle.messages import (
     AwaitDisruptionInput,
     Candidate,
     DisruptionCommand,
     DisruptionDecision,
+    LedgerEntry,
 )
 
 log = logging.getLogger("controller.disruption")
 
+SETTLES_AFTER = timedelta(seconds=30)
+"""How long after its due time a node that takes its command has begun to leave."""
 LOOK_AGAIN = 30.0
 """Seconds after which budgets and schedules are looked at even if nothing changed on the cluster."""
 
@@ -32,27 +35,43 @@ class Disruptor:
     def __init__(self, view: ClusterView, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._view = view
         self._now = now
+        self._turn = 0
 
     async def await_candidates(self, given: AwaitDisruptionInput) -> DisruptionDecision:
         """Wait until some node may be disrupted within its budgets; nothing when the wait ended quietly."""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + given.wait_seconds
-        while (left := give_up - loop.time()) > 0:
+        self._turn += 1
+        turn = self._turn
+        while (left := give_up - loop.time()) > 0 and turn == self._turn:  # a newer question ends an older one
             if not self._view.synced():
                 await self._view.changed(min(left, 1.0))
                 continue
             policies = {pool.metadata.name: policy(pool) for pool in self._view.node_pools()}
+            nodes = self._view.managed_nodes()
+            gone = settled(given.ledger, nodes, self._now())
             found, again = empty_nodes(
-                self._view.managed_nodes(), policies, under_command=frozenset(given.ledger), now=self._now()
+                nodes, policies, under_command=frozenset(given.ledger) - frozenset(gone), now=self._now()
             )
             metrics.ELIGIBLE_NODES.labels(REASON).set(len(found))
             if found:
-                return DisruptionDecision(commands=[_command(found)])
+                return DisruptionDecision(commands=[_command(found)], gone=gone)
             pause = min(left, LOOK_AGAIN)
             if again is not None:
                 pause = min(pause, max(0.05, (again - self._now()).total_seconds()))
             await self._view.changed(pause)
         return DisruptionDecision()
+
+
+def settled(ledger: Mapping[str, LedgerEntry], nodes: Sequence[ManagedNode], now: datetime) -> list[str]:
+    """Claims whose command is over: they are gone, or did not leave although their time has come."""
+    present = {node.claim: node for node in nodes}
+    return sorted(
+        claim
+        for claim, entry in ledger.items()
+        if claim not in present
+        or (entry.due is not None and now > entry.due + SETTLES_AFTER and not present[claim].leaving)
+    )
 
 
 def policy(pool: NodePool) -> PoolPolicy:

@@ -10,6 +10,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,8 +29,9 @@ from tenon.lifecycle.messages import PlanInput, PlanResult
 from tenon.provisioning.claims import claim_body
 from tenon.provisioning.pools import scheduling_pool
 from tenon.provisioning.readiness import usable_pools
+from tenon.resources import add
 from tenon.scheduling.engine import solve
-from tenon.scheduling.model import Plan, Pod, Pool, Problem
+from tenon.scheduling.model import Node, Plan, Pod, Pool, Problem
 
 log = logging.getLogger("controller.provisioner")
 
@@ -76,7 +78,7 @@ class Planner:
         problem = Problem(
             pods=pods,
             pools=await self._scheduling_pools(list(pools.values()), given),
-            nodes=list(self._view.nodes()),
+            nodes=self._nodes(),
             daemons=list(self._view.daemons()),
         )
         started = time.perf_counter()
@@ -99,6 +101,14 @@ class Planner:
             digest=_digest(plan),
             solve_seconds=round(took, 4),
         )
+
+    def _nodes(self) -> list[Node]:
+        """Existing and in-flight capacity, less what earlier plans promised to pods that still wait."""
+        promised = self._batcher.promised()
+        return [
+            replace(node, used=add(node.used, promised[node.name])) if node.name in promised else node
+            for node in self._view.nodes()
+        ]
 
     async def _check_up_to_date(self, given: PlanInput) -> None:
         """A plan on a cache that does not hold the last plan's claims would buy for the same pods again."""
@@ -152,13 +162,16 @@ class Planner:
                     "price": planned.price,
                 },
             )
-        return list(await asyncio.gather(*(write(body) for body in bodies)))
+        answers = await asyncio.gather(*(write(body) for body in bodies), return_exceptions=True)
+        for answer in answers:  # raised only when all have come to an end: a retry must find what was written
+            if isinstance(answer, BaseException):
+                raise answer
+        return [str(answer) for answer in answers]
 
     def _remember(self, plan: Plan, pods: Sequence[Pod], fingerprint: object) -> None:
         uid = {pod.key: pod.uid for pod in pods}
         self._batcher.unschedulable([uid[key] for key in plan.unschedulable], fingerprint)
-        placed = [pod.uid for group in plan.placements.values() for pod in group]
-        self._batcher.nominated(placed)
+        self._batcher.nominated(plan.placements)
         self._batcher.bought(pod.uid for claim in plan.claims for pod in claim.pods)
 
     async def _tell(self, plan: Plan, pods: Sequence[Pod], claims: Sequence[str]) -> None:

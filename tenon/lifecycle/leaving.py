@@ -25,7 +25,11 @@ def drain_budget(state: NodeState) -> float:
 
 def leave(state: NodeState, request: LeaveRequest, now: datetime, *, only_if_empty: bool = False) -> NodeState:
     """Start leaving; on a node that is leaving already, only force changes anything."""
-    if state.leave is not None and not (request.force and not state.leave.force):
+    present = state.leave
+    if present is not None and not (request.force and not present.force):
+        if present.only_if_empty and not only_if_empty and state.stage is Stage.CORDONING:
+            unconditional = present.model_copy(update={"only_if_empty": False, "reason": request.reason})
+            return record(state.model_copy(update={"leave": unconditional}), now, f"leaving: {request.reason}")
         return state
     text = f"leaving: {request.reason}" + (f" ({request.message})" if request.message else "")
     wish = Leave(
@@ -53,7 +57,7 @@ def cordoned(state: NodeState, result: CordonResult, now: datetime) -> NodeState
             update={"stage": Stage.LIVE, "leave": None, "deadline": None, "deletion_started_at": None}
         )
         return record(stays, now, f"not empty after all ({result.pods} pods): stays")
-    has_node = result.node_exists and state.registered
+    has_node = result.node_exists
     update = {
         "force_at": result.force_at,
         "node_name": result.node_name or state.node_name,

@@ -44,6 +44,8 @@ from tenon.lifecycle.timeline import record
 
 REGISTRATION_TIMEOUT = timedelta(minutes=15)
 """From the launch to the Node's registration (LIF-05)."""
+LAUNCH_SETTLES = timedelta(minutes=2)
+"""How long an instance of a fleet request whose answer was lost may take to show up."""
 RECHECK = timedelta(minutes=10)
 """How long an uninitialized or blocked node goes unobserved when no poke arrives."""
 
@@ -88,6 +90,9 @@ def next_step(state: NodeState, now: datetime) -> Step:
             return End()
         case _:
             what = "a Node must have joined" if state.stage is Stage.REGISTERING else "look again"
+            expires_at = expiry(state)
+            if state.deadline is not None and expires_at is not None and expires_at < state.deadline:
+                return Wait(expires_at, "expires")
             return Wait(state.deadline, what)
 
 
@@ -157,6 +162,7 @@ def _leaving_step(state: NodeState, now: datetime) -> Step:
                     claim=state.claim,
                     instance_id=instance.id if instance else "",
                     zone=instance.zone if instance else "",
+                    search_until=state.launch_unsettled_until,
                 ),
                 _instance_text(state),
             )
@@ -371,10 +377,10 @@ def _disrupted(state: NodeState, event: Disrupt, now: datetime) -> NodeState:
 
 
 def _deadline(state: NodeState, now: datetime) -> NodeState:
+    due = expiry(state)
+    if not state.stage.leaving and due is not None and now >= due:
+        return leaving.leave(state, LeaveRequest(reason="expired", message="its time to live is over"), now)
     if state.stage is Stage.LIVE:
-        due = expiry(state)
-        if due is not None and now >= due:
-            return leaving.leave(state, LeaveRequest(reason="expired", message="its time to live is over"), now)
         pending = state.pending
         if pending is not None and now >= pending.due:
             request = LeaveRequest(reason=pending.reason, command=pending.command)
@@ -390,6 +396,8 @@ def _deadline(state: NodeState, now: datetime) -> NodeState:
 
 
 def _failed(state: NodeState, event: Failed, now: datetime) -> NodeState:
+    if event.activity is ActivityName.LAUNCH:
+        state = state.model_copy(update={"launch_unsettled_until": now + LAUNCH_SETTLES})
     if event.activity in (ActivityName.PREPARE_LAUNCH, ActivityName.LAUNCH):
         return leaving.leave(state, LeaveRequest(reason="launch_timeout", message=event.message), now)
     waiting = state.model_copy(update={"blocked": event.message, "deadline": now + RECHECK, "look": False})

@@ -239,6 +239,8 @@ class TerminateInput(Message):
     claim: ClaimRef
     instance_id: str = ""
     zone: str = ""
+    search_until: datetime | None = None
+    """With no id: an instance may still appear until then, so finding none does not end the search."""
 
 
 class TerminateResult(Message):
@@ -386,6 +388,8 @@ class LedgerEntry(Message):
     reason: str
     pool: str
     until: datetime
+    due: datetime | None = None
+    """When the node was to leave."""
 
 
 class AwaitDisruptionInput(Message):

@@ -176,9 +176,50 @@ def test_registration_has_fifteen_minutes() -> None:
 
 
 def test_an_instance_that_never_registered_is_not_drained() -> None:
-    """LIF-08: the node steps are skipped."""
+    """LIF-08: the node steps are skipped; cordoning answers that there is no node to drain."""
     state = NodeState(claim=REF, stage=Stage.CORDONING, instance=INSTANCE)
-    assert machine.apply(state, CordonResult(node_exists=True), NOW).stage is Stage.TERMINATING
+    assert machine.apply(state, CordonResult(node_exists=False), NOW).stage is Stage.TERMINATING
+
+
+def test_a_registered_node_is_drained_even_when_its_launch_could_not_be_looked_up() -> None:
+    """A life rebuilt while EC2 is away knows nothing of its node, but never ends it under running pods."""
+    state = NodeState(claim=REF, stage=Stage.CORDONING)
+    assert machine.apply(state, CordonResult(node_name="n1", pods=5), NOW).stage is Stage.DRAINING
+
+
+def test_a_lost_launch_is_searched_for_a_while() -> None:
+    """CreateFleet may have bought although nobody saw its answer."""
+    state = machine.apply(
+        NodeState(claim=REF, stage=Stage.LAUNCHING, request=REQUEST),
+        Failed(activity=ActivityName.LAUNCH, message="x"),
+        NOW,
+    )
+    state = machine.apply(state, CordonResult(node_exists=False), NOW)
+    step = machine.next_step(state, NOW)
+    assert isinstance(step, Run)
+    assert step.input.model_dump()["search_until"] == NOW + machine.LAUNCH_SETTLES
+
+
+def test_an_expired_node_leaves_although_it_never_initialized() -> None:
+    """DIS-80: expiry does not wait for a node that hangs before initialization."""
+    state = NodeState(
+        claim=REF, stage=Stage.INITIALIZING, expires_at=NOW + timedelta(minutes=5), deadline=NOW + timedelta(minutes=10)
+    )
+    step = machine.next_step(state, NOW)
+    assert isinstance(step, Wait)
+    assert step.until == state.expires_at
+    late = machine.apply(state, DeadlinePassed(), NOW + timedelta(minutes=5))
+    assert late.leave is not None
+    assert late.leave.reason == "expired"
+
+
+def test_an_operators_wish_outlasts_an_emptiness_that_was_to_be_checked() -> None:
+    """A drain asked for while an only-if-empty leave waits is carried out whatever the check finds."""
+    state = machine.apply(at_live(), Disrupt(command="c1", reason="Empty", only_if_empty=True), NOW)
+    state = machine.apply(state, LeaveRequest(reason="drain"), NOW)
+    step = machine.next_step(state, NOW)
+    assert isinstance(step, Run)
+    assert step.input.model_dump()["only_if_empty"] is False
 
 
 def test_forced_drain_passes_its_instant_on() -> None:

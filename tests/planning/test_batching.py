@@ -143,7 +143,8 @@ async def test_nominated_pods_are_asked_again_after_twenty_seconds() -> None:
     """SCH-018."""
     at = Setting()
     at.view.add(pod("a"))
-    at.batcher.nominated(["uid-a"])
+    at.batcher.nominated({"node-1": [pod("a")]})
+    assert at.batcher.promised() == {"node-1": pod("a").requests}
     assert (await at.batcher.await_batch(WINDOW)).pods == 1
     assert at.seconds() == pytest.approx(21.0)
 
