@@ -19,10 +19,11 @@ from rich.table import Table
 from temporalio.client import Client
 
 from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import DEPLOYMENTS, NODEPOOLS, NODES
 from cli.narrator import Narrator, NotSeen
 from tenon.lifecycle.state import Life
-from worker.temporal import connect
+from worker.temporal import TemporalError, connect
 from workflows import names
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
@@ -40,28 +41,38 @@ def demo(
     state: Annotated[Path | None, typer.Option(help="State folder of the sandbox.")] = None,
 ) -> None:
     """Bring up the sandbox and watch pods become nodes, and nodes go again."""
-    from sandbox.cluster import Sandbox
+    from sandbox import left_worker
+    from sandbox.build import BuildError
+    from sandbox.cluster import Sandbox, SandboxError
+    from sandbox.kubectl import KubectlError
     from sandbox.progress import shown
+    from sandbox.tools import MissingTool
 
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=160)  # a pipe has no width of its own to keep to
     began = time.monotonic()
     attached = Sandbox.find(state)
-    if attached is not None:
-        sandbox = attached
-    else:
-        with shown(console) as on_progress:
-            sandbox = Sandbox.start(state, on_progress=on_progress, detach=keep)
+    try:
+        if attached is not None:
+            sandbox = attached
+        else:
+            with shown(console) as on_progress:
+                sandbox = Sandbox.start(state, on_progress=on_progress, detach=keep)
+    except (SandboxError, BuildError, MissingTool) as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(2) from None
+    left_worker.stop(sandbox.layout.root)
     os.environ.update(sandbox.worker_env() | {"KUBECONFIG": str(sandbox.kubeconfig)})
     worker = None
     try:
         worker = _start_worker(sandbox)
+        left_worker.note(sandbox.layout.root, worker.pid)
         _await_ready(worker, sandbox)
         console.print(f"sandbox and worker are up after {time.monotonic() - began:.1f} s")
         console.print(f"Temporal UI: [link]{sandbox.temporal_ui}[/]   kubeconfig: {sandbox.kubeconfig}")
         asyncio.run(_play(console, sandbox))
-    except NotSeen as error:
+    except (NotSeen, KubectlError, TemporalError, ApiError) as error:
         console.print(f"[bold red]{error}[/]; the worker's log: {_log(sandbox)}")
         raise typer.Exit(1) from None
     finally:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sandbox import build
+from sandbox import build, left_worker
 from sandbox.build import BuildError
 from sandbox.cluster import Sandbox, SandboxError
 from sandbox.cluster import stop as stop_sandbox
@@ -131,8 +131,9 @@ def status(
 
 @app.command()
 def down(state: StateDir = None) -> None:
-    """Stop the sandbox; its logs stay in the state folder."""
+    """Stop the sandbox and a worker that the demo left in it; its logs stay in the state folder."""
     layout = Layout.at(state)
+    left_worker.stop(layout.root)
     try:
         stopped = stop_sandbox(layout)
     except SandboxError as error:
