@@ -246,3 +246,25 @@ async def test_a_new_planner_announces_itself_even_before_the_workflows_exist() 
     assert [(workflow_id, name) for workflow_id, name, _ in temporal.signals] == [
         (names.disruption_id("c"), "planner_started")
     ]
+
+
+async def test_a_claim_that_vanishes_without_a_deletion_ends_its_workflow() -> None:
+    """A finalizer stripped by hand must not leave an instance that nobody ends."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a"))
+    async with bridged(cache, temporal):
+        cache.claims.on_event("a", None)
+        await asyncio.sleep(MOMENT)
+        assert temporal.pokes("a") == [Poke(claim_deleting=True, reason="gone")]
+
+
+async def test_a_claim_that_was_seen_leaving_is_not_told_again_when_it_is_gone() -> None:
+    """The end of an ordinary life costs no message."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a", deletionTimestamp="2026-11-21T12:00:00Z"))
+    async with bridged(cache, temporal):
+        told = temporal.pokes("a")
+        cache.claims.on_event("a", None)
+        await asyncio.sleep(MOMENT)
+        assert [poke.claim_deleting for poke in told] == [True]
+        assert temporal.pokes("a") == told
