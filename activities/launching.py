@@ -7,10 +7,12 @@ import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from temporalio.exceptions import ApplicationError
+
 from activities import metrics
 from activities.ec2.errors import EC2Error, InsufficientCapacity, NodeClassNotReady
 from activities.ec2.provider import Ec2Provider
-from activities.kubernetes import nodeclaims
+from activities.kubernetes import cordon, nodeclaims
 from activities.kubernetes.client import Kube, Object
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import EC2NODECLASSES
@@ -20,9 +22,11 @@ from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hash
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.validation import parse
 from tenon.lifecycle.instants import parse_instant
+from tenon.lifecycle.machine import TEMPLATE_GONE
 from tenon.lifecycle.messages import (
     ClaimRef,
     ClaimView,
+    ErrorType,
     Instance,
     LaunchInput,
     LaunchResult,
@@ -37,6 +41,7 @@ INSUFFICIENT_CAPACITY = "insufficient_capacity"
 NODECLASS_NOT_READY = "nodeclass_not_ready"
 LAUNCH_TIMEOUT = "launch_timeout"
 INSTANCE_GONE = "instance_gone"
+TEMPLATE_NOT_FOUND = "LaunchTemplateNotFound"
 LAUNCH_WITHIN = timedelta(minutes=5)
 """A claim that cannot be launched for so long is given up, and its pods are planned again."""
 TAKEN_UP_AGAIN_AFTER = timedelta(seconds=15)
@@ -48,11 +53,19 @@ AVOIDED_FOR = timedelta(minutes=3)
 class Launching:
     """Prepares and sends launches."""
 
-    def __init__(self, kube: Kube, recorder: EventRecorder, ec2: Ec2Provider, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        recorder: EventRecorder,
+        ec2: Ec2Provider,
+        now: Callable[[], datetime],
+        initialization_timeout: timedelta | None = None,
+    ) -> None:
         self._kube = kube
         self._recorder = recorder
         self._ec2 = ec2
         self._now = now
+        self._initialization_seconds = initialization_timeout.total_seconds() if initialization_timeout else None
         self._refused_until: dict[tuple[str, str, str], datetime] = {}
 
     def _avoided(self) -> frozenset[tuple[str, str, str]]:
@@ -66,11 +79,16 @@ class Launching:
         raw = await nodeclaims.read_claim(self._kube, given.claim)
         if raw is None:
             return PrepareLaunchResult(view=ClaimView())
-        view = nodeclaims.view_of(raw)
+        view = nodeclaims.view_of(raw).model_copy(
+            update={"initialization_timeout_seconds": self._initialization_seconds}
+        )
         known, lost = await self._launched_before(raw, given.claim)
         if lost and not view.deleting:
             return await self._refused(given.claim, view, INSTANCE_GONE, lost)
         if known is not None:
+            # The workflow before this one may have been ended between its taint and its deletion.
+            if await cordon.withdraw(self._kube, given.claim, view.node_name):
+                log.info("took the disruption taint off", extra={"nodeclaim": given.claim.name, "node": view.node_name})
             return PrepareLaunchResult(view=view.model_copy(update={"instance": known}))
         if view.deleting:
             return PrepareLaunchResult(view=view)
@@ -99,7 +117,20 @@ class Launching:
         return PrepareLaunchResult(view=view, request=request)
 
     async def launch(self, given: LaunchInput) -> LaunchResult:
-        """Send the recorded request and write the outcome on the claim; safe to repeat."""
+        """Send the recorded request and write the outcome on the claim; safe to repeat.
+
+        Raises:
+            ApplicationError: of type NodeClaimGone; a request that was sent before may have bought an instance.
+        """
+        raw = await nodeclaims.read_claim(self._kube, given.claim)
+        if raw is None:
+            raise ApplicationError(
+                f"NodeClaim {given.claim.name} is gone: nothing is bought for it", type=ErrorType.CLAIM_GONE
+            )
+        if (raw.get("status") or {}).get("providerID"):
+            # A workflow that was reset to before its launch: EC2 forgets client tokens in time, the claim does not.
+            known, lost = await self._launched_before(raw, given.claim)
+            return LaunchResult(instance=known, reason=INSTANCE_GONE if lost else "", message=lost)
         try:
             result = await asyncio.to_thread(self._ec2.launch, given.request)
         except EC2Error as error:
@@ -109,6 +140,8 @@ class Launching:
             key = refused.capacity_type, refused.instance_type, refused.zone
             self._refused_until[key] = self._now() + AVOIDED_FOR
             metrics.LAUNCH_FAILURES.labels(refused.zone, "", refused.capacity_type, "InsufficientCapacity").inc()
+        if result.instance is None and result.reason == TEMPLATE_NOT_FOUND:
+            return result.model_copy(update={"reason": TEMPLATE_GONE})  # the next attempt makes the template again
         if result.instance is None:
             reason = INSUFFICIENT_CAPACITY if result.unavailable else result.reason
             await nodeclaims.mark_launch_failed(self._kube, given.claim, result.reason, result.message, self._now)

@@ -104,6 +104,29 @@ CLOUD_ERRORS = Counter(
     "Failed calls to the cloud provider.",
     ["controller", "method", "provider", "error"],
 )
+HOUSEKEEPING_FOUND = Counter("tenon_housekeeping_found_total", "What a sweep found lost or wrong, by kind.", ["kind"])
+HOUSEKEEPING_ENDED = Counter(
+    "tenon_housekeeping_ended_total", "Findings of sweeps that were ended or healed, by kind.", ["kind"]
+)
+HOUSEKEEPING_FAILED = Counter(
+    "tenon_housekeeping_failed_total", "Findings of sweeps that could not be acted on, by kind.", ["kind"]
+)
+HOUSEKEEPING_UNREAD = Counter(
+    "tenon_housekeeping_unread_total",
+    "Sources that a sweep could not read, so that it judged nothing by them.",
+    ["source"],
+)
+HOUSEKEEPING_SUCCESS = Gauge(
+    "tenon_housekeeping_last_success_timestamp_seconds",
+    "When a sweep last read everything; alert when it is older than a few intervals.",
+    multiprocess_mode="max",
+)
+FOREIGN_FINALIZERS = Gauge(
+    "tenon_nodeclaims_foreign_finalizers",
+    "Deleted NodeClaims that only a finalizer of somebody else holds, as this replica's last sweep saw them.",
+    ["finalizer"],
+    multiprocess_mode="mostrecent",
+)
 BUILD_INFO = Gauge(
     "karpenter_build_info", "The version that runs; always 1.", ["version"], multiprocess_mode="mostrecent"
 )

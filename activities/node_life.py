@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from temporalio import activity
 
 from activities import metrics
+from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
 from activities.kubernetes import binding, cordon, drain, initialization, nodeclaims, registration, release, volumes
 from activities.kubernetes.client import Kube
@@ -57,11 +58,17 @@ def now() -> datetime:
 class NodeActivities:
     """A node's stages, each its own activity."""
 
-    def __init__(self, kube: Kube, recorder: EventRecorder, ec2: Ec2Provider) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        recorder: EventRecorder,
+        ec2: Ec2Provider,
+        initialization_timeout: timedelta | None = None,
+    ) -> None:
         self._kube = kube
         self._recorder = recorder
         self._ec2 = ec2
-        self._launching = Launching(kube, recorder, ec2, now)
+        self._launching = Launching(kube, recorder, ec2, now, initialization_timeout)
 
     @activity.defn(name=ActivityName.PREPARE_LAUNCH)
     async def prepare_launch(self, given: PrepareLaunchInput) -> PrepareLaunchResult:
@@ -82,8 +89,17 @@ class NodeActivities:
             found = raw["metadata"].get("labels") or {}
             pool, zone = found.get(labels.NODEPOOL, ""), found.get(labels.ZONE, "")
             metrics.NODES_CREATED.labels(pool, zone).inc()
+            await self._name_instance(given, result.node_name)
             log.info("registered node", extra={"nodeclaim": given.claim.name, "node": result.node_name})
         return result
+
+    async def _name_instance(self, given: NodeInput, node_name: str) -> None:
+        """For people who look at EC2; what EC2 refuses now, housekeeping writes later."""
+        instance_id = given.provider_id.rsplit("/", 1)[-1]
+        try:
+            await asyncio.to_thread(self._ec2.name_instance, instance_id, given.claim.name, node_name)
+        except EC2Error as error:
+            log.info("instance not named yet", extra={"id": instance_id, "error": str(error)})
 
     @activity.defn(name=ActivityName.INITIALIZE)
     async def initialize(self, given: NodeInput) -> InitializeResult:
@@ -165,13 +181,13 @@ class NodeActivities:
     @activity.defn(name=ActivityName.RELEASE)
     async def release(self, given: ReleaseInput) -> ReleaseInput:
         """Take the finalizers off; the last act."""
-        await release.release(self._kube, given)
+        released = await release.release(self._kube, given, self._recorder)
         _count_end(given)
         log.info(
             "deleted node",
             extra={"nodeclaim": given.claim.name, "node": given.node_name, "reason": given.reason},
         )
-        return given
+        return released
 
     def all(self) -> Sequence[Callable[..., Any]]:
         """Every activity, for a worker."""

@@ -6,21 +6,23 @@ import asyncio
 import json
 import sys
 from collections.abc import Coroutine
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
 from rich.markdown import Markdown
 from rich.table import Table
-from temporalio.client import Client, WorkflowExecution, WorkflowHandle
+from temporalio.client import Client, WorkflowExecution, WorkflowHandle, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.kubernetes.bounded import bounded
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError, ApiUnreachable
+from activities.kubernetes.errors import ApiError, ApiUnreachable, ConfigError
 from activities.kubernetes.resources import NODECLAIMS
 from cli.context import Context, ContextError, resolve
 from tenon.lifecycle.messages import Keep
+from tenon.lifecycle.remedies import remedies, report
 from tenon.lifecycle.state import NodeState
 from tenon.lifecycle.timeline import details
 from worker.settings import parse_duration
@@ -31,9 +33,14 @@ from workflows.nodeclaim import NodeClaimWorkflow
 app = typer.Typer(no_args_is_help=True, help="Watch and steer nodes through their workflows.")
 T = TypeVar("T")
 
+AT_ONCE = 10
+"""Blocked nodes that are asked at the same time what blocks them."""
+ASK_FOR = timedelta(seconds=10)
+
 Name = Annotated[str, typer.Argument(help="A NodeClaim, or the Node it became.")]
 Cluster = Annotated[str | None, typer.Option("--cluster", envvar="CLUSTER_NAME", help="Name of the cluster.")]
 Output = Annotated[str, typer.Option("--output", "-o", help="table or json.")]
+Blocked = Annotated[bool, typer.Option("--blocked", help="Only nodes that wait for something a person should see.")]
 
 
 class NodeError(Exception):
@@ -58,12 +65,14 @@ async def _claim_of(name: str) -> str:
     """The NodeClaim that ``name`` means: its own name, or that of the Node it became."""
     try:
         kube = await Kube.connect()
-    except (ApiUnreachable, ApiError):
+    except ConfigError:
         return name  # without the API server only the claim's own name is known
     try:
         for claim in await kube.list(NODECLAIMS):
             if name in (claim["metadata"]["name"], claim.get("status", {}).get("nodeName")):
                 return str(claim["metadata"]["name"])
+    except ApiError as error:
+        print(f"{name} is taken for a NodeClaim's own name: {error}", file=sys.stderr)
     finally:
         await kube.close()
     return name
@@ -82,7 +91,9 @@ async def _signal(name: str, cluster: str | None, signal: Any, *arguments: Any) 
         raise NodeError(_not_found(handle, error)) from None
 
 
-def _not_found(handle: WorkflowHandle[Any, Any], error: RPCError) -> str:
+def _not_found(handle: WorkflowHandle[Any, Any], error: RPCError | WorkflowQueryFailedError) -> str:
+    if isinstance(error, WorkflowQueryFailedError):
+        return f"Node life {handle.id} does not answer: {error}."
     if error.status is RPCStatusCode.NOT_FOUND:
         return f"No node life {handle.id} is running: `tenon node list` shows the ones that are."
     return f"Temporal refused: {error.message}."
@@ -127,42 +138,65 @@ def keep(
 
 @app.command()
 def show(name: Name, cluster: Cluster = None, output: Output = "table") -> None:
-    """A node's state and its timeline."""
+    """A node's state and its timeline; when it is blocked, what resolves it."""
 
     async def query() -> NodeState:
         handle = await _handle(name, cluster)
         try:
             return await handle.query(NodeClaimWorkflow.status)
-        except RPCError as error:
+        except (WorkflowQueryFailedError, RPCError) as error:
             raise NodeError(_not_found(handle, error)) from None
 
     state = _run(query())
     if output == "json":
         print(state.model_dump_json(indent=2))
     else:
-        Console().print(Markdown(details(state)))
+        Console().print(Markdown(f"{details(state)}\n\n{report(state)}"))
 
 
 @app.command("list")
-def list_nodes(cluster: Cluster = None, output: Output = "table") -> None:
-    """The nodes that live, from Temporal's search attributes."""
-
-    async def collect() -> list[WorkflowExecution]:
-        context, client = await _connect(cluster)
-        query = (
-            f'WorkflowType = "NodeClaim" AND ExecutionStatus = "Running" AND {names.CLUSTER.name} = "{context.cluster}"'
-        )
-        return [execution async for execution in client.list_workflows(query)]
-
-    rows = [_row(execution) for execution in _run(collect())]
-    rows.sort(key=lambda row: row["nodeClaim"])
+def list_nodes(cluster: Cluster = None, output: Output = "table", blocked: Blocked = False) -> None:
+    """The nodes that live, from Temporal's search attributes; for the blocked ones what blocks them."""
+    rows, states = _run(_collect(cluster, blocked))
     if output == "json":
-        print(json.dumps(rows, indent=2))
+        print(json.dumps([row | _explained(states.get(row["nodeClaim"])) for row in rows], indent=2))
         return
     table = Table("NodeClaim", "Stage", "NodePool", "Type", "Zone", "Capacity", "Blocked", "Expires")
     for row in rows:
         table.add_row(*row.values())
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    for name, state in states.items():
+        if state.blocked:
+            console.print(Markdown(f"**{name}**: {state.blocked}\n\n" + "\n".join(f"- {r}" for r in remedies(state))))
+
+
+async def _collect(cluster: str | None, blocked: bool) -> tuple[list[dict[str, str]], dict[str, NodeState]]:
+    """The rows of the list, and the states of the nodes that are blocked."""
+    context, client = await _connect(cluster)
+    query = f'WorkflowType = "NodeClaim" AND ExecutionStatus = "Running" AND {names.CLUSTER.name} = "{context.cluster}"'
+    if blocked:
+        query += f" AND {names.BLOCKED.name} = true"
+    rows = [_row(execution) async for execution in client.list_workflows(query)]
+    rows.sort(key=lambda row: row["nodeClaim"])
+
+    async def ask(row: dict[str, str]) -> NodeState | None:
+        handle = client.get_workflow_handle_for(
+            NodeClaimWorkflow.run, names.nodeclaim_id(context.cluster, row["nodeClaim"])
+        )
+        try:
+            return await handle.query(NodeClaimWorkflow.status, rpc_timeout=ASK_FOR)
+        except (WorkflowQueryFailedError, RPCError) as error:
+            print(f"{row['nodeClaim']} does not say what blocks it: {error}", file=sys.stderr)
+            return None
+
+    found = await bounded([row for row in rows if row["blocked"]], AT_ONCE, ask)
+    return rows, {state.claim.name: state for state in found if state is not None}
+
+
+def _explained(state: NodeState | None) -> dict[str, Any]:
+    """What a blocked node's row has beyond the others in JSON."""
+    return {} if state is None else {"why": state.blocked, "remedies": remedies(state)}
 
 
 def _row(execution: WorkflowExecution) -> dict[str, str]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from sandbox import build, left_worker
 from sandbox.build import BuildError
@@ -21,8 +24,28 @@ from sandbox.progress import shown
 from sandbox.status import State, Status, read
 from sandbox.tools import MissingTool, tool
 
+
+class Commands(TyperGroup):
+    """The commands here, and `fault`, whose module is loaded only when it is called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All names."""
+        return [*super().list_commands(ctx), "fault"]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of a name; None when there is none."""
+        if cmd_name != "fault":
+            return super().get_command(ctx, cmd_name)
+        command = get_command(import_module("cli.fault").app)
+        command.name = cmd_name
+        return command
+
+
 app = typer.Typer(
-    name="sandbox", no_args_is_help=True, help="Temporal, Kubernetes and EC2 on this machine, to try Tenon in."
+    name="sandbox",
+    cls=Commands,
+    no_args_is_help=True,
+    help="Temporal, Kubernetes and EC2 on this machine, to try Tenon in.",
 )
 
 StateDir = Annotated[
@@ -31,22 +54,29 @@ StateDir = Annotated[
 ]
 
 FAILED = 2
-COLOURS = {State.READY: "green", State.FAILED: "red", State.STARTING: "yellow", State.STOPPING: "yellow"}
+COLOURS = {
+    State.READY: "green",
+    State.FAILED: "red",
+    State.STARTING: "yellow",
+    State.STOPPING: "yellow",
+    State.FROZEN: "cyan",
+}
 
 
 class Output(StrEnum):
-    """How `status` is printed."""
+    """How an answer is printed."""
 
     TABLE = "table"
     JSON = "json"
 
 
-def _fail(error: Exception) -> typer.Exit:
+def fail(error: Exception) -> typer.Exit:
+    """Print an error in a sentence; the exit to raise."""
     Console(stderr=True).print(f"[red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
     return typer.Exit(FAILED)
 
 
-def _console() -> Console:
+def wide_console() -> Console:
     """Wide where nobody looks at the width, so that a pipe gets whole lines."""
     console = Console()
     return console if console.is_terminal else Console(width=200)
@@ -56,11 +86,11 @@ def _console() -> Console:
 def build_control_plane() -> None:
     """Build the control plane's programs if this machine has not yet; `up` does it too."""
     try:
-        with shown(_console()) as on_progress:
+        with shown(wide_console()) as on_progress:
             folder = build.ensure(on_progress)
     except (BuildError, MissingTool) as error:
-        raise _fail(error) from error
-    _console().print(f"control plane: {folder}", highlight=False, soft_wrap=True)
+        raise fail(error) from error
+    wide_console().print(f"control plane: {folder}", highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -75,7 +105,7 @@ def up(
     ] = False,
 ) -> None:
     """Start the sandbox; the first time builds the control plane."""
-    console = _console()
+    console = wide_console()
     layout = Layout.at(state)
     try:
         running = read(layout.status)
@@ -96,7 +126,7 @@ def up(
         else:
             _describe(console, sandbox)
     except (SandboxError, BuildError, MissingTool) as error:
-        raise _fail(error) from error
+        raise fail(error) from error
     except KeyboardInterrupt as interrupted:
         Console(stderr=True).print("stopped")
         raise typer.Exit(130) from interrupted
@@ -125,7 +155,7 @@ def status(
         document |= {"kubeconfig": str(layout.kubeconfig), "worker_kubeconfig": str(layout.worker_kubeconfig)}
         print(json.dumps(document, indent=2))
     else:
-        _table(_console(), layout, found)
+        _table(wide_console(), layout, found)
     raise typer.Exit(0 if found.state is State.READY else 1)
 
 
@@ -137,7 +167,7 @@ def down(state: StateDir = None) -> None:
     try:
         stopped = stop_sandbox(layout)
     except SandboxError as error:
-        raise _fail(error) from error
+        raise fail(error) from error
     Console().print("stopped" if stopped else f"No sandbox runs in {layout.root}.", highlight=False, soft_wrap=True)
 
 

@@ -19,6 +19,15 @@ def worker(
     cluster_endpoint: Annotated[str | None, typer.Option(help="Its API server (CLUSTER_ENDPOINT).")] = None,
     batch_max_duration: Annotated[str | None, typer.Option(help="Longest batch window (BATCH_MAX_DURATION).")] = None,
     batch_idle_duration: Annotated[str | None, typer.Option(help="Idle time that ends a batch.")] = None,
+    garbage_collection_interval: Annotated[
+        str | None, typer.Option(help="Time between two searches for orphans, 30s to 24h.")
+    ] = None,
+    initialization_timeout: Annotated[
+        str | None, typer.Option(help="How long a registered node may take to initialize; 0 or Never: for ever.")
+    ] = None,
+    watch_silence_limit: Annotated[
+        str | None, typer.Option(help="Silence after which a watch is begun anew, 1s to 10m.")
+    ] = None,
     vm_memory_overhead_percent: Annotated[float | None, typer.Option(help="Memory the hypervisor takes.")] = None,
     reserved_enis: Annotated[int | None, typer.Option(help="Network interfaces not used for pods.")] = None,
     kube_client_qps: Annotated[float | None, typer.Option(help="Kubernetes requests a second.")] = None,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from sandbox import build, kubectl
+from sandbox.control import order
 from sandbox.ec2.client import Ec2Admin
 from sandbox.layout import CLUSTER_NAME, NAMESPACE, REGION, Layout
 from sandbox.ports import free_ports
@@ -49,7 +50,7 @@ class Sandbox:
         self.temporal_ui = addresses.temporal_ui
         self.ec2_endpoint = addresses.ec2 or ""
         self._owned = owned
-        self._worker_ports = free_ports(2)
+        self._worker_ports: dict[int, list[int]] = {}
 
     @classmethod
     def start(
@@ -118,16 +119,49 @@ class Sandbox:
         """The operator's side door of its EC2: faults, capacity, instances, rejected pods."""
         return Ec2Admin(self.ec2_endpoint)
 
+    def stop_component(self, name: str, *, kill: bool = False) -> None:
+        """Stop one component, such as ``temporal``, and leave the others; raises SandboxError.
+
+        Temporal and etcd keep what they know; EC2 forgets its instances.
+        """
+        self._order("kill" if kill else "stop", name)
+
+    def start_component(self, name: str) -> None:
+        """Start a component that was stopped, as it was, and return once it serves; raises SandboxError."""
+        self._order("start", name)
+
+    def freeze_component(self, name: str) -> None:
+        """Stop a component's clock: its connections stay open, and nothing is answered; raises SandboxError."""
+        self._order("freeze", name)
+
+    def thaw_component(self, name: str) -> None:
+        """Let a frozen component go on; raises SandboxError."""
+        self._order("thaw", name)
+
+    def _order(self, do: str, component: str) -> None:
+        try:
+            order(self.layout.control, do, component)
+        except (OSError, ValueError) as error:
+            raise SandboxError(f"Cannot {do} {component}: {error}.") from error
+
     def status(self) -> Status:
         """What it is doing now."""
         status = read(self.layout.status)
         return status or Status(state=State.STOPPED, message="never started")
 
-    def worker_env(self) -> dict[str, str]:
-        """The environment of a Tenon worker in this sandbox; the same ports each time it is asked."""
-        metrics, health = self._worker_ports
+    def worker_env(self, replica: int = 0, *, kubeconfig: Path | str | None = None) -> dict[str, str]:
+        """The environment of a Tenon worker in this sandbox; the same ports each time that replica is asked for.
+
+        ``kubeconfig`` is another than the worker's own, such as an `ApiProxy`'s.
+        """
+        taken = {port for ports in self._worker_ports.values() for port in ports}
+        while replica not in self._worker_ports:
+            found = free_ports(2)  # those of a replica that does not run yet are free too
+            if not taken.intersection(found):
+                self._worker_ports[replica] = found
+        metrics, health = self._worker_ports[replica]
         return {
-            "KUBECONFIG": str(self.worker_kubeconfig),
+            "KUBECONFIG": str(kubeconfig or self.worker_kubeconfig),
             "TEMPORAL_ADDRESS": self.temporal_address,
             "TEMPORAL_NAMESPACE": "default",
             "AWS_ENDPOINT_URL": self.ec2_endpoint,

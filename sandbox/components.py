@@ -50,7 +50,7 @@ class Options:
     boot_delay: float | None = None
     """Seconds between an instance's launch and its Node; None leaves it to the EC2 server."""
     keep_history: bool = False
-    """Keep Temporal's histories in a database file across `down` and `up`."""
+    """Keep Temporal's histories across `down` and `up`; they always survive Temporal's own stop and start."""
 
 
 @dataclass(frozen=True)
@@ -186,8 +186,7 @@ def _temporal(layout: Layout, ports: Ports, temporal: Path, options: Options) ->
     for key in SEARCH_ATTRIBUTES:
         kind = key.indexed_value_type.name.title().replace("_", "")
         argv.append(f"--search-attribute={key.name}={kind}")
-    if options.keep_history:
-        argv.append(f"--db-filename={layout.temporal_db}")
+    argv.append(f"--db-filename={layout.temporal_db if options.keep_history else layout.temporal_fresh_db}")
     return Component("temporal", tuple(argv), f"http://{LOOPBACK}:{ports.temporal_http}/api/v1/namespaces/default")
 
 

@@ -40,6 +40,11 @@ class Layout:
         return self.root / "lock"
 
     @property
+    def control(self) -> Path:
+        """The socket on which the supervisor takes orders."""
+        return self.root / "control"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 
@@ -57,7 +62,13 @@ class Layout:
 
     @property
     def temporal_db(self) -> Path:
+        """Temporal's histories where they are kept across `down` and `up`."""
         return self.root / "temporal.db"
+
+    @property
+    def temporal_fresh_db(self) -> Path:
+        """Temporal's histories of one sandbox only, so that Temporal itself can be stopped and started."""
+        return self.root / "temporal" / "fresh.db"
 
     @property
     def kwok_config(self) -> Path:
@@ -84,9 +95,9 @@ class Layout:
         """Make the folders, readable by this user only, and drop what an earlier cluster left in them."""
         self.root.mkdir(parents=True, exist_ok=True)
         self.root.chmod(0o700)
-        for folder in (self.etcd, self.pki, self.ec2, self.root / "kubectl-cache"):
+        for folder in (self.etcd, self.pki, self.ec2, self.temporal_fresh_db.parent, self.root / "kubectl-cache"):
             shutil.rmtree(folder, ignore_errors=True)
         for file in (self.kubeconfig, self.worker_kubeconfig):
             file.unlink(missing_ok=True)
-        for folder in (self.etcd, self.pki, self.ec2, self.logs):
+        for folder in (self.etcd, self.pki, self.ec2, self.temporal_fresh_db.parent, self.logs):
             folder.mkdir(mode=0o700, exist_ok=True)

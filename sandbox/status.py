@@ -23,6 +23,8 @@ class State(StrEnum):
     STOPPING = "stopping"
     STOPPED = "stopped"
     FAILED = "failed"
+    FROZEN = "frozen"
+    """Of a component only: its process is stopped by a signal and keeps its connections."""
 
 
 class Process(BaseModel):

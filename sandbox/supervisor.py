@@ -2,7 +2,8 @@
 
 It starts each component once what it needs is ready, writes what happens to the status file, and stops all in reverse
 order: on SIGTERM or SIGINT, when its owner's pipe closes (``--leashed``), or when one component ends by itself, because
-a cluster that lost a part must not look alive. Killed outright it cannot clean up, so each child is on a leash.
+a cluster that lost a part must not look alive. What is stopped on purpose (see control.py) may be started again.
+Killed outright it cannot clean up, so each child is on a leash.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import ssl
 import sys
 import time
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
@@ -23,6 +25,7 @@ import psutil
 
 from sandbox import bootstrap, credentials, kwok
 from sandbox.components import API_SERVER, BOOTSTRAP, LOOPBACK, Component, Options, Ports, components, has_ec2
+from sandbox.control import serve_control
 from sandbox.kubectl import KubectlError
 from sandbox.layout import Layout
 from sandbox.leash import leashed
@@ -37,6 +40,14 @@ class ComponentFailed(Exception):
     """A component did not start or ended by itself; the message says which, and what it last said."""
 
 
+@dataclass
+class Halt:
+    """A component's rest: ``down`` once its process has ended, ``again`` when it is to start anew."""
+
+    down: asyncio.Event = field(default_factory=asyncio.Event)
+    again: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 class Supervisor:
     """One sandbox's life."""
 
@@ -46,6 +57,8 @@ class Supervisor:
         self.processes: dict[str, asyncio.subprocess.Process] = {}
         self.ready = {name: asyncio.Event() for name in (*(part.name for part in parts), BOOTSTRAP)}
         self.stopping = asyncio.Event()
+        self.halts: dict[str, Halt] = {}
+        """Components that were stopped on purpose."""
         self.status = Status(
             state=State.STARTING, supervisor=Process.of(os.getpid()), addresses=addresses, message="starting"
         )
@@ -53,6 +66,7 @@ class Supervisor:
     async def run(self) -> int:
         """Start, stay until told to stop or until a component ends, stop. The exit status: 1 after a failure."""
         work = asyncio.create_task(self._work())
+        control = await serve_control(self, self.layout.control)
         stop = asyncio.create_task(self.stopping.wait())
         await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
         failure = work.exception() if work.done() else None
@@ -61,6 +75,7 @@ class Supervisor:
             print(failure, file=sys.stderr, flush=True)
         else:
             self._write(State.STOPPING, "stopping")
+        control.close()
         work.cancel()
         stop.cancel()
         with suppress(BaseException):
@@ -85,9 +100,21 @@ class Supervisor:
     async def _component(self, part: Component) -> None:
         for name in part.after:
             await self.ready[name].wait()
+        while True:
+            failure = await self._life(part)
+            halt = self.halts.get(part.name)
+            if halt is None:
+                raise failure
+            self._enter(part.name, State.STOPPED)
+            halt.down.set()
+            await halt.again.wait()
+            del self.halts[part.name]
+
+    async def _life(self, part: Component) -> ComponentFailed:
+        """One process of a component, from its start to its end; how it ended."""
         began = time.monotonic()
         log = self.layout.log(part.name)
-        with log.open("wb") as output:
+        with log.open("ab" if part.name in self.processes else "wb") as output:
             process = await asyncio.create_subprocess_exec(
                 *leashed(*part.argv),
                 stdin=asyncio.subprocess.DEVNULL,
@@ -112,9 +139,64 @@ class Supervisor:
         finally:
             ended.cancel()
             serving.cancel()
+        self.ready[part.name].clear()
         entry.state = State.FAILED
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
-        raise ComponentFailed(f"{part.name} ended with {how}: {_last_line(log)} (log: {log})")
+        return ComponentFailed(f"{part.name} ended with {how}: {_last_line(log)} (log: {log})")
+
+    async def stop_component(self, name: str, *, kill: bool = False) -> None:
+        """Stop one component on purpose, and return once it has ended; the others stay.
+
+        Raises:
+            ValueError: there is no such component, or it does not run.
+        """
+        process = self._running(name)
+        halt = self.halts[name] = Halt()
+        if kill:
+            os.killpg(process.pid, signal.SIGKILL)
+        await self._stop(name)
+        await halt.down.wait()
+
+    async def start_component(self, name: str) -> None:
+        """Start a component that was stopped on purpose, and return once it serves.
+
+        Raises:
+            ValueError: it was not stopped.
+        """
+        halt = self.halts.get(name)
+        if halt is None or not halt.down.is_set():
+            raise ValueError(f"{name} is not stopped")
+        halt.again.set()
+        await self.ready[name].wait()
+
+    def freeze_component(self, name: str) -> None:
+        """Stop a component's clock: it keeps its connections and answers nothing."""
+        os.killpg(self._running(name).pid, signal.SIGSTOP)
+        self._enter(name, State.FROZEN)
+
+    def thaw_component(self, name: str) -> None:
+        """Let a frozen component go on."""
+        os.killpg(self._running(name).pid, signal.SIGCONT)
+        self._enter(name, State.READY)
+
+    def component_states(self) -> dict[str, str]:
+        """The state of each component."""
+        return {name: str(entry.state) for name, entry in self.status.components.items()}
+
+    def _enter(self, name: str, state: State) -> None:
+        self.status.components[name].state = state
+        self._write()
+
+    def _running(self, name: str) -> asyncio.subprocess.Process:
+        known = [part.name for part in self.parts]
+        if name not in known:
+            raise ValueError(f"there is no component {name}: give one of {', '.join(sorted(known))}")
+        if self.status.state is not State.READY:
+            raise ValueError(f"the sandbox is {self.status.state}, not ready")
+        process = self.processes[name]
+        if name in self.halts or process.returncode is not None:
+            raise ValueError(f"{name} does not run")
+        return process
 
     async def _until_ready(self, part: Component) -> None:
         """Return once the component answers; raises ComponentFailed after READY_SECONDS."""
@@ -167,6 +249,7 @@ class Supervisor:
             if process.returncode is None:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, number)
+                    os.killpg(process.pid, signal.SIGCONT)  # a frozen one hears nothing else
                 with suppress(TimeoutError):
                     await asyncio.wait_for(process.wait(), STOP_SECONDS)
 

@@ -14,12 +14,14 @@ from typing import Any
 
 from temporalio.client import Client
 from temporalio.worker import Worker
+from temporalio.workflow import NondeterminismError
 
 from activities.disrupting import disrupt
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import describe_cluster
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
+from activities.housekeeping.collecting import Housekeeping
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
 from activities.node_life import NodeActivities
@@ -28,6 +30,7 @@ from tenon.ec2.cluster import Cluster
 from worker.settings import Settings, SettingsError
 from workflows import names
 from workflows.disruption import DisruptionCommandWorkflow, DisruptionWorkflow
+from workflows.housekeeping import HousekeepingWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
 from workflows.provisioner import ProvisionerWorkflow
@@ -40,8 +43,12 @@ WORKFLOWS: Sequence[type] = (
     DisruptionWorkflow,
     DisruptionCommandWorkflow,
     NodeClassWorkflow,
+    HousekeepingWorkflow,
 )
 GRACEFUL = timedelta(seconds=20)
+ENDS_ON: Sequence[type[BaseException]] = (NondeterminismError,)
+"""What another version of this code began and left in the middle of something may not be replayable by this one. It
+ends instead of failing task after task, and the bridge begins it anew from what the cluster and EC2 say."""
 BUILD_ID = version("tenon")
 """Named, because a worker without one hashes the code of every loaded module, which takes seconds."""
 
@@ -99,9 +106,10 @@ async def warm_up(clients: Clients) -> None:
 
 def io_worker(client: Client, settings: Settings, clients: Clients) -> Worker:
     """The worker of workflows, EC2 calls and Kubernetes writes."""
-    node = NodeActivities(clients.kube, clients.recorder, clients.ec2)
+    node = NodeActivities(clients.kube, clients.recorder, clients.ec2, settings.initialization_timeout)
     classes = NodeClassActivities(clients.kube, clients.recorder, clients.ec2)
-    activities: list[Callable[..., Any]] = [*node.all(), classes.resolve, disrupt]
+    garbage = Housekeeping(clients.kube, clients.recorder, clients.ec2)
+    activities: list[Callable[..., Any]] = [*node.all(), classes.resolve, disrupt, garbage.collect]
     return Worker(
         client,
         task_queue=names.task_queue(settings.cluster_name),
@@ -111,5 +119,6 @@ def io_worker(client: Client, settings: Settings, clients: Clients) -> Worker:
         max_concurrent_workflow_tasks=30,
         max_concurrent_activities=200,
         max_cached_workflows=2000,
+        workflow_failure_exception_types=ENDS_ON,
         graceful_shutdown_timeout=GRACEFUL,
     )

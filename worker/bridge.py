@@ -1,14 +1,15 @@
 """From the cluster to the workflows: makes sure that each NodeClaim and EC2NodeClass has one, and pokes it when due.
 
 Level-triggered: for each object the present level is computed from the cache, and sent when it differs from what was
-sent last. A sweep goes over everything once a minute, so that a lost poke or a terminated workflow is made good.
+sent last. A sweep once a minute compares the claims with the workflows that are open, so that one which an operator
+terminated or reset, or a poke that was lost, is made good.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any
 
 from temporalio.client import Client
@@ -39,6 +40,11 @@ log = logging.getLogger("worker.bridge")
 SETTLE = 0.1
 """Seconds in which changes of one object gather before they are sent."""
 SWEEP = 60.0
+SWEEP_SOON = 5.0
+"""Seconds until the next sweep after one that Temporal did not answer in full."""
+RESEND_SWEEPS = 10
+"""After so many sweeps a poke is sent again although nothing changed; each costs its workflow some events."""
+COMPLAINT_SECONDS = 60.0
 SENDERS = 20
 """Calls to Temporal at the same time."""
 
@@ -55,40 +61,61 @@ class Bridge:
         self._sent: dict[str, Poke] = {}
         self._started: set[str] = set()
         self._served: set[str] = set()
+        self._runs: dict[str, str] = {}
         self._classes: dict[str, str] = {}
         self._classes_started: set[str] = set()
         self._gate = asyncio.Semaphore(SENDERS)
+        self._failed = False
+        self._complained = float("-inf")
 
     async def run(self) -> None:
         """Serve until cancelled."""
+        loop = asyncio.get_running_loop()
         with self._cache.subscribe([Topic.CLAIM, Topic.NODECLASS]) as news:
             await self._cache.wait_synced()
-            await self._retrying(self._start_singletons())
-            await self._sweep()
-            loop = asyncio.get_running_loop()
-            next_sweep = loop.time() + SWEEP
+            sweeps = 0
             while True:
-                try:
-                    async with asyncio.timeout_at(next_sweep):
-                        changes = await news.next()
-                except TimeoutError:
-                    await self._retrying(self._start_singletons())
+                self._failed = False
+                await self._retrying(self._start_singletons())
+                await self._retrying(self._compare())
+                if sweeps % RESEND_SWEEPS == 0:
                     self._sent.clear()
-                    self._started.clear()
-                    self._classes_started.clear()
-                    await self._sweep()
-                    next_sweep = loop.time() + SWEEP
-                    continue
-                await asyncio.sleep(SETTLE)
-                changes += news.take()
-                claims = {key for topic, key in changes if topic is Topic.CLAIM}
-                classes = {key for topic, key in changes if topic is Topic.NODECLASS}
-                await self._attend(claims, classes)
+                self._classes_started.clear()
+                await self._attend(
+                    [claim.name for claim in self._cache.claims], [found.name for found in self._cache.nodeclasses]
+                )
+                sweeps += 1
+                next_sweep = loop.time() + SWEEP
+                while (due := self._sweep_due(next_sweep, loop.time())) > loop.time():
+                    try:
+                        async with asyncio.timeout_at(due):
+                            changes = await news.next()
+                    except TimeoutError:
+                        break
+                    await asyncio.sleep(SETTLE)
+                    changes += news.take()
+                    claims = {key for topic, key in changes if topic is Topic.CLAIM}
+                    classes = {key for topic, key in changes if topic is Topic.NODECLASS}
+                    await self._attend(claims, classes)
 
-    async def _sweep(self) -> None:
-        await self._attend(
-            [claim.name for claim in self._cache.claims], [found.name for found in self._cache.nodeclasses]
-        )
+    def _sweep_due(self, planned: float, now: float) -> float:
+        return min(planned, now + SWEEP_SOON) if self._failed else planned
+
+    async def _compare(self) -> None:
+        """Forget what was done for claims whose workflow is not open, or is another run than was told of things."""
+        query = names.open_nodeclaims_query(self._cluster)
+        found = {execution.id: execution.run_id async for execution in self._client.list_workflows(query)}
+        for claim in self._cache.claims:
+            run_id = found.get(names.nodeclaim_id(self._cluster, claim.name))
+            if run_id is None:
+                self._started.discard(claim.uid)
+                self._sent.pop(claim.name, None)
+            else:
+                self._started.add(claim.uid)
+                if self._runs.get(claim.name) != run_id:
+                    self._sent.pop(claim.name, None)
+        self._started &= {claim.uid for claim in self._cache.claims}
+        self._runs = {workflow_id.rsplit("/", 1)[-1]: run_id for workflow_id, run_id in found.items()}
 
     async def _attend(self, claims: Iterable[str], classes: Iterable[str]) -> None:
         work = [self._retrying(self._attend_claim(name)) for name in sorted(claims)]
@@ -101,7 +128,11 @@ class Bridge:
             async with self._gate:
                 await work
         except RPCError as error:
-            log.warning("Temporal did not take a message; the next sweep repeats it", extra={"error": str(error)})
+            self._failed = True
+            now = asyncio.get_running_loop().time()
+            if now - self._complained >= COMPLAINT_SECONDS:  # one sentence speaks for all objects of an outage
+                self._complained = now
+                log.warning("Temporal did not take a message; the next sweep repeats it", extra={"error": str(error)})
         except Exception:  # a fault of one object's making must not end the service of all others
             log.exception("an object could not be served; the next sweep comes back to it")
 
@@ -110,7 +141,7 @@ class Bridge:
         if claim is None:
             await self._tell_gone(name)
             return
-        if claim.uid not in self._started:
+        if claim.uid not in self._started and not _let_go(claim):
             await self._start_claim(claim)
             self._started.add(claim.uid)
         self._served.add(name)
@@ -126,7 +157,8 @@ class Bridge:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
             # The workflow was ended by hand, or its last act is not yet seen here: begin it anew from the claim.
-            await self._start_claim(claim)
+            if not _let_go(claim):
+                await self._start_claim(claim)
 
     async def _tell_gone(self, name: str) -> None:
         """A claim that vanished without a deletion seen here: its workflow must end the instance all the same."""
@@ -170,6 +202,7 @@ class Bridge:
                 SearchAttributePair(names.STAGE, "launching"),
                 *([SearchAttributePair(names.POOL, pool)] if pool else []),
             ],
+            memo={names.UID_MEMO: claim.uid},
         )
 
     async def _attend_class(self, name: str) -> None:
@@ -223,6 +256,7 @@ class Bridge:
         *,
         summary: str,
         attributes: Iterable[SearchAttributePair[Any]] = (),
+        memo: Mapping[str, Any] | None = None,
     ) -> None:
         pairs = [SearchAttributePair(names.CLUSTER, self._cluster), *attributes]
         await self._client.start_workflow(
@@ -234,4 +268,10 @@ class Bridge:
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             search_attributes=TypedSearchAttributes(pairs),
             static_summary=summary,
+            memo=memo,
         )
+
+
+def _let_go(claim: ObjectRecord) -> bool:
+    """Whether a life has ended here, and only a finalizer of somebody else keeps the claim."""
+    return claim.deleting and labels.TERMINATION_FINALIZER not in (claim.body["metadata"].get("finalizers") or ())

@@ -15,6 +15,7 @@ from datetime import timedelta
 
 from temporalio import activity
 from temporalio.client import Client
+from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from activities.planning.batching import Batcher
@@ -29,13 +30,16 @@ from tenon.lifecycle.messages import (
     PlanInput,
     PlanResult,
 )
+from worker.apiserver import watch_api_server
 from worker.assembly import BUILD_ID, Clients, connect, warm_up
 from worker.bridge import Bridge
 from worker.cache.cluster import ClusterCache
+from worker.housekeeping import keep_schedule, sweep_now
 from worker.lease import LeaseElection
+from worker.lostnodes import LostNodes
 from worker.nodepools import NodePoolKeeper
 from worker.podevents import PodEventKeeper
-from worker.process import Readiness, run
+from worker.process import Readiness, run, until_stopped
 from worker.settings import Settings
 from worker.telemetry import tracing_wanted
 from worker.temporal import connect as connect_temporal
@@ -44,6 +48,9 @@ from worker.view import CachedView
 from workflows import names
 
 log = logging.getLogger("worker.cluster")
+
+TEMPORAL_PAUSE = 2.0
+"""Seconds between two tries of a call that Temporal did not answer."""
 
 
 class PlanActivities:
@@ -74,45 +81,41 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
     """Watch the cluster, and while holding the Lease decide for it."""
     client = await connect_temporal(tracing=tracing_wanted())
     clients = await connect(settings)
-    tasks = [asyncio.create_task(watch_temporal(client, readiness), name="temporal health")]
-    cache = ClusterCache(clients.kube)
-    tasks.append(asyncio.create_task(cache.run(), name="cache"))
-    tasks.append(asyncio.create_task(warm_up(clients), name="warm up"))
+    cache = ClusterCache(clients.kube, silence_limit=settings.watch_silence_limit.total_seconds())
+    warming = asyncio.create_task(warm_up(clients), name="warm up")
     readiness.checks.append(lambda: "" if cache.synced else "the cluster cache is not synced yet")
     readiness.why = ""
     try:
-        await _lead_when_elected(settings, client, clients, cache, stop)
+        await until_stopped(
+            stop,
+            [
+                asyncio.create_task(watch_temporal(client, readiness), name="temporal health"),
+                asyncio.create_task(watch_api_server(clients.kube, readiness), name="api server health"),
+                asyncio.create_task(cache.run(), name="cache"),
+                asyncio.create_task(_lead_when_elected(settings, client, clients, cache), name="lead when elected"),
+            ],
+        )
     finally:
         readiness.why = "stopping"
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        warming.cancel()
+        await asyncio.gather(warming, return_exceptions=True)
         await clients.close()
 
 
-async def _lead_when_elected(
-    settings: Settings, client: Client, clients: Clients, cache: ClusterCache, stop: asyncio.Event
-) -> None:
+async def _lead_when_elected(settings: Settings, client: Client, clients: Clients, cache: ClusterCache) -> None:
     async def lead() -> None:
         await _lead(settings, client, clients, cache)
 
     if settings.disable_leader_election:
-        work = asyncio.create_task(lead(), name="lead")
-    else:
-        election = LeaseElection(
-            clients.kube,
-            name=settings.leader_election_name,
-            namespace=settings.namespace(),
-            identity=f"{socket.gethostname()}_{os.getpid()}",
-        )
-        work = asyncio.create_task(election.run(lead), name="lead when elected")
-    told = asyncio.create_task(stop.wait(), name="stop")
-    await asyncio.wait({work, told}, return_when=asyncio.FIRST_COMPLETED)
-    told.cancel()
-    if work.done():
-        await work
-    work.cancel()
-    await asyncio.gather(work, return_exceptions=True)
+        await lead()
+        return
+    election = LeaseElection(
+        clients.kube,
+        name=settings.leader_election_name,
+        namespace=settings.namespace(),
+        identity=f"{socket.gethostname()}_{os.getpid()}",
+    )
+    await election.run(lead)
 
 
 async def _lead(settings: Settings, client: Client, clients: Clients, cache: ClusterCache) -> None:
@@ -123,6 +126,10 @@ async def _lead(settings: Settings, client: Client, clients: Clients, cache: Clu
     plan = PlanActivities(batcher, planner, Disruptor(view))
     window = (settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
     bridge = Bridge(client, cache, settings.cluster_name, window)
+
+    async def sweep() -> None:
+        await sweep_now(client, settings.cluster_name)
+
     keeper = NodePoolKeeper(clients.kube, clients.recorder, cache, view)
     worker = Worker(
         client,
@@ -132,12 +139,35 @@ async def _lead(settings: Settings, client: Client, clients: Clients, cache: Clu
         max_concurrent_activities=10,
         graceful_shutdown_timeout=timedelta(),  # long polls have nothing to finish; a plan is made again
     )
+    await _temporal_serves(client)  # a Worker that begins while it does not would end the process
     async with worker, asyncio.TaskGroup() as group:
         log.info("planning for the cluster", extra={"cluster": settings.cluster_name})
-        await bridge.announce()
+        group.create_task(_announced(bridge), name="announce")
+        group.create_task(
+            keep_schedule(client, settings.cluster_name, settings.garbage_collection_interval), name="housekeeping"
+        )
+        group.create_task(LostNodes(cache, sweep).run(), name="lost nodes")
         group.create_task(bridge.run(), name="bridge")
         group.create_task(keeper.run(), name="nodepools")
         group.create_task(PodEventKeeper(clients.kube, cache).run(), name="pod events")
+
+
+async def _temporal_serves(client: Client) -> None:
+    """Wait until Temporal answers: a leader outlives its outages."""
+    while True:
+        with contextlib.suppress(RPCError):  # told once a minute by the watch on its health
+            if await client.service_client.check_health():
+                return
+        await asyncio.sleep(TEMPORAL_PAUSE)
+
+
+async def _announced(bridge: Bridge) -> None:
+    """Tell the singletons of the new planner, when Temporal takes it."""
+    while True:
+        with contextlib.suppress(RPCError):
+            await bridge.announce()
+            return
+        await asyncio.sleep(TEMPORAL_PAUSE)
 
 
 if __name__ == "__main__":

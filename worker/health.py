@@ -1,7 +1,7 @@
 """Health and metrics of a worker: two child processes report to their parent, which answers the probes.
 
-Live: both processes run and their event loops turn. Ready: caches are synced and Temporal answers. A Temporal outage
-makes a worker unready, never dead, so that Kubernetes does not restart it in circles.
+Live: both processes run and their event loops turn. Ready: caches are synced, Temporal and the API server answer. An
+outage of either makes a worker unready, never dead, so that Kubernetes does not restart it in circles.
 """
 
 from __future__ import annotations
@@ -35,13 +35,22 @@ class Health:
     def __init__(self, names: list[str]) -> None:
         self._children = {name: ChildHealth() for name in names}
         self._lock = threading.Lock()
+        self._failures: dict[str, None] = {}
 
     def listen(self, name: str, stream: IO[str]) -> None:
         """Follow the reports that a child writes, until it closes the stream."""
         for line in stream:
             report = json.loads(line)
             with self._lock:
+                if "failed" in report:
+                    self._failures.setdefault(report["failed"])
+                    continue
                 self._children[name] = ChildHealth(report["ready"], report["why"])
+
+    def failures(self) -> list[str]:
+        """Why children could not work, each reason once."""
+        with self._lock:
+            return list(self._failures)
 
     def live(self) -> tuple[bool, str]:
         """Whether every child has reported lately."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from worker.apiserver import watch_api_server
 from worker.assembly import connect, io_worker, warm_up
-from worker.process import Readiness, run
+from worker.process import Readiness, run, until_stopped
 from worker.settings import Settings
 from worker.telemetry import tracing_wanted
 from worker.temporal import connect as connect_temporal
@@ -20,20 +21,22 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
     client = await connect_temporal(tracing=tracing_wanted())
     await ensure_search_attributes(client)
     clients = await connect(settings)
-    background = [
-        asyncio.create_task(watch_temporal(client, readiness), name="temporal health"),
-        asyncio.create_task(warm_up(clients), name="warm up"),
-    ]
+    warming = asyncio.create_task(warm_up(clients), name="warm up")
     try:
         async with io_worker(client, settings, clients):
             log.info("serving workflows and activities", extra={"cluster": settings.cluster_name})
             readiness.why = ""
-            await stop.wait()
+            await until_stopped(
+                stop,
+                [
+                    asyncio.create_task(watch_temporal(client, readiness), name="temporal health"),
+                    asyncio.create_task(watch_api_server(clients.kube, readiness), name="api server health"),
+                ],
+            )
             readiness.why = "stopping"
     finally:
-        for task in background:
-            task.cancel()
-        await asyncio.gather(*background, return_exceptions=True)
+        warming.cancel()
+        await asyncio.gather(warming, return_exceptions=True)
         await clients.close()
 
 

@@ -55,13 +55,15 @@ class LeaseElection:
         self._now = now
         self._observed: tuple[str, float] | None = None
         self._complaint = ""
+        self._renewed_at = 0.0
         self.leading = False
 
     async def run(self, lead: Callable[[], Awaitable[Any]]) -> None:
         """Awaits the Lease, runs ``lead`` while holding it, and so on for ever.
 
         Losing the Lease cancels ``lead``. When ``lead`` ends, fails or all of this is cancelled, the Lease is released
-        so that another replica need not wait for it to run out; what ``lead`` raised is raised again.
+        so that another replica need not wait for it to run out; what ``lead`` raised is raised again. A ``lead`` that
+        was cancelled from within, as a Temporal worker does to its surroundings when it cannot begin, is begun anew.
         """
         while True:
             await self.acquire()
@@ -73,17 +75,21 @@ class LeaseElection:
                 finally:
                     renewal.cancel()
                     work.cancel()
-                    await asyncio.gather(work, renewal, return_exceptions=True)
-            if work in ended:
+                    ends = await asyncio.gather(work, renewal, return_exceptions=True)
+            if work in ended and not work.cancelled():
                 await work
                 return
+            for end in ends:  # what goes wrong while a lost leadership is wound up must not end the standing by
+                if isinstance(end, Exception):
+                    log.warning("Leading did not end cleanly: %r", end, exc_info=end)
+            await asyncio.sleep(self._times.retry)  # another replica goes first
 
     async def acquire(self) -> None:
         """Waits until this identity holds the Lease."""
-        held = await self._try()
+        held = await self._try_for_a_while()
         while not held:
             await asyncio.sleep(self._times.retry)
-            held = await self._try()
+            held = await self._try_for_a_while()
         log.info("This replica (%s) now leads by the Lease %s/%s", self._identity, self._namespace, self._name)
 
     async def release(self) -> None:
@@ -109,7 +115,7 @@ class LeaseElection:
     async def _renew(self) -> None:
         """Returns when the Lease is lost: to another, or for want of an answer within the deadline."""
         clock = asyncio.get_running_loop().time
-        deadline = clock() + self._times.renew_deadline
+        deadline = self._renewed_at + self._times.renew_deadline
         held: bool | None = True
         while held is not False and clock() < deadline:
             await asyncio.sleep(self._times.retry)
@@ -118,12 +124,20 @@ class LeaseElection:
                     held = await self._try()
             except TimeoutError:
                 held = None
-            if held:
-                deadline = clock() + self._times.renew_deadline
+            deadline = self._renewed_at + self._times.renew_deadline
         log.warning("The Lease %s/%s is lost: this replica stops leading", self._namespace, self._name)
+
+    async def _try_for_a_while(self) -> bool | None:
+        """One attempt, given up when an API server that hangs would keep it from taking over one that serves again."""
+        try:
+            async with asyncio.timeout(self._times.renew_deadline):
+                return await self._try()
+        except TimeoutError:
+            return None
 
     async def _try(self) -> bool | None:
         """One attempt to take or renew the Lease: whether it is ours now, None when that is unknown."""
+        asked = asyncio.get_running_loop().time()  # others count from the write, which a slow answer only follows
         try:
             held = await self._take()
         except Conflict:
@@ -133,7 +147,11 @@ class LeaseElection:
                 log.warning("The Lease %s/%s cannot be read or written: %s", self._namespace, self._name, error)
             self._complaint = str(error)
             return None
+        if self._complaint:
+            log.info("The Lease %s/%s can be read and written again", self._namespace, self._name)
         self._complaint = ""
+        if held:
+            self._renewed_at = asked
         return held
 
     async def _take(self) -> bool:

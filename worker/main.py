@@ -14,6 +14,7 @@ import threading
 import time
 from http.server import ThreadingHTTPServer
 from types import FrameType
+from typing import NamedTuple
 
 from worker.health import Health, serve_metrics, serve_probes
 from worker.report import REPORT_FD
@@ -23,7 +24,14 @@ PROCESSES = ("io", "cluster")
 STOP_TIMEOUT = 45.0
 """Seconds that a process has for its running activities once it is told to stop."""
 EXIT_UNUSABLE = 2
-"""Exit status of a process that cannot work with what it was given; it has said why on stderr."""
+"""Exit status of a process that cannot work with what it was given; it has said why."""
+
+
+class Child(NamedTuple):
+    """A process, and the thread that hears what it says of itself."""
+
+    process: subprocess.Popen[bytes]
+    listener: threading.Thread
 
 
 def run(settings: Settings) -> int:
@@ -45,9 +53,12 @@ def run(settings: Settings) -> int:
         signal.signal(signal.SIGINT, stop)
         try:
             while not stopping.wait(0.2):
-                if any(child.poll() is not None for child in children.values()):
+                if any(child.process.poll() is not None for child in children.values()):
                     break
-            return _stop(children, asked=stopping.is_set())
+            told = _tell(children, health, set())
+            status = _stop({name: child.process for name, child in children.items()}, asked=stopping.is_set())
+            _tell(children, health, told)
+            return status
         finally:
             for server in servers:
                 server.shutdown()
@@ -63,19 +74,31 @@ def _serve(settings: Settings, health: Health, metrics: str) -> list[ThreadingHT
         raise OSError(f"Port {port} cannot be used ({error.strerror}): set {name} to a free one.") from None
 
 
-def _start(name: str, settings: Settings, metrics: str, health: Health) -> subprocess.Popen[bytes]:
+def _start(name: str, settings: Settings, metrics: str, health: Health) -> Child:
     reads, writes = os.pipe()
     environment = dict(os.environ)
     environment.update(settings.as_environment())
     environment["PROMETHEUS_MULTIPROC_DIR"] = metrics
     environment[REPORT_FD] = str(writes)
-    child = subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", f"worker.{name}_process"], env=environment, pass_fds=(writes,), start_new_session=True
     )
     os.close(writes)
     stream = os.fdopen(reads, "r", encoding="utf-8")
-    threading.Thread(target=health.listen, args=(name, stream), name=f"health-{name}", daemon=True).start()
-    return child
+    listener = threading.Thread(target=health.listen, args=(name, stream), name=f"health-{name}", daemon=True)
+    listener.start()
+    return Child(process, listener)
+
+
+def _tell(children: dict[str, Child], health: Health, told: set[str]) -> set[str]:
+    """Print what ended children had to say, each sentence once; returns all that was told."""
+    for child in children.values():
+        if child.process.poll() is not None:
+            child.listener.join(1.0)
+    for sentence in health.failures():
+        if sentence not in told:
+            print(sentence, file=sys.stderr, flush=True)
+    return told.union(health.failures())
 
 
 def _stop(children: dict[str, subprocess.Popen[bytes]], *, asked: bool) -> int:

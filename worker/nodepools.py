@@ -23,6 +23,7 @@ from tenon.resources import format_resources, parse_resources
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.records import ObjectRecord
+from worker.repeats import Sparingly
 from worker.view import CachedView
 
 log = logging.getLogger("controller.nodepool")
@@ -40,6 +41,7 @@ class NodePoolKeeper:
         self._recorder = recorder
         self._cache = cache
         self._view = view
+        self._sparingly = Sparingly()
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -50,15 +52,22 @@ class NodePoolKeeper:
                 metrics.CLUSTER_NODES.set(len(self._cache.nodes))
                 metrics.CLUSTER_SYNCED.set(1)
                 for record in self._cache.pools:
-                    try:
-                        await self._keep(record)
-                    except ApiError as error:
-                        log.warning("NodePool not updated", extra={"nodepool": record.name, "error": str(error)})
+                    await self._attend(record)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(RESYNC):
                         await news.next()
                 await asyncio.sleep(SETTLE)
                 news.take()
+
+    async def _attend(self, record: ObjectRecord) -> None:
+        try:
+            await self._keep(record)
+        except ApiError as error:
+            if self._sparingly.count((record.name, error.status)) is not None:
+                log.warning("NodePool not updated", extra={"nodepool": record.name, "error": str(error)})
+        except Exception:  # a fault of one NodePool's making must not end the service of all others
+            if self._sparingly.count(record.name) is not None:
+                log.exception("NodePool could not be served", extra={"nodepool": record.name})
 
     async def _keep(self, record: ObjectRecord) -> None:
         pool = self._view.node_pool(record)

@@ -1,4 +1,7 @@
-"""Writes on each NodeClaim when a pod last came or went, so that emptiness survives a restart of the cache."""
+"""Writes on each NodeClaim when a pod last came or went, so that emptiness survives a restart of the cache.
+
+What could not be written is tried again with the next: an event of the time of an outage is noted after it.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from activities.kubernetes.resources import NODECLAIMS
 from tenon.lifecycle.instants import format_instant
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
+from worker.repeats import Sparingly
 
 log = logging.getLogger("controller.nodeclaim.podevents")
 
@@ -25,14 +29,18 @@ class PodEventKeeper:
     def __init__(self, kube: Kube, cache: ClusterCache) -> None:
         self._kube = kube
         self._cache = cache
+        self._unwritten: set[str] = set()
+        self._sparingly = Sparingly()
 
     async def run(self) -> None:
         """Serve until cancelled."""
         with self._cache.subscribe([Topic.NODE_PODS]) as news:
             await self._cache.wait_synced()
             while True:
-                changes = await news.next()
-                await asyncio.gather(*(self._write(node) for _, node in changes))
+                changes = news.take() if self._unwritten else await news.next()
+                nodes = self._unwritten | {node for _, node in changes}
+                self._unwritten = set()
+                await asyncio.gather(*(self._write(node) for node in sorted(nodes)))
                 await asyncio.sleep(QUIET)
 
     async def _write(self, node_name: str) -> None:
@@ -48,5 +56,7 @@ class PodEventKeeper:
             await self._kube.patch(
                 NODECLAIMS, claim.name, {"status": {"lastPodEventTime": stamp}}, subresource="status"
             )
-        except ApiError as error:  # the next event writes again; the cache knows meanwhile
-            log.warning("pod event not noted", extra={"nodeclaim": claim.name, "error": str(error)})
+        except ApiError as error:  # the cache knows it meanwhile
+            self._unwritten.add(node_name)
+            if self._sparingly.count(error.status) is not None:
+                log.warning("pod events not noted yet", extra={"nodeclaim": claim.name, "error": str(error)})

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from activities.ec2.errors import EC2Error
 from activities.kubernetes.errors import ApiError, ApiUnreachable, ConfigError
 from worker import logs
 from worker.ending import end
-from worker.report import REPORT_FD, report_health
+from worker.repeats import OnceAMinute
+from worker.report import REPORT_FD, report_failure, report_health
 from worker.settings import Settings, SettingsError, load
 from worker.telemetry import set_up_tracing
 from worker.temporal import TemporalError
@@ -42,10 +44,12 @@ def run(name: str, main: Main) -> None:
     try:
         settings = load()
         logs.set_up(name, settings.log_level)
+        logging.getLogger("temporalio.activity").addFilter(OnceAMinute())
         set_up_tracing(name, settings.cluster_name)
         asyncio.run(_run(settings, main))
     except (SettingsError, TemporalError, ApiUnreachable, ConfigError, ApiError, EC2Error) as error:
-        print(error, file=sys.stderr, flush=True)
+        if not report_failure(str(error)):
+            print(error, file=sys.stderr, flush=True)
         end(EXIT_UNUSABLE)
     end(0)
 
@@ -60,6 +64,22 @@ async def _run(settings: Settings, main: Main) -> None:
     readiness = Readiness()
     async with _reporting(readiness, stop):
         await main(settings, readiness, stop)
+
+
+async def until_stopped(stop: asyncio.Event, endless: Iterable[asyncio.Task[None]]) -> None:
+    """Wait until told to stop; what should never end and does ends the process, with its error, to be begun anew."""
+    tasks = list(endless)
+    told = asyncio.create_task(stop.wait(), name="stop")
+    try:
+        ended, _ = await asyncio.wait({told, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task in ended:
+                await task
+    finally:
+        told.cancel()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(told, *tasks, return_exceptions=True)
 
 
 @contextlib.asynccontextmanager

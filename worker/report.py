@@ -1,4 +1,7 @@
-"""A child process's side of its health: what it waits for, said to the parent every few seconds."""
+"""A child process's side of its health: what it waits for, said to the parent every few seconds.
+
+Both children often fail for the same reason, so the last word of each goes through the parent, which prints it once.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,18 @@ from collections.abc import Callable
 REPORT_FD = "TENON_REPORT_FD"
 """Environment variable: the file descriptor on which the parent listens."""
 PERIOD = 2.0
+
+
+def report_failure(sentence: str) -> bool:
+    """Tell the parent why this process cannot work; False when there is no parent that listens."""
+    descriptor = os.environ.get(REPORT_FD)
+    if descriptor is None:
+        return False
+    try:
+        os.write(int(descriptor), (json.dumps({"failed": sentence}) + "\n").encode())
+    except BrokenPipeError:
+        return False
+    return True
 
 
 async def report_health(why_not_ready: Callable[[], str]) -> None:

@@ -38,6 +38,39 @@ def parse_duration(value: Any) -> timedelta:
 GoDuration = Annotated[timedelta, BeforeValidator(parse_duration)]
 
 
+def _between(least: str, most: str) -> BeforeValidator:
+    """A duration within these bounds, which are told as an operator writes them."""
+
+    def parse(value: Any) -> timedelta:
+        duration = parse_duration(value)
+        if not parse_duration(least) <= duration <= parse_duration(most):
+            raise ValueError(f"it is not between {least} and {most}")
+        return duration
+
+    return BeforeValidator(parse)
+
+
+NEVER = "Never"
+SHORTEST_WAIT = timedelta(seconds=10)
+
+
+def parse_wait(value: Any) -> timedelta | None:
+    """A duration after which something is given up; None for ``Never`` and ``0``.
+
+    Raises:
+        ValueError: the text is neither, or so short that nothing could succeed.
+    """
+    if value is None or str(value).strip().lower() == NEVER.lower():
+        return None
+    wait = parse_duration(value)
+    if timedelta() < wait < SHORTEST_WAIT:
+        raise ValueError(f"it is shorter than {SHORTEST_WAIT.seconds}s; 0 or {NEVER} means to wait for ever")
+    return wait or None
+
+
+Wait = Annotated[timedelta | None, BeforeValidator(parse_wait)]
+
+
 class SettingsError(Exception):
     """Settings that cannot be used; one sentence each."""
 
@@ -51,6 +84,9 @@ class Settings(BaseSettings):
     cluster_endpoint: str = ""
     batch_max_duration: GoDuration = timedelta(seconds=10)
     batch_idle_duration: GoDuration = timedelta(seconds=1)
+    garbage_collection_interval: Annotated[timedelta, _between("30s", "24h")] = timedelta(minutes=10)
+    initialization_timeout: Wait = timedelta(hours=1)
+    watch_silence_limit: Annotated[timedelta, _between("1s", "10m")] = timedelta(seconds=75)
     vm_memory_overhead_percent: float = Field(default=0.075, ge=0, lt=1)
     reserved_enis: int = Field(default=0, ge=0)
     kube_client_qps: float = Field(default=200, gt=0)
@@ -65,10 +101,7 @@ class Settings(BaseSettings):
     def as_environment(self) -> dict[str, str]:
         """The settings as a child process reads them back."""
         values = self.model_dump()
-        return {
-            name.upper(): f"{value.total_seconds():f}s" if isinstance(value, timedelta) else str(value)
-            for name, value in values.items()
-        }
+        return {name.upper(): _text(value) for name, value in values.items()}
 
     def namespace(self) -> str:
         """The namespace of the Lease: as set, else that of the pod, else ``tenon``."""
@@ -100,6 +133,12 @@ def load(**flags: Any) -> Settings:
                     f"{name}={fault['input']!r} cannot be used: {fault['msg'].removeprefix('Value error, ')}."
                 )
         raise SettingsError("\n".join(sentences)) from None
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():f}s"
+    return NEVER if value is None else str(value)
 
 
 def _flag(name: str) -> str:

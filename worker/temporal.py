@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Protocol
+import re
 
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
@@ -13,6 +12,8 @@ from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
 from temporalio.service import RPCError, RPCStatusCode
 
+from worker.core_logs import runtime
+from worker.outage import Outage, ReadinessLike
 from worker.plugin import TenonPlugin
 from workflows.names import SEARCH_ATTRIBUTES
 
@@ -20,12 +21,6 @@ log = logging.getLogger("worker.temporal")
 
 DEFAULT_ADDRESS = "localhost:7233"
 CONNECT_TIMEOUT = 10.0
-
-
-class ReadinessLike(Protocol):
-    """Where reasons for not being ready are gathered."""
-
-    checks: list[Callable[[], str]]
 
 
 class TemporalError(Exception):
@@ -43,11 +38,11 @@ async def connect(*, tracing: bool = False) -> Client:
     address = config["target_host"]
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT):
-            client = await Client.connect(**config, plugins=[TenonPlugin(tracing=tracing)])
+            client = await Client.connect(**config, runtime=runtime(), plugins=[TenonPlugin(tracing=tracing)])
     except (RuntimeError, RPCError, TimeoutError, ValueError) as error:
-        detail = str(error).splitlines()[0] if str(error) else "no answer"
         raise TemporalError(
-            f"Temporal at {address} cannot be reached ({detail}): check TEMPORAL_ADDRESS and that the server is up."
+            f"Temporal at {address} cannot be reached ({readable(error)}): "
+            "check TEMPORAL_ADDRESS and that the server is up."
         ) from None
     return client
 
@@ -89,21 +84,37 @@ def _type_name(value: int) -> str:
 
 async def watch_temporal(client: Client, readiness: ReadinessLike, period: float = 10.0) -> None:
     """Keep asking Temporal whether it serves; while it does not, the process is unready and says so once a minute."""
-    away: list[str] = []
-    readiness.checks.append(lambda: away[0] if away else "")
-    silence = 0.0
+    outage = Outage(
+        f"Temporal at {client.service_client.config.target_host}",
+        "nodes live on, and nothing new is decided until it is back",
+        log,
+    )
+    readiness.checks.append(outage)
     while True:
         try:
             async with asyncio.timeout(period):
                 healthy = await client.service_client.check_health()
-            why = "" if healthy else "Temporal does not serve"
+            outage.note("" if healthy else "it says that it does not serve")
         except (RPCError, RuntimeError, TimeoutError) as error:
-            why = f"Temporal does not answer: {error}"
-        if why and silence <= 0:
-            log.warning(
-                "Temporal is away: nodes live on, nothing new is decided until it is back", extra={"error": why}
-            )
-            silence = 60.0
-        silence = silence - period if why else 0.0
-        away[:] = [why] if why else []
+            outage.note(readable(error))
         await asyncio.sleep(period)
+
+
+_QUOTED = re.compile(r'(?:message|error): "([^"]+)"')
+_PLAIN = {
+    "tcp connect error": "no connection can be made",
+    "transport error": "the connection broke",
+    "dns error": "the name of the host is not known",
+}
+
+
+def readable(error: Exception) -> str:
+    """What went wrong, without the layers of the library that it came through."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    text = str(error).strip()
+    quoted = _QUOTED.findall(text)
+    if quoted:
+        return str(quoted[-1]).rstrip(".")
+    first = text.splitlines()[0] if text else type(error).__name__
+    return _PLAIN.get(first, first).rstrip(".")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+from collections.abc import Collection
 from datetime import UTC, datetime
 
+from activities.kubernetes.resources import NODECLAIMS, PODS
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodepool import NodePool
@@ -19,6 +22,14 @@ from worker.cache.capacity import leaving
 from worker.cache.cluster import ClusterCache
 from worker.cache.records import ObjectRecord
 from worker.cache.state import planned_pods
+
+log = logging.getLogger("worker.view")
+
+CATCH_UP_SECONDS = 3.0
+"""How long a watch may take to tell of a NodeClaim that the API server has; then the cache counts as behind."""
+QUIET_SECONDS = 5.0
+"""A pod watch that told something so lately is up to date."""
+REFRESH_SECONDS = 60.0
 
 
 class CachedView:
@@ -79,6 +90,35 @@ class CachedView:
     def claims(self) -> list[ClaimFacts]:
         """All NodeClaims."""
         return [_facts(claim) for claim in self._cache.claims]
+
+    def newest_batch(self, up_to: int) -> int:
+        """The highest batch number on a NodeClaim, not above ``up_to``; 0 when there is none."""
+        texts = [claim.labels.get(labels.BATCH, "") for claim in self._cache.claims]
+        return max((number for text in texts if text.isdecimal() and (number := int(text)) <= up_to), default=0)
+
+    async def catch_up(self, claims: Collection[str]) -> None:
+        """Return when the picture holds these NodeClaims, or is newer than this call, so that the missing are gone.
+
+        Raises:
+            TimeoutError: the API server could not be read.
+        """
+        if await self._cache.wait_holds(claims, CATCH_UP_SECONDS):
+            return
+        log.warning("the watch of NodeClaims is behind: reading them anew", extra={"nodeclaims": sorted(claims)[:10]})
+        await self._cache.refresh(NODECLAIMS, REFRESH_SECONDS)
+
+    async def confirm_pods(self) -> bool:
+        """Make sure that the pods are as of the last seconds; whether they had to be read anew for it.
+
+        Raises:
+            TimeoutError: the API server could not be read.
+        """
+        silent = self._cache.silent_for(PODS)
+        if silent <= QUIET_SECONDS:
+            return False
+        log.info("the watch of pods is quiet: reading them anew before buying", extra={"silent-seconds": round(silent)})
+        await self._cache.refresh(PODS, REFRESH_SECONDS)
+        return True
 
     def managed_nodes(self) -> list[ManagedNode]:
         """The nodes that disruption may consider."""

@@ -15,6 +15,14 @@ EXPIRES = SearchAttributeKey.for_datetime("TenonExpires")
 
 SEARCH_ATTRIBUTES = (CLUSTER, POOL, STAGE, INSTANCE_TYPE, ZONE, CAPACITY_TYPE, BLOCKED, EXPIRES)
 
+UID_MEMO = "uid"
+"""Under this name a node's workflow remembers which NodeClaim it is for, readable in a list of workflows."""
+
+
+def open_nodeclaims_query(cluster: str) -> str:
+    """Finds the open workflows of a cluster's nodes."""
+    return f"{CLUSTER.name} = '{cluster}' AND WorkflowType = 'NodeClaim' AND ExecutionStatus = 'Running'"
+
 
 def nodeclaim_id(cluster: str, claim: str) -> str:
     """The workflow of one node."""

@@ -1,7 +1,8 @@
 """One node's life as one workflow: `tenon.lifecycle` decides each step, this remembers and runs it.
 
-Replay-relevant: the order of commands is that of `machine.next_step`. The run continues as new on reaching `live`, so
-that a resting node has a handful of events and a deploy need only decode its state.
+Replay-relevant: the order of commands is that of `machine.next_step`. The run continues as new whenever it comes to
+rest at `live` after it did anything, so that a resting node has a handful of events, the same under every version of
+this code, and a deploy or a rollback need only decode its state.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
@@ -50,16 +51,27 @@ class NodeClaimWorkflow:
         self.at_start = self.state
         self.inbox: deque[Message] = deque()
         self.shown: tuple[Any, ...] | None = None
+        self.acted = False
 
     @workflow.run
     async def run(self, begin: NodeClaimInput) -> Life:
-        """Drive the node to the end of its life."""
+        """Drive the node to the end of its life; to cancel the workflow is to ask the node to leave."""
+        living = asyncio.create_task(self._live(begin))
+        while True:
+            try:
+                return await asyncio.shield(living)
+            except asyncio.CancelledError:
+                if living.done() or workflow.cancellation_reason() is None:
+                    raise  # not an operator's: the workflow is being taken out of memory
+                self.inbox.append(LeaveRequest(reason="cancelled", message="the workflow was cancelled"))
+
+    async def _live(self, begin: NodeClaimInput) -> Life:
         while True:
             self._take_inbox()
             self._show()
             if self._too_long() and not self.inbox:
                 await workflow.wait_condition(workflow.all_handlers_finished)
-                workflow.continue_as_new(begin.model_copy(update={"state": self.state}))
+                self._fold(begin)
             match machine.next_step(self.state, workflow.now()):
                 case Run() as step:
                     await self._run(step)
@@ -67,14 +79,19 @@ class NodeClaimWorkflow:
                     if self._worth_folding():
                         await workflow.wait_condition(workflow.all_handlers_finished)
                         if not self.inbox:
-                            workflow.continue_as_new(begin.model_copy(update={"state": self.state}))
+                            self._fold(begin)
                     else:
                         await self._wait(step)
                 case End():
                     await workflow.wait_condition(workflow.all_handlers_finished)
                     return life(self.state, workflow.now())
 
+    def _fold(self, begin: NodeClaimInput) -> NoReturn:
+        """Go on in a new run that knows all that this one does."""
+        workflow.continue_as_new(begin.model_copy(update={"state": self.state}))
+
     async def _run(self, step: Run) -> None:
+        self.acted = True
         options = OPTIONS[step.activity]
         call = workflow.start_activity(
             step.activity.value,
@@ -136,7 +153,11 @@ class NodeClaimWorkflow:
     def _worth_folding(self) -> bool:
         if self.state.stage is not Stage.LIVE or self.state.pending is not None or self.inbox:
             return False
-        if self.at_start.stage is not Stage.LIVE or machine.expiry(self.state) != machine.expiry(self.at_start):
+        if (
+            self.acted
+            or self.at_start.stage is not Stage.LIVE
+            or machine.expiry(self.state) != machine.expiry(self.at_start)
+        ):
             return True
         return (
             workflow.info().is_continue_as_new_suggested()

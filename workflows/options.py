@@ -64,11 +64,12 @@ def _seconds(count: float) -> timedelta:
 
 
 OPTIONS: dict[ActivityName, Options] = {
-    ActivityName.PREPARE_LAUNCH: Options(PrepareLaunchResult, _seconds(60)),
-    ActivityName.LAUNCH: Options(LaunchResult, _seconds(60), LAUNCH_TIMEOUT),
+    # A worker that dies costs the time of one try: short where a node or a pod waits for it.
+    ActivityName.PREPARE_LAUNCH: Options(PrepareLaunchResult, _seconds(30)),
+    ActivityName.LAUNCH: Options(LaunchResult, _seconds(30), LAUNCH_TIMEOUT),
     ActivityName.REGISTER: Options(RegisterResult, _seconds(30), first_pause=_seconds(0.2)),
     ActivityName.INITIALIZE: Options(InitializeResult, _seconds(30), first_pause=_seconds(0.2)),
-    ActivityName.BIND: Options(BindResult, _seconds(60), first_pause=_seconds(0.2)),
+    ActivityName.BIND: Options(BindResult, _seconds(30), first_pause=_seconds(0.2)),
     ActivityName.KEEP: Options(KeepRecorded, _seconds(30), first_pause=_seconds(0.2)),
     ActivityName.CORDON: Options(CordonResult, _seconds(30), first_pause=_seconds(0.2)),
     ActivityName.DRAIN: Options(DrainResult, _seconds(120), heartbeat=_seconds(45)),

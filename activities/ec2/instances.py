@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, translated
 from tenon.apis import labels
+from tenon.housekeeping.facts import InstanceSeen
+from tenon.housekeeping.instances import NAME, tags_to_write
 from tenon.lifecycle.messages import Instance
 
 if TYPE_CHECKING:
@@ -51,6 +53,44 @@ class Instances:
         """All instances of the cluster that are not gone: each with its tags and its state."""
         return [(self._message(each), _tags(each), each["State"]["Name"]) for each in self._tagged({}, states=VISIBLE)]
 
+    def owned(self) -> list[InstanceSeen]:
+        """All instances that are not gone and carry the cluster's tag, and that of a NodePool or a NodeClaim."""
+        found = []
+        for each in self._tagged({}, states=VISIBLE, marks=(labels.TAG_NODECLAIM, labels.TAG_NODEPOOL)):
+            tags = _tags(each)
+            found.append(
+                InstanceSeen(
+                    id=each["InstanceId"],
+                    state=each["State"]["Name"],
+                    launched_at=each["LaunchTime"],
+                    claim=tags.get(labels.TAG_NODECLAIM, ""),
+                    pool=tags.get(labels.TAG_NODEPOOL, ""),
+                    name=tags.get(NAME, ""),
+                )
+            )
+        return found
+
+    def name_after(self, instance_id: str, claim: str, node_name: str) -> bool:
+        """Writes the tags of a claim and its Node that the instance lacks; False when there was nothing to write."""
+        found = self._raw(instance_id)
+        if found is None or found["State"]["Name"] not in ALIVE:
+            return False
+        missing = tags_to_write(claim, node_name, _tags(found))
+        return bool(missing) and self.tag(instance_id, missing)
+
+    def tag(self, instance_id: str, tags: Mapping[str, str]) -> bool:
+        """Writes tags on an instance; False when EC2 does not know it."""
+        try:
+            with translated("CreateTags"):
+                self._clients.ec2.create_tags(
+                    Resources=[instance_id], Tags=[{"Key": key, "Value": tags[key]} for key in sorted(tags)]
+                )
+        except EC2Error as error:
+            if error.not_found:
+                return False
+            raise
+        return True
+
     def terminate(self, instance_id: str) -> str | None:
         """Ends the instance; its new state, None when EC2 does not know it (any more)."""
         try:
@@ -76,11 +116,13 @@ class Instances:
             raise
         return next((each for group in answer["Reservations"] for each in group["Instances"]), None)
 
-    def _tagged(self, tags: dict[str, str], states: tuple[str, ...]) -> list[InstanceTypeDef]:
+    def _tagged(
+        self, tags: dict[str, str], states: tuple[str, ...], marks: tuple[str, ...] = (labels.TAG_NODECLAIM,)
+    ) -> list[InstanceTypeDef]:
         wanted = {labels.TAG_CLUSTER: self._cluster, **tags}
         filters: list[FilterTypeDef] = [{"Name": f"tag:{key}", "Values": [value]} for key, value in wanted.items()]
         filters += [
-            {"Name": "tag-key", "Values": [labels.TAG_NODECLAIM]},
+            {"Name": "tag-key", "Values": list(marks)},
             {"Name": "instance-state-name", "Values": list(states)},
         ]
         pages = self._clients.ec2.get_paginator("describe_instances").paginate(

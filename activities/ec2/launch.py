@@ -13,6 +13,7 @@ from activities.ec2.instances import Instances
 from tenon.apis import labels
 from tenon.ec2 import errors as codes
 from tenon.ec2.launch_template import LaunchTemplate, tag_list
+from tenon.housekeeping.facts import TemplateSeen
 from tenon.lifecycle.messages import Instance, LaunchRequest, LaunchResult
 
 if TYPE_CHECKING:
@@ -45,10 +46,17 @@ class Launcher:
         self._lock = threading.Lock()
         self._known: dict[str, float] = {}
 
-    def ensure_templates(self, templates: Iterable[LaunchTemplate]) -> None:
-        """Makes the templates that are not known to exist; one that exists already is as good."""
+    def ensure_templates(self, templates: Iterable[LaunchTemplate], *, afresh: bool = False) -> None:
+        """Makes the templates that are not known to exist; one that exists already is as good.
+
+        ``afresh`` trusts no knowledge: a launch has just missed a template, and another replica was told so.
+        """
         now = self._clock()
         with self._lock:
+            if afresh:
+                templates = list(templates)
+                for template in templates:
+                    self._known.pop(template.name, None)
             self._known = {name: until for name, until in self._known.items() if until > now}
             missing = [template for template in templates if template.name not in self._known]
         for template in missing:
@@ -85,6 +93,36 @@ class Launcher:
         with self._lock:
             self._known = {name: until for name, until in self._known.items() if name not in deleted}
         return len(deleted)
+
+    def templates(self) -> list[TemplateSeen]:
+        """Every launch template of the cluster."""
+        pages = self._clients.ec2.get_paginator("describe_launch_templates").paginate(
+            Filters=[{"Name": f"tag:{labels.TAG_CLUSTER}", "Values": [self._cluster]}]
+        )
+        with translated("DescribeLaunchTemplates"):
+            return [
+                TemplateSeen(
+                    id=each["LaunchTemplateId"],
+                    name=each["LaunchTemplateName"],
+                    created_at=each["CreateTime"],
+                    node_class=next((t["Value"] for t in each.get("Tags", []) if t["Key"] == labels.TAG_NODECLASS), ""),
+                )
+                for page in pages
+                for each in page["LaunchTemplates"]
+            ]
+
+    def delete_template(self, template: TemplateSeen) -> bool:
+        """Deletes exactly this template, not one that was made under its name since; False when it is gone already."""
+        with self._lock:
+            self._known.pop(template.name, None)
+        try:
+            with translated("DeleteLaunchTemplate"):
+                self._clients.ec2.delete_launch_template(LaunchTemplateId=template.id)
+        except EC2Error as error:
+            if error.not_found:
+                return False
+            raise
+        return True
 
     def _template_names(self, node_class: str) -> set[str]:
         pages = self._clients.ec2.get_paginator("describe_launch_templates").paginate(

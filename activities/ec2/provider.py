@@ -5,7 +5,7 @@ All methods block; call them from threads. Failures of AWS are `EC2Error` (retry
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from decimal import Decimal
 
 from activities.ec2.catalogue import Catalogue
@@ -24,6 +24,7 @@ from tenon.ec2.instance_types import OfferingId
 from tenon.ec2.launch_filters import NoOfferingError
 from tenon.ec2.launch_request import plan_launch
 from tenon.ec2.nodeclass_status import not_ready
+from tenon.housekeeping.facts import InstanceSeen, TemplateSeen
 from tenon.lifecycle.messages import Instance, LaunchRequest, LaunchResult
 from tenon.scheduling.model import InstanceType
 
@@ -85,7 +86,7 @@ class Ec2Provider:
             )
         except NoOfferingError as error:
             raise InsufficientCapacity(str(error)) from error
-        self._launcher.ensure_templates(plan.templates)
+        self._launcher.ensure_templates(plan.templates, afresh=attempt > 1)
         return plan.request
 
     def launch(self, request: LaunchRequest) -> LaunchResult:
@@ -122,6 +123,29 @@ class Ec2Provider:
     def list_instances(self) -> list[tuple[Instance, dict[str, str], str]]:
         """Every instance of the cluster that is not gone, with its tags and its state."""
         return self._instances.listed()
+
+    def owned_instances(self) -> list[InstanceSeen]:
+        """Every instance that is not gone and that the tags say this cluster's NodePools or NodeClaims bought."""
+        return self._instances.owned()
+
+    def tag_instance(self, instance_id: str, tags: Mapping[str, str]) -> bool:
+        """Writes tags on an instance; False when EC2 does not know it."""
+        return self._instances.tag(instance_id, tags)
+
+    def name_instance(self, instance_id: str, claim: str, node_name: str) -> bool:
+        """Tags an instance with its claim and names it after its Node; False when there was nothing to write.
+
+        A Name that the EC2NodeClass gave it is left alone.
+        """
+        return self._instances.name_after(instance_id, claim, node_name)
+
+    def launch_templates(self) -> list[TemplateSeen]:
+        """Every launch template of the cluster."""
+        return self._launcher.templates()
+
+    def delete_launch_template(self, template: TemplateSeen) -> bool:
+        """Deletes exactly this template; False when it is gone already. A later launch makes it anew."""
+        return self._launcher.delete_template(template)
 
     def delete_launch_templates(self, node_class_name: str) -> int:
         """Deletes the launch templates of a node class; how many there were."""

@@ -256,5 +256,8 @@ def _delete_options(uid: str | None, grace_seconds: int | None) -> Object:
 
 
 def _object(content: bytes) -> Object:
-    answer: Object = json.loads(content)
+    try:
+        answer: Object = json.loads(content)
+    except ValueError as error:  # a proxy in between may answer with a page of its own
+        raise ApiError(200, "BadAnswer", f"the answer is no JSON: {content[:100]!r}") from error
     return answer

@@ -14,6 +14,7 @@ from activities.kubernetes.nodeclaims import (
     Fact,
     annotate_claim,
     camel,
+    clear_fact,
     ensure_claim_finalizer,
     read_claim,
     request_deletion,
@@ -28,7 +29,7 @@ from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.lifecycle import cordon as decide
 from tenon.lifecycle import drain, pods
 from tenon.lifecycle.instants import format_instant, parse_instant
-from tenon.lifecycle.messages import CordonInput, CordonResult
+from tenon.lifecycle.messages import ClaimRef, CordonInput, CordonResult, NodeInput
 
 Object = Mapping[str, Any]
 
@@ -50,7 +51,7 @@ async def cordon(kube: Kube, recorder: EventRecorder, wanted: CordonInput, now: 
         found = await pods_on(kube, name)
         staying = [pod for pod in found if pods.is_reschedulable(pod)]
         if wanted.only_if_empty and staying and not _is_leaving(claim, node):
-            await change(kube, NODES, name, decide.uncordoned, uid=pods.uid(node))
+            await _uncordon(kube, node)
             return CordonResult(
                 cordoned=False, node_name=name, pods=len(staying), claim_exists=claim is not None, node_exists=True
             )
@@ -62,12 +63,10 @@ async def cordon(kube: Kube, recorder: EventRecorder, wanted: CordonInput, now: 
         if not node["metadata"].get("deletionTimestamp"):
             await kube.delete(NODES, name, uid=pods.uid(node))
         if force_at is not None:
-            await recorder.publish(
-                node,
-                "TerminationGracePeriodExpiring",
-                f"all pods will be deleted by {format_instant(force_at)}",
-                "Warning",
-            )
+            text = f"all pods will be deleted by {format_instant(force_at)}, whatever protects them"
+            for subject in (node, claim):
+                if subject is not None:
+                    await recorder.publish(subject, "TerminationGracePeriodExpiring", text, "Warning")
     return CordonResult(
         node_name=node["metadata"]["name"] if node is not None else "",
         pods=len(drain.awaited(found, now())),
@@ -75,6 +74,30 @@ async def cordon(kube: Kube, recorder: EventRecorder, wanted: CordonInput, now: 
         claim_exists=claim is not None,
         node_exists=node is not None,
     )
+
+
+async def withdraw(kube: Kube, ref: ClaimRef, node_name: str) -> bool:
+    """Take the marks of a cordon off a node that stays: one whose workflow was ended before it deleted anything.
+
+    Returns:
+        Whether there was a mark. A claim or Node that is being deleted, or is gone, keeps its marks.
+    """
+    claim = await read_claim(kube, ref)
+    if claim is None or not was_registered(claim):
+        return False
+    node = (await find_node(kube, NodeInput(claim=ref, node_name=node_name), claim)).node
+    if node is None or _is_leaving(claim, node):
+        return False
+    # The claim first: without its condition, a Node that is still tainted is found again by the next try.
+    told = await clear_fact(kube, ref, DISRUPTION_REASON)
+    return await _uncordon(kube, node) or told
+
+
+async def _uncordon(kube: Kube, node: Object) -> bool:
+    """Whether the Node had marks that are taken off now."""
+    marked = bool(decide.uncordoned(node))
+    await change(kube, NODES, node["metadata"]["name"], decide.uncordoned, uid=pods.uid(node))
+    return marked
 
 
 def _is_leaving(claim: Object | None, node: Object) -> bool:

@@ -54,6 +54,7 @@ class ApiUnreachable(ApiError):
     def __init__(self, host: str, why: str) -> None:
         super().__init__(0, "Unreachable", f"The Kubernetes API server at {host} cannot be reached: {why}")
         self.host = host
+        self.why = why
 
     def __str__(self) -> str:
         return self.message

@@ -14,7 +14,7 @@ from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import NODECLAIMS
 from tenon.apis import labels
 from tenon.apis.common import Condition, ConditionStatus
-from tenon.apis.conditions import is_true, set_condition, set_root
+from tenon.apis.conditions import clear_condition, is_true, set_condition, set_root
 from tenon.apis.duration import go_seconds
 from tenon.apis.nodeclaim import INITIALIZED, INSTANCE_TERMINATING, LAUNCHED, READY_DEPENDENTS, REGISTERED
 from tenon.lifecycle.binding import parse_planned
@@ -155,6 +155,26 @@ async def set_facts(
     return await change(kube, NODECLAIMS, ref.name, compute, uid=ref.uid, subresource="status") is not None
 
 
+async def clear_fact(kube: Kube, ref: ClaimRef, type_: str) -> bool:
+    """Take a condition off; whether it was there."""
+    was_there = False
+
+    def compute(claim: Object) -> dict[str, Any]:
+        nonlocal was_there
+        before = conditions_of(claim)
+        after = clear_condition(before, type_)
+        was_there = after != before
+        return {"status": {"conditions": _raw(after)}} if was_there else {}
+
+    return (
+        await change(kube, NODECLAIMS, ref.name, compute, uid=ref.uid, subresource="status") is not None and was_there
+    )
+
+
+def _raw(conditions: Sequence[Condition]) -> list[dict[str, Any]]:
+    return [one.model_dump(by_alias=True, exclude_none=True, mode="json") for one in conditions]
+
+
 def status_patch(claim: Object, facts: Sequence[Fact], now: datetime, fields: Mapping[str, Any]) -> dict[str, Any]:
     """What of the status is not so yet."""
     status = claim.get("status") or {}
@@ -174,7 +194,7 @@ def status_patch(claim: Object, facts: Sequence[Fact], now: datetime, fields: Ma
         )
     after = set_root(after, READY_DEPENDENTS, now=now, observed_generation=generation)
     if after != before:
-        patch["conditions"] = [one.model_dump(by_alias=True, exclude_none=True, mode="json") for one in after]
+        patch["conditions"] = _raw(after)
     return patch
 
 

@@ -1,4 +1,7 @@
-"""The step "release node": with the instance gone, Node and NodeClaim may go too."""
+"""The step "release node": with the instance gone, Node and NodeClaim may go too.
+
+Others may hold these objects by finalizers of their own. That is theirs to end, so it is told and not waited for.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +10,41 @@ from typing import Any
 
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
+from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.nodeclaims import read_claim, request_deletion
 from activities.kubernetes.nodes import find_node
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.apis import labels
 from tenon.lifecycle import pods
 from tenon.lifecycle.messages import ReleaseInput
+from tenon.lifecycle.release import foreign_finalizers, held_sentence
+
+HELD = "HeldByFinalizer"
 
 
-async def release(kube: Kube, wanted: ReleaseInput) -> None:
+async def release(kube: Kube, wanted: ReleaseInput, recorder: EventRecorder) -> ReleaseInput:
     """Delete what is still there and take the finalizers off: the Node first, for the claim remembers it.
 
     Only the Node with the claim's provider ID and the claim with its UID are touched; what is gone is well.
+
+    Returns:
+        What was asked, with ``held_by``: whose finalizers keep the Node or the claim.
     """
+    left: list[Mapping[str, Any] | None] = []
     claim = await read_claim(kube, wanted.claim)
     node = (await find_node(kube, wanted, claim)).node
     if node is not None:
         name, uid = node["metadata"]["name"], pods.uid(node)
         if not node["metadata"].get("deletionTimestamp"):
             await kube.delete(NODES, name, uid=uid)
-        await change(kube, NODES, name, _freed, uid=uid)
+        left.append(await change(kube, NODES, name, _freed, uid=uid))
     if claim is not None:
         await request_deletion(kube, claim)
-        await change(kube, NODECLAIMS, wanted.claim.name, _freed, uid=wanted.claim.uid)
+        left.append(await change(kube, NODECLAIMS, wanted.claim.name, _freed, uid=wanted.claim.uid))
+    held = [obj for obj in left if obj is not None and foreign_finalizers(obj)]
+    for obj in held:
+        await recorder.publish(obj, HELD, f"Tenon has let go of it; {held_sentence(obj)}", "Warning")
+    return wanted.model_copy(update={"held_by": [held_sentence(obj) for obj in held]})
 
 
 def _freed(obj: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,9 @@ kilobytes an object, so requests and answers stay raw here.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import socket
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -16,8 +18,16 @@ import aiohttp
 
 from activities.kubernetes.errors import ApiUnreachable, ConfigError, from_status
 
+log = logging.getLogger(__name__)
+
 CONNECT_SECONDS = 10.0
 REQUEST_SECONDS = 60.0
+KEEP_ALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
+"""A peer that vanished without a word (a node of the control plane that lost power) is noticed within a minute."""
+
+
+class StreamSilent(ApiUnreachable):
+    """A stream was open, and nothing came on it for as long as its reader would wait."""
 
 
 class Transport:
@@ -45,7 +55,7 @@ class Transport:
                 loader = await config.load_kube_config(
                     path, context, client_configuration=settings, persist_config=False
                 )
-                refresh = asyncio.create_task(config.refresh_token(loader, settings), name="kubernetes token refresh")
+                refresh = asyncio.create_task(_keep_refreshed(loader, settings), name="kubernetes token refresh")
             else:
                 config.load_incluster_config(client_configuration=settings)
         except (config.ConfigException, OSError) as error:
@@ -105,13 +115,15 @@ class Transport:
 
         Raises:
             ApiError: the server refused.
-            ApiUnreachable: the connection broke, or nothing came for ``idle_seconds``.
+            StreamSilent: the server answered, and then nothing came for ``idle_seconds``.
+            ApiUnreachable: there was no answer, or the connection broke.
         """
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=idle_seconds)
         response = await self._send("GET", path, limits, query=query)
         try:
             if not 200 <= response.status <= 299:
                 _raise_for_status(response, await response.read())
+            _keep_alive(response)
             parts: list[bytes] = []
             async for chunk in response.content.iter_any():
                 *ended, rest = chunk.split(b"\n")
@@ -122,7 +134,9 @@ class Transport:
                         yield line
                 if rest:
                     parts.append(rest)
-        except (aiohttp.ClientError, TimeoutError) as error:
+        except TimeoutError as error:
+            raise StreamSilent(self.host, f"nothing came for {idle_seconds:.0f} s on an open watch") from error
+        except aiohttp.ClientError as error:
             raise ApiUnreachable(self.host, _why(error)) from error
         finally:
             response.close()
@@ -137,10 +151,12 @@ class Transport:
         body: Any = None,
         content_type: str = "application/json",
     ) -> aiohttp.ClientResponse:
+        from kubernetes.aio.config import ConfigException
+
         await self._limit.acquire()
         headers = {"Content-Type": content_type, "Accept": "application/json", "User-Agent": "tenon"}
-        await self._client.update_params_for_auth(headers, [], ["BearerToken"])
         try:
+            await self._client.update_params_for_auth(headers, [], ["BearerToken"])
             response: aiohttp.ClientResponse = await self._client.rest_client.request(
                 method,
                 self.host + path,
@@ -150,7 +166,8 @@ class Transport:
                 _preload_content=False,
                 _request_timeout=limits,
             )
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError, ConfigException) as error:
+            # A service account's token is read again and again, and may be away for a moment while it is replaced.
             raise ApiUnreachable(self.host, _why(error)) from error
         return response
 
@@ -169,6 +186,18 @@ class RateLimit:
         self._next = max(self._next, now - self._allowance) + self._interval
         if self._next > now:
             await asyncio.sleep(self._next - now)
+
+
+async def _keep_refreshed(loader: Any, settings: Any) -> None:
+    """Renew the token of a kubeconfig that a command hands out; a command that fails now may succeed in a minute."""
+    from kubernetes.aio import config
+
+    while True:
+        try:
+            await config.refresh_token(loader, settings)
+            return  # nothing to renew: the kubeconfig holds lasting credentials
+        except (config.ConfigException, OSError, ValueError) as error:
+            log.warning("The Kubernetes token could not be renewed; trying again in a minute: %s", error)
 
 
 def _kubeconfig(stated: str | None) -> str:
@@ -193,5 +222,15 @@ def _raise_for_status(response: aiohttp.ClientResponse, content: bytes) -> None:
         )
 
 
+def _keep_alive(response: aiohttp.ClientResponse) -> None:
+    transport = response.connection.transport if response.connection is not None else None
+    if transport is not None and (connection := transport.get_extra_info("socket")) is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in KEEP_ALIVE:
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
 def _why(error: BaseException) -> str:
-    return str(error) or type(error).__name__
+    if type(error) is aiohttp.ClientConnectorError and error.errno and error.errno > 0:
+        return os.strerror(error.errno)  # without the address, which is told already, and the name of a class
+    return str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)

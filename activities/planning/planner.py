@@ -1,6 +1,18 @@
 """One batch: read the cluster, solve, write the NodeClaims.
 
 A retry of the same batch finds the claims that it wrote before by their label; it never plans afresh.
+
+The cache may be behind without knowing it: a watch that a proxy or a dead connection holds back looks like a quiet
+one. Two things must not be stale, or nodes are bought twice.
+
+- NodeClaims: batches follow one another and a watch keeps the order, so what the cache lacks is of the newest batch
+  that it knows, or newer. One small list by label answers that, and whether this batch was planned before. What is
+  missing is waited for a moment, then NodeClaims are read anew; what is really gone holds nothing up.
+- Pods: with their watch silent for some seconds they are read anew, but only when something is about to be bought.
+  Where there are many pods a silent watch is a broken one, and where there are few the list is cheap. The resource
+  version of a list would prove nothing: it is the whole store's, which no event of one quiet resource ever reaches.
+
+What else is stale (a node, a NodePool) makes a plan poorer, not doubled, until the watch is found silent.
 """
 
 from __future__ import annotations
@@ -9,24 +21,23 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from temporalio.exceptions import ApplicationError
 
 from activities import metrics
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import Conflict
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import NODECLAIMS
 from activities.planning.batching import Batcher
 from activities.planning.ports import ClusterView, Types
+from activities.planning.writing import write_claims
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.lifecycle.messages import PlanInput, PlanResult
-from tenon.provisioning.claims import claim_body
 from tenon.provisioning.pools import scheduling_pool
 from tenon.provisioning.readiness import usable_pools
 from tenon.resources import add
@@ -35,10 +46,19 @@ from tenon.scheduling.model import Node, Plan, Pod, Pool, Problem
 
 log = logging.getLogger("controller.provisioner")
 
+_T = TypeVar("_T")
+
 EVENTS_PER_BATCH = 50
 """Pods of one batch that get an event of their own."""
-WRITERS = 20
-"""NodeClaims written at the same time."""
+
+
+@dataclass(frozen=True)
+class _Decision:
+    plan: Plan
+    pods: Sequence[Pod]
+    pools: dict[str, NodePool]
+    fingerprint: object
+    took: float
 
 
 class Planner:
@@ -62,17 +82,39 @@ class Planner:
 
     async def plan(self, given: PlanInput) -> PlanResult:
         """Decide the batch at hand and write its NodeClaims."""
-        await self._check_up_to_date(given)
-        label = f"{labels.BATCH}={given.batch}"
-        written = await self._kube.list(NODECLAIMS, label_selector=label)
+        written = await self._check_up_to_date(given)
         if written:
-            names = sorted(claim["metadata"]["name"] for claim in written)
-            log.info("batch was planned before", extra={"batch": given.batch, "nodeclaims": names})
-            return PlanResult(batch=given.batch, claims=names)
+            log.info("batch was planned before", extra={"batch": given.batch, "nodeclaims": written})
+            return PlanResult(batch=given.batch, claims=written)
+        made = await self._decide(given)
+        if made is not None and made.plan.claims and await self._caught_up(self._view.confirm_pods()):
+            made = await self._decide(given)
+        if made is None:
+            return PlanResult(batch=given.batch)
+        plan, pods = made.plan, made.pods
+        metrics.UNSCHEDULABLE_PODS.labels("provisioner").set(len(plan.unschedulable))
+        metrics.QUEUE_DEPTH.labels("provisioner").set(0)
+        metrics.IGNORED_PODS.set(sum(1 for pod in pods if pod.unsupported))
+        claims = await write_claims(self._kube, plan, made.pools, given.batch)
+        self._remember(plan, pods, made.fingerprint)
+        await self._tell(plan, pods, claims)
+        return PlanResult(
+            batch=given.batch,
+            claims=claims,
+            pods=len(pods),
+            placed_on_existing=sum(len(placed) for placed in plan.placements.values()),
+            unschedulable=len(plan.unschedulable),
+            price=round(sum(claim.price for claim in plan.claims), 6),
+            digest=_digest(plan),
+            solve_seconds=round(made.took, 4),
+        )
+
+    async def _decide(self, given: PlanInput) -> _Decision | None:
+        """A plan for the pods that want one; None when none does."""
         fingerprint = self._view.fingerprint()  # before anything is read: what changes from here on counts as new
         pods = self._batcher.undecided()
         if not pods:
-            return PlanResult(batch=given.batch)
+            return None
         log.info("found provisionable pod(s)", extra={"pods": _some(pods), "count": len(pods)})
         pools = {pool.metadata.name: pool for pool in usable_pools(self._view.node_pools(), self._view.node_class)}
         problem = Problem(
@@ -85,22 +127,7 @@ class Planner:
         plan = await asyncio.to_thread(solve, problem)
         took = time.perf_counter() - started
         metrics.SCHEDULING_SECONDS.labels("provisioner").observe(took)
-        metrics.UNSCHEDULABLE_PODS.labels("provisioner").set(len(plan.unschedulable))
-        metrics.QUEUE_DEPTH.labels("provisioner").set(0)
-        metrics.IGNORED_PODS.set(sum(1 for pod in pods if pod.unsupported))
-        claims = await self._write(plan, pools, given.batch)
-        self._remember(plan, pods, fingerprint)
-        await self._tell(plan, pods, claims)
-        return PlanResult(
-            batch=given.batch,
-            claims=claims,
-            pods=len(pods),
-            placed_on_existing=sum(len(placed) for placed in plan.placements.values()),
-            unschedulable=len(plan.unschedulable),
-            price=round(sum(claim.price for claim in plan.claims), 6),
-            digest=_digest(plan),
-            solve_seconds=round(took, 4),
-        )
+        return _Decision(plan, pods, pools, fingerprint, took)
 
     def _nodes(self) -> list[Node]:
         """Existing and in-flight capacity, less what earlier plans promised to pods that still wait."""
@@ -110,16 +137,28 @@ class Planner:
             for node in self._view.nodes()
         ]
 
-    async def _check_up_to_date(self, given: PlanInput) -> None:
-        """A plan on a cache that does not hold the last plan's claims would buy for the same pods again."""
+    async def _check_up_to_date(self, given: PlanInput) -> list[str]:
+        """The NodeClaims of this batch that exist; those of others are in the picture when this returns."""
         if not self._view.synced():
             raise ApplicationError("the cluster cache is not synced yet", type="CacheBehind")
-        if given.last_plan is None:
-            return
-        held = {claim.name for claim in self._view.claims()}
-        for name in sorted(set(given.last_plan.claims) - held):
-            if await self._kube.get(NODECLAIMS, name) is not None:
-                raise ApplicationError(f"the cluster cache does not hold NodeClaim {name} yet", type="CacheBehind")
+        newest = self._view.newest_batch(given.batch)
+        there = await self._kube.list(NODECLAIMS, label_selector=f"{labels.BATCH}>{max(0, newest - 1)}")
+        batch_of = {claim["metadata"]["name"]: claim["metadata"]["labels"][labels.BATCH] for claim in there}
+        written = sorted(name for name, batch in batch_of.items() if batch == str(given.batch))
+        if not written:
+            held = {claim.name for claim in self._view.claims()}
+            if missing := batch_of.keys() - held:
+                await self._caught_up(self._view.catch_up(missing))
+        return written
+
+    @staticmethod
+    async def _caught_up(reading: Awaitable[_T]) -> _T:
+        try:
+            return await reading
+        except TimeoutError:
+            raise ApplicationError(
+                "the cluster cache is behind the API server and could not be read anew", type="CacheBehind"
+            ) from None
 
     async def _scheduling_pools(self, pools: Sequence[NodePool], given: PlanInput) -> list[Pool]:
         now = self._now()
@@ -135,38 +174,6 @@ class Planner:
             types = await asyncio.to_thread(self._types.instance_types, node_class, unavailable)
             result.append(scheduling_pool(pool, types, self._view.pool_usage(pool.metadata.name)))
         return result
-
-    async def _write(self, plan: Plan, pools: dict[str, NodePool], batch: int) -> list[str]:
-        gate = asyncio.Semaphore(WRITERS)
-
-        async def write(body: dict[str, Any]) -> str:
-            async with gate:
-                try:
-                    await self._kube.create(NODECLAIMS, body)
-                except Conflict:
-                    log.info("nodeclaim exists already", extra={"nodeclaim": body["metadata"]["name"]})
-                return str(body["metadata"]["name"])
-
-        bodies = []
-        for ordinal, planned in enumerate(plan.claims):
-            bodies.append(claim_body(planned, pools[planned.pool], batch=batch, ordinal=ordinal))
-            metrics.CLAIMS_CREATED.labels("provisioned", planned.pool, "false").inc()
-            log.info(
-                "computed packing",
-                extra={
-                    "nodeclaim": bodies[-1]["metadata"]["name"],
-                    "nodepool": planned.pool,
-                    "pods": len(planned.pods),
-                    "instance-types": list(planned.instance_types[:5]),
-                    "instance-type-options": len(planned.instance_types),
-                    "price": planned.price,
-                },
-            )
-        answers = await asyncio.gather(*(write(body) for body in bodies), return_exceptions=True)
-        for answer in answers:  # raised only when all have come to an end: a retry must find what was written
-            if isinstance(answer, BaseException):
-                raise answer
-        return [str(answer) for answer in answers]
 
     def _remember(self, plan: Plan, pods: Sequence[Pod], fingerprint: object) -> None:
         uid = {pod.key: pod.uid for pod in pods}

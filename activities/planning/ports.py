@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -50,6 +50,26 @@ class ClusterView(Protocol):
 
     def claims(self) -> Sequence[ClaimFacts]:
         """All NodeClaims."""
+        ...
+
+    def newest_batch(self, up_to: int) -> int:
+        """The highest batch number on a NodeClaim, not above ``up_to``; 0 when there is none."""
+        ...
+
+    async def catch_up(self, claims: Collection[str]) -> None:
+        """Return when the picture holds these NodeClaims, or is newer than this call, so that the missing are gone.
+
+        Raises:
+            TimeoutError: the API server could not be read.
+        """
+        ...
+
+    async def confirm_pods(self) -> bool:
+        """Make sure that the pods are as of the last seconds; whether they had to be read anew for it.
+
+        Raises:
+            TimeoutError: the API server could not be read.
+        """
         ...
 
     def managed_nodes(self) -> Sequence[ManagedNode]:

@@ -2,72 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
+from sandbox.ec2.bodies import (
+    BootBody,
+    CapacityBody,
+    FaultBody,
+    HoldBody,
+    LifecycleBody,
+    ThrottleBody,
+    read,
+)
 from sandbox.ec2.boot import BootPlan, BootRule
 from sandbox.ec2.errors import Answer, json_answer
 from sandbox.ec2.faults import Fault
+from sandbox.ec2.holds import Hold
 from sandbox.ec2.instances import Timing
 from sandbox.ec2.market import CapacityRule
+from sandbox.ec2.mishaps import Mishaps
 from sandbox.ec2.world import World
-
-Model = TypeVar("Model", bound=BaseModel)
-
-
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class FaultBody(_Body):
-    """POST /sandbox/faults."""
-
-    action: str = "*"
-    code: str = ""
-    status: int = 400
-    message: str = ""
-    count: int | None = 1
-    latency_seconds: float = 0.0
-    after_effect: bool = False
-
-
-class ThrottleBody(_Body):
-    """POST /sandbox/throttle."""
-
-    action: str
-    rate: float
-    burst: float
-
-
-class CapacityBody(_Body):
-    """POST /sandbox/capacity; a field left out fits everything, ``available: null`` lifts the limit."""
-
-    type: str | None = None
-    zone: str | None = None
-    capacity_type: str | None = None
-    available: int | None = Field(default=0, ge=0)
-
-
-class BootBody(_Body):
-    """POST /sandbox/boot; without ``type`` it holds for every instance."""
-
-    type: str | None = None
-    delay: float | None = None
-    never: bool = False
-    not_ready: bool = False
-
-
-class LifecycleBody(_Body):
-    """POST /sandbox/lifecycle: seconds that states last."""
-
-    pending: float | None = Field(default=None, ge=0)
-    shutting_down: float | None = Field(default=None, ge=0)
-    purge: float | None = Field(default=None, ge=0)
 
 
 class Rejections(Protocol):
@@ -85,6 +43,7 @@ class AdminApi:
         self._world = world
         self._boot = boot
         self._reset = reset
+        self._mishaps = Mishaps(world)
         self.joiner: Rejections | None = None
 
     def answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> Answer:
@@ -95,18 +54,24 @@ class AdminApi:
                 case "GET health":
                     return json_answer(200, self._health())
                 case "POST faults":
-                    self._world.faults.add(Fault(**_read(FaultBody, body).model_dump()))
+                    self._world.faults.add(Fault(**read(FaultBody, body).model_dump()))
                 case "GET faults":
                     return json_answer(200, {"faults": self._world.faults.listing()})
                 case "DELETE faults":
-                    self._world.faults.clear(query.get("action", ""))
+                    self._world.faults.clear(query.get("action", ""), query.get("label", ""))
+                case "POST holds":
+                    self._world.holds.add(Hold(**read(HoldBody, body).model_dump()))
+                case "GET holds":
+                    return json_answer(200, {"held": self._world.holds.waiting()})
+                case "DELETE holds":
+                    self._world.holds.release()
                 case "POST throttle":
-                    limit = _read(ThrottleBody, body)
+                    limit = read(ThrottleBody, body)
                     self._world.throttle.limit(limit.action, limit.rate, limit.burst)
                 case "DELETE throttle":
                     self._world.throttle.clear()
                 case "POST capacity":
-                    rule = _read(CapacityBody, body)
+                    rule = read(CapacityBody, body)
                     self._world.market.set_capacity(
                         CapacityRule(rule.type, rule.zone, rule.capacity_type, rule.available)
                     )
@@ -115,15 +80,17 @@ class AdminApi:
                 case "DELETE capacity":
                     self._world.market.clear_capacity()
                 case "POST boot":
-                    wish = _read(BootBody, body)
-                    self._boot.add(BootRule(wish.type, wish.delay, wish.never, wish.not_ready))
+                    wish = read(BootBody, body)
+                    self._boot.add(
+                        BootRule(wish.type, wish.delay, wish.never, wish.not_ready, wish.dies, wish.chance, wish.seed)
+                    )
                 case "GET boot":
                     rules = [asdict(one) for one in self._boot.rules()]
                     return json_answer(200, {"default_delay": self._boot.default_delay, "rules": rules})
                 case "DELETE boot":
                     self._boot.clear()
                 case "POST lifecycle":
-                    self._set_timing(_read(LifecycleBody, body))
+                    self._set_timing(read(LifecycleBody, body))
                 case "GET calls":
                     return json_answer(200, {"calls": self._world.calls.listing(query.get("action", ""))})
                 case "DELETE calls":
@@ -138,6 +105,8 @@ class AdminApi:
                     return json_answer(200, {"instances": self._instances()})
                 case "POST reset":
                     self._reset()
+                case _ if name in self._mishaps.actions:
+                    return json_answer(200, self._mishaps.actions[name](body))
                 case _:
                     return json_answer(404, {"message": f"The sandbox has no {method} {path}"})
         except (ValidationError, ValueError) as error:
@@ -168,6 +137,7 @@ class AdminApi:
                 "zone": machine.pool[1],
                 "capacity_type": machine.pool[2],
                 "state": machine.state,
+                "state_reason": machine.reason[0] if machine.reason else "",
                 "private_dns_name": machine.instance.private_dns_name,
                 "fleet_id": machine.fleet_id,
                 "launched": machine.instance.launch_time,
@@ -176,7 +146,3 @@ class AdminApi:
             }
             for machine in self._world.book.all()
         ]
-
-
-def _read(model: type[Model], body: bytes) -> Model:
-    return model.model_validate(json.loads(body or b"{}"))

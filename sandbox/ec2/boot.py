@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import random
+from dataclasses import dataclass, replace
 from threading import Lock
 
 
@@ -17,10 +18,23 @@ class BootRule:
     """The node never joins."""
     not_ready: bool = False
     """The node joins and never becomes Ready."""
+    dies: bool = False
+    """The instance ends itself at the moment when its node would join."""
+    chance: float = 1.0
+    """The share of instances that the rule is for, drawn by ``seed`` and the instance's number."""
+    seed: int = 0
 
     def __post_init__(self) -> None:
         if self.delay is not None and not 0 <= self.delay <= 86_400:
             raise ValueError(f"delay {self.delay} is out of bounds: give 0 to 86400 seconds")
+        if not 0 <= self.chance <= 1:
+            raise ValueError(f"chance {self.chance} is out of bounds: give 0 to 1")
+
+    def covers(self, instance_type: str, number: int) -> bool:
+        """Whether the rule is for the ``number``-th instance, which is of this type."""
+        if self.instance_type not in (None, instance_type):
+            return False
+        return self.chance >= 1 or random.Random(f"{self.seed}/{number}").random() < self.chance
 
 
 class BootPlan:
@@ -43,15 +57,15 @@ class BootPlan:
         with self._lock:
             return list(self._rules)
 
-    def rule(self, instance_type: str) -> BootRule:
-        """What holds for a type, its delay filled in."""
+    def rule(self, instance_type: str, number: int = 0) -> BootRule:
+        """What holds for an instance, its delay filled in."""
         for rule in reversed(self.rules()):
-            if rule.instance_type in (None, instance_type):
+            if rule.covers(instance_type, number):
                 delay = self.default_delay if rule.delay is None else rule.delay
-                return BootRule(instance_type, delay, rule.never, rule.not_ready)
+                return replace(rule, instance_type=instance_type, delay=delay)
         return BootRule(instance_type, self.default_delay)
 
-    def due(self, instance_type: str, running_since: float | None, now: float) -> bool:
-        """Whether the node of an instance joins by now."""
-        rule = self.rule(instance_type)
+    def due(self, instance_type: str, running_since: float | None, now: float, number: int = 0) -> bool:
+        """Whether the node of an instance joins, or the instance dies, by now."""
+        rule = self.rule(instance_type, number)
         return not rule.never and running_since is not None and now >= running_since + (rule.delay or 0.0)

@@ -6,6 +6,7 @@ import json
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Iterable
 from typing import Any
 
 TIMEOUT = 30.0
@@ -31,14 +32,36 @@ class Ec2Admin:
         count: int | None = 1,
         latency_seconds: float = 0.0,
         after_effect: bool = False,
+        chance: float = 1.0,
+        seed: int = 0,
+        label: str = "",
     ) -> None:
-        """Makes the next ``count`` calls of an action fail (None: until cleared), be slow, or both."""
-        body = {"action": action, "code": code, "status": status, "message": message, "count": count}
-        self._call("POST", "faults", {**body, "latency_seconds": latency_seconds, "after_effect": after_effect})
+        """Makes the next ``count`` calls of an action fail (None: until cleared), be slow, or both.
 
-    def clear_faults(self, action: str = "") -> None:
-        """Ends all faults, or those of one action."""
-        self._call("DELETE", "faults", action=action)
+        With a ``chance`` below 1 only that share of the calls, drawn by ``seed``; ``label`` is a name to clear it by.
+        """
+        body = {"action": action, "code": code, "status": status, "message": message, "count": count}
+        more = {"latency_seconds": latency_seconds, "after_effect": after_effect}
+        self._call("POST", "faults", {**body, **more, "chance": chance, "seed": seed, "label": label})
+
+    def clear_faults(self, action: str = "", *, label: str = "") -> None:
+        """Ends all faults, or those of one action or label."""
+        self._call("DELETE", "faults", action=action, label=label)
+
+    def hold(self, action: str, *, after_effect: bool = False, count: int | None = 1) -> None:
+        """Makes the next ``count`` calls of an action wait, before their effect or after it with the answer withheld.
+
+        A held call goes on with `release`. One whose client goes away before that has no (further) effect.
+        """
+        self._call("POST", "holds", {"action": action, "after_effect": after_effect, "count": count})
+
+    def held(self) -> int:
+        """How many calls wait right now."""
+        return int(self._call("GET", "holds")["held"])
+
+    def release(self) -> None:
+        """Lets every held call go on; none is held after that."""
+        self._call("DELETE", "holds")
 
     def throttle(self, action: str, rate: float, burst: float) -> None:
         """Limits an action to ``rate`` calls a second after a burst."""
@@ -71,10 +94,56 @@ class Ec2Admin:
         delay: float | None = None,
         never: bool = False,
         not_ready: bool = False,
+        dies: bool = False,
         type: str | None = None,
+        chance: float = 1.0,
+        seed: int = 0,
     ) -> None:
-        """Changes how instances (of one type) become nodes from now on."""
-        self._call("POST", "boot", {"type": type, "delay": delay, "never": never, "not_ready": not_ready})
+        """Changes how instances (of one type, or a share of them drawn by ``seed``) become nodes from now on."""
+        body = {"type": type, "delay": delay, "never": never, "not_ready": not_ready, "dies": dies}
+        self._call("POST", "boot", {**body, "chance": chance, "seed": seed})
+
+    def exhaust_cheapest(
+        self, count: int, *, capacity_type: str | None = None, types: Iterable[str] = ()
+    ) -> list[dict[str, Any]]:
+        """Leaves nothing in the ``count`` cheapest pools that still have capacity (within ``types``).
+
+        Answers them, cheapest first: type, zone, capacity_type, price. `clear_capacity` fills them again.
+        """
+        body = {"count": count, "capacity_type": capacity_type, "types": list(types)}
+        found: list[dict[str, Any]] = self._call("POST", "exhaust-cheapest", body)["pools"]
+        return found
+
+    def kill_instance(self, instance_id: str) -> None:
+        """Terminates an instance as somebody else would; its Node stays behind, not ready."""
+        self._call("POST", "kill-instance", {"id": instance_id})
+
+    def stop_instance(self, instance_id: str) -> None:
+        """Stops an instance as somebody else would; its Node stays behind, not ready."""
+        self._call("POST", "stop-instance", {"id": instance_id})
+
+    def vanish_instance(self, instance_id: str) -> None:
+        """Makes EC2 forget an instance (InvalidInstanceID.NotFound); its Node stays behind, not ready."""
+        self._call("POST", "vanish-instance", {"id": instance_id})
+
+    def plant_instance(
+        self,
+        tags: dict[str, str],
+        *,
+        type: str = "m7g.large",
+        zone: str = "us-west-2a",
+        capacity_type: str = "on-demand",
+        age_seconds: float = 0.0,
+        joins: bool = False,
+    ) -> str:
+        """Launches an instance that no autoscaler asked for, ``age_seconds`` ago; its id. It joins only if told to."""
+        body = {"tags": tags, "type": type, "zone": zone, "capacity_type": capacity_type}
+        return str(self._call("POST", "plant-instance", {**body, "age_seconds": age_seconds, "joins": joins})["id"])
+
+    def plant_launch_template(self, name: str, tags: dict[str, str], *, age_seconds: float = 0.0) -> str:
+        """Creates a launch template that nobody uses, ``age_seconds`` ago; its id."""
+        body = {"name": name, "tags": tags, "age_seconds": age_seconds}
+        return str(self._call("POST", "plant-launch-template", body)["id"])
 
     def clear_boot(self) -> None:
         """Makes instances boot as usual."""

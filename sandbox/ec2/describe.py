@@ -118,6 +118,9 @@ def instance(machine: Machine) -> dict[str, Any]:
             answer.pop(name, None)
         answer |= {"PrivateDnsName": "", "NetworkInterfaces": [], "SecurityGroups": [], "BlockDeviceMappings": []}
         answer["StateReason"] = {"Code": one.state_reason.code, "Message": one.state_reason.message}
+    if machine.reason is not None:
+        code, message = machine.reason
+        answer["StateReason"] = {"Code": code, "Message": f"{code}: {message}"}
     return answer
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections import deque
 from collections.abc import Callable
@@ -18,7 +19,8 @@ class Fault:
     """An error, a delay, or both, for the next ``count`` calls of an action (None: until cleared).
 
     With ``after_effect`` the action is carried out and only its answer is replaced, as when a connection breaks
-    after EC2 acted. Without ``code`` the call is only delayed.
+    after EC2 acted. Without ``code`` the call is only delayed. With a ``chance`` below 1 only that share of calls meets
+    it, drawn by ``seed``; ``label`` is a name to clear it by.
     """
 
     action: str = "*"
@@ -28,14 +30,24 @@ class Fault:
     count: int | None = 1
     latency_seconds: float = 0.0
     after_effect: bool = False
+    chance: float = 1.0
+    seed: int = 0
+    label: str = ""
 
     def __post_init__(self) -> None:
+        self._random = random.Random(self.seed)
+        if not 0 <= self.chance <= 1:
+            raise ValueError(f"chance {self.chance} is out of bounds: give 0 to 1")
         if not 100 <= self.status <= 599:
             raise ValueError(f"status {self.status} is no HTTP status: give 400 to 599")
         if not 0 <= self.latency_seconds <= 600:
             raise ValueError(f"latency_seconds {self.latency_seconds} is out of bounds: give 0 to 600")
         if self.count is not None and self.count < 1:
             raise ValueError(f"count {self.count} makes no sense: give 1 or more, or leave it null for always")
+
+    def meets(self, action: str) -> bool:
+        """Whether the next call, which is of this action, meets the fault; draws when chance decides."""
+        return self.action in ("*", action) and (self.chance >= 1 or self._random.random() < self.chance)
 
 
 class FaultTable:
@@ -49,10 +61,14 @@ class FaultTable:
         with self._lock:
             self._faults.append(fault)
 
-    def clear(self, action: str = "") -> None:
-        """Removes all faults, or those of one action."""
+    def clear(self, action: str = "", label: str = "") -> None:
+        """Removes all faults, or those of one action or label."""
         with self._lock:
-            self._faults = [fault for fault in self._faults if action and fault.action != action]
+            self._faults = [
+                fault
+                for fault in self._faults
+                if (action and fault.action != action) or (label and fault.label != label)
+            ]
 
     def listing(self) -> list[dict[str, Any]]:
         with self._lock:
@@ -62,7 +78,7 @@ class FaultTable:
         """The fault that this call meets, used up by one; each call meets at most one."""
         with self._lock:
             for fault in self._faults:
-                if fault.action in ("*", action):
+                if fault.meets(action):
                     if fault.count is not None:
                         fault.count -= 1
                         if fault.count == 0:
@@ -72,7 +88,7 @@ class FaultTable:
 
 
 class Throttle:
-    """A token bucket for each action that has a limit; actions without one are never throttled."""
+    """A token bucket for each action that has a limit, and one that all others share where ``*`` has one."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -96,14 +112,15 @@ class Throttle:
     def allows(self, action: str) -> bool:
         """Takes a token for a call; False when there is none."""
         with self._lock:
-            if action not in self._limits:
+            limit = action if action in self._limits else "*"
+            if limit not in self._limits:
                 return True
-            rate, burst = self._limits[action]
-            tokens, since = self._buckets[action]
+            rate, burst = self._limits[limit]
+            tokens, since = self._buckets[limit]
             now = self._clock()
             tokens = min(burst, tokens + (now - since) * rate)
             allowed = tokens >= 1
-            self._buckets[action] = (tokens - 1 if allowed else tokens, now)
+            self._buckets[limit] = (tokens - 1 if allowed else tokens, now)
             return allowed
 
 

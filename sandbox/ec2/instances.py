@@ -41,6 +41,10 @@ class Machine:
     spot_request_id: str = ""
     running_since: float | None = None
     """When it became running, in seconds of the book's clock."""
+    joins: bool = True
+    """Whether it ever becomes a node."""
+    reason: tuple[str, str] | None = None
+    """Code and message of why it stopped or ends, when not by a call of its owner."""
     fixed: dict[str, Any] = field(default_factory=dict)
     """Members of its description that never change, kept once they were worked out."""
 
@@ -68,17 +72,25 @@ class InstanceBook:
         self._machines: dict[str, Machine] = {}
         self._due: list[tuple[float, int, str, str]] = []
         self._sequence = 0
+        self.abandoned: set[str] = set()
+        """Instances whose Node nobody deletes: it stays behind as that of a machine that was lost."""
 
     def add(
-        self, instance: Any, pool: Pool, reservation_id: str, fleet_id: str = "", spot_request_id: str = ""
+        self,
+        instance: Any,
+        pool: Pool,
+        reservation_id: str,
+        fleet_id: str = "",
+        spot_request_id: str = "",
+        age: float = 0.0,
     ) -> Machine:
-        """Enters a new instance, pending from now on."""
+        """Enters a new instance, pending from now on, or from ``age`` seconds ago."""
         with self.lock:
             self._sequence += 1
             machine = Machine(self._sequence, instance, pool, reservation_id, fleet_id, spot_request_id)
             machine.enter("pending")
             self._machines[machine.id] = machine
-            self._later(self.timing.pending, machine, "running")
+            self._later(self.timing.pending - age, machine, "running")
             return machine
 
     def get(self, instance_id: str) -> Machine | None:
@@ -114,6 +126,45 @@ class InstanceBook:
                     self._later(self.timing.shutting_down, machine, "terminated")
             return result
 
+    def lose(self, instance_id: str, code: str, message: str) -> None:
+        """Ends an instance as if by another hand; its Node stays behind when it has joined.
+
+        Raises:
+            ValueError: there is no such instance, or it has ended.
+        """
+        with self.lock:
+            machine = self._living(instance_id)
+            machine.reason = (code, message)
+            self.abandoned.add(instance_id)
+            self.terminate([instance_id])
+
+    def stop(self, instance_id: str, code: str, message: str) -> None:
+        """Stops a running instance as if by another hand; raises ValueError as `lose`."""
+        with self.lock:
+            machine = self._living(instance_id)
+            machine.reason = (code, message)
+            self.abandoned.add(instance_id)
+            machine.enter("stopping")
+            self._later(self.timing.shutting_down, machine, "stopped")
+
+    def vanish(self, instance_id: str) -> None:
+        """Makes EC2 forget an instance at once; raises ValueError for an unknown one."""
+        with self.lock:
+            machine = self._machines.get(instance_id)
+            if machine is None:
+                raise ValueError(f"EC2 has no instance {instance_id}")
+            self.abandoned.add(instance_id)
+            if machine.state != "terminated":
+                self._free(machine)
+            self._purge(machine)
+
+    def _living(self, instance_id: str) -> Machine:
+        machine = self._machines.get(instance_id)
+        if machine is None or machine.state in ("shutting-down", "terminated"):
+            what = "has no instance" if machine is None else "has ended the instance"
+            raise ValueError(f"EC2 {what} {instance_id}")
+        return machine
+
     def advance(self) -> None:
         """Makes every change of state that is due by now."""
         if not self._due or self._due[0][0] > self.clock():
@@ -131,6 +182,7 @@ class InstanceBook:
         with self.lock:
             self._machines.clear()
             self._due.clear()
+            self.abandoned.clear()
 
     def _later(self, seconds: float, machine: Machine, state: str) -> None:
         heapq.heappush(self._due, (self.clock() + seconds, machine.sequence, machine.id, state))
@@ -140,6 +192,8 @@ class InstanceBook:
             case "running" if machine.state == "pending":
                 machine.enter("running")
                 machine.running_since = due
+            case "stopped" if machine.state == "stopping":
+                machine.enter("stopped")
             case "terminated":
                 self._free(machine)
                 machine.enter("terminated")

@@ -1,8 +1,9 @@
 """Makes running instances into nodes, and does for them what kubelets and the cloud controller do.
 
 After its boot delay an instance registers as a NotReady node, becomes Ready a moment later (from then on KWOK sends its
-heartbeats and runs its pods), and its Node is deleted once the instance is gone. Pods that were bound to a managed node
-are admitted, or failed as a kubelet would fail them.
+heartbeats and runs its pods), and its Node is deleted once the instance is gone; the Node of an instance that an
+operator made to be lost stays behind instead, not ready. Pods that were bound to a managed node are admitted, or failed
+as a kubelet would fail them.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ TICK = 0.25
 READY_AFTER = 1.0
 """Seconds from registering to Ready."""
 WORKERS = 8
+DIED_BOOTING = ("Client.InternalError", "Client error on launch")
+"""What EC2 says of an instance that could not boot, such as for want of a volume's key."""
 
 
 class Joiner:
@@ -130,11 +133,17 @@ class Joiner:
         by_instance = {nodes.instance_of(node): node for node in known}
         now = self._clock()
         for machine in self._world.book.all():
-            if machine.state != "running":
+            if machine.state != "running" or not machine.joins:
                 continue
             node = by_instance.get(machine.id)
             if node is None:
-                if machine.id not in self._joined and self._boot.due(machine.pool[0], machine.running_since, now):
+                if machine.id in self._joined:
+                    continue
+                if not self._boot.due(machine.pool[0], machine.running_since, now, machine.sequence):
+                    continue
+                if self._boot.rule(machine.pool[0], machine.sequence).dies:
+                    self._world.book.lose(machine.id, *DIED_BOOTING)
+                else:
                     self._do(f"register {machine.id}", lambda machine=machine: self._register(machine))  # type: ignore[misc]
             elif self._should_be_ready(machine, node, now):
                 self._do(f"ready {machine.id}", lambda node=node: self._make_ready(node))  # type: ignore[misc]
@@ -160,7 +169,7 @@ class Joiner:
     def _should_be_ready(self, machine: Machine, node: dict[str, Any], now: float) -> bool:
         if (node["metadata"].get("annotations") or {}).get(nodes.READY) == "ready":
             return False
-        if self._boot.rule(machine.pool[0]).not_ready:
+        if self._boot.rule(machine.pool[0], machine.sequence).not_ready:
             return False
         return now >= self._joined.get(machine.id, 0.0) + READY_AFTER
 
@@ -191,7 +200,11 @@ class Joiner:
                 continue
             machine = self._world.book.get(instance_id)
             name, uid = node["metadata"]["name"], node["metadata"]["uid"]
-            if machine is None or machine.state == "terminated":
+            if instance_id in self._world.book.abandoned:
+                if lost_visibly(node):
+                    continue
+                self._do(f"lose {uid}", lambda node=node: self._lose(node))  # type: ignore[misc]
+            elif machine is None or machine.state == "terminated":
                 if not node["metadata"].get("deletionTimestamp"):
                     body = {"preconditions": {"uid": uid}}
                     self._do(
@@ -204,6 +217,12 @@ class Joiner:
     def _silence(self, node: dict[str, Any]) -> None:
         change = {"metadata": {"uid": node["metadata"]["uid"], "annotations": {nodes.MANAGED: None, nodes.READY: None}}}
         self._client.call("PATCH", f"/api/v1/nodes/{node['metadata']['name']}", change, patch="merge")
+
+    def _lose(self, node: dict[str, Any]) -> None:
+        """Silence the node and call it Unknown at once: a node controller says so too, only after its grace."""
+        self._silence(node)
+        path = f"/api/v1/nodes/{node['metadata']['name']}/status"
+        self._client.call("PATCH", path, {"status": {"conditions": nodes.lost(datetime.now(UTC))}}, patch="strategic")
 
     # --- pods ---
 
@@ -274,6 +293,14 @@ class Joiner:
         if taints:
             with self._lock:
                 self._misplaced.append(_record(pod, taints=taints))
+
+
+def lost_visibly(node: dict[str, Any]) -> bool:
+    """Whether a node has no kubelet and is not called Ready any more."""
+    if (node["metadata"].get("annotations") or {}).get(nodes.MANAGED):
+        return False
+    conditions = (node.get("status") or {}).get("conditions") or []
+    return not any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
 def admitted(pod: dict[str, Any]) -> bool:

@@ -188,6 +188,21 @@ def conditions(ready: bool, now: datetime) -> list[dict[str, str]]:
     return [*pressure, {"type": "Ready", "status": str(ready), "reason": reason, "message": message, **times}]
 
 
+def lost(now: datetime) -> list[dict[str, str]]:
+    """The Ready condition that the node controller writes when a kubelet fell silent."""
+    stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    message = "Kubelet stopped posting node status."
+    return [
+        {
+            "type": "Ready",
+            "status": "Unknown",
+            "reason": "NodeStatusUnknown",
+            "message": message,
+            "lastTransitionTime": stamp,
+        }
+    ]
+
+
 def provider_id(zone: str, instance_id: str) -> str:
     """How Kubernetes names an EC2 instance."""
     return f"aws:///{zone}/{instance_id}"

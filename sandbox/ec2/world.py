@@ -7,6 +7,7 @@ from threading import RLock
 
 from sandbox.ec2.faults import CallLog, FaultTable, Throttle
 from sandbox.ec2.fleets import Fleets
+from sandbox.ec2.holds import HoldTable
 from sandbox.ec2.instances import InstanceBook
 from sandbox.ec2.market import Market
 from sandbox.ec2.prices import PriceBook
@@ -35,6 +36,7 @@ class World:
     prices: PriceBook
     cluster: ClusterFacts = field(default_factory=ClusterFacts)
     faults: FaultTable = field(default_factory=FaultTable)
+    holds: HoldTable = field(default_factory=HoldTable)
     throttle: Throttle = field(default_factory=Throttle)
     calls: CallLog = field(default_factory=CallLog)
     lock: RLock = field(default_factory=RLock)
@@ -52,6 +54,7 @@ class World:
         self.book.clear()
         self.fleets.clear()
         self.faults.clear()
+        self.holds.release()
         self.throttle.clear()
         self.calls.clear()
         self.internal_errors.clear()

@@ -10,6 +10,8 @@ import io
 import json
 import logging
 import re
+import select
+import socket
 import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
@@ -88,7 +90,9 @@ class Front:
         world = self._world
         if not world.throttle.allows(call.action):
             return aws_error(call.service, 503, "RequestLimitExceeded", "Request limit exceeded.")
-        fault = world.faults.next(call.action)
+        fault, hold = world.faults.next(call.action), world.holds.next(call.action)
+        if hold is not None and not hold.after_effect and not world.holds.wait(lambda: client_gone(environ)):
+            return aws_error(call.service, 503, "RequestCanceled", "The client went away before the call took effect.")
         if fault is not None and fault.latency_seconds:
             time.sleep(fault.latency_seconds)
         if fault is not None and fault.code and not fault.after_effect:
@@ -98,6 +102,8 @@ class Front:
         else:
             with world.lock if call.changes else nullcontext():
                 answer = self._forward(call, environ)
+        if hold is not None and hold.after_effect:
+            world.holds.wait(lambda: client_gone(environ))
         if fault is not None and fault.code:
             return _injected(call, fault)
         return answer
@@ -128,6 +134,18 @@ class Front:
             message = f"The sandbox failed on {call.service} {call.action}; its log has the reason"
             return aws_error(call.service, 500, "InternalError", message)
         return Answer(status, list(headers), body)
+
+
+def client_gone(environ: dict[str, Any]) -> bool:
+    """Whether the connection that a call came on was closed at the other end; False where there is no connection."""
+    connection: socket.socket | None = environ.get("werkzeug.socket")
+    if connection is None:
+        return False
+    try:
+        readable, _, _ = select.select([connection], [], [], 0)
+        return bool(readable) and connection.recv(1, socket.MSG_PEEK) == b""
+    except OSError:
+        return True
 
 
 def understand(environ: dict[str, Any], body: bytes) -> Call:

@@ -22,7 +22,7 @@ def covering(pod: Object, budgets: Iterable[Object]) -> list[Object]:
 
 
 def explain(pod: Object, budgets: Iterable[Object], *, by_budget: bool, answer: str) -> str:
-    """One sentence on why a pod's eviction was refused.
+    """Why a pod's eviction was refused: a sentence that goes on after the pod's name.
 
     Args:
         pod: the pod that stays.
@@ -31,10 +31,12 @@ def explain(pod: Object, budgets: Iterable[Object], *, by_budget: bool, answer: 
         answer: what the API server said.
     """
     found = covering(pod, budgets)
-    name = pods.key(pod)
     if len(found) > 1:
         names = ", ".join(pods.key(budget) for budget in found)
-        return f"pod {name}: PodDisruptionBudgets {names} all select it, so Kubernetes never evicts it"
+        return (
+            f"cannot be evicted: PodDisruptionBudgets {names} all select it, "
+            "and Kubernetes never evicts a pod with more than one"
+        )
     if found and by_budget:
-        return f"pod {name}: PodDisruptionBudget {pods.key(found[0])} allows no disruption"
-    return f"pod {name}: eviction was refused: {answer or 'no reason given'}"
+        return f"cannot be evicted: PodDisruptionBudget {pods.key(found[0])} allows 0 more disruptions"
+    return f"cannot be evicted: {answer or 'Kubernetes refused and gave no reason'}"

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from tenon.apis import labels
 from tenon.lifecycle import pods
+from tenon.lifecycle.holding import lingering, sentenced
 from tenon.lifecycle.instants import parse_instant
 from tenon.lifecycle.pods import Object
 from tenon.lifecycle.protection import protected_for
@@ -42,18 +43,39 @@ class Action:
     why: str = ""
 
 
-def is_drainable(pod: Object, now: datetime) -> bool:
-    """Whether draining takes this pod off the node: no mirror, no pod that tolerates the taint, none that is stuck."""
-    if pods.is_mirror(pod) or pods.tolerates(pod, pods.DISRUPTED):
+def is_drainable(pod: Object, now: datetime, force_at: datetime | None = None) -> bool:
+    """Whether draining takes this pod off the node: no mirror, no pod that tolerates the taint, none that is stuck.
+
+    Once the grace period of the node is over (``force_at``), a pod that does not end counts as stuck at once.
+    """
+    if _stays(pod):
         return False
     deletion = pods.deletion_instant(pod)
-    return deletion is None or now - deletion <= STUCK_AFTER
+    if deletion is None:
+        return True
+    if force_at is not None and now >= max(deletion, force_at) + UNRESPONSIVE_AFTER:
+        return False
+    return now - deletion <= STUCK_AFTER
 
 
-def awaited(node_pods: Iterable[Object], now: datetime) -> list[Object]:
+def _stays(pod: Object) -> bool:
+    return pods.is_mirror(pod) or pods.tolerates(pod, pods.DISRUPTED)
+
+
+def awaited(node_pods: Iterable[Object], now: datetime, force_at: datetime | None = None) -> list[Object]:
     """The pods that a drain waits for, in the order of their names."""
-    waited = [pod for pod in node_pods if not pods.is_terminal(pod) and is_drainable(pod, now)]
+    waited = [pod for pod in node_pods if not pods.is_terminal(pod) and is_drainable(pod, now, force_at)]
     return sorted(waited, key=pods.key)
+
+
+def left_behind(node_pods: Iterable[Object], now: datetime, force_at: datetime | None = None) -> list[Object]:
+    """The pods that a drain has ended but no longer waits for: what keeps them is worth telling."""
+    stuck = [
+        pod
+        for pod in node_pods
+        if not pods.is_terminal(pod) and not _stays(pod) and not is_drainable(pod, now, force_at)
+    ]
+    return sorted(stuck, key=pods.key)
 
 
 def wave(pod: Object) -> int:
@@ -90,14 +112,19 @@ def decide(pod: Object, now: datetime, *, turn: bool, force_at: datetime | None,
             return _hastened(pod, deletion, force_at)
         if deletion is None and now >= force_at - timedelta(seconds=pods.grace_seconds(pod)):
             return Action(Kind.DELETE, grace_seconds=_whole_seconds(force_at - now))
-    if deletion is not None or not turn:
+    if deletion is not None:
+        held = pod["metadata"].get("finalizers") and now - deletion >= UNRESPONSIVE_AFTER
+        return Action(Kind.AWAIT, why=lingering(pod) if held else "")
+    if not turn:
         return Action(Kind.AWAIT)
     annotations = pod["metadata"].get("annotations") or {}
     protection = protected_for(
         annotations.get(labels.DO_NOT_DISRUPT), parse_instant((pod.get("status") or {}).get("startTime")), now
     )
     if protection:
-        return Action(Kind.AWAIT, why=f"pod {pods.key(pod)}: {protection}")
+        return Action(
+            Kind.AWAIT, why=f"pod {pods.key(pod)} cannot be evicted: {protection}{sentenced(pod, force_at, now)}"
+        )
     return Action(Kind.EVICT)
 
 
@@ -122,6 +149,16 @@ def _hastened(pod: Object, deletion: datetime, end: datetime) -> Action:
 def _whole_seconds(remaining: timedelta) -> int:
     """Never 0, which would take the pod from the API while its containers still run."""
     return max(1, math.ceil(remaining.total_seconds()))
+
+
+def next_force(waited: Iterable[Object], force_at: datetime | None, now: datetime) -> datetime | None:
+    """When the first of these pods must be deleted, however it is protected; the drain must not sleep beyond it."""
+    if force_at is None:
+        return None
+    instants = [
+        force_at - timedelta(seconds=pods.grace_seconds(pod)) for pod in waited if pods.deletion_instant(pod) is None
+    ]
+    return min((instant for instant in instants if instant > now), default=max(force_at, now))
 
 
 def force_instant(deletion: datetime, grace_seconds: float | None, *explicit: datetime | None) -> datetime | None:

@@ -22,24 +22,69 @@ class Verdict:
 def initialization(claim: Object, node: Object) -> Verdict:
     """Whether the Node is initialized: Ready, free of starting taints, with every requested resource published."""
     name = node["metadata"]["name"]
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    ready = next((one.get("status") for one in conditions if one.get("type") == "Ready"), "Unknown")
-    if ready != "True":
-        return Verdict(False, "NodeNotReady", f"Node {name} is not Ready")
+    ready = ready_condition(node)
+    if ready.get("status") != "True":
+        return Verdict(False, "NodeNotReady", f"Node {name} is not Ready{_since(ready)}: {_why_not_ready(ready)}")
     present = pods.taints((node.get("spec") or {}).get("taints"))
     spec = claim.get("spec") or {}
     startup = {(taint.key, taint.effect) for taint in pods.taints(spec.get("startupTaints"))}
     left = [f"{taint.key}:{taint.effect}" for taint in present if (taint.key, taint.effect) in startup]
     if left:
-        return Verdict(False, "StartupTaintsExist", f"Node {name} still has startup taints: {', '.join(left)}")
-    left = [f"{taint.key}:{taint.effect}" for taint in present if labels.is_ephemeral_taint(taint.key, taint.effect)]
+        return Verdict(
+            False,
+            "StartupTaintsExist",
+            f"Node {name} still has startup taints: {', '.join(left)}; the agent that they wait for must remove them",
+        )
+    left = [
+        f"{taint.key}:{taint.effect}, which {_remover(taint.key)} removes"
+        for taint in present
+        if labels.is_ephemeral_taint(taint.key, taint.effect)
+    ]
     if left:
-        return Verdict(False, "KnownEphemeralTaintsExist", f"Node {name} still has taints: {', '.join(left)}")
-    requested = parse_resources((spec.get("resources") or {}).get("requests"))
-    allocatable = parse_resources((node.get("status") or {}).get("allocatable"))
-    absent = sorted(name for name, units in requested.items() if units > 0 and allocatable.get(name, 0) <= 0)
+        return Verdict(False, "KnownEphemeralTaintsExist", f"Node {name} still has taints: {'; '.join(left)}")
+    absent = _unpublished(spec, node)
     if absent:
         return Verdict(
-            False, "ResourceNotRegistered", f"Node {name} does not publish {', '.join(absent)} as allocatable yet"
+            False,
+            "ResourceNotRegistered",
+            f"Node {name} does not publish as allocatable yet: {', '.join(absent)}; check the device plugin",
         )
     return Verdict(True)
+
+
+def ready_condition(node: Object) -> Object:
+    """The Node's condition Ready as its JSON says it; empty when its kubelet has never reported."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return next((one for one in conditions if one.get("type") == "Ready"), {})
+
+
+def _since(ready: Object) -> str:
+    since = ready.get("lastTransitionTime")
+    return f" since {since}" if since else ""
+
+
+def _why_not_ready(ready: Object) -> str:
+    return str(ready.get("message") or ready.get("reason") or "its kubelet has not reported yet")
+
+
+def _remover(taint: str) -> str:
+    """Who takes a taint of starting nodes off again, so that people know whose logs to read."""
+    if taint == labels.UNREGISTERED_TAINT[0]:
+        return "Tenon"
+    if taint.startswith(labels.READINESS_TAINT_PREFIX):
+        return "the controller of that readiness rule"
+    if taint.startswith("node.cloudprovider.kubernetes.io/"):
+        return "the cloud controller manager"
+    return "the node lifecycle controller"
+
+
+def _unpublished(spec: Object, node: Object) -> list[str]:
+    """The resources that the claim asks for and the Node lacks, with both amounts."""
+    asked = (spec.get("resources") or {}).get("requests") or {}
+    offered = (node.get("status") or {}).get("allocatable") or {}
+    requested, allocatable = parse_resources(asked), parse_resources(offered)
+    return [
+        f"{name} (asked {asked[name]}, allocatable {offered.get(name, 'none')})"
+        for name in sorted(requested)
+        if requested[name] > 0 and allocatable.get(name, 0) <= 0
+    ]

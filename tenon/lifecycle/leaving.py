@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from tenon.lifecycle.messages import CordonResult, DetachResult, DrainResult, TerminateResult
+from tenon.lifecycle.messages import CordonResult, DetachResult, DrainResult, ReleaseInput, TerminateResult
 from tenon.lifecycle.state import Leave, NodeState, Stage
 from tenon.lifecycle.steps import LeaveRequest
 from tenon.lifecycle.timeline import record
@@ -45,7 +45,7 @@ def leave(state: NodeState, request: LeaveRequest, now: datetime, *, only_if_emp
         update |= {"stage": Stage.CORDONING, "deadline": None, "request": None, "look": False}
         update["deletion_started_at"] = now
     else:
-        update["look"] = True
+        update |= {"look": True, "force_at": min(state.force_at or now, now)}
         text = "force asked for: pods are deleted without eviction from here on"
     return record(state.model_copy(update=update), now, text)
 
@@ -79,14 +79,16 @@ def drained(state: NodeState, result: DrainResult, now: datetime) -> NodeState:
         }
     )
     if result.drained:
-        after = Stage.DETACHING if result.volumes_attached else Stage.TERMINATING
+        waits_for_volumes = result.volumes_attached and not state.instance_gone
+        after = Stage.DETACHING if waits_for_volumes else Stage.TERMINATING
         done = state.model_copy(
             update={"stage": after, "blocked": "", "deadline": None, "volumes_attached": result.volumes_attached}
         )
         return record(done, now, f"drained, {state.evicted_pods} pods evicted in all")
     blocked = "; ".join(result.blocked[:3])
     pause = min(BLOCKED_RETRY * 2 ** min(state.drain_rounds - 1, 8), LONGEST_BLOCKED_RETRY)
-    waits = state.model_copy(update={"blocked": blocked, "deadline": now + pause if blocked else None})
+    again = min(now + pause, result.next_force_at or now + pause)
+    waits = state.model_copy(update={"blocked": blocked, "deadline": again if blocked else None})
     return record(waits, now, f"{result.remaining} pods left{': ' + blocked if blocked else ''}")
 
 
@@ -98,6 +100,25 @@ def detached(state: NodeState, result: DetachResult, now: datetime) -> NodeState
     text = f"{result.attached} volumes are still attached"
     waits = state.model_copy(update={"blocked": text, "deadline": now + BLOCKED_RETRY, "look": False})
     return record(waits, now, text)
+
+
+def instance_gone(state: NodeState, now: datetime) -> NodeState:
+    """EC2 ended the instance unasked: leave, without waiting for what can no more happen."""
+    if state.instance_gone or state.stage is Stage.ENDED:
+        return state
+    instance = state.instance.id if state.instance else "the instance"
+    gone = record(state.model_copy(update={"instance_gone": True}), now, f"EC2 has no {instance} any more")
+    if gone.stage.leaving:
+        return gone.model_copy(update={"look": True})
+    return leave(gone, LeaveRequest(reason="garbage_collected", message=f"{instance} is gone from EC2"), now)
+
+
+def released(state: NodeState, result: ReleaseInput, now: datetime) -> NodeState:
+    """The last line of a life; who still holds its objects is named there."""
+    text = "finalizers removed, life ended"
+    if result.held_by:
+        text += "; " + "; ".join(result.held_by[:3])
+    return record(state.model_copy(update={"stage": Stage.ENDED}), now, text)
 
 
 def terminated(state: NodeState, result: TerminateResult, now: datetime) -> NodeState:

@@ -9,6 +9,7 @@ Both functions are pure; the workflow around them only waits and remembers.
 
 from __future__ import annotations
 
+import zlib
 from datetime import datetime, timedelta
 
 from tenon.lifecycle import leaving
@@ -44,10 +45,17 @@ from tenon.lifecycle.timeline import record
 
 REGISTRATION_TIMEOUT = timedelta(minutes=15)
 """From the launch to the Node's registration (LIF-05)."""
+TEMPLATE_GONE = "template_gone"
+"""Why a launch came to nothing: somebody deleted a launch template between its making and its use."""
+LAUNCH_ATTEMPTS = 3
 LAUNCH_SETTLES = timedelta(minutes=2)
 """How long an instance of a fleet request whose answer was lost may take to show up."""
 RECHECK = timedelta(minutes=10)
 """How long an uninitialized or blocked node goes unobserved when no poke arrives."""
+LATE = timedelta(minutes=1)
+"""A deadline met so long after its time was held up by an outage, and so were those of many other nodes."""
+SPREAD = timedelta(minutes=1)
+"""Over how long the nodes that are late together leave."""
 
 
 def next_step(state: NodeState, now: datetime) -> Step:
@@ -79,6 +87,8 @@ def next_step(state: NodeState, now: datetime) -> Step:
         case Stage.BINDING:
             return Run(ActivityName.BIND, _node_input(state), f"{state.planned_pods} pods -> {state.node_name}")
         case Stage.LIVE:
+            if state.spread_until is not None:
+                return Wait(state.spread_until, "leaves in its turn, for many are overdue")
             leaves_at = state.pending.due if state.pending else None
             expires_at = expiry(state)
             if leaves_at is not None and (expires_at is None or leaves_at <= expires_at):
@@ -143,6 +153,7 @@ def _leaving_step(state: NodeState, now: datetime) -> Step:
                     force=force,
                     pool=state.pool,
                     budget_seconds=leaving.drain_budget(state),
+                    instance_gone=state.instance_gone,
                 ),
                 f"{state.node_name}{' by force' if force else ''}",
                 overtaken_by_force=not force,
@@ -209,7 +220,7 @@ def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
         case TerminateResult():
             return leaving.terminated(state, event, now)
         case ReleaseInput():
-            return record(state.model_copy(update={"stage": Stage.ENDED}), now, "finalizers removed, life ended")
+            return leaving.released(state, event, now)
         case Poke():
             return _poked(state, event, now)
         case Keep():
@@ -244,6 +255,7 @@ def _prepared(state: NodeState, event: PrepareLaunchResult, now: datetime) -> No
             "expires_at": expires,
             "keep_until": view.keep_until or state.keep_until,
             "planned_pods": view.planned_pods,
+            "initialization_timeout_seconds": view.initialization_timeout_seconds,
         }
     )
     if view.instance is not None:
@@ -275,6 +287,7 @@ def _adopted(state: NodeState, event: PrepareLaunchResult, now: datetime) -> Nod
             "instance": view.instance,
             "node_name": view.node_name,
             "registered": view.registered,
+            "registered_at": now if view.registered else None,
             "initialized": view.initialized,
             "look": True,
             "deadline": now + REGISTRATION_TIMEOUT,
@@ -285,6 +298,9 @@ def _adopted(state: NodeState, event: PrepareLaunchResult, now: datetime) -> Nod
 
 def _launched(state: NodeState, event: LaunchResult, now: datetime) -> NodeState:
     instance = event.instance
+    if instance is None and event.reason == TEMPLATE_GONE and state.attempt < LAUNCH_ATTEMPTS:
+        again = {"stage": Stage.PREPARING, "attempt": state.attempt + 1, "request": None}
+        return record(state.model_copy(update=again), now, "a launch template was gone: prepared again")
     if instance is None:
         return leaving.leave(state, LeaveRequest(reason=event.reason, message=event.message), now)
     launched = state.model_copy(
@@ -306,12 +322,15 @@ def _launched(state: NodeState, event: LaunchResult, now: datetime) -> NodeState
 def _registered(state: NodeState, event: RegisterResult, now: datetime) -> NodeState:
     state = state.model_copy(update={"look": False})
     if not event.node_name:
+        if state.last_look:
+            return leaving.leave(state, _never_joined(state), now)
         return record(state, now, f"not registered yet: {event.message or event.reason}")
     registered = state.model_copy(
         update={
             "stage": Stage.INITIALIZING,
             "node_name": event.node_name,
             "registered": True,
+            "registered_at": now,
             "blocked": "",
             "deadline": now + RECHECK,
         }
@@ -322,8 +341,7 @@ def _registered(state: NodeState, event: RegisterResult, now: datetime) -> NodeS
 def _initialized(state: NodeState, event: InitializeResult, now: datetime) -> NodeState:
     state = state.model_copy(update={"look": False})
     if not event.initialized:
-        waiting = state.model_copy(update={"deadline": now + RECHECK})
-        return record(waiting, now, f"not initialized yet: {event.message or event.reason}")
+        return _still_uninitialized(state, event.message or event.reason, now)
     done = state.model_copy(update={"initialized": True, "deadline": None, "blocked": ""})
     done = record(done, now, "initialized")
     if done.planned_pods:
@@ -331,11 +349,36 @@ def _initialized(state: NodeState, event: InitializeResult, now: datetime) -> No
     return _enter_live(done, now)
 
 
+def _still_uninitialized(state: NodeState, why: str, now: datetime) -> NodeState:
+    """Wait on; after a while say that somebody should look, and in the end give the node up."""
+    waiting = record(state, now, f"not initialized yet: {why}")
+    since = state.registered_at or now
+    give_up_at = _initialize_by(state)
+    if give_up_at is not None and now >= give_up_at:
+        minutes = int((now - since).total_seconds() // 60)
+        message = f"not initialized {minutes} minutes after its registration: {why}"
+        return leaving.leave(waiting, LeaveRequest(reason="initialization_timeout", message=message), now)
+    look_again = now + RECHECK
+    blocked = f"not initialized yet: {why}" if now - since >= RECHECK else ""
+    return waiting.model_copy(
+        update={"blocked": blocked, "deadline": min(look_again, give_up_at) if give_up_at else look_again}
+    )
+
+
+def _initialize_by(state: NodeState) -> datetime | None:
+    """When a registered node that is still not initialized is given up; None: never."""
+    if state.registered_at is None or state.initialization_timeout_seconds is None:
+        return None
+    return state.registered_at + timedelta(seconds=state.initialization_timeout_seconds)
+
+
 def _enter_live(state: NodeState, now: datetime) -> NodeState:
     return record(state.model_copy(update={"stage": Stage.LIVE, "deadline": None, "look": False}), now, "live")
 
 
 def _poked(state: NodeState, event: Poke, now: datetime) -> NodeState:
+    if event.instance_gone:
+        return leaving.instance_gone(state, now)
     if state.stage.leaving:
         return state
     if event.claim_deleting or event.node_deleting:
@@ -379,20 +422,38 @@ def _disrupted(state: NodeState, event: Disrupt, now: datetime) -> NodeState:
 def _deadline(state: NodeState, now: datetime) -> NodeState:
     due = expiry(state)
     if not state.stage.leaving and due is not None and now >= due:
+        if (waits := _in_turn(state, due, now)) is not None:
+            return waits
         return leaving.leave(state, LeaveRequest(reason="expired", message="its time to live is over"), now)
     if state.stage is Stage.LIVE:
         pending = state.pending
         if pending is not None and now >= pending.due:
+            if (waits := _in_turn(state, pending.due, now)) is not None:
+                return waits
             request = LeaveRequest(reason=pending.reason, command=pending.command)
             return leaving.leave(state, request, now, only_if_empty=pending.only_if_empty)
-        return state
+        return state.model_copy(update={"spread_until": None})
     if state.deadline is None or now < state.deadline:
         return state
     if state.stage is Stage.REGISTERING:
-        minutes = int(REGISTRATION_TIMEOUT.total_seconds() // 60)
-        message = f"no Node joined for {state.instance.id if state.instance else 'it'} within {minutes} minutes"
-        return leaving.leave(state, LeaveRequest(reason="registration_timeout", message=message), now)
+        return state.model_copy(update={"look": True, "last_look": True, "deadline": None})
     return state.model_copy(update={"look": True, "deadline": None})
+
+
+def _in_turn(state: NodeState, due: datetime, now: datetime) -> NodeState | None:
+    """The state that waits for its turn when a live node, with many others, is long overdue; None: it is its turn."""
+    if state.stage is not Stage.LIVE or now - due < LATE:
+        return None
+    if state.spread_until is not None:
+        return None if now >= state.spread_until else state
+    share = zlib.crc32(state.claim.uid.encode()) / 2**32
+    return state.model_copy(update={"spread_until": now + share * SPREAD})
+
+
+def _never_joined(state: NodeState) -> LeaveRequest:
+    minutes = int(REGISTRATION_TIMEOUT.total_seconds() // 60)
+    message = f"no Node joined for {state.instance.id if state.instance else 'it'} within {minutes} minutes"
+    return LeaveRequest(reason="registration_timeout", message=message)
 
 
 def _failed(state: NodeState, event: Failed, now: datetime) -> NodeState:

@@ -207,6 +207,8 @@ class DrainInput(NodeInput):
     force: bool = False
     budget_seconds: float = 60.0
     pool: str = ""
+    instance_gone: bool = False
+    """The machine is gone: nothing runs there any more that could be asked to end."""
 
 
 class DrainResult(Message):
@@ -217,6 +219,8 @@ class DrainResult(Message):
     remaining: int = 0
     blocked: list[str] = Field(default_factory=list)
     volumes_attached: int = 0
+    next_force_at: datetime | None = None
+    """When the next of the pods that are left may be deleted without asking."""
 
 
 class DetachInput(NodeInput):
@@ -259,6 +263,8 @@ class ReleaseInput(NodeInput):
     reason: str = ""
     created_at: datetime | None = None
     deletion_started_at: datetime | None = None
+    held_by: list[str] = Field(default_factory=list)
+    """In the answer: the finalizers of others that keep the Node or the NodeClaim, each in a sentence."""
 
 
 # --- observation ---
@@ -282,6 +288,8 @@ class ClaimView(Message):
     initialized: bool = False
     planned_pods: int = 0
     """How many pods the claim was bought for."""
+    initialization_timeout_seconds: float | None = None
+    """How long a registered node may take to become initialized; None: for ever, as Karpenter has it."""
 
 
 # --- signals and updates ---
@@ -295,6 +303,8 @@ class Poke(Message):
     node_deleting: bool = False
     node_ready: bool = False
     reason: str = ""
+    instance_gone: bool = False
+    """EC2 knows the instance no more, or has ended it without being asked by this life."""
 
 
 class Disrupt(Message):

@@ -23,3 +23,11 @@ def protected_for(value: str | None, started: datetime | None, now: datetime) ->
         return f"annotation {labels.DO_NOT_DISRUPT} holds it for {value} from its start"
     end = started + timedelta(seconds=seconds)
     return f"annotation {labels.DO_NOT_DISRUPT} holds it until {format_instant(end)}" if now < end else ""
+
+
+def is_misspelt(value: str | None) -> bool:
+    """Whether the annotation is there but says nothing: neither true nor a positive duration."""
+    if value is None or value == "true":
+        return False
+    seconds = go_seconds(value)
+    return seconds is None or seconds <= 0

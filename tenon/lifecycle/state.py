@@ -104,6 +104,14 @@ class NodeState(Message):
     initialized: bool = False
     timeline: tuple[TimelineEntry, ...] = ()
     first_run_id: str = ""
+    instance_gone: bool = False
+    """EC2 has no such instance any more: there is nothing left to drain or to wait for."""
+    last_look: bool = False
+    """The time to join is over; whoever joined while nobody could look is looked for once more."""
+    registered_at: datetime | None = None
+    initialization_timeout_seconds: float | None = None
+    spread_until: datetime | None = None
+    """Overdue since long, with many others, after an outage: this node's turn comes then."""
 
 
 class NodeClaimInput(Message):

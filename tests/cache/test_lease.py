@@ -22,6 +22,8 @@ class Api:
         self.lease: dict[str, Any] | None = None
         self.version = 0
         self.down = False
+        self.hangs = False
+        self.slow = 0.0
 
     def _check(self) -> None:
         if self.down:
@@ -29,6 +31,8 @@ class Api:
 
     async def get(self, resource: Any, name: str, namespace: str = "") -> dict[str, Any] | None:
         self._check()
+        if self.hangs:
+            await forever()
         assert (name, namespace) == (NAME, "tenon")
         return self.lease and {"metadata": {**self.lease["metadata"]}, "spec": {**self.lease["spec"]}}
 
@@ -46,6 +50,7 @@ class Api:
         if patch["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
             raise Conflict(409, "Conflict", "changed")
         self._store({**self.lease["spec"], **patch["spec"]})
+        await asyncio.sleep(self.slow)
         return self.lease
 
     def _store(self, spec: dict[str, Any]) -> None:
@@ -196,6 +201,136 @@ def test_an_api_server_away_at_the_start_is_awaited() -> None:
         api.down = False
         await asyncio.sleep(2.1)
         assert election.leading
+        await stop(task)
+
+    virtually(main)
+
+
+@pytest.mark.parametrize("way", ["down", "hangs"])
+def test_a_leader_outlives_an_api_server_that_is_away_for_minutes(way: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It stops leading, stands by and leads again; the log tells each of these once."""
+
+    async def main() -> None:
+        api = Api()
+        election = api.election("a")
+        begun: list[int] = []
+
+        async def lead() -> None:
+            begun.append(len(begun))
+            await forever()
+
+        task = asyncio.create_task(election.run(lead))
+        await asyncio.sleep(5)
+        setattr(api, way, True)
+        await asyncio.sleep(12.1)
+        assert not election.leading
+        await asyncio.sleep(300)
+        assert not task.done()
+        setattr(api, way, False)
+        await asyncio.sleep(12.1)
+        assert (election.leading, begun) == (True, [0, 1])
+        await stop(task)
+
+    caplog.set_level("INFO")
+    virtually(main)
+    told = [record.getMessage() for record in caplog.records]
+    assert len([line for line in told if "is lost" in line]) == 1
+    assert len([line for line in told if "cannot be read or written" in line]) <= 1
+    assert len([line for line in told if "now leads" in line]) == 2
+
+
+def test_a_slow_answer_does_not_stretch_the_time_that_others_count() -> None:
+    """They see the write when it is made; a holder that counts from the answer would lead beside them."""
+
+    async def main() -> None:
+        api = Api()
+        loop = asyncio.get_running_loop()
+        election = api.election("a")
+        task = asyncio.create_task(election.run(forever))
+        await asyncio.sleep(5)
+        api.slow = 9.0
+        version = api.version
+        while api.version == version:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        written = loop.time()
+        await asyncio.sleep(9.2)
+        api.down = True
+        while election.leading:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        assert loop.time() - written <= 12.2, "before the fifteen seconds of others are over"
+        await stop(task)
+
+    virtually(main)
+
+
+def test_a_leader_that_stumbles_on_its_way_out_stands_by_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    """Temporal may be away together with the API server, and say so while the worker is shut down."""
+
+    async def main() -> None:
+        api = Api()
+        election = api.election("a")
+
+        async def lead() -> None:
+            try:
+                await forever()
+            finally:
+                raise RuntimeError("no farewell")
+
+        task = asyncio.create_task(election.run(lead))
+        await asyncio.sleep(5)
+        api.down = True
+        await asyncio.sleep(30)
+        assert (task.done(), election.leading) == (False, False)
+        api.down = False
+        await asyncio.sleep(2.1)
+        assert election.leading
+        await stop(task)
+
+    virtually(main)
+    assert "no farewell" in caplog.text
+
+
+def test_a_killed_leader_is_followed_when_its_lease_has_run_out() -> None:
+    """SIGKILL releases nothing: others wait out the fifteen seconds, and not much longer."""
+
+    async def main() -> None:
+        api = Api()
+        loop = asyncio.get_running_loop()
+        cable = Cable(api)
+        first, second = api.election("a", cable), api.election("b")
+        one = asyncio.create_task(first.run(forever))
+        await asyncio.sleep(1)
+        two = asyncio.create_task(second.run(forever))
+        await asyncio.sleep(20)
+        cable.broken = True
+        await stop(one)
+        killed = loop.time()
+        assert api.holder == "a"
+        while not second.leading:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        assert 12.9 <= loop.time() - killed <= 17.1
+        await stop(two)
+
+    virtually(main)
+
+
+def test_leading_that_is_cancelled_from_within_is_begun_anew() -> None:
+    """A Temporal worker that cannot begin cancels the task around it: no reason to end the process."""
+
+    async def main() -> None:
+        api = Api()
+        begun: list[int] = []
+
+        async def lead() -> None:
+            begun.append(len(begun))
+            if len(begun) == 1:
+                raise asyncio.CancelledError
+            await forever()
+
+        election = api.election("a")
+        task = asyncio.create_task(election.run(lead))
+        await asyncio.sleep(5)
+        assert (begun, election.leading, task.done()) == ([0, 1], True, False)
         await stop(task)
 
     virtually(main)

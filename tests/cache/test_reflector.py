@@ -79,13 +79,31 @@ async def stop(task: asyncio.Task[None]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
+def virtually(main: Coroutine[Any, Any, None]) -> None:
+    """Runs with a clock that jumps over waits."""
+    loop = looptime.new_event_loop()
+    try:
+        loop.run_until_complete(main)
+    finally:
+        loop.close()
+
+
 NAMES = st.sampled_from([f"c{number}" for number in range(5)])
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("put"), NAMES),
         st.tuples(st.just("delete"), NAMES),
         st.sampled_from(
-            [("compact", ""), ("cut", ""), ("bookmark", ""), ("refuse", ""), ("slow", ""), ("expire", ""), ("look", "")]
+            [
+                ("compact", ""),
+                ("cut", ""),
+                ("bookmark", ""),
+                ("refuse", ""),
+                ("slow", ""),
+                ("expire", ""),
+                ("look", ""),
+                ("refresh", ""),
+            ]
         ),
     ),
     max_size=40,
@@ -101,7 +119,9 @@ def test_any_interleaving_ends_with_what_the_server_holds(
         api, copy = FakeApi(watch_list=watch_list), Copy()
         api.repeat = repeat
         api.put("c0", "before")
-        task = asyncio.create_task(reflector(api, copy, page_size=2 if paged else 500).run())
+        watching = reflector(api, copy, page_size=2 if paged else 500)
+        task = asyncio.create_task(watching.run())
+        asked: list[asyncio.Task[None]] = []
         for number, (step, name) in enumerate(steps):
             if step == "put":
                 api.put(name, str(number))
@@ -109,6 +129,8 @@ def test_any_interleaving_ends_with_what_the_server_holds(
                 api.delete(name)
             elif step == "refuse":
                 api.failures.append(TooManyRequests(429, "TooManyRequests", "slow down"))
+            elif step == "refresh":
+                asked.append(asyncio.create_task(watching.refresh()))
             elif step == "expire":
                 api.expire_pages = 1
             elif step in ("slow", "look"):
@@ -118,9 +140,142 @@ def test_any_interleaving_ends_with_what_the_server_holds(
                 getattr(api, step)()
         await until(lambda: copy.content() == truth(api))
         assert copy.told == truth(api)
+        await until(lambda: all(one.done() for one in asked))
         await stop(task)
 
     run(main())
+
+
+def test_a_watch_that_stalls_is_begun_anew_from_the_last_version() -> None:
+    """Nobody may see an old cluster for the five minutes that a watch lasts."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        api, copy = FakeApi(), Copy()
+        api.put("a", "1")
+        watching = reflector(api, copy, silence_limit=20.0, pause=asyncio.sleep)
+        task = asyncio.create_task(watching.run())
+        await watching.synced.wait()
+        seen = api.version
+        api.stall()
+        api.put("b", "1")
+        began = loop.time()
+        copy.arrived.clear()
+        await copy.arrived.wait()
+        assert loop.time() - began <= 22.0
+        assert copy.content() == truth(api)
+        assert api.requests[-1]["resourceVersion"] == str(seen)
+        await stop(task)
+
+    virtually(main())
+
+
+def test_where_watches_are_held_back_for_good_the_cache_still_follows() -> None:
+    """Late, by lists; else the cluster process would wait for ever for pods that are there."""
+
+    async def main() -> None:
+        api, copy = FakeApi(), Copy()
+        watching = reflector(api, copy, silence_limit=20.0, pause=asyncio.sleep)
+        task = asyncio.create_task(watching.run())
+        await watching.synced.wait()
+        for number in range(5):
+            api.stall(new_ones_too=True)
+            api.put("a", str(number))
+            copy.arrived.clear()
+            async with asyncio.timeout(45):
+                await copy.arrived.wait()
+            assert copy.content() == truth(api)
+        await stop(task)
+
+    virtually(main())
+
+
+def test_bookmarks_are_a_sign_of_life_and_quiet_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        api, copy = FakeApi(), Copy()
+        watching = reflector(api, copy, silence_limit=20.0, pause=asyncio.sleep)
+        task = asyncio.create_task(watching.run())
+        await watching.synced.wait()
+        for _ in range(20):
+            await asyncio.sleep(15)
+            api.bookmark()
+        assert watching.silent_for() <= 20
+        assert len(api.requests) == 1, "one watch, from the beginning"
+        await asyncio.sleep(200)
+        assert 8 <= len(api.requests) <= 16, "asked again about as often as the limit says, never in a rush"
+        await stop(task)
+
+    virtually(main())
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("held", [False, True])
+async def test_a_refresh_shows_what_a_stalled_watch_holds_back(held: bool) -> None:
+    """Also where a proxy holds every watch back: lists pass."""
+    api, copy = FakeApi(), Copy()
+    api.put("a", "1")
+    watching = reflector(api, copy)
+    task = asyncio.create_task(watching.run())
+    await until(watching.synced.is_set)
+    for value in ("2", "3"):
+        api.stall(new_ones_too=held)
+        api.put("a", value)
+        api.put(f"b{value}", "1")
+        await watching.refresh()
+        assert copy.content() == truth(api)
+    await stop(task)
+
+
+def test_a_refresh_waits_out_an_outage_and_leaves_nobody_behind() -> None:
+    async def main() -> None:
+        api, copy = FakeApi(), Copy()
+        watching = reflector(api, copy, pause=asyncio.sleep)
+        task = asyncio.create_task(watching.run())
+        await watching.synced.wait()
+        api.failures += [ApiUnreachable("https://x", "refused")] * 3
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await watching.refresh()
+        api.put("a", "1")
+        await asyncio.gather(watching.refresh(), watching.refresh())
+        assert copy.content() == truth(api)
+        await stop(task)
+
+    virtually(main())
+
+
+def test_watches_held_back_from_the_beginning_do_not_keep_the_cache_empty() -> None:
+    async def main() -> None:
+        api, copy = FakeApi(), Copy()
+        api.put("a", "1")
+        api.stall(new_ones_too=True)
+        watching = reflector(api, copy, silence_limit=20.0, pause=asyncio.sleep)
+        task = asyncio.create_task(watching.run())
+        async with asyncio.timeout(30):
+            await watching.synced.wait()
+        assert copy.content() == truth(api)
+        await stop(task)
+
+    virtually(main())
+
+
+def test_an_outage_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        api, copy = FakeApi(), Copy()
+        watching = reflector(api, copy, silence_limit=20.0, pause=asyncio.sleep)
+        task = asyncio.create_task(watching.run())
+        await watching.synced.wait()
+        api.failures += [ApiUnreachable("https://x", "refused")] * 8
+        api.cut()
+        await asyncio.sleep(600)
+        await stop(task)
+
+    caplog.set_level("INFO")
+    virtually(main())
+    assert [record.getMessage() for record in caplog.records] == [
+        "Watching nodeclaims: The Kubernetes API server at https://x cannot be reached: refused; trying again",
+        "nodeclaims: the API server answers again",
+    ]
 
 
 @pytest.mark.parametrize("watch_list", [True, False])

@@ -21,19 +21,20 @@ READY_SECONDS = 60.0
 STOP_SECONDS = 60.0
 
 
-def environment(sandbox: Sandbox, **changes: str | None) -> dict[str, str]:
+def environment(sandbox: Sandbox, replica: int = 0, **changes: str | None) -> dict[str, str]:
     """The environment of a worker of this sandbox, and of nothing else; None takes a variable out."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "TEMPORAL_", "KUBE", "OTEL_"))}
-    found: dict[str, str | None] = {**inherited, **sandbox.worker_env(), **changes}
+    found: dict[str, str | None] = {**inherited, **sandbox.worker_env(replica), **changes}
     return {name: value for name, value in found.items() if value is not None}
 
 
 class WorkerProcess:
     """A worker that can be started, killed and started again."""
 
-    def __init__(self, sandbox: Sandbox) -> None:
-        self.log = Path(sandbox.logs) / "e2e-worker.log"
-        self._environment = environment(sandbox)
+    def __init__(self, sandbox: Sandbox, name: str = "e2e-worker", *, replica: int = 0, **changes: str | None) -> None:
+        """``replica`` gives it ports of its own, ``changes`` other environment variables."""
+        self.log = Path(sandbox.logs) / f"{name}.log"
+        self._environment = environment(sandbox, replica, **changes)
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -84,6 +85,21 @@ class WorkerProcess:
         for child in self._children():
             child.kill()
         return self._process.wait(STOP_SECONDS)
+
+    def kill(self, name: str) -> int:
+        """Kill one of the two processes (``io``, ``cluster``); the exit status of what had started them.
+
+        It stops the other process gracefully and ends: whoever runs workers starts all of it again.
+        """
+        assert self._process is not None
+        (child,) = [child for child in self._children() if f"worker.{name}_process" in child.cmdline()]
+        child.kill()
+        return self._process.wait(STOP_SECONDS)
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
 
     def _children(self) -> list[psutil.Process]:
         assert self._process is not None

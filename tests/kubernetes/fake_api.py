@@ -16,6 +16,7 @@ from aiohttp import web
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachable, Gone
+from activities.kubernetes.transport import StreamSilent
 
 KUBECONFIG = """
 apiVersion: v1
@@ -44,6 +45,8 @@ class FakeApi:
         self.expire_pages = 0
         self._news = asyncio.Event()
         self._cut = 0
+        self._stalled = 0
+        self.holds_watches = False
 
     def put(self, name: str, value: str, **extra: Any) -> None:
         self.version += 1
@@ -71,6 +74,11 @@ class FakeApi:
         """Breaks every open watch."""
         self._cut += 1
         self._wake()
+
+    def stall(self, *, new_ones_too: bool = False) -> None:
+        """Every open watch stays open and says nothing any more; so do those opened later, while asked for."""
+        self._stalled += 1
+        self.holds_watches = new_ones_too
 
     def bookmark(self) -> None:
         self.version += 1
@@ -100,14 +108,20 @@ class FakeApi:
         initial = query.get("sendInitialEvents") == "true"
         if initial and not self.watch_list:
             raise ApiError(422, "Invalid", "sendInitialEvents is forbidden for watch unless WatchList is enabled")
-        cut = self._cut
+        cut, stalled = self._cut, self._stalled - self.holds_watches
         version = self.version if initial else int(query["resourceVersion"])
-        if initial:
+        if initial and self._stalled == stalled:
             for name in sorted(self.objects):
                 yield _line("ADDED", self.objects[name])
             mark = {"resourceVersion": str(version), "annotations": {"k8s.io/initial-events-end": "true"}}
             yield _line("BOOKMARK", {"metadata": mark})
         while True:
+            if self._stalled != stalled:
+                try:
+                    async with asyncio.timeout(idle_seconds or None):
+                        await asyncio.Event().wait()
+                except TimeoutError:
+                    raise StreamSilent(self.host, "nothing came") from None
             if version < self.floor:
                 yield _line("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
                 return
@@ -116,14 +130,21 @@ class FakeApi:
                     continue
                 if self._cut != cut:
                     raise ApiUnreachable(self.host, "the connection was cut")
+                if self._stalled != stalled:
+                    break
                 version = happened
                 yield _line(kind, obj)
                 if self.repeat and kind != "BOOKMARK":
                     yield _line(kind, obj)
             if self._cut != cut:
                 return
-            if version >= self.version:
-                await self._news.wait()
+            if version >= self.version and self._stalled == stalled:
+                news = self._news
+                try:
+                    async with asyncio.timeout(idle_seconds or None):
+                        await news.wait()
+                except TimeoutError:
+                    raise StreamSilent(self.host, "nothing came") from None
 
     def _fail(self) -> None:
         if self.failures:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
+from asyncio.trsock import TransportSocket
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
+from kubernetes.aio import config
+from kubernetes.aio.client import ApiClient
+from kubernetes.aio.config import ConfigException
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import (
@@ -23,6 +29,7 @@ from activities.kubernetes.errors import (
     from_status,
 )
 from activities.kubernetes.resources import EVENTS, NODECLAIMS, NODES, PODS
+from activities.kubernetes.transport import StreamSilent, _keep_refreshed
 from tests.kubernetes.fake_api import KUBECONFIG, serve
 
 
@@ -179,6 +186,52 @@ async def test_stream_keeps_lines_whole_whatever_their_length(tmp_path: Path) ->
         assert [line async for line in stream] == lines
 
 
+async def test_a_stream_that_falls_silent_is_told_from_a_server_that_is_away(tmp_path: Path) -> None:
+    """A quiet watch on a healthy server must not look like an outage."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"one\n")
+        await asyncio.Event().wait()
+        return response
+
+    async with (
+        serve(handle, tmp_path) as kube,
+        aclosing(kube.stream("/api/v1/pods", idle_seconds=0.1)) as stream,  # type: ignore[type-var]
+    ):
+        with pytest.raises(StreamSilent):
+            assert [line async for line in stream] == [b"one"]
+
+
+async def test_a_watch_keeps_its_connection_under_observation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer that lost power sends nothing, not even an end: only the kernel's probes find out."""
+    options: list[tuple[int, int, int]] = []
+
+    def note(_: Any, level: int, option: int, value: int) -> None:
+        options.append((level, option, value))
+
+    monkeypatch.setattr(TransportSocket, "setsockopt", note)
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=b"one\n")
+
+    async with serve(handle, tmp_path) as kube, aclosing(kube.stream("/api/v1/pods")) as stream:  # type: ignore[type-var]
+        assert [line async for line in stream] == [b"one"]
+    assert (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1) in options
+
+
+async def test_a_page_where_json_was_asked_for_is_an_error_of_the_api(tmp_path: Path) -> None:
+    """A proxy's page with status 200 must not end a process by an error that nobody expects."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=b"<html>back soon</html>")
+
+    async with serve(handle, tmp_path) as kube:
+        with pytest.raises(ApiError, match="back soon"):
+            await kube.get(NODES, "n")
+
+
 async def test_an_unreachable_server_is_named(tmp_path: Path) -> None:
     async with serve(answering({})[0], tmp_path):
         pass  # the port is free again
@@ -210,3 +263,34 @@ async def test_credentials_of_the_kubeconfig_are_sent(tmp_path: Path) -> None:
     async with serve(handle, tmp_path) as kube:
         await kube.get(NODES, "n")
     assert seen == ["Bearer secret"]
+
+
+async def test_a_token_that_cannot_be_read_now_is_an_outage_and_no_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file of a service account's token is empty for a moment while it is replaced."""
+    async with serve(answering({})[0], tmp_path) as kube:
+
+        async def unreadable(*_: Any) -> None:
+            raise ConfigException("Token file exists but empty.")
+
+        monkeypatch.setattr(ApiClient, "update_params_for_auth", unreadable)
+        with pytest.raises(ApiUnreachable, match="exists but empty"):
+            await kube.get(NODES, "n")
+
+
+async def test_a_token_command_that_fails_once_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Otherwise the token would run out some minutes later, and with it every call."""
+    answers: list[Exception | None] = [ConfigException("exec: aws: exit status 255"), None]
+
+    async def refresh(*_: Any) -> None:
+        answer = answers.pop(0)
+        if answer is not None:
+            raise answer
+
+    monkeypatch.setattr(config, "refresh_token", refresh)
+    await _keep_refreshed(None, None)
+    assert answers == []
+    assert "exit status 255" in caplog.text

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.lifecycle import budgets, drain, pods
+from tenon.lifecycle import budgets, drain, holding, pods
 from tenon.lifecycle.drain import Action, Kind
 from tenon.lifecycle.protection import protected_for
 
@@ -85,6 +85,36 @@ def test_only_pods_that_can_leave_are_ever_waited_for(
         assert {"operator": "Exists"} not in pod["spec"]["tolerations"]
         end = pods.deletion_instant(pod)
         assert end is None or NOW - end <= timedelta(minutes=1)
+
+
+@given(PODS, st.integers(0, 4000))
+def test_no_pod_that_was_told_to_end_outlasts_the_grace_period_of_the_node(
+    node_pods: list[dict[str, Any]], ago: int
+) -> None:
+    """TRM-06: seconds after the instant, what was to end by then is left behind, and told of exactly once."""
+    force_at = NOW - drain.UNRESPONSIVE_AFTER - timedelta(seconds=ago)
+    waited = drain.awaited(node_pods, NOW, force_at)
+    left = drain.left_behind(node_pods, NOW, force_at)
+    for pod in waited:
+        end = pods.deletion_instant(pod)
+        assert end is None or end > NOW - drain.UNRESPONSIVE_AFTER
+    names = [pods.uid(pod) for pod in [*waited, *left]]
+    assert len(names) == len(set(names))
+    assert all("was to end by" in holding.lingering(pod) for pod in left)
+
+
+@given(PODS, st.integers(-100, 8000))
+def test_a_drain_knows_when_it_must_look_again(node_pods: list[dict[str, Any]], force_in: int) -> None:
+    """TRM-06: looked at from now until that instant, no pod's own time to be deleted is passed over."""
+    force_at = NOW + timedelta(seconds=force_in)
+    waited = drain.awaited(node_pods, NOW, force_at)
+    again = drain.next_force(waited, force_at, NOW)
+    assert again is not None
+    assert again >= NOW
+    for pod in waited:
+        due = force_at - timedelta(seconds=pods.grace_seconds(pod))
+        assert "deletionTimestamp" in pod["metadata"] or due <= NOW or due >= again
+    assert drain.next_force(waited, None, NOW) is None
 
 
 @given(POD, st.integers(-100, 8000), st.booleans())

@@ -134,6 +134,53 @@ def test_initialization_waits_for_each_sign(change: dict[str, Any], spec: dict[s
     assert bool(verdict.message) is bool(reason)
 
 
+@pytest.mark.parametrize(
+    ("change", "spec", "message"),
+    [
+        (
+            {
+                "status": {
+                    "conditions": [
+                        {
+                            "type": "Ready",
+                            "status": "False",
+                            "lastTransitionTime": "2026-03-01T12:00:00Z",
+                            "reason": "KubeletNotReady",
+                            "message": "cni plugin not initialized",
+                        }
+                    ]
+                }
+            },
+            {},
+            "Node n is not Ready since 2026-03-01T12:00:00Z: cni plugin not initialized",
+        ),
+        ({"status": {"conditions": []}}, {}, "Node n is not Ready: its kubelet has not reported yet"),
+        (
+            {"spec": {"taints": [TAINTS[1], {"key": "b", "effect": "NoExecute"}]}},
+            {"startupTaints": [{"key": "a", "effect": "NoSchedule"}]},
+            "Node n still has startup taints: a:NoSchedule; the agent that they wait for must remove them",
+        ),
+        (
+            {"spec": {"taints": [{"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"}]}},
+            {},
+            "Node n still has taints: node.cloudprovider.kubernetes.io/uninitialized:NoSchedule, "
+            "which the cloud controller manager removes",
+        ),
+        (
+            {"status": {"allocatable": {"nvidia.com/gpu": "0"}}},
+            {"resources": {"requests": {"nvidia.com/gpu": "2", "example.com/nic": "1", "cpu": "1"}}},
+            "Node n does not publish as allocatable yet: example.com/nic (asked 1, allocatable none), "
+            "nvidia.com/gpu (asked 2, allocatable 0); check the device plugin",
+        ),
+    ],
+)
+def test_what_keeps_a_node_from_being_initialized_is_named(
+    change: dict[str, Any], spec: dict[str, Any], message: str
+) -> None:
+    """LIF-04, QRK-10: nothing else tells a person why a registered node takes no pods."""
+    assert initialization(claim(**spec), merge(node(), change)).message == message
+
+
 NAME = st.text("abcdefghijklmnopqrstuvwxyz0123456789-.", min_size=1, max_size=20)
 PLANNED = st.builds(Pod, NAME, NAME, NAME, st.just({}))
 

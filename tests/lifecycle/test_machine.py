@@ -59,7 +59,11 @@ ANSWERS: dict[ActivityName, st.SearchStrategy[Message]] = {
         ]
     ),
     ActivityName.LAUNCH: st.sampled_from(
-        [LaunchResult(instance=INSTANCE), LaunchResult(reason="insufficient_capacity")]
+        [
+            LaunchResult(instance=INSTANCE),
+            LaunchResult(reason="insufficient_capacity"),
+            LaunchResult(reason=machine.TEMPLATE_GONE),
+        ]
     ),
     ActivityName.REGISTER: st.sampled_from([RegisterResult(node_name="n1"), RegisterResult(reason="NodeNotFound")]),
     ActivityName.INITIALIZE: st.sampled_from([InitializeResult(initialized=True), InitializeResult(reason="NotReady")]),
@@ -82,6 +86,7 @@ NEWS = st.sampled_from(
         Poke(node_name="n1"),
         Poke(claim_deleting=True),
         Poke(node_deleting=True),
+        Poke(instance_gone=True),
         LeaveRequest(reason="drain"),
         LeaveRequest(reason="force_drain", force=True),
         Keep(until=NOW + timedelta(days=1)),
@@ -119,10 +124,41 @@ def test_every_life_ends_and_never_goes_backwards(data: st.DataObject) -> None:
                 answer = Failed(activity=activity, message="boom") if fails else data.draw(ANSWERS[activity])
                 state = machine.apply(state, answer, now)
         stays = before.stage is Stage.CORDONING and state.stage is Stage.LIVE
-        assert stays or order.index(state.stage) >= order.index(before.stage)
+        again = before.stage is Stage.LAUNCHING and state.attempt > before.attempt
+        assert stays or again or order.index(state.stage) >= order.index(before.stage)
         assert len(state.timeline) <= MAX_ENTRIES
     assert state.stage is Stage.ENDED
-    assert launched <= 1, "one workflow sends one fleet request"
+    assert launched <= state.attempt <= machine.LAUNCH_ATTEMPTS, "a fleet request is sent once for each attempt"
+
+
+def test_a_launch_template_that_was_deleted_under_a_launch_is_made_again() -> None:
+    """AWS-011: prepared anew as another attempt, with another token; not for ever."""
+    state = NodeState(claim=REF, stage=Stage.LAUNCHING, request=REQUEST)
+    for attempt in range(2, machine.LAUNCH_ATTEMPTS + 1):
+        state = machine.apply(state, LaunchResult(reason=machine.TEMPLATE_GONE), NOW)
+        step = machine.next_step(state, NOW)
+        assert isinstance(step, Run)
+        assert (step.activity, step.input.model_dump()["attempt"]) == (ActivityName.PREPARE_LAUNCH, attempt)
+        state = machine.apply(state, PrepareLaunchResult(view=VIEW, request=REQUEST), NOW)
+    state = machine.apply(state, LaunchResult(reason=machine.TEMPLATE_GONE, message="gone again"), NOW)
+    assert state.leave is not None
+
+
+def test_force_asked_for_in_the_middle_of_a_drain_has_its_instant() -> None:
+    """A pod that nobody may delete holds a forced drain for a while, not for ever: that counts from the force."""
+    state = at_live(stage=Stage.DRAINING, force_at=NOW + timedelta(days=2))
+    forced = machine.apply(state, LeaveRequest(reason="force_drain", force=True), NOW)
+    assert forced.force_at == NOW
+
+
+def test_a_blocked_drain_wakes_when_the_next_pod_may_be_forced() -> None:
+    """TRM-06: a pause between tries never sleeps beyond the instant at which a pod is to be deleted."""
+    state = at_live(stage=Stage.DRAINING, drain_rounds=8)
+    due = NOW + timedelta(seconds=90)
+    waits = machine.apply(state, DrainResult(remaining=1, blocked=["pdb"], next_force_at=due), NOW)
+    step = machine.next_step(waits, NOW)
+    assert isinstance(step, Wait)
+    assert step.until == due
 
 
 @given(st.lists(st.text(max_size=500), max_size=200))
@@ -171,8 +207,129 @@ def test_registration_has_fifteen_minutes() -> None:
     early = machine.apply(state, DeadlinePassed(), NOW + timedelta(minutes=14))
     assert early.stage is Stage.REGISTERING
     late = machine.apply(state, DeadlinePassed(), NOW + timedelta(minutes=15))
-    assert late.leave is not None
-    assert late.leave.reason == "registration_timeout"
+    step = machine.next_step(late, NOW + timedelta(minutes=15))
+    assert isinstance(step, Run)
+    assert step.activity is ActivityName.REGISTER, "a Node that joined while nobody could look is not given up"
+    joined = machine.apply(late, RegisterResult(node_name="n1"), NOW + timedelta(minutes=15))
+    assert joined.stage is Stage.INITIALIZING
+    alone = machine.apply(late, RegisterResult(reason="NodeNotFound"), NOW + timedelta(minutes=15))
+    assert alone.leave is not None
+    assert alone.leave.reason == "registration_timeout"
+
+
+def uninitialized(timeout: float | None) -> NodeState:
+    """A node that has just registered."""
+    state = NodeState(
+        claim=REF, stage=Stage.REGISTERING, instance=INSTANCE, initialization_timeout_seconds=timeout, planned_pods=1
+    )
+    return machine.apply(state, RegisterResult(node_name="n1"), NOW)
+
+
+def test_a_node_that_never_initializes_is_told_then_given_up() -> None:
+    """QRK-10, mended: after ten minutes it is blocked with a sentence, after its time it leaves."""
+    state, now = uninitialized(3600), NOW
+    told_after = left_after = None
+    while left_after is None:
+        step = machine.next_step(state, now)
+        if isinstance(step, Wait):
+            assert step.until is not None
+            now = step.until
+            state = machine.apply(state, DeadlinePassed(), now)
+            continue
+        assert isinstance(step, Run)
+        if step.activity is not ActivityName.INITIALIZE:
+            left_after = now - NOW
+            break
+        answer = InitializeResult(reason="StartupTaintsExist", message="startup taint cilium:NoSchedule is there")
+        state = machine.apply(state, answer, now)
+        if state.blocked and told_after is None:
+            told_after = now - NOW
+            assert "cilium:NoSchedule" in state.blocked
+    assert told_after == timedelta(minutes=10)
+    assert left_after == timedelta(hours=1)
+    assert state.leave is not None
+    assert state.leave.reason == "initialization_timeout"
+    assert "cilium:NoSchedule" in state.leave.message
+
+
+def test_initialization_may_be_waited_for_for_ever() -> None:
+    """QRK-10 as Karpenter has it: without a timeout the node is only told of."""
+    state = uninitialized(None)
+    late = machine.apply(state, InitializeResult(reason="NodeNotReady"), NOW + timedelta(days=9))
+    assert late.leave is None
+    assert late.blocked
+
+
+@pytest.mark.parametrize("stage", [stage for stage in Stage if not stage.leaving and stage is not Stage.PREPARING])
+def test_an_instance_that_is_gone_takes_its_node_along(stage: Stage) -> None:
+    """CTL-15, TRM-09: whatever the node was at, it leaves, and its drain waits for nobody."""
+    state = at_live(stage=stage, registered=stage is Stage.LIVE)
+    gone = machine.apply(state, Poke(instance_gone=True), NOW)
+    assert gone.leave is not None
+    assert gone.leave.reason == "garbage_collected"
+    assert INSTANCE.id in gone.leave.message
+    draining = machine.apply(gone, CordonResult(node_name="n1", pods=2), NOW)
+    step = machine.next_step(draining, NOW)
+    assert isinstance(step, Run)
+    assert step.input.model_dump()["instance_gone"] is True
+    drained = machine.apply(draining, DrainResult(drained=True, volumes_attached=3), NOW)
+    assert drained.stage is Stage.TERMINATING, "volumes of a machine that is gone are not waited for"
+
+
+def test_a_drain_that_is_blocked_hears_at_once_that_its_instance_is_gone() -> None:
+    """A node that waits five minutes for a PodDisruptionBudget does not wait on when the machine has died."""
+    state = at_live(stage=Stage.DRAINING, leave=None, deadline=NOW + timedelta(minutes=5), blocked="pdb")
+    assert isinstance(machine.next_step(state, NOW), Wait)
+    step = machine.next_step(machine.apply(state, Poke(instance_gone=True), NOW), NOW)
+    assert isinstance(step, Run)
+    assert step.input.model_dump()["instance_gone"] is True
+
+
+@given(st.lists(st.uuids(), min_size=40, max_size=40, unique=True))
+def test_nodes_that_are_overdue_together_leave_spread_out(uids: list[object]) -> None:
+    """After an outage, the nodes whose time came meanwhile do not all leave in the same second, but within a minute."""
+    late = NOW + timedelta(hours=3)
+    turns = []
+    for uid in uids:
+        ref = ClaimRef(cluster="c", name="n", uid=str(uid))
+        waits = machine.apply(at_live(claim=ref, expires_at=NOW), DeadlinePassed(), late)
+        assert waits.leave is None
+        step = machine.next_step(waits, late)
+        assert isinstance(step, Wait)
+        assert step.until is not None
+        turns.append(step.until - late)
+        left = machine.apply(waits, DeadlinePassed(), step.until)
+        assert left.leave is not None
+        assert left.leave.reason == "expired"
+    assert max(turns) <= machine.SPREAD
+    assert len({int(turn.total_seconds() // 10) for turn in turns}) >= 3
+
+
+def test_a_node_that_is_kept_while_it_waits_for_its_turn_stays() -> None:
+    """An operator's wish counts until the node really leaves."""
+    late = NOW + timedelta(hours=3)
+    waits = machine.apply(at_live(expires_at=NOW), DeadlinePassed(), late)
+    kept = machine.apply(waits, Keep(until=late + timedelta(days=1)), late)
+    kept = machine.apply(kept, KeepRecorded(), late)
+    after = machine.apply(kept, DeadlinePassed(), late + machine.SPREAD)
+    assert after.leave is None
+    step = machine.next_step(after, late + machine.SPREAD)
+    assert isinstance(step, Wait)
+    assert step.until == late + timedelta(days=1)
+
+
+def test_a_node_that_is_due_leaves_at_once() -> None:
+    """Only what is overdue since long is spread."""
+    left = machine.apply(at_live(expires_at=NOW), DeadlinePassed(), NOW + timedelta(seconds=2))
+    assert left.leave is not None
+
+
+def test_the_last_line_of_a_life_names_who_still_holds_its_objects() -> None:
+    """A finalizer of somebody else outlives Tenon's; the timeline says whose."""
+    held = "NodeClaim default-x1 is kept by finalizer example.com/audit"
+    ended = machine.apply(at_live(stage=Stage.RELEASING), ReleaseInput(claim=REF, held_by=[held]), NOW)
+    assert ended.stage is Stage.ENDED
+    assert held in ended.timeline[-1].text
 
 
 def test_an_instance_that_never_registered_is_not_drained() -> None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from activities.kubernetes.client import EvictionAnswer
-from activities.kubernetes.errors import Conflict
+from activities.kubernetes.errors import Conflict, Forbidden
 from activities.kubernetes.resources import PODS, Resource
 
 Object = dict[str, Any]
@@ -55,7 +55,10 @@ class Recorder:
 
 
 class FakeKube:
-    """Objects by (plural, namespace, name). ``calls`` lists every write; ``kubelet`` lets terminating pods end."""
+    """Objects by (plural, namespace, name). ``calls`` lists every write; ``kubelet`` lets terminating pods end.
+
+    ``undeletable`` names what an admission policy guards.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -63,6 +66,7 @@ class FakeKube:
         self.calls: list[tuple[str, ...]] = []
         self.answers: dict[str, EvictionAnswer] = {}
         self.unbindable: set[str] = set()
+        self.undeletable: set[str] = set()
         self.before_patch: list[Callable[[], None]] = []
         self.kubelet = True
         self._versions = itertools.count(1)
@@ -83,7 +87,8 @@ class FakeKube:
         """The kubelets end pods whose grace is over."""
         for key, obj in list(self.objects.items()):
             end = obj["metadata"].get("deletionTimestamp")
-            if key[0] == "pods" and end and self.kubelet and stamp(self.clock()) >= end:
+            held = obj["metadata"].get("finalizers")
+            if key[0] == "pods" and end and not held and self.kubelet and stamp(self.clock()) >= end:
                 del self.objects[key]
 
     def names(self, resource: Resource) -> list[str]:
@@ -145,11 +150,13 @@ class FakeKube:
         if present is None or (uid is not None and uid != present["metadata"]["uid"]):
             return False
         self.calls.append(("delete", resource.plural, name, str(grace_seconds)))
+        if name in self.undeletable:
+            raise Forbidden(403, "Forbidden", "denied by policy")
         metadata = present["metadata"]
         if resource is PODS:
             own = present["spec"].get("terminationGracePeriodSeconds", 30)
             grace = own if grace_seconds is None else grace_seconds
-            if grace == 0:
+            if grace == 0 and not metadata.get("finalizers"):
                 del self.objects[key]
                 return True
             began = self.clock()
@@ -172,7 +179,7 @@ class FakeKube:
         refusal = self.answers.get(f"{namespace}/{name}")
         if refusal is not None:
             return refusal
-        gone = not await self.delete(PODS, name, namespace=namespace, uid=uid)
+        gone = not await self.delete(PODS, name, namespace=namespace, uid=uid, grace_seconds=grace_seconds)
         return EvictionAnswer("gone" if gone else "evicted")
 
     async def bind(self, namespace: str, name: str, node: str, uid: str) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from activities.kubernetes.client import EvictionAnswer
 from activities.kubernetes.drain import drain
 from activities.kubernetes.errors import ApiUnreachable, Forbidden
-from activities.kubernetes.resources import NODECLAIMS, PDBS, VOLUMEATTACHMENTS
+from activities.kubernetes.resources import NODECLAIMS, PDBS, PODS, VOLUMEATTACHMENTS
 from tenon.lifecycle.messages import DrainInput
 from tests.lifecycle_k8s.fake_kube import START
 from tests.lifecycle_k8s.world import PROVIDER_ID, REF, World, claim, live, pod
@@ -70,8 +70,12 @@ async def test_a_budget_blocks_and_is_named() -> None:
     result = await run(world)
     assert not result.drained
     assert (result.evicted, result.remaining) == (1, 1)
-    assert result.blocked == ["pod default/web-0: PodDisruptionBudget default/web allows no disruption"]
-    assert world.recorder.reasons().count("FailedDraining") == 1
+    assert result.blocked == [
+        "pod default/web-0 cannot be evicted: PodDisruptionBudget default/web allows 0 more disruptions"
+    ]
+    told = [event for event in world.recorder.events if event[2] == "FailedDraining"]
+    assert [(event[0], event[1]) for event in told] == [("Pod", "web-0"), ("Node", "node-1")]
+    assert all(result.blocked[0] in event[3] for event in told)
     assert world.status_of("Drained") == ("Unknown", "Draining")
     asked = [call for call in world.kube.calls if call == ("evict", "web-0")]
     assert 6 <= len(asked) <= 12, "a refused eviction is asked again, ever more slowly"
@@ -92,7 +96,7 @@ async def test_an_overloaded_server_is_not_blamed_on_a_budget() -> None:
     world.kube.add(PDBS, budget("web", "web"))
     world.kube.answers["default/web-0"] = EvictionAnswer("error", "too many requests")
     [sentence] = (await run(world, budget_seconds=2)).blocked
-    assert sentence == "pod default/web-0: eviction was refused: too many requests"
+    assert sentence == "pod default/web-0 cannot be evicted: too many requests"
 
 
 async def test_a_budget_that_gives_way_lets_the_drain_go_on() -> None:
@@ -125,6 +129,138 @@ async def test_a_long_deletion_under_way_is_cut_to_the_grace_period_once() -> No
     assert [call for call in world.kube.calls if call[0] == "delete"][1:] == [("delete", "pods", "slow", "40")]
 
 
+async def test_a_budget_holds_only_until_the_grace_period_of_the_node() -> None:
+    """TRM-06, EVT-04: told before, then the pod is deleted past its budget, with what is left of its grace."""
+    world = World().put_live().put_pods(pod("web-0", terminationGracePeriodSeconds=20))
+    world.kube.add(PDBS, budget("web", "web"))
+    world.kube.answers["default/web-0"] = BLOCKED
+    force_at = START + timedelta(seconds=90)
+    first = await run(world, force_at=force_at)
+    [sentence] = first.blocked
+    assert "PodDisruptionBudget default/web allows 0 more disruptions" in sentence
+    assert sentence.endswith("; it is deleted at 2026-03-01T12:01:10Z all the same")
+    assert ("Node", "node-1", "TerminationGracePeriodExpiring") in [event[:3] for event in world.recorder.events]
+    assert not [call for call in world.kube.calls if call[0] == "delete"]
+    second = await run(world, force_at=force_at)
+    assert (second.drained, second.evicted) == (True, 1)
+    assert [call for call in world.kube.calls if call[0] == "delete"] == [("delete", "pods", "web-0", "20")]
+    assert world.clock() == force_at
+
+
+@pytest.mark.parametrize("finalizers", [[], ["example.com/hold"]])
+async def test_after_the_grace_period_nothing_that_hangs_is_waited_for(finalizers: list[str]) -> None:
+    """TRM-06: neither a dead kubelet nor a finalizer on a pod holds the node beyond its grace period."""
+    hangs = pod("web-0", terminationGracePeriodSeconds=20)
+    hangs["metadata"]["finalizers"] = finalizers
+    world = World().put_live().put_pods(hangs)
+    world.kube.kubelet = False
+    force_at = START + timedelta(seconds=30)
+    result = await run(world, force_at=force_at)
+    assert result.drained
+    assert force_at <= world.clock() <= force_at + timedelta(seconds=10)
+    event = world.recorder.events[-1]
+    assert event[:3] == ("Node", "node-1", "FailedDraining")
+    assert event[3].startswith("not waited for any longer: pod default/web-0 was to end by ")
+    assert ("example.com/hold" in event[3]) is bool(finalizers)
+
+
+async def test_pods_that_were_never_asked_get_their_second_after_a_missed_grace_period() -> None:
+    """TRM-06: a worker that comes back late still deletes with a grace of 1 s before the machine ends."""
+    world = World().put_live().put_pods(pod("web-0"))
+    result = await run(world, force_at=START - timedelta(hours=1))
+    assert (result.drained, result.evicted) == (True, 1)
+    assert ("delete", "pods", "web-0", "1") in world.kube.calls
+    assert world.kube.names(PODS) == []
+
+
+async def test_a_pod_that_nobody_may_delete_holds_the_node_a_minute_past_its_grace_period() -> None:
+    """TRM-06: an admission policy that forbids the deletion is named, and then the machine ends all the same."""
+    world = World().put_live().put_pods(pod("guarded"))
+    world.kube.undeletable = {"guarded"}
+    force_at = START + timedelta(seconds=5)
+    first = await run(world, force_at=force_at)
+    assert first.blocked == ["pod default/guarded cannot be deleted: denied by policy"]
+    second = await run(world, force_at=force_at)
+    assert second.drained
+    assert world.clock() <= force_at + timedelta(seconds=70)
+    assert "not waited for any longer: pod default/guarded" in world.recorder.events[-1][3]
+
+
+async def test_a_finalizer_that_keeps_a_pod_is_named_and_then_not_waited_for() -> None:
+    """TRM-04: a minute past its grace the pod is left behind; until then the sentence says who must act."""
+    held = pod("web-0", terminationGracePeriodSeconds=10)
+    held["metadata"]["finalizers"] = ["example.com/hold"]
+    world = World().put_live().put_pods(held)
+    first = await run(world, budget_seconds=30)
+    assert first.blocked == [
+        "pod default/web-0 was to end by 2026-03-01T12:00:10Z, but finalizer example.com/hold keeps it: "
+        "its owner must remove it"
+    ]
+    second = await run(world)
+    assert second.drained
+    assert timedelta(seconds=70) < world.clock() - START <= timedelta(seconds=75)
+
+
+async def test_a_pod_that_is_slow_to_end_is_nobodys_fault() -> None:
+    """TRM-04: nothing a person could change, so it blocks nothing; it is told once it is left behind."""
+    world = World().put_live().put_pods(pod("web-0", terminationGracePeriodSeconds=10))
+    world.kube.kubelet = False
+    first = await run(world)
+    assert (first.remaining, first.blocked) == (1, [])
+    assert "FailedDraining" not in world.recorder.reasons()
+    assert (await run(world)).drained
+    assert world.recorder.events[-1][3].endswith("but its kubelet has not reported its end")
+
+
+async def test_a_misspelt_protection_protects_nothing_and_is_told() -> None:
+    """ANN-01."""
+    held = pod("web-0", terminationGracePeriodSeconds=1)
+    held["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "yes"}
+    world = World().put_live().put_pods(held)
+    assert (await run(world)).drained
+    assert world.recorder.reasons() == ["InvalidDoNotDisruptAnnotation", "Evicted"]
+
+
+def vanished(world: World) -> World:
+    """The machine of the node is gone: no kubelet, so Kubernetes no longer calls the Node Ready."""
+    world.kube.kubelet = False
+    world.node["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    return world
+
+
+async def test_a_vanished_machine_is_drained_at_once() -> None:
+    """TRM-09: no wave, no budget, no protection and no volume is waited for; the pods start elsewhere at once."""
+    protected, held = pod("web-0"), pod("held-0")
+    protected["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
+    held["metadata"]["finalizers"] = ["example.com/hold"]
+    ending = pod("slow-0")
+    ending["metadata"] |= {"deletionTimestamp": "2026-03-01T13:00:00Z", "deletionGracePeriodSeconds": 3600}
+    world = (
+        World()
+        .put_live()
+        .put_pods(protected, held, ending, pod("api-0"), pod("dns", **CRITICAL), pod("log", owner="DaemonSet"))
+    )
+    world.kube.answers["default/api-0"] = BLOCKED
+    world.kube.undeletable = {"dns"}
+    world.kube.add(VOLUMEATTACHMENTS, {"metadata": {"name": "va"}, "spec": {"nodeName": "node-1", "source": {}}})
+    result = await run(vanished(world), instance_gone=True)
+    assert (result.drained, result.volumes_attached) == (True, 0)
+    assert world.clock.slept == 0
+    assert world.kube.names(PODS) == ["dns", "held-0", "log"], "what cannot go is left to garbage collection"
+    assert world.status_of("Drained")[0] == "True"
+
+
+async def test_a_machine_is_not_taken_for_gone_while_its_kubelet_reports() -> None:
+    """TRM-09 needs both: EC2 without the instance, and a Node that is not Ready."""
+    world = World().put_live().put_pods(pod("web-0", terminationGracePeriodSeconds=3600))
+    world.kube.kubelet = False
+    world.clock.on_tick.append(lambda: vanished(world) and None if world.clock.slept == 5 else None)
+    result = await run(world, instance_gone=True)
+    assert (result.drained, world.clock.slept) == (True, 5)
+    assert world.kube.calls[0] == ("evict", "web-0"), "until then it is drained like any other"
+    assert world.kube.names(PODS) == []
+
+
 async def test_force_deletes_all_waves_at_once_whatever_protects_them() -> None:
     held = pod("web-0")
     held["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
@@ -155,7 +291,7 @@ async def test_one_pod_refused_by_a_policy_does_not_stop_the_others() -> None:
     world.kube.evict = guarded
     result = await run(world, budget_seconds=5)
     assert (result.evicted, result.remaining) == (1, 1)
-    assert result.blocked == ["pod default/guarded: denied by policy"]
+    assert result.blocked == ["pod default/guarded cannot be evicted: denied by policy"]
 
 
 async def test_an_unreachable_server_is_an_error_and_not_a_reason() -> None:
@@ -186,5 +322,5 @@ async def test_at_most_ten_sentences_whatever_is_blocked() -> None:
     world.kube.answers = {f"default/web-{number:02}": BLOCKED for number in range(30)}
     result = await run(world, budget_seconds=1)
     assert (len(result.blocked), result.remaining) == (10, 30)
-    [event] = [event for event in world.recorder.events if event[2] == "FailedDraining"]
+    [event] = [event for event in world.recorder.events if event[0] == "Node"]
     assert event[3].endswith("and 27 more")

@@ -95,6 +95,7 @@ async def test_initialization_waits_and_then_labels() -> None:
     answer = await initialize(world.kube, WANTED, world.clock)
     assert (answer.initialized, answer.reason) == (False, "StartupTaintsExist")
     assert world.status_of("Initialized") == ("Unknown", "StartupTaintsExist")
+    assert "cni:NoSchedule" in answer.message
     world.node["spec"]["taints"] = []
     assert (await initialize(world.kube, WANTED, world.clock)).initialized
     assert world.node["metadata"]["labels"]["karpenter.sh/initialized"] == "true"

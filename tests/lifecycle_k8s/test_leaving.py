@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from activities.kubernetes.cordon import cordon
+from activities.kubernetes.cordon import cordon, withdraw
+from activities.kubernetes.errors import ApiUnreachable
 from activities.kubernetes.release import release
 from activities.kubernetes.resources import NODECLAIMS, NODES, PVCS, VOLUMEATTACHMENTS
 from activities.kubernetes.volumes import detach_volumes
@@ -16,6 +17,7 @@ from tests.lifecycle_k8s.fake_kube import START
 from tests.lifecycle_k8s.world import DISRUPTED, PROVIDER_ID, REF, UNREGISTERED, World, claim, node, pod
 
 BALANCERS = "node.kubernetes.io/exclude-from-external-load-balancers"
+STARTUP = {"key": "cni", "effect": "NoSchedule"}
 FORCE_AT = "karpenter.sh/nodeclaim-termination-timestamp"
 
 
@@ -139,6 +141,56 @@ async def test_a_users_own_balancer_label_survives_an_undone_cordon() -> None:
     assert world.node["metadata"]["labels"][BALANCERS] == "mine"
 
 
+async def test_the_instant_of_force_is_told_on_claim_and_node() -> None:
+    """EVT-04, TRM-06."""
+    world = World().put_live(terminationGracePeriod="10m")
+    await run(world)
+    told = [event for event in world.recorder.events if event[2] == "TerminationGracePeriodExpiring"]
+    assert {event[0] for event in told} == {"Node", "NodeClaim"}
+    assert all("2026-03-01T12:10:00Z" in event[3] for event in told)
+
+
+async def cordoned_but_not_deleted() -> World:
+    """A node whose workflow was ended between the marks of its cordon and the deletion of its claim."""
+    world = World().put_live().put_pods(pod("web-0"))
+
+    async def ended(*_: object, **__: object) -> bool:
+        raise ApiUnreachable("https://127.0.0.1", "refused")
+
+    deletes, world.kube.delete = world.kube.delete, ended
+    with pytest.raises(ApiUnreachable):
+        await run(world, reason="drifted")
+    world.kube.delete = deletes
+    assert world.node["spec"]["taints"] == [DISRUPTED]
+    return world
+
+
+async def test_a_cordon_is_withdrawn_from_a_node_that_stays() -> None:
+    """TRM-02: a life taken up again must not leave behind a node that takes no pods and that nobody ends."""
+    world = await cordoned_but_not_deleted()
+    world.node["spec"]["taints"].append(STARTUP)
+    assert await withdraw(world.kube, REF, "node-1")
+    assert world.node["spec"]["taints"] == [STARTUP]
+    assert BALANCERS not in world.node["metadata"]["labels"]
+    assert world.node["metadata"]["finalizers"] == ["karpenter.sh/termination"]
+    assert world.status_of("DisruptionReason") == ("", "")
+    assert world.status_of("Ready")[0] == "True"
+    writes = len(world.kube.calls)
+    assert not await withdraw(world.kube, REF, "node-1")
+    assert len(world.kube.calls) == writes, "a repetition writes nothing"
+
+
+@pytest.mark.parametrize("leaving", ["claim", "node"])
+async def test_a_cordon_is_not_withdrawn_from_what_is_leaving(leaving: str) -> None:
+    world = await cordoned_but_not_deleted()
+    getattr(world, leaving)["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
+    writes = len(world.kube.calls)
+    assert not await withdraw(world.kube, REF, "node-1")
+    assert len(world.kube.calls) == writes
+    world.kube.objects.clear()
+    assert not await withdraw(world.kube, REF, "node-1")
+
+
 def attachment(name: str, volume: str, on: str = "node-1") -> dict[str, Any]:
     return {
         "metadata": {"name": name},
@@ -204,16 +256,48 @@ async def test_release_lets_both_go_and_is_quiet_afterwards() -> None:
     world = World().put_live()
     await run(world)
     asked = ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1")
-    await release(world.kube, asked)
+    await release(world.kube, asked, world.recorder)
     assert world.kube.objects == {}
-    await release(world.kube, asked)
+    await release(world.kube, asked, world.recorder)
+
+
+async def test_release_names_who_still_holds_node_and_claim() -> None:
+    """FIN-01: a finalizer of somebody else keeps the object; event and answer say whose, and the way out."""
+    world = World().put_live()
+    world.claim["metadata"]["finalizers"] += ["example.com/audit", "foregroundDeletion"]
+    world.node["metadata"]["finalizers"].append("example.com/cni")
+    asked = ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1", pool="web")
+    answer = await release(world.kube, asked, world.recorder)
+    assert answer.pool == "web"
+    assert answer.held_by == [
+        "finalizer example.com/cni keeps Node node-1: its owner must remove it, "
+        """or: kubectl patch node node-1 --type=merge -p '{"metadata": {"finalizers": null}}'""",
+        "finalizer example.com/audit keeps NodeClaim web-1: its owner must remove it, "
+        "or: kubectl patch nodeclaim web-1 --type=merge -p "
+        """'{"metadata": {"finalizers": ["foregroundDeletion"]}}'""",
+    ]
+    assert [event[:3] for event in world.recorder.events] == [
+        ("Node", "node-1", "HeldByFinalizer"),
+        ("NodeClaim", "web-1", "HeldByFinalizer"),
+    ]
+    assert "Tenon has let go of it; finalizer example.com/cni keeps" in world.recorder.events[0][3]
+    again = await release(world.kube, asked, world.recorder)
+    assert again.held_by == answer.held_by, "a repetition answers the same"
+
+
+async def test_release_of_what_nobody_else_holds_is_silent() -> None:
+    world = World().put_live()
+    world.claim["metadata"]["finalizers"].append("foregroundDeletion")
+    asked = ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1")
+    assert (await release(world.kube, asked, world.recorder)).held_by == []
+    assert world.recorder.events == []
 
 
 async def test_release_deletes_a_node_that_joined_too_late() -> None:
     world = World()
     world.kube.add(NODECLAIMS, claim())
     world.kube.add(NODES, node(UNREGISTERED))
-    await release(world.kube, ReleaseInput(claim=REF, provider_id=PROVIDER_ID))
+    await release(world.kube, ReleaseInput(claim=REF, provider_id=PROVIDER_ID), world.recorder)
     assert world.kube.objects == {}
 
 
@@ -222,10 +306,10 @@ async def test_release_spares_other_objects_of_the_same_names() -> None:
     world = World().put_live()
     world.node["spec"]["providerID"] = "aws:///us-west-2a/i-2"
     world.claim["metadata"]["uid"] = "newer"
-    await release(world.kube, ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1"))
+    await release(world.kube, ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1"), world.recorder)
     assert world.kube.calls == []
     world = World().put_live()
     world.claim["metadata"]["finalizers"].append("example.com/audit")
-    await release(world.kube, ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1"))
+    await release(world.kube, ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1"), world.recorder)
     assert world.kube.names(NODES) == []
     assert world.claim["metadata"]["finalizers"] == ["example.com/audit"]

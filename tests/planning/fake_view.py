@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -61,6 +61,10 @@ class FakeView:
         self.managed: list[ManagedNode] = []
         self.usage: Resources = {}
         self.waits = 0
+        self.known_batch = 0
+        self.behind: list[Collection[str]] = []
+        self.on_catch_up: Callable[[], None] = lambda: None
+        self.on_confirm: Callable[[], bool] = lambda: False
         self._news = asyncio.Event()
 
     def tell(self) -> None:
@@ -106,6 +110,16 @@ class FakeView:
     def claims(self) -> Sequence[ClaimFacts]:
         return list(self.claim_facts.values())
 
+    def newest_batch(self, up_to: int) -> int:
+        return min(self.known_batch, up_to)
+
+    async def catch_up(self, claims: Collection[str]) -> None:
+        self.behind.append(claims)
+        self.on_catch_up()
+
+    async def confirm_pods(self) -> bool:
+        return self.on_confirm()
+
     def managed_nodes(self) -> Sequence[ManagedNode]:
         return self.managed
 
@@ -135,6 +149,7 @@ class FakeClaims:
     def __init__(self, view: FakeView | None = None) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
         self.refuse_after: int | None = None
+        self.asked: list[int] = []
         self._view = view
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> dict[str, Any] | None:
@@ -143,8 +158,9 @@ class FakeClaims:
 
     async def list(self, resource: Resource, *, label_selector: str = "") -> list[dict[str, Any]]:
         assert resource is NODECLAIMS
-        key, _, value = label_selector.partition("=")
-        return [body for body in self.objects.values() if body["metadata"]["labels"].get(key) == value]
+        key, _, least = label_selector.partition(">")
+        self.asked.append(int(least))
+        return [b for b in self.objects.values() if int(b["metadata"]["labels"].get(key) or 0) > int(least)]
 
     async def create(self, resource: Resource, body: dict[str, Any], namespace: str = "") -> dict[str, Any]:
         assert resource is NODECLAIMS

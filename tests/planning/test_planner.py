@@ -117,15 +117,95 @@ async def test_half_a_batch_written_leaves_the_other_half_for_the_next() -> None
     assert len(at.kube.objects) == 2
 
 
-async def test_a_cache_behind_the_last_plan_is_refused_for_a_retry() -> None:
+async def test_a_plan_on_a_cache_behind_the_last_one_catches_up_first() -> None:
     """A plan on a stale cache would buy for the same pods again."""
     at = Setting(pod("a"), follows=False)
     last = await at.planner.plan(BATCH)
-    following = PlanInput(cluster="c", batch=42, last_plan=last)
-    with pytest.raises(ApplicationError, match=last.claims[0]) as refused:
-        await at.planner.plan(following)
+    at.restart()
+    at.view.on_catch_up = lambda: at.view.claim(last.claims[0], "uid-a")
+    after = await at.planner.plan(PlanInput(cluster="c", batch=42, last_plan=last))
+    assert (after.pods, after.claims) == (0, [])
+    assert [set(names) for names in at.view.behind] == [set(last.claims)]
+    assert len(at.kube.objects) == 1
+
+
+async def test_claims_that_nobody_told_of_are_found_all_the_same() -> None:
+    """The last plan may have been another replica's, ended by a kill before it could answer."""
+    at = Setting(pod("a"), follows=False)
+    lost = await at.planner.plan(BATCH)
+    at.restart()
+    at.view.known_batch = 40
+    at.view.on_catch_up = lambda: at.view.claim(lost.claims[0], "uid-a")
+    after = await at.planner.plan(PlanInput(cluster="c", batch=42))
+    assert after.claims == []
+    assert len(at.kube.objects) == 1
+    assert at.kube.asked[-1] == 39, "no more is read than what may be missing"
+
+
+async def test_a_cache_that_cannot_be_read_anew_is_refused_for_a_retry() -> None:
+    def silent() -> None:
+        raise TimeoutError
+
+    at = Setting(pod("a"), follows=False)
+    await at.planner.plan(BATCH)
+    at.restart()
+    at.view.on_catch_up = silent
+    with pytest.raises(ApplicationError, match="behind") as refused:
+        await at.planner.plan(PlanInput(cluster="c", batch=42))
     assert (refused.value.type, refused.value.non_retryable) == ("CacheBehind", False)
     assert len(at.kube.objects) == 1
+
+
+async def test_a_claim_that_is_gone_when_the_cache_was_read_anew_holds_nothing_up() -> None:
+    """Plans go on; what the claim was for is bought again."""
+    at = Setting(pod("a"), follows=False)
+    await at.planner.plan(BATCH)
+    at.restart()
+    assert (await at.planner.plan(PlanInput(cluster="c", batch=42))).pods == 1
+
+
+async def test_nothing_is_bought_for_pods_that_a_quiet_watch_shows_as_pending() -> None:
+    """They were bound meanwhile; the first look is a guess, the second is the truth."""
+    at = Setting(pod("a"), pod("b", cpu="8"))
+
+    def read_anew() -> bool:
+        at.view.pods = [found for found in at.view.pods if found.name == "b"]
+        return True
+
+    at.view.on_confirm = read_anew
+    result = await at.planner.plan(BATCH)
+    (body,) = at.kube.objects.values()
+    assert result.pods == 1
+    assert body["metadata"]["annotations"][labels.PLANNED_PODS] == "default/b=uid-b"
+
+
+async def test_pods_are_not_read_anew_for_a_plan_that_buys_nothing() -> None:
+    at = Setting(pod("huge", cpu="5000"))
+    asked: list[bool] = []
+    at.view.on_confirm = lambda: asked.append(True) or False  # type: ignore[func-returns-value]
+    await at.planner.plan(BATCH)
+    assert asked == []
+
+
+async def test_two_replicas_that_plan_one_batch_for_other_pods_do_not_mix() -> None:
+    """The second stops at the first claim it finds, before it has written any."""
+    others = [asking("l", need(labels.NODEPOOL, "In", "left")), asking("r", need(labels.NODEPOOL, "In", "right"))]
+    first = Setting(pod("a"))
+    await first.planner.plan(BATCH)
+    second = Setting(pod("b"), *others)
+    second.view.pools = [node_pool(), node_pool("left"), node_pool("right")]
+    racing = second.kube
+    listed, racing.list = racing.list, _nothing_yet  # type: ignore[method-assign]
+    racing.objects = dict(first.kube.objects)
+    with pytest.raises(ApplicationError, match="another replica"):
+        await second.planner.plan(BATCH)
+    racing.list = listed  # type: ignore[method-assign]
+    assert racing.objects == first.kube.objects
+    assert (await second.planner.plan(BATCH)).claims == list(first.kube.objects)
+
+
+async def _nothing_yet(*_: object, **__: object) -> list[dict[str, Any]]:
+    return []
 
 
 async def test_a_claim_of_the_last_plan_that_ended_since_holds_nothing_up() -> None:

@@ -1,14 +1,18 @@
-"""Records whole lives of nodes as histories, for the replay tests: ``python -m tests.replay.record``.
+"""Records histories for the replay tests: ``python -m tests.replay.record SCENARIO ...``.
 
-Record anew only on purpose: these histories stand for the workflows that are open when a new version is deployed.
+Some scenarios are played: one node, with a cluster and an EC2 of activities that answer at will. The others happen on a
+real sandbox, and all its workflows are recorded. What was recorded before is left as it is, for these histories stand
+for the workflows that are open when a new version is deployed; ``--again`` records anew all the same.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,10 +20,14 @@ from typing import Any
 from temporalio.client import Client, WorkflowHistory
 from temporalio.testing import TimeSkippingConfig, WorkflowEnvironment
 
-from tenon.lifecycle.messages import Disrupt, Keep, LaunchResult, Poke
+from activities.kubernetes.client import Kube
+from sandbox.cluster import Sandbox
+from tenon.lifecycle.messages import Disrupt, DrainResult, Keep, LaunchResult, Poke
 from tenon.lifecycle.state import Stage
+from tests.e2e.worker_process import WorkerProcess
+from tests.replay import sandbox_scenarios
 from tests.temporal_fixture import temporal_binary
-from tests.workflows.fake_activities import FakeWorld
+from tests.workflows.fake_activities import INSTANCE, FakeWorld
 from tests.workflows.test_nodeclaim import at, called, live, newest, node
 from tests.workflows.waiting import until
 from worker.plugin import TenonPlugin
@@ -83,6 +91,57 @@ async def deleted_while_joining(temporal: WorkflowEnvironment, cluster: str) -> 
         await handle.result()
 
 
+async def cancelled(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """An operator cancels the workflow while its drain is blocked by a PodDisruptionBudget, and force comes to help."""
+    world = FakeWorld()
+    world.drains = [DrainResult(remaining=1, blocked=["pod default/web-0: PodDisruptionBudget default/web"])] * 3
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await live(temporal.client, cluster)
+        await handle.cancel()
+        await until(lambda: called(world, "drain node"))
+        await handle.signal(NodeClaimWorkflow.force_drain)
+        await handle.result()
+
+
+async def not_empty_after_all(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """A pod came during the time to live: the node stays, later expires."""
+    world = FakeWorld(expire_after_seconds=24 * 3600)
+    world.pods_on_cordon = 1
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await live(temporal.client, cluster)
+        await handle.execute_update(
+            NodeClaimWorkflow.disrupt, Disrupt(command="c1", reason="Empty", only_if_empty=True)
+        )
+        await until(lambda: called(world, "cordon node"))
+        await until(lambda: at(newest(temporal.client, cluster), Stage.LIVE))
+        await temporal.fast_forward(newest(temporal.client, cluster), timedelta(days=2))
+        await handle.result()
+
+
+async def never_joins(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """Nobody joins within fifteen minutes; a last look, and the instance is ended."""
+    async with node(temporal, cluster, FakeWorld()) as handle:
+        await handle.result()
+
+
+async def instance_gone(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """EC2 ended the instance of a live node; the pods are let go of and the claim is released."""
+    async with node(temporal, cluster, FakeWorld(), skip_time=False):
+        handle = await live(temporal.client, cluster)
+        await handle.signal(NodeClaimWorkflow.poke, Poke(instance_gone=True, reason="instance gone"))
+        await handle.result()
+
+
+async def taken_up_again(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """The workflow before was terminated: the life goes on from what the claim says."""
+    world = FakeWorld(instance=INSTANCE, registered=True, initialized=True, node_name="ip-10-0-0-1")
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = newest(temporal.client, cluster)
+        await until(lambda: at(handle, Stage.LIVE))
+        await handle.signal(NodeClaimWorkflow.expire)
+        await handle.result()
+
+
 Scenario = Callable[[WorkflowEnvironment, str], Awaitable[None]]
 SCENARIOS: dict[str, Scenario] = {
     "whole-life": whole_life,
@@ -90,6 +149,11 @@ SCENARIOS: dict[str, Scenario] = {
     "no-capacity": no_capacity,
     "keep": keep,
     "deleted-while-joining": deleted_while_joining,
+    "cancelled": cancelled,
+    "not-empty-after-all": not_empty_after_all,
+    "never-joins": never_joins,
+    "instance-gone": instance_gone,
+    "taken-up-again": taken_up_again,
 }
 
 
@@ -115,8 +179,8 @@ def anonymous(value: Any) -> Any:
     return [anonymous(part) for part in value] if isinstance(value, list) else value
 
 
-async def record() -> None:
-    """Plays every scenario on a server of its own and writes its runs."""
+async def play(wanted: Sequence[str]) -> None:
+    """Plays scenarios on a server of its own and writes the runs of their nodes."""
     environment = await WorkflowEnvironment.start_time_skipping_v2(
         ts_config=TimeSkippingConfig(),
         dev_server_existing_path=temporal_binary(),
@@ -125,11 +189,68 @@ async def record() -> None:
         plugins=[TenonPlugin()],
     )
     async with environment:
-        for scenario, play in SCENARIOS.items():
-            await play(environment, scenario)
+        for scenario in wanted:
+            await SCENARIOS[scenario](environment, scenario)
             histories = [anonymous(run.to_json_dict()) for run in await runs(environment.client, scenario)]
-            (HISTORIES / f"{scenario}.json").write_text(json.dumps(histories, indent=1) + "\n", encoding="utf-8")
+            write(played(scenario), histories)
+
+
+async def happen(wanted: Sequence[str]) -> None:
+    """Lets scenarios happen, each on a sandbox of its own, and writes the runs of all workflows there."""
+    for scenario in wanted:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            Sandbox.start(folder, boot_delay=1.0, on_progress=print) as sandbox,
+        ):
+            worker = WorkerProcess(sandbox)
+            worker.start()
+            kube = await Kube.connect(str(sandbox.kubeconfig))
+            client = await Client.connect(sandbox.temporal_address, plugins=[TenonPlugin()])
+            try:
+                await sandbox_scenarios.SCENARIOS[scenario](sandbox_scenarios.Scene(sandbox, worker, kube, client))
+                found: dict[str, list[Any]] = {}
+                async for execution in client.list_workflows(f"TaskQueue = '{names.task_queue(sandbox.cluster_name)}'"):
+                    handle = client.get_workflow_handle(execution.id, run_id=execution.run_id)
+                    history = anonymous((await handle.fetch_history()).to_json_dict())
+                    found.setdefault(execution.id, []).append(history)
+                write(happened(scenario), dict(sorted(found.items())))
+            finally:
+                await kube.close()
+                worker.stop()
+
+
+def played(scenario: str) -> Path:
+    """Where the runs of a played scenario's node are."""
+    return HISTORIES / f"{scenario}.json"
+
+
+def happened(scenario: str) -> Path:
+    """Where the runs of all workflows of a sandbox are, by workflow id."""
+    return HISTORIES / "sandbox" / f"{scenario}.json"
+
+
+def write(path: Path, content: Any) -> None:
+    """Writes one recording."""
+    path.write_text(json.dumps(content, separators=(",", ":")) + "\n", encoding="utf-8")
+    print(f"recorded {path}")
+
+
+def main() -> None:
+    """The command line."""
+    everything = [*SCENARIOS, *sandbox_scenarios.SCENARIOS]
+    parser = argparse.ArgumentParser(prog="python -m tests.replay.record", description="Record histories.")
+    parser.add_argument("scenario", nargs="*", default=everything, choices=everything)
+    parser.add_argument("--again", action="store_true", help="record anew what is recorded already")
+    given = parser.parse_args()
+    to_play = [s for s in given.scenario if s in SCENARIOS and (given.again or not played(s).exists())]
+    to_happen = [
+        s for s in given.scenario if s in sandbox_scenarios.SCENARIOS and (given.again or not happened(s).exists())
+    ]
+    if to_play:
+        asyncio.run(play(to_play))
+    if to_happen:
+        asyncio.run(happen(to_happen))
 
 
 if __name__ == "__main__":
-    asyncio.run(record())
+    main()

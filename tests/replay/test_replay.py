@@ -14,28 +14,52 @@ import pytest
 from pydantic import create_model
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
-from temporalio.workflow import NondeterminismError
+from temporalio.workflow import NondeterminismError, _Definition
 
 from tenon.lifecycle import machine
 from tenon.lifecycle.messages import ActivityName
 from tenon.lifecycle.state import NodeClaimInput, NodeState, Stage
 from tenon.lifecycle.steps import Run, Step
-from tests.replay.record import HISTORIES, SCENARIOS
+from tests.replay.record import SCENARIOS, happened, played
+from tests.replay.sandbox_scenarios import SCENARIOS as HAPPENED
+from worker.assembly import WORKFLOWS
 from worker.plugin import TenonPlugin
 from workflows import names
-from workflows.nodeclaim import NodeClaimWorkflow
 
-EXPECTED_RUNS = {"whole-life": 2, "force-drain": 2, "no-capacity": 1, "keep": 3, "deleted-while-joining": 1}
+EXPECTED_RUNS = {
+    "whole-life": 2,
+    "force-drain": 2,
+    "no-capacity": 1,
+    "keep": 3,
+    "deleted-while-joining": 1,
+    "cancelled": 2,
+    "not-empty-after-all": 3,
+    "never-joins": 1,
+    "instance-gone": 2,
+    "taken-up-again": 2,
+}
 
 
 def recorded(scenario: str) -> list[WorkflowHistory]:
+    """The runs of a played scenario's node."""
     workflow_id = names.nodeclaim_id(scenario, "default-x1")
-    runs: list[dict[str, Any]] = json.loads((HISTORIES / f"{scenario}.json").read_text(encoding="utf-8"))
+    runs: list[dict[str, Any]] = json.loads(played(scenario).read_text(encoding="utf-8"))
     return [WorkflowHistory.from_json(workflow_id, run) for run in runs]
 
 
+def from_sandbox(scenario: str) -> list[WorkflowHistory]:
+    """The runs of every workflow that a sandbox had, closed or open."""
+    workflows: dict[str, list[dict[str, Any]]] = json.loads(happened(scenario).read_text(encoding="utf-8"))
+    return [WorkflowHistory.from_json(workflow_id, run) for workflow_id, runs in workflows.items() for run in runs]
+
+
 def replayer() -> Replayer:
-    return Replayer(workflows=[NodeClaimWorkflow], plugins=[TenonPlugin()])
+    return Replayer(workflows=WORKFLOWS, plugins=[TenonPlugin()])
+
+
+def kind(history: WorkflowHistory) -> str:
+    """The type of the workflow."""
+    return history.events[0].workflow_execution_started_event_attributes.workflow_type.name
 
 
 def carried_state() -> dict[str, Any]:
@@ -51,6 +75,21 @@ async def test_recorded_lives_replay(scenario: str) -> None:
     assert len(histories) == EXPECTED_RUNS[scenario]
     for history in histories:
         await replayer().replay_workflow(history)
+
+
+@pytest.mark.parametrize("scenario", sorted(HAPPENED))
+async def test_what_happened_on_a_sandbox_replays(scenario: str) -> None:
+    """All workflows of a cluster, the cluster's own and those of its nodes and classes."""
+    histories = from_sandbox(scenario)
+    assert {"NodeClaim", "Provisioner", "Disruption", "NodeClass", "Housekeeping"} <= {kind(h) for h in histories}
+    for history in histories:
+        await replayer().replay_workflow(history)
+
+
+def test_every_workflow_is_in_the_corpus() -> None:
+    """A workflow that no recording holds could change unnoticed."""
+    found = {kind(history) for scenario in HAPPENED for history in from_sandbox(scenario)}
+    assert found == {_Definition.must_from_class(workflow).name for workflow in WORKFLOWS}
 
 
 async def test_replay_notices_a_changed_order_of_stages(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,12 @@ import yaml
 
 from sandbox import kwok
 from sandbox.certificates import Authority
+from sandbox.cluster import Sandbox
 from sandbox.components import Component, Options, Ports, components
 from sandbox.kubeconfig import with_certificate
 from sandbox.layout import Layout
 from sandbox.ports import RANGE, free_ports, is_free
+from sandbox.status import Addresses
 from workflows.names import SEARCH_ATTRIBUTES
 
 
@@ -48,10 +50,19 @@ def test_temporal_knows_the_search_attributes_with_their_types(tmp_path: Path) -
         assert f"--search-attribute={expected}" in told
 
 
-def test_histories_are_kept_only_when_asked(tmp_path: Path) -> None:
-    assert not any("db-filename" in word for word in rendered(tmp_path)["temporal"].argv)
+def test_temporal_keeps_what_it_knows_while_the_sandbox_runs_and_longer_when_asked(tmp_path: Path) -> None:
+    """A fresh file for each sandbox: what `--keep-history` kept is not touched by a run without it."""
+    layout = Layout.at(tmp_path)
+    fresh = rendered(tmp_path)["temporal"].argv
     kept = rendered(tmp_path, Options(keep_history=True))["temporal"].argv
-    assert f"--db-filename={tmp_path}/temporal.db" in kept
+    assert f"--db-filename={layout.temporal_fresh_db}" in fresh
+    assert f"--db-filename={layout.temporal_db}" in kept
+    layout.prepare()
+    layout.temporal_fresh_db.touch()
+    layout.temporal_db.touch()
+    layout.prepare()
+    assert not layout.temporal_fresh_db.exists()
+    assert layout.temporal_db.exists()
 
 
 def test_the_boot_delay_reaches_ec2(tmp_path: Path) -> None:
@@ -107,3 +118,15 @@ def test_a_new_cluster_finds_nothing_of_the_last_one_but_its_logs(tmp_path: Path
     assert layout.log("etcd").exists()
     assert (layout.root / "notes.txt").exists()
     assert layout.root.stat().st_mode & 0o077 == 0
+
+
+def test_each_replica_of_the_worker_has_ports_of_its_own_that_stay(tmp_path: Path) -> None:
+    addresses = Addresses(kubernetes="https://127.0.0.1:1", temporal="127.0.0.1:2", temporal_ui="u")
+    sandbox = Sandbox(Layout.at(tmp_path), addresses)
+    names = ("METRICS_PORT", "HEALTH_PROBE_PORT")
+    first, second = ([sandbox.worker_env(replica)[name] for name in names] for replica in (0, 1))
+    assert len({*first, *second}) == 4
+    assert [sandbox.worker_env()[name] for name in names] == first
+    other = sandbox.worker_env(replica=1, kubeconfig=tmp_path / "proxy.kubeconfig")
+    assert other["KUBECONFIG"] == str(tmp_path / "proxy.kubeconfig")
+    assert [other[name] for name in names] == second

@@ -13,6 +13,7 @@ import pytest
 
 from sandbox import bootstrap, credentials
 from sandbox.components import API_SERVER, Component
+from sandbox.control import order, serve_control
 from sandbox.layout import Layout
 from sandbox.leash import leashed
 from sandbox.ports import free_ports
@@ -138,3 +139,77 @@ def test_a_later_process_of_the_same_number_is_another(tmp_path: Path) -> None:
     mine = Process.of(psutil.Process().pid)
     assert mine.alive()
     assert not Process(pid=mine.pid, created=mine.created - 3600).alive()
+
+
+async def test_a_component_that_is_stopped_on_purpose_may_be_started_again(supervisor: Supervisor) -> None:
+    """The others go on meanwhile, and the sandbox is not taken for broken."""
+    run = await ready(supervisor)
+    path = supervisor.layout.control
+    await asyncio.to_thread(order, path, "stop", "kwok")
+    assert read_status(supervisor).components["kwok"].state is State.STOPPED
+    assert read_status(supervisor).state is State.READY
+    before = supervisor.processes["kwok"].pid
+    await asyncio.to_thread(order, path, "start", "kwok")
+    assert supervisor.processes["kwok"].pid != before
+    assert read_status(supervisor).components["kwok"].state is State.READY
+    supervisor.stopping.set()
+    assert await run == 0
+
+
+async def test_a_frozen_component_answers_again_once_thawed(supervisor: Supervisor) -> None:
+    run = await ready(supervisor)
+    path, process = supervisor.layout.control, psutil.Process(supervisor.processes["etcd"].pid)
+    assert (await asyncio.to_thread(order, path, "freeze", "etcd"))["etcd"] == "frozen"
+    assert process.status() == psutil.STATUS_STOPPED
+    assert (await asyncio.to_thread(order, path, "thaw", "etcd"))["etcd"] == "ready"
+    assert process.status() != psutil.STATUS_STOPPED
+    await asyncio.to_thread(order, path, "freeze", "etcd")  # and a frozen one can be stopped
+    supervisor.stopping.set()
+    assert await run == 0
+
+
+async def test_what_was_stopped_is_not_stopped_again_and_a_killed_one_had_no_time(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    run = await ready(supervisor)
+    path = supervisor.layout.control
+    await asyncio.to_thread(order, path, "kill", "kwok")
+    assert not (tmp_path / "order").exists(), "a killed component cannot note that it was asked to stop"
+    with pytest.raises(ValueError, match="kwok does not run"):
+        await asyncio.to_thread(order, path, "stop", "kwok")
+    assert (await asyncio.to_thread(order, path, "status"))["kwok"] == "stopped"
+    supervisor.stopping.set()
+    assert await run == 0
+
+
+async def test_a_long_state_folder_has_a_control_socket_too(tmp_path: Path) -> None:
+    class Nothing:
+        def component_states(self) -> dict[str, str]:
+            return {"etcd": "ready"}
+
+    folder = tmp_path / ("long" * 40)
+    folder.mkdir()
+    server = await serve_control(Nothing(), folder / "control")  # type: ignore[arg-type]
+    assert await asyncio.to_thread(order, folder / "control", "status") == {"etcd": "ready"}
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("do", "component", "why"),
+    [("stop", "nothing", "no component"), ("start", "etcd", "is not stopped"), ("melt", "etcd", "cannot melt")],
+)
+async def test_an_order_that_makes_no_sense_is_refused(
+    supervisor: Supervisor, do: str, component: str, why: str
+) -> None:
+    run = await ready(supervisor)
+    with pytest.raises(ValueError, match=why):
+        await asyncio.to_thread(order, supervisor.layout.control, do, component)
+    supervisor.stopping.set()
+    assert await run == 0
+
+
+def read_status(supervisor: Supervisor) -> Status:
+    """What anybody can read of it."""
+    found = read(supervisor.layout.status)
+    assert found is not None
+    return found

@@ -6,16 +6,18 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from tenon.apis.labels import TERMINATION_FINALIZER
 from tenon.lifecycle.messages import Poke
 from tenon.lifecycle.state import NodeClaimInput
 from tests.cache.objects import claim, metadata, node
-from worker.bridge import SWEEP, Bridge
+from worker.bridge import RESEND_SWEEPS, SWEEP, SWEEP_SOON, Bridge
 from worker.cache.cluster import ClusterCache
 from worker.cache.decode import decode_object
 from worker.cache.records import ObjectRecord
@@ -37,10 +39,19 @@ class FakeTemporal:
         self.signals: list[tuple[str, str, tuple[Any, ...]]] = []
         self.fails: dict[str, list[Exception]] = {}
         self.options: dict[str, dict[str, Any]] = {}
+        self.open: dict[str, str] = {}
+        """Workflow id -> run id of what is open."""
+
+    async def list_workflows(self, query: str) -> AsyncIterator[Any]:
+        self._fail("list")
+        assert query == names.open_nodeclaims_query("c")
+        for workflow_id, run_id in list(self.open.items()):
+            yield SimpleNamespace(id=workflow_id, run_id=run_id)
 
     async def start_workflow(self, run: Any, given: Any, *, id: str, **options: Any) -> None:
         self._fail(f"start {id}")
         self.starts.append((id, given))
+        self.open[id] = f"run-{len(self.starts)}"
         self.options[id] = options
 
     def get_workflow_handle(self, workflow_id: str) -> FakeHandle:
@@ -215,14 +226,62 @@ async def test_one_object_that_cannot_be_served_does_not_stop_the_others() -> No
         assert names.provisioner_id("c") in dict(temporal.starts)
 
 
-async def test_a_sweep_makes_good_what_was_lost() -> None:
-    """A workflow that ended unseen is begun again within a minute, and a level that still holds is told again."""
+async def test_a_workflow_that_an_operator_ended_is_begun_again_within_a_minute() -> None:
+    """Terminated unseen: the sweep finds that it is not open any more. One that is open is left alone."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a"), starting("b"), node("a"))
+    async with bridged(cache, temporal):
+        del temporal.open[names.nodeclaim_id("c", "a")]
+        await asyncio.sleep(SWEEP + MOMENT)
+        assert (temporal.started("a"), temporal.started("b")) == (2, 1)
+        assert [poke.reason for poke in temporal.pokes("a")] == ["joined", "joined"]
+
+
+async def test_a_workflow_that_an_operator_reset_is_told_again_what_it_forgot() -> None:
+    """Another run than the one that was poked knows nothing of the poke."""
     cache, temporal = Cache(), FakeTemporal()
     cache.tell(starting("a"), node("a"))
     async with bridged(cache, temporal):
         await asyncio.sleep(SWEEP + MOMENT)
-        assert temporal.started("a") == 2
-        assert len(temporal.pokes("a")) == 2
+        assert len(temporal.pokes("a")) == 2  # the run that was poked first was not known by its id then
+        temporal.open[names.nodeclaim_id("c", "a")] = "run-after-reset"
+        await asyncio.sleep(SWEEP)
+        assert len(temporal.pokes("a")) == 3
+        await asyncio.sleep(2 * SWEEP)
+        assert len(temporal.pokes("a")) == 3
+        assert temporal.started("a") == 1
+
+
+async def test_a_level_that_still_holds_is_told_again_now_and_then() -> None:
+    """A poke that was lost for no visible reason is made good, but a long wait costs few events."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a", deletionTimestamp="2026-11-21T12:00:00Z", finalizers=[TERMINATION_FINALIZER]))
+    async with bridged(cache, temporal):
+        await asyncio.sleep(RESEND_SWEEPS * SWEEP * 3 + MOMENT)
+        assert 3 <= len(temporal.pokes("a")) <= 5
+
+
+async def test_a_claim_whose_life_has_ended_is_not_begun_again() -> None:
+    """Only somebody else's finalizer keeps it: a new workflow would have nothing to do, again and again."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a", deletionTimestamp="2026-11-21T12:00:00Z", finalizers=["example.com/audit"]))
+    temporal.fails[f"signal {names.nodeclaim_id('c', 'a')}"] = [NOT_FOUND] * 9
+    async with bridged(cache, temporal):
+        await asyncio.sleep(SWEEP + MOMENT)
+        assert temporal.started("a") == 0
+
+
+async def test_after_an_outage_of_temporal_the_next_sweep_comes_soon(caplog: pytest.LogCaptureFixture) -> None:
+    """A pod does not wait a whole minute for its node because Temporal was away when the claim came."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(*(starting(name) for name in "abcdef"))
+    for name in "abcdef":
+        temporal.fails[f"start {names.nodeclaim_id('c', name)}"] = [UNAVAILABLE]
+    async with bridged(cache, temporal):
+        assert temporal.started("a") == 0
+        await asyncio.sleep(SWEEP_SOON + MOMENT)
+        assert [temporal.started(name) for name in "abcdef"] == [1] * 6
+    assert len([line for line in caplog.messages if "did not take a message" in line]) == 1
 
 
 async def test_a_node_class_is_looked_at_when_its_spec_changed_only() -> None:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import pytest
 
 from worker.health import SILENCE_LIMIT, Health, serve_metrics, serve_probes
-from worker.report import REPORT_FD, report_health
+from worker.report import REPORT_FD, report_failure, report_health
 
 
 def says(health: Health, name: str, why: str = "") -> None:
@@ -51,6 +51,27 @@ def test_a_child_that_falls_silent_makes_the_worker_dead() -> None:
         assert health.live()[0]
     with later(SILENCE_LIMIT + 1):
         assert health.live() == (False, "silent: cluster, io")
+
+
+def test_children_that_fail_for_the_same_reason_are_heard_once() -> None:
+    """Two processes, one Temporal that is away: one sentence. Their last word changes nothing of the verdicts."""
+    health = Health(["cluster", "io"])
+    for name, why in (("cluster", "Temporal is away"), ("io", "Temporal is away"), ("io", "EC2 is away")):
+        health.listen(name, io.StringIO(json.dumps({"failed": why}) + "\n"))
+    assert health.failures() == ["Temporal is away", "EC2 is away"]
+    assert health.ready() == (False, "cluster: starting; io: starting")
+
+
+def test_a_child_without_a_parent_is_told_to_speak_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(REPORT_FD, raising=False)
+    assert not report_failure("why")
+    reading, writing = os.pipe()
+    monkeypatch.setenv(REPORT_FD, str(writing))
+    assert report_failure("why")
+    assert json.loads(os.read(reading, 1000)) == {"failed": "why"}
+    os.close(reading)
+    assert not report_failure("why")
+    os.close(writing)
 
 
 @contextmanager

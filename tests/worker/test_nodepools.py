@@ -129,3 +129,20 @@ async def test_an_invalid_pool_is_told_of_once_and_recovers() -> None:
         put(cache, {**mended, "status": server.status("a")})
         await asyncio.sleep(3 * MOMENT)
         assert server.condition("a", "Ready")["status"] == "True"
+
+
+async def test_a_pool_that_trips_the_keeper_up_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
+    """An error that nobody foresaw would otherwise end the whole process, again and again."""
+    async with keeping(pool("a"), pool("b")) as (cache, server, _):
+        real, server.patch = server.patch, _unforeseen  # type: ignore[method-assign]
+        cache.tell(claim("x", node_name="", meta={"labels": {"karpenter.sh/nodepool": "a"}}))
+        await asyncio.sleep(3 * MOMENT)
+        server.patch = real  # type: ignore[method-assign]
+        cache.tell(claim("y", node_name="", meta={"labels": {"karpenter.sh/nodepool": "b"}}))
+        await asyncio.sleep(3 * MOMENT)
+        assert (server.status("a")["nodes"], server.status("b")["nodes"]) == (1, 1)
+    assert "NodePool could not be served" in caplog.text
+
+
+async def _unforeseen(*_: object, **__: object) -> None:
+    raise LookupError("nobody foresaw this")

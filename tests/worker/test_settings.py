@@ -28,6 +28,9 @@ def test_defaults_are_those_of_karpenter() -> None:
     assert (found.kube_client_qps, found.kube_client_burst) == (200, 300)
     assert found.vm_memory_overhead_percent == 0.075
     assert found.leader_election_name == "karpenter-leader-election"
+    assert found.garbage_collection_interval == timedelta(minutes=10)
+    assert found.initialization_timeout == timedelta(hours=1)
+    assert found.watch_silence_limit == timedelta(seconds=75)
 
 
 def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,6 +86,12 @@ def test_a_missing_cluster_name_is_one_sentence_that_says_what_to_do() -> None:
         ("vm_memory_overhead_percent", "1"),
         ("kube_client_qps", "0"),
         ("disable_leader_election", "maybe"),
+        ("garbage_collection_interval", "29s"),
+        ("garbage_collection_interval", "25h"),
+        ("initialization_timeout", "5s"),
+        ("initialization_timeout", "eventually"),
+        ("watch_silence_limit", "0"),
+        ("watch_silence_limit", "11m"),
     ],
 )
 def test_a_malformed_value_is_one_sentence_with_its_name_and_value(
@@ -113,15 +122,25 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "batch_max_duration": DURATIONS,
     "vm_memory_overhead_percent": st.floats(0, 0.99),
     "reserved_enis": st.integers(0, 10),
+    "garbage_collection_interval": st.integers(30, 86400).map(lambda count: timedelta(seconds=count)),
+    "initialization_timeout": st.one_of(st.none(), st.integers(10, 10**6).map(lambda count: timedelta(seconds=count))),
+    "watch_silence_limit": st.integers(1000, 600_000).map(lambda count: timedelta(milliseconds=count)),
     "disable_leader_election": st.booleans(),
     "log_level": st.sampled_from(["debug", "info", "warn", "error"]),
 }
 
 
+@pytest.mark.parametrize("text", ["0", "0s", "Never", "never"])
+def test_a_node_may_be_given_for_ever_to_initialize(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """QRK-10: Karpenter waits for ever, and who relies on that can have it."""
+    monkeypatch.setenv("INITIALIZATION_TIMEOUT", text)
+    assert load(cluster_name="c").initialization_timeout is None
+
+
 @given(st.fixed_dictionaries(VALUES))
 def test_child_processes_read_back_what_their_parent_has(values: dict[str, Any]) -> None:
     """Parent and children with different settings would plan by other rules than are shown."""
-    settings = load(**values)
+    settings = Settings(**values)
     with pytest.MonkeyPatch.context() as patch:
         for name, text in settings.as_environment().items():
             patch.setenv(name, text)

@@ -59,6 +59,8 @@ class FakeWorld:
         self.pods_on_cordon = 0
         self.drains: list[DrainResult] = []
         self.hold_drain = False
+        self.launches_go = asyncio.Event()
+        self.launches_go.set()
 
     def _called(self, name: ActivityName, given: Any) -> None:
         self.calls.append(name.value)
@@ -75,6 +77,7 @@ class FakeWorld:
     @activity.defn(name=ActivityName.LAUNCH)
     async def launch(self, given: LaunchInput) -> LaunchResult:
         self._called(ActivityName.LAUNCH, given)
+        await self.launches_go.wait()
         return self.launches.pop(0) if self.launches else LaunchResult(instance=INSTANCE)
 
     @activity.defn(name=ActivityName.REGISTER)

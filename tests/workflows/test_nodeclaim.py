@@ -212,3 +212,41 @@ async def test_a_terminated_workflow_is_rebuilt_from_its_claim(temporal: Workflo
         description = await handle.describe()
         assert description.status is WorkflowExecutionStatus.RUNNING
         await handle.terminate()
+
+
+async def test_a_cancelled_workflow_takes_its_node_away_gracefully(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """Rule 10 of the design: cancel means graceful delete, drain included, not a workflow that drops its node."""
+    world = FakeWorld()
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await live(temporal.client, cluster)
+        await handle.cancel()
+        life = await handle.result()
+    assert life.reason == "cancelled"
+    assert world.calls[-4:] == ["cordon node", "drain node", "terminate instance", "release node"]
+
+
+async def test_a_workflow_cancelled_in_the_middle_of_a_launch_ends_what_it_bought(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """The launch under way is seen through, so that its instance is known and ended."""
+    world = FakeWorld()
+    world.launches_go.clear()
+    async with node(temporal, cluster, world, skip_time=False) as handle:
+        await until(lambda: called(world, "launch instance"))
+        await handle.cancel()
+        await until(lambda: cancel_seen(handle))
+        world.launches_go.set()
+        life = await handle.result()
+    assert (life.reason, life.instance_id) == ("cancelled", INSTANCE.id)
+    assert world.calls[-2:] == ["terminate instance", "release node"]
+
+
+async def cancel_seen(handle: Handle) -> bool:
+    """Whether the workflow has worked on the request to cancel it."""
+    state: NodeState = await handle.query(NodeClaimWorkflow.status)
+    events = [event async for event in handle.fetch_history_events()]
+    asked = [
+        event.event_id for event in events if event.HasField("workflow_execution_cancel_requested_event_attributes")
+    ]
+    done = [event.event_id for event in events if event.HasField("workflow_task_completed_event_attributes")]
+    return bool(asked) and done[-1] > asked[0] and state.stage is Stage.LAUNCHING

@@ -15,23 +15,32 @@ from worker.cache import capacity
 from worker.cache.changes import Topic
 from worker.cache.decode import decode_daemonset, decode_node, decode_object, decode_pod, instant
 from worker.cache.records import ObjectRecord
-from worker.cache.reflector import Reflector
+from worker.cache.reflector import SILENCE_SECONDS, Reflector
 from worker.cache.state import ClusterState
+from worker.cache.table import Table
 
 
 class ClusterCache(ClusterState):
     """The cluster as the API server tells it; `run` keeps it fresh. Read it when `synced`."""
 
-    def __init__(self, kube: Kube, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, kube: Kube, *, clock: Callable[[], float] = time.time, silence_limit: float = SILENCE_SECONDS
+    ) -> None:
+        """``silence_limit``: seconds after which a watch that says nothing is begun anew."""
         super().__init__(clock)
+
+        def reflect(resource: resources.Resource, decode: Callable[[Any], Any], table: Table[Any]) -> Reflector[Any]:
+            return Reflector(kube, resource, decode, table, silence_limit=silence_limit)
+
         self._reflectors: list[Reflector[Any]] = [
-            Reflector(kube, resources.PODS, decode_pod, self.pods),
-            Reflector(kube, resources.NODES, decode_node, self.nodes),
-            Reflector(kube, resources.NODECLAIMS, decode_object, self.claims),
-            Reflector(kube, resources.NODEPOOLS, decode_object, self.pools),
-            Reflector(kube, resources.EC2NODECLASSES, decode_object, self.nodeclasses),
-            Reflector(kube, resources.DAEMONSETS, decode_daemonset, self.daemonsets),
+            reflect(resources.PODS, decode_pod, self.pods),
+            reflect(resources.NODES, decode_node, self.nodes),
+            reflect(resources.NODECLAIMS, decode_object, self.claims),
+            reflect(resources.NODEPOOLS, decode_object, self.pools),
+            reflect(resources.EC2NODECLASSES, decode_object, self.nodeclasses),
+            reflect(resources.DAEMONSETS, decode_daemonset, self.daemonsets),
         ]
+        self._by_plural = {reflector.plural: reflector for reflector in self._reflectors}
         self._synced_at = 0.0
 
     async def run(self) -> None:
@@ -51,6 +60,19 @@ class ClusterCache(ClusterState):
         """Waits for `synced`."""
         for reflector in self._reflectors:
             await reflector.synced.wait()
+
+    def silent_for(self, resource: resources.Resource) -> float:
+        """Seconds since the API server last told something of this resource here."""
+        return self._by_plural[resource.plural].silent_for()
+
+    async def refresh(self, resource: resources.Resource, seconds: float) -> None:
+        """Drops the watch of this resource and reads it anew; returns when the new copy is here.
+
+        Raises:
+            TimeoutError: it did not come within ``seconds``; it still will.
+        """
+        async with asyncio.timeout(seconds):
+            await self._by_plural[resource.plural].refresh()
 
     async def wait_holds(self, claim_names: Collection[str], seconds: float) -> bool:
         """Waits until all these NodeClaims are known here; False when ``seconds`` pass without it."""

@@ -3,6 +3,11 @@
 Where the API server can, the first copy comes as the beginning of the watch itself; else as a list in pages. A broken
 watch goes on where it ended. When the server has forgotten that point (410), all is read again and the store compares,
 so that nobody downstream sees more than what really changed.
+
+A watch may also stall: the connection is open and nothing comes. kube-apiserver sends a bookmark about once a minute,
+so a longer silence ends the connection and the next goes on from the last version. If that is silent too, something may
+hold watches back, and all is read as a list. A resource of which nothing changed since the API server began gets no
+bookmarks either; asking again once in a while costs next to nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ import msgspec
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachable, Gone, from_status
 from activities.kubernetes.resources import Resource
+from activities.kubernetes.transport import StreamSilent
 from worker.cache.backoff import Backoff
 from worker.cache.records import Record
 from worker.cache.wire import AnyObject, Page, Status, WatchEvent
@@ -30,7 +36,8 @@ log = logging.getLogger(__name__)
 
 PAGE_SIZE = 500
 WATCH_SECONDS = (240, 300)
-INACTIVITY_SECONDS = 30.0
+SILENCE_SECONDS = 75.0
+"""How long a watch may say nothing: a bookmark a minute, and some time for it to arrive."""
 HEALTHY_SECONDS = 60.0
 BRIEF_SECONDS = 1.0
 INITIAL_END = "k8s.io/initial-events-end"
@@ -64,6 +71,7 @@ class Reflector(Generic[R]):
         *,
         watch_list: bool = True,
         page_size: int = PAGE_SIZE,
+        silence_limit: float = SILENCE_SECONDS,
         pause: Callable[[float], Awaitable[Any]] = asyncio.sleep,
         chance: random.Random | None = None,
     ) -> None:
@@ -73,12 +81,18 @@ class Reflector(Generic[R]):
         self._store = store
         self._watch_list = watch_list
         self._page_size = page_size
+        self._silence_limit = silence_limit
         self._pause = pause
         self._chance = chance or random.Random()
         self._backoff = Backoff(self._chance)
         self._version = ""
         self._paged = True
         self._complaint = ""
+        self._heard = float("-inf")
+        self._silences = 0
+        self._connection: asyncio.Timeout | None = None
+        self._dropped = False
+        self._awaiting: list[asyncio.Future[None]] = []
         self.synced = asyncio.Event()
 
     @property
@@ -86,14 +100,43 @@ class Reflector(Generic[R]):
         """The resource's name in the API."""
         return self._resource.plural
 
+    def silent_for(self) -> float:
+        """Seconds since the API server last told something: an event, a bookmark, a copy; infinite before the first."""
+        return asyncio.get_running_loop().time() - self._heard
+
+    async def refresh(self) -> None:
+        """Drops the connection and reads everything anew; returns when that copy, begun after this call, is complete.
+
+        It is read as a list, which passes where a proxy holds watches back.
+        """
+        loop = asyncio.get_running_loop()
+        copied: asyncio.Future[None] = loop.create_future()
+        self._awaiting.append(copied)
+        if self._connection is not None and not self._dropped:
+            self._dropped = True
+            self._connection.reschedule(loop.time())
+        await copied
+
     async def run(self) -> None:
         """Follows the resource until cancelled; no failure of the server ends it."""
         clock = asyncio.get_running_loop().time
         while True:
             began = clock()
             failure: ApiError | None = None
+            silent = self._dropped = False
             try:
-                await self._round()
+                async with asyncio.timeout(None) as self._connection:
+                    await self._round()
+            except TimeoutError:
+                if not self._dropped:
+                    raise
+                continue  # a refresh was asked for
+            except StreamSilent as error:
+                silent = bool(self._version)
+                self._silences += 1
+                self._answered()
+                failure = None if silent else error
+                self._watch_list = self._watch_list and silent  # watches may be held back: begin with a list
             except Gone:
                 # Expected after a long absence: read everything again.
                 self._version = ""
@@ -101,16 +144,20 @@ class Reflector(Generic[R]):
                 failure = error
             except msgspec.DecodeError as error:
                 failure = ApiError(200, "BadAnswer", f"the answer cannot be read: {error}")
+            finally:
+                self._connection = None
             lasted = clock() - began
-            if lasted >= HEALTHY_SECONDS:
+            if silent or lasted >= HEALTHY_SECONDS:
                 self._backoff.reset()
             if failure is not None:
                 self._complain(failure)
-            if failure is not None or lasted < BRIEF_SECONDS:
+            if failure is not None or silent or lasted < BRIEF_SECONDS:
                 await self._pause(self._backoff.next(failure.retry_after if failure else 0.0))
 
     async def _round(self) -> None:
-        if self._version:
+        if self._awaiting or self._silences > 1:
+            await self._list()
+        elif self._version:
             await self._watch(initial=False)
         elif self._watch_list:
             try:
@@ -124,6 +171,7 @@ class Reflector(Generic[R]):
             await self._list()
 
     async def _list(self) -> None:
+        began = asyncio.get_running_loop().time()
         records: dict[str, R] = {}
         query = {"limit": str(self._page_size)} if self._paged else {}
         while True:
@@ -141,6 +189,7 @@ class Reflector(Generic[R]):
                 break
             query["continue"] = page.metadata.continue_
         self._paged = True
+        self._heard = began
         self._complete(records, page.metadata.resource_version)
         await self._watch(initial=False)
 
@@ -152,11 +201,15 @@ class Reflector(Generic[R]):
         else:
             query["resourceVersion"] = self._version
         records: dict[str, R] | None = {} if initial else None
-        lines = self._kube.stream(self._resource.path(), query, idle_seconds=seconds + INACTIVITY_SECONDS)
+        clock = asyncio.get_running_loop().time
+        lines = self._kube.stream(self._resource.path(), query, idle_seconds=self._silence_limit)
         async with aclosing(lines) as stream:  # type: ignore[type-var]
             number = 0
             async for line in stream:
                 number += 1
+                self._heard = clock()
+                self._silences = 0
+                self._answered()
                 if number % _BREATH == 0:
                     await asyncio.sleep(0)
                 event = _events.decode(line)
@@ -181,10 +234,14 @@ class Reflector(Generic[R]):
 
     def _complete(self, records: dict[str, R], version: str) -> None:
         self._version = version
+        self._silences = 0
         self._store.on_replace(records)
-        if self._complaint:
-            log.info("%s: the API server answers again", self._resource.plural)
-            self._complaint = ""
+        if not self._dropped:
+            for copied in self._awaiting:
+                if not copied.done():  # whoever asked may have gone
+                    copied.set_result(None)
+            self._awaiting.clear()
+        self._answered()
         self.synced.set()
 
     def _take(self, records: dict[str, R], raw: msgspec.Raw, *, gone: bool = False) -> None:
@@ -211,6 +268,11 @@ class Reflector(Generic[R]):
             log.warning("%s %s is left out, for it cannot be read: %s", self._resource.kind, key, error)
             return key, None, metadata.resource_version
         return record.key, record, record.resource_version
+
+    def _answered(self) -> None:
+        if self._complaint:
+            log.info("%s: the API server answers again", self._resource.plural)
+            self._complaint = ""
 
     def _complain(self, failure: ApiError) -> None:
         sentence = f"{self._resource.plural}: {failure}"

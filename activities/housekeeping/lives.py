@@ -1,0 +1,89 @@
+"""The NodeClaim workflows as the sweep sees and mends them: listed, asked for by name, begun, poked."""
+
+from __future__ import annotations
+
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.common import (
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
+from temporalio.service import RPCError, RPCStatusCode
+
+from tenon.housekeeping.facts import WorkflowSeen
+from tenon.lifecycle.messages import ClaimRef, Poke
+from tenon.lifecycle.state import NodeClaimInput
+
+WORKFLOW = "NodeClaim"
+CLUSTER = SearchAttributeKey.for_keyword("TenonCluster")
+POOL = SearchAttributeKey.for_keyword("TenonPool")
+STAGE = SearchAttributeKey.for_keyword("TenonStage")
+UID_MEMO = "uid"
+"""As the bridge writes it."""
+
+
+class Lives:
+    """The workflows of one cluster. Listing is late by moments; asking for one by its id is not."""
+
+    def __init__(self, client: Client, cluster: str, task_queue: str) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._task_queue = task_queue
+
+    async def opened(self) -> tuple[WorkflowSeen, ...]:
+        """Every open NodeClaim workflow."""
+        query = f"TenonCluster = '{self._cluster}' AND WorkflowType = '{WORKFLOW}' AND ExecutionStatus = 'Running'"
+        prefix = self._id("")
+        return tuple(
+            [
+                WorkflowSeen(
+                    claim=each.id.removeprefix(prefix),
+                    started_at=each.start_time,
+                    uid=await each.memo_value(UID_MEMO, "", type_hint=str),
+                )
+                async for each in self._client.list_workflows(query)
+                if each.id.startswith(prefix)
+            ]
+        )
+
+    async def is_open(self, claim: str) -> bool:
+        """Whether the claim's workflow runs now."""
+        try:
+            found = await self._client.get_workflow_handle(self._id(claim)).describe()
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            return False
+        return found.status is WorkflowExecutionStatus.RUNNING
+
+    async def begin(self, claim: str, uid: str, pool: str) -> None:
+        """Starts the claim's workflow as the bridge does; one that is open already is left alone."""
+        attributes = [SearchAttributePair(CLUSTER, self._cluster), SearchAttributePair(STAGE, "launching")]
+        if pool:
+            attributes.append(SearchAttributePair(POOL, pool))
+        await self._client.start_workflow(
+            WORKFLOW,
+            NodeClaimInput(claim=ClaimRef(cluster=self._cluster, name=claim, uid=uid), pool=pool),
+            id=self._id(claim),
+            task_queue=self._task_queue,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            search_attributes=TypedSearchAttributes(attributes),
+            memo={UID_MEMO: uid},
+            static_summary=f"node of NodePool {pool}" if pool else "stand-alone node",
+        )
+
+    async def poke(self, claim: str, poke: Poke) -> bool:
+        """Signals the claim's workflow; False when none is open."""
+        try:
+            await self._client.get_workflow_handle(self._id(claim)).signal("poke", poke)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            return False
+        return True
+
+    def _id(self, claim: str) -> str:
+        return f"nodeclaim/{self._cluster}/{claim}"

@@ -1,0 +1,50 @@
+"""What people read of a sweep with kubectl: one sentence for each thing that it ended or healed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODEPOOLS, NODES, Resource
+from tenon.housekeeping.findings import Finding, Kind
+
+Told = tuple[dict[str, Any], str, str]
+"""The object, the reason, the sentence."""
+
+
+def event_for(found: Finding) -> Told | None:
+    """The event about a finding that was acted on; None for mere tidiness."""
+    claim = reference(NODECLAIMS, found.claim, found.uid)
+    match found.kind:
+        case Kind.INSTANCE_WITHOUT_CLAIM:
+            about = reference(NODEPOOLS, found.pool) if found.pool else claim
+            whose = f"NodeClaim {found.claim}" if found.claim else "no NodeClaim"
+            text = f"Terminated instance {found.instance_id}: it was bought for {whose}, which does not hold it"
+            return about, "InstanceWithoutNodeClaim", text
+        case Kind.CLAIM_WITHOUT_INSTANCE:
+            text = f"Instance {found.instance_id} is gone without having been asked to end: the node leaves"
+            return claim, "NodeClaimWithoutInstance", text
+        case Kind.CLAIM_WITHOUT_WORKFLOW:
+            return claim, "NodeClaimWithoutWorkflow", "No workflow drove this node: it was begun anew"
+        case Kind.WORKFLOW_WITHOUT_CLAIM:
+            text = "The NodeClaim is gone but its workflow was open: told it to end the instance"
+            return claim, "WorkflowWithoutNodeClaim", text
+        case Kind.NODE_WITHOUT_CLAIM:
+            text = f"NodeClaim and instance {found.instance_id} are gone: let the Node go"
+            return reference(NODES, found.node_name, found.uid), "NodeWithoutNodeClaim", text
+        case Kind.UNUSED_TEMPLATE:
+            about = reference(EC2NODECLASSES, found.node_class)
+            return about, "LaunchTemplateUnused", f"Deleted launch template {found.template}, which nothing uses"
+        case Kind.FOREIGN_FINALIZER:
+            text = (
+                f"The node is gone; finalizers of others hold the NodeClaim: {', '.join(found.finalizers)}. "
+                "Their controllers must take them off, or an operator by hand"
+            )
+            return claim, "HeldByForeignFinalizer", text
+        case Kind.UNTAGGED_INSTANCE:
+            return None
+
+
+def reference(resource: Resource, name: str, uid: str = "") -> dict[str, Any]:
+    """An object that an event is about; it need not exist any more."""
+    metadata = {"name": name, **({"uid": uid} if uid else {})}
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}

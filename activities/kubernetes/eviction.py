@@ -1,0 +1,156 @@
+"""One round of a drain after the other: which pods were asked to go, which were refused, when to ask again.
+
+Refusals are remembered for the length of one try only, so a try that is repeated elsewhere begins with asking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from activities import metrics
+from activities.kubernetes.bounded import bounded
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError, ApiUnreachable
+from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.resources import PDBS, PODS
+from tenon.apis import labels
+from tenon.lifecycle import budgets, holding, pods, protection
+from tenon.lifecycle import drain as decide
+from tenon.lifecycle.drain import Kind
+from tenon.lifecycle.instants import format_instant
+from tenon.lifecycle.messages import DrainInput
+
+Object = Mapping[str, Any]
+
+AT_ONCE = 20
+"""Requests in flight for one node."""
+SLOWEST_RETRY_SECONDS = 10
+"""A refused eviction is asked again after 1, 2, 4 ... seconds, at most this."""
+
+_CODES = {"evicted": "200", "gone": "404", "blocked": "429", "error": "500"}
+"""The answers of the Eviction API as its metric counts them."""
+
+
+class Evictor:
+    """Asks pods to go, in their waves, and says which of them are held by what."""
+
+    def __init__(self, kube: Kube, recorder: EventRecorder, node: Object, wanted: DrainInput) -> None:
+        self.evicted = 0
+        self._kube = kube
+        self._recorder = recorder
+        self._node = node
+        self._wanted = wanted
+        self._held: dict[str, str] = {}
+        self._undeletable: set[str] = set()
+        self._refusals: dict[str, int] = {}
+        self._retry_at: dict[str, datetime] = {}
+        self._budgets: dict[str, list[dict[str, Any]]] = {}
+
+    def sentences(self, waited: Sequence[Object]) -> list[str]:
+        """Why pods that are left are held, in the order of their names."""
+        return [self._held[uid] for uid in map(pods.uid, waited) if uid in self._held]
+
+    def gives_up(self, waited: Sequence[Object], now: datetime) -> bool:
+        """Whether the grace period of the node is over and no pod that is left may even be deleted."""
+        force_at = self._wanted.force_at
+        if force_at is None or now < force_at + decide.STUCK_AFTER:
+            return False
+        return all(pods.uid(pod) in self._undeletable for pod in waited)
+
+    async def act(self, waited: Sequence[Object], now: datetime) -> None:
+        """One round over the awaited pods."""
+        turn = decide.current_wave(waited)
+        known = set(self._held)
+
+        async def one(pod: Object) -> None:
+            await self._one(pod, now, turn=decide.wave(pod) == turn)
+
+        await bounded(waited, AT_ONCE, one)
+        await self._tell([pod for pod in waited if pods.uid(pod) in self._held and pods.uid(pod) not in known])
+
+    async def _tell(self, held: Sequence[Object]) -> None:
+        """Say on each pod what holds it, and on the Node what holds the drain and when that ends."""
+        if not held:
+            return
+
+        async def one(pod: Object) -> None:
+            await self._recorder.publish(pod, "FailedDraining", self._held[pods.uid(pod)], "Warning")
+
+        await bounded(held, AT_ONCE, one)
+        text = "; ".join(self._held[pods.uid(pod)] for pod in held[:3])
+        more = f"; and {len(held) - 3} more" if len(held) > 3 else ""
+        await self._recorder.publish(self._node, "FailedDraining", text + more, "Warning")
+        if self._wanted.force_at is not None and not self._wanted.force:
+            text = f"all pods will be deleted by {format_instant(self._wanted.force_at)}, whatever protects them"
+            await self._recorder.publish(self._node, "TerminationGracePeriodExpiring", text, "Warning")
+
+    async def _one(self, pod: Object, now: datetime, *, turn: bool) -> None:
+        uid = pods.uid(pod)
+        action = decide.decide(pod, now, turn=turn, force_at=self._wanted.force_at, force=self._wanted.force)
+        if action.kind is Kind.EVICT and uid in self._retry_at and now < self._retry_at[uid]:
+            return
+        self._held.pop(uid, None)
+        try:
+            if action.kind is Kind.EVICT:
+                await self._evict(pod, now)
+            elif action.kind is Kind.DELETE:
+                await self._delete(pod, action.grace_seconds)
+            elif action.why:
+                self._held[uid] = action.why
+        except ApiUnreachable:
+            raise
+        except ApiError as error:  # an admission policy that guards one pod must not stop the others
+            deleting = action.kind is Kind.DELETE
+            if deleting:
+                self._undeletable.add(uid)
+            self._refused(pod, now, f"cannot be {'deleted' if deleting else 'evicted'}: {error.message}")
+
+    async def _evict(self, pod: Object, now: datetime) -> None:
+        metadata, uid = pod["metadata"], pods.uid(pod)
+        written = (metadata.get("annotations") or {}).get(labels.DO_NOT_DISRUPT)
+        if protection.is_misspelt(written):
+            text = f"annotation {labels.DO_NOT_DISRUPT}={written} is ignored: it must be true or a duration like 30m"
+            await self._recorder.publish(pod, "InvalidDoNotDisruptAnnotation", text, "Warning")
+        answer = await self._kube.evict(metadata["namespace"], metadata["name"], uid=uid)
+        metrics.POD_EVICTIONS.labels(_CODES[answer.outcome]).inc()
+        if answer.outcome == "evicted":
+            self.evicted += 1
+            await self._recorder.publish(
+                pod, "Evicted", f"evicted from Node {self._node['metadata']['name']}", "Normal"
+            )
+        elif answer.outcome != "gone":
+            covering = await self._budgets_of(metadata["namespace"])
+            by_budget = answer.outcome == "blocked"
+            self._refused(pod, now, budgets.explain(pod, covering, by_budget=by_budget, answer=answer.message))
+
+    async def _delete(self, pod: Object, grace_seconds: int | None) -> None:
+        metadata = pod["metadata"]
+        await self._kube.delete(
+            PODS,
+            metadata["name"],
+            namespace=metadata["namespace"],
+            grace_seconds=grace_seconds,
+            uid=pods.uid(pod),
+        )
+        self._undeletable.discard(pods.uid(pod))
+        if pods.deletion_instant(pod) is not None:
+            return
+        self.evicted += 1
+        text = f"deleted with {grace_seconds} s of grace, for its Node {self._node['metadata']['name']} must go"
+        await self._recorder.publish(pod, "Disrupted", text, "Warning")
+
+    def _refused(self, pod: Object, now: datetime, why: str) -> None:
+        uid = pods.uid(pod)
+        force_at = None if self._wanted.force else self._wanted.force_at
+        self._held[uid] = f"pod {pods.key(pod)} {why}{holding.sentenced(pod, force_at, now)}"
+        count = self._refusals.get(uid, 0)
+        self._refusals[uid] = count + 1
+        wait = SLOWEST_RETRY_SECONDS if count > 3 else 2**count
+        self._retry_at[uid] = now + timedelta(seconds=wait)
+
+    async def _budgets_of(self, namespace: str) -> list[dict[str, Any]]:
+        if namespace not in self._budgets:
+            self._budgets[namespace] = await self._kube.list(PDBS, namespace=namespace)
+        return self._budgets[namespace]

@@ -1,0 +1,126 @@
+"""`tenon sandbox fault`: make something go wrong in the sandbox that runs here, by name, and heal it again."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from cli.sandbox import Output, StateDir, fail, wide_console
+from sandbox.cluster import Sandbox, SandboxError
+from sandbox.faults import catalogue
+from sandbox.faults.registry import NamedFault, Option
+
+app = typer.Typer(
+    name="fault",
+    no_args_is_help=True,
+    help="Make something go wrong in the sandbox, and heal it. Where chance decides, a seed makes it repeatable.",
+)
+OutputFormat = Annotated[Output, typer.Option("-o", "--output", help="table or json.")]
+
+
+@app.command(name="list")
+def list_faults(output: OutputFormat = Output.TABLE) -> None:
+    """Show every fault and its options."""
+    rows = [
+        {
+            "fault": one.name,
+            "about": one.about,
+            "options": {option.name: None if _required(option) else option.default for option in one.options},
+            "healed by clear": one.heal is not None,
+        }
+        for one in catalogue.ALL
+    ]
+    if output is Output.JSON:
+        print(json.dumps(rows, indent=2))
+        return
+    shown = [
+        {
+            "fault": one.name,
+            "what happens": one.about,
+            "options": " ".join(_spelled(option) for option in one.options),
+            "heals": "" if one.heal else "no",
+        }
+        for one in catalogue.ALL
+    ]
+    _table(shown)
+
+
+@app.command()
+def clear(
+    name: Annotated[str, typer.Argument(help="A fault; without it all are healed.")] = "",
+    state: StateDir = None,
+    output: OutputFormat = Output.TABLE,
+) -> None:
+    """Heal one fault, or all that can be healed."""
+    try:
+        healed = catalogue.clear(Sandbox.attach(state), name)
+    except SandboxError as error:
+        raise fail(error) from error
+    if output is Output.JSON:
+        print(json.dumps({"healed": healed}))
+    else:
+        wide_console().print(f"healed: {name or 'everything that can be'}", highlight=False)
+
+
+def _command(chosen: NamedFault) -> Callable[..., None]:
+    """A command whose parameters are the fault's options."""
+
+    def run(state: StateDir = None, output: Output = Output.TABLE, **options: Any) -> None:
+        try:
+            rows = catalogue.apply(Sandbox.attach(state), chosen.name, **options)
+        except SandboxError as error:
+            raise fail(error) from error
+        if output is Output.JSON:
+            print(json.dumps({"fault": chosen.name, "options": options, "did": rows}, indent=2))
+            return
+        wide_console().print(chosen.about, highlight=False, soft_wrap=True)
+        _table(rows)
+        if chosen.heal is not None:
+            wide_console().print(f"`tenon sandbox fault clear {chosen.name}` heals it.", highlight=False)
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    own = [
+        inspect.Parameter(option.name, keyword, default=option.default, annotation=_annotated(option))
+        for option in chosen.options
+    ]
+    shared = [
+        inspect.Parameter("state", keyword, default=None, annotation=StateDir),
+        inspect.Parameter("output", keyword, default=Output.TABLE, annotation=OutputFormat),
+    ]
+    run.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in (*own, *shared)}
+    return run
+
+
+def _required(option: Option) -> bool:
+    return option.default is inspect.Parameter.empty
+
+
+def _annotated(option: Option) -> Any:
+    """What must be given is an argument, the rest are options."""
+    kind = typer.Argument(help=option.about) if _required(option) else typer.Option(help=option.about)
+    return Annotated[option.type, kind]
+
+
+def _spelled(option: Option) -> str:
+    return option.name.upper() if _required(option) else f"--{option.name.replace('_', '-')}"
+
+
+def _table(rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        return
+    table = Table(box=None, padding=(0, 2), pad_edge=False)
+    for heading in rows[0]:
+        table.add_column(heading.upper(), overflow="fold", no_wrap=heading == "fault")
+    for row in rows:
+        table.add_row(*(str(value) for value in row.values()))
+    wide_console().print(table)
+
+
+for _fault in catalogue.ALL:
+    app.command(name=_fault.name, help=_fault.about)(_command(_fault))

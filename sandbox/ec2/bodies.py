@@ -1,0 +1,112 @@
+"""What the side door's calls carry, checked."""
+
+from __future__ import annotations
+
+import json
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class FaultBody(Body):
+    """POST /sandbox/faults."""
+
+    action: str = "*"
+    code: str = ""
+    status: int = 400
+    message: str = ""
+    count: int | None = 1
+    latency_seconds: float = 0.0
+    after_effect: bool = False
+    chance: float = 1.0
+    seed: int = 0
+    label: str = ""
+
+
+class HoldBody(Body):
+    """POST /sandbox/holds."""
+
+    action: str = "*"
+    after_effect: bool = False
+    count: int | None = 1
+
+
+class ThrottleBody(Body):
+    """POST /sandbox/throttle."""
+
+    action: str
+    rate: float
+    burst: float
+
+
+class CapacityBody(Body):
+    """POST /sandbox/capacity; a field left out fits everything, ``available: null`` lifts the limit."""
+
+    type: str | None = None
+    zone: str | None = None
+    capacity_type: str | None = None
+    available: int | None = Field(default=0, ge=0)
+
+
+class BootBody(Body):
+    """POST /sandbox/boot; without ``type`` it holds for every instance."""
+
+    type: str | None = None
+    delay: float | None = None
+    never: bool = False
+    not_ready: bool = False
+    dies: bool = False
+    chance: float = 1.0
+    seed: int = 0
+
+
+class LifecycleBody(Body):
+    """POST /sandbox/lifecycle: seconds that states last."""
+
+    pending: float | None = Field(default=None, ge=0)
+    shutting_down: float | None = Field(default=None, ge=0)
+    purge: float | None = Field(default=None, ge=0)
+
+
+class InstanceBody(Body):
+    """POST /sandbox/kill-instance, vanish-instance and stop-instance."""
+
+    id: str
+
+
+class PlantInstanceBody(Body):
+    """POST /sandbox/plant-instance."""
+
+    tags: dict[str, str]
+    type: str = "m7g.large"
+    zone: str = "us-west-2a"
+    capacity_type: Literal["on-demand", "spot"] = "on-demand"
+    age_seconds: float = Field(default=0.0, ge=0)
+    joins: bool = False
+
+
+class PlantTemplateBody(Body):
+    """POST /sandbox/plant-launch-template."""
+
+    name: str
+    tags: dict[str, str] = {}
+    age_seconds: float = Field(default=0.0, ge=0)
+
+
+class ExhaustBody(Body):
+    """POST /sandbox/exhaust-cheapest; without ``capacity_type`` of either, without ``types`` of all types."""
+
+    count: int = Field(ge=1)
+    capacity_type: Literal["on-demand", "spot"] | None = None
+    types: list[str] = []
+
+
+def read(model: type[Model], body: bytes) -> Model:
+    """The body as its model; raises ValueError (pydantic's included)."""
+    return model.model_validate(json.loads(body or b"{}"))

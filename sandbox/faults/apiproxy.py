@@ -1,0 +1,186 @@
+"""A proxy before the sandbox's API server, to stall, hold and fail requests of whoever uses its kubeconfig.
+
+``with ApiProxy.start(sandbox) as proxy:`` and ``sandbox.worker_env(replica=1, kubeconfig=proxy.kubeconfig)``. Each
+proxy is a process of its own (``python -m sandbox.faults.apiproxy``) that ends with the one that started it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+from aiohttp import web
+
+from sandbox.certificates import write_private
+from sandbox.cluster import Sandbox, SandboxError
+from sandbox.faults.proxy_rules import ProxyRules
+from sandbox.faults.proxy_server import ADMIN, ApiServerProxy
+
+LOOPBACK = "127.0.0.1"
+TIMEOUT = 30.0
+SHUTDOWN_SECONDS = 0.5
+"""How long requests under way may still run when the proxy is stopped."""
+
+
+class ApiProxy:
+    """A running proxy, and its side door."""
+
+    def __init__(self, process: subprocess.Popen[str], endpoint: str, kubeconfig: Path, authority: Path) -> None:
+        self.endpoint = endpoint
+        """Where the API server is reached through the proxy."""
+        self.kubeconfig = kubeconfig
+        """A worker's kubeconfig through the proxy: the same ServiceAccount token."""
+        self._process = process
+        self._trust = ssl.create_default_context(cafile=str(authority))
+
+    @classmethod
+    def start(cls, sandbox: Sandbox) -> ApiProxy:
+        """Start a proxy before the sandbox's API server; several may run at a time. Raises SandboxError."""
+        pki = sandbox.layout.pki
+        command = [sys.executable, "-m", "sandbox.faults.apiproxy", f"--server={sandbox.kubernetes_endpoint}"]
+        root = Path(__file__).parent.parent.parent
+        with sandbox.layout.log("apiproxy").open("ab") as log:
+            process = subprocess.Popen(
+                [*command, f"--pki={pki}"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+                cwd=root,
+            )
+        assert process.stdout is not None
+        endpoint = process.stdout.readline().strip()
+        if not endpoint:
+            process.wait()
+            raise SandboxError(f"The API server's proxy did not start: see {sandbox.layout.log('apiproxy')}.")
+        document = yaml.safe_load(sandbox.worker_kubeconfig.read_text())
+        document["clusters"][0]["cluster"]["server"] = endpoint
+        kubeconfig = sandbox.layout.root / f"proxy-{process.pid}.kubeconfig"
+        write_private(kubeconfig, yaml.safe_dump(document, sort_keys=False).encode())
+        return cls(process, endpoint, kubeconfig, pki / "ca.crt")
+
+    def stall_watches(self, plural: str = "") -> None:
+        """Withhold the bytes of all watches, or of one resource's, existing and new; all stay open until `release`."""
+        self._call("POST", "stall", {"plural": plural})
+
+    def hold(self, method: str, path: str, *, after_effect: bool = False, count: int | None = 1) -> None:
+        """Make the next ``count`` requests wait for `release`: before they reach the server, or after their effect.
+
+        ``path`` is a regular expression that is searched for; ``method`` is WATCH for watches, and empty for all.
+        """
+        self._call("POST", "hold", {"method": method, "path": path, "after_effect": after_effect, "count": count})
+
+    def held(self) -> int:
+        """How many requests wait right now."""
+        return int(self._call("GET", "held")["held"])
+
+    def release(self) -> None:
+        """Let all go that is held or stalled; nothing more is held or stalled after that."""
+        self._call("POST", "release")
+
+    def fault(
+        self,
+        method: str,
+        path: str,
+        *,
+        status: int,
+        reason: str = "",
+        message: str = "",
+        count: int | None = 1,
+        after_effect: bool = False,
+        latency_seconds: float = 0.0,
+    ) -> None:
+        """Answer the next ``count`` requests (None: until cleared) with an error; status 0 only makes them slow."""
+        wish = {"method": method, "path": path, "status": status, "reason": reason, "message": message}
+        more = {"count": count, "after_effect": after_effect, "latency_seconds": latency_seconds}
+        self._call("POST", "fault", wish | more)
+
+    def clear(self) -> None:
+        """End faults, holds and stalls."""
+        self._call("POST", "clear")
+
+    def calls(self, method: str = "", path: str = "") -> list[dict[str, Any]]:
+        """The requests that arrived, oldest first: method, path, query, status (None: no answer yet), user_agent."""
+        found: list[dict[str, Any]] = self._call("GET", "calls", query={"method": method, "path": path})["calls"]
+        return found
+
+    def clear_calls(self) -> None:
+        """Forget the requests."""
+        self._call("DELETE", "calls")
+
+    def rules(self) -> dict[str, Any]:
+        """What is injected now: held, stalled, holds, faults."""
+        return self._call("GET", "rules")
+
+    def close(self) -> None:
+        """End the proxy and every connection through it."""
+        self._process.terminate()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self.kubeconfig.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _call(
+        self, method: str, name: str, body: dict[str, Any] | None = None, query: dict[str, str] | None = None
+    ) -> dict[str, Any]:
+        url = f"{self.endpoint}{ADMIN}{name}" + (f"?{urllib.parse.urlencode(query)}" if query else "")
+        content = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(url, content, {"Content-Type": "application/json"}, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT, context=self._trust) as answer:
+                parsed: dict[str, Any] = json.load(answer)
+                return parsed
+        except urllib.error.HTTPError as error:
+            raise ValueError(f"The proxy refused {method} {name}: {error.read().decode()}") from error
+
+
+async def serve(server: str, pki: Path) -> None:
+    """Serve on a free port of loopback, print the address, and end when standard input closes."""
+    identity = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    identity.load_cert_chain(pki / "server.crt", pki / "server.key")
+    trust = ssl.create_default_context(cafile=str(pki / "ca.crt"))
+    proxy = ApiServerProxy(server, trust, ProxyRules())
+    runner = web.AppRunner(
+        proxy.application(), handler_cancellation=True, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS
+    )
+    await runner.setup()
+    site = web.TCPSite(runner, LOOPBACK, 0, ssl_context=identity)
+    await site.start()
+    print(f"https://{LOOPBACK}:{runner.addresses[0][1]}", flush=True)
+    closed = asyncio.Event()
+    asyncio.get_running_loop().add_reader(0, lambda: None if os.read(0, 1) else closed.set())
+    await closed.wait()
+    await runner.cleanup()
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m sandbox.faults.apiproxy", description="Serve one proxy.")
+    parser.add_argument("--server", required=True)
+    parser.add_argument("--pki", required=True, type=Path)
+    given = parser.parse_args()
+    asyncio.run(serve(given.server, given.pki))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""All named faults: to list them, apply one by its name, and heal one or all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sandbox.cluster import Sandbox, SandboxError
+from sandbox.faults import capacity, ec2_calls, instances, orphans, outages, workflows
+from sandbox.faults.registry import FAULTS, Done, Heal, NamedFault
+
+ORDER = [module.__name__ for module in (outages, ec2_calls, capacity, instances, orphans, workflows)]
+"""Healed in this order: EC2's faults can only be healed once EC2 runs."""
+ALL: list[NamedFault] = sorted(FAULTS.values(), key=lambda one: ORDER.index(one.apply.__module__))
+
+
+def named(name: str) -> NamedFault:
+    """The fault of a name; raises SandboxError when there is none."""
+    if name not in FAULTS:
+        raise SandboxError(f"There is no fault {name}: `tenon sandbox fault list` shows them all.")
+    return FAULTS[name]
+
+
+def apply(sandbox: Sandbox, name: str, **options: Any) -> Done:
+    """Make a fault happen, and say to what; raises SandboxError where it cannot."""
+    chosen = named(name)
+    try:
+        return chosen.apply(sandbox, **options)
+    except (ValueError, TypeError, OSError) as error:
+        raise SandboxError(f"The fault {name} could not be made: {error}.") from error
+
+
+def clear(sandbox: Sandbox, name: str = "") -> list[str]:
+    """Heal the fault of a name, or all that can be healed; the names. Healing what is well does nothing."""
+    chosen = [named(name)] if name else ALL
+    healed: dict[Heal, None] = {}  # one cure may be that of several
+    for one in chosen:
+        if one.heal is not None:
+            healed[one.heal] = None
+        elif name:
+            raise SandboxError(f"The fault {name} cannot be undone.")
+    try:
+        for heal in healed:
+            heal(sandbox)
+    except (ValueError, OSError) as error:
+        raise SandboxError(f"Not all could be healed: {error}.") from error
+    return [one.name for one in chosen if one.heal is not None]

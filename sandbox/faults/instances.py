@@ -1,0 +1,88 @@
+"""Instances that fail: on their way to becoming nodes, or while their nodes live."""
+
+from __future__ import annotations
+
+import random
+from typing import Annotated, Any
+
+from sandbox.cluster import Sandbox, SandboxError
+from sandbox.faults.registry import Done, fault
+from tenon.apis import labels
+
+Type = Annotated[str, "Only instances of this type; empty for all."]
+Chance = Annotated[float, "Share of the instances, 0 to 1."]
+Seed = Annotated[int, "Draws which; the same seed draws the same."]
+Instance = Annotated[str, "Instance id; empty draws one that runs."]
+
+
+def _boot_well(sandbox: Sandbox) -> None:
+    sandbox.ec2().clear_boot()
+
+
+@fault("instances-never-join", heal=_boot_well)
+def never_join(sandbox: Sandbox, type: Type = "", chance: Chance = 1.0, seed: Seed = 0) -> Done:
+    """Instances run and never become nodes."""
+    sandbox.ec2().boot(never=True, type=type or None, chance=chance, seed=seed)
+    return []
+
+
+@fault("instances-join-late", heal=_boot_well)
+def join_late(
+    sandbox: Sandbox,
+    delay: Annotated[float, "Seconds from running to joining."] = 120.0,
+    type: Type = "",
+    chance: Chance = 1.0,
+    seed: Seed = 0,
+) -> Done:
+    """Instances take long to become nodes."""
+    sandbox.ec2().boot(delay=delay, type=type or None, chance=chance, seed=seed)
+    return []
+
+
+@fault("instances-die-booting", heal=_boot_well)
+def die_booting(sandbox: Sandbox, type: Type = "", chance: Chance = 1.0, seed: Seed = 0) -> Done:
+    """Instances end themselves at the moment when they would join, with a StateReason."""
+    sandbox.ec2().boot(dies=True, type=type or None, chance=chance, seed=seed)
+    return []
+
+
+@fault("instances-never-ready", heal=_boot_well)
+def never_ready(sandbox: Sandbox, type: Type = "", chance: Chance = 1.0, seed: Seed = 0) -> Done:
+    """Instances become nodes that never turn Ready."""
+    sandbox.ec2().boot(not_ready=True, type=type or None, chance=chance, seed=seed)
+    return []
+
+
+@fault("instance-killed", heal=None)
+def killed(sandbox: Sandbox, instance: Instance = "", seed: Seed = 0) -> Done:
+    """Somebody terminates a running instance; its Node stays behind, not ready."""
+    chosen = _choose(sandbox, instance, seed)
+    sandbox.ec2().kill_instance(chosen["instance"])
+    return [chosen]
+
+
+@fault("instance-stopped", heal=None)
+def stopped(sandbox: Sandbox, instance: Instance = "", seed: Seed = 0) -> Done:
+    """Somebody stops a running instance; its Node stays behind, not ready."""
+    chosen = _choose(sandbox, instance, seed)
+    sandbox.ec2().stop_instance(chosen["instance"])
+    return [chosen]
+
+
+@fault("instance-vanished", heal=None)
+def vanished(sandbox: Sandbox, instance: Instance = "", seed: Seed = 0) -> Done:
+    """EC2 does not know a running instance any more; its Node stays behind, not ready."""
+    chosen = _choose(sandbox, instance, seed)
+    sandbox.ec2().vanish_instance(chosen["instance"])
+    return [chosen]
+
+
+def _choose(sandbox: Sandbox, instance: str, seed: int) -> dict[str, Any]:
+    """The instance of this id, or one of the cluster's that run, drawn by the seed in the order of their launch."""
+    own = [one for one in sandbox.ec2().instances() if one["tags"].get(labels.TAG_CLUSTER) == sandbox.cluster_name]
+    found = [one for one in own if one["id"] == instance or (not instance and one["state"] == "running")]
+    if not found:
+        what = f"no instance {instance}" if instance else "no running instance"
+        raise SandboxError(f"The cluster {sandbox.cluster_name} has {what}.")
+    chosen = random.Random(seed).choice(found)
+    return {"instance": chosen["id"], "claim": chosen["tags"].get(labels.TAG_NODECLAIM, "")}

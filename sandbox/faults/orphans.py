@@ -1,0 +1,83 @@
+"""Things in EC2 that nobody owns any more, among things of a second cluster that must be left alone."""
+
+from __future__ import annotations
+
+import random
+from typing import Annotated, Any
+
+from sandbox.cluster import Sandbox
+from sandbox.ec2.client import Ec2Admin
+from sandbox.faults.registry import Done, fault
+from tenon.apis import labels
+
+MARK = "sandbox.tenon.sh/orphan"
+"""A tag on all that was planted here, to find it by."""
+OTHER_CLUSTER = "another"
+KINDS = ("instance", "unnamed-instance", "launch-template", "foreign-instance", "foreign-launch-template")
+TYPES = ("m7g.large", "c7g.large", "m7i.large", "c7i.xlarge")
+ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
+
+
+def _remove(sandbox: Sandbox) -> None:
+    """Take away what is left of them."""
+    import boto3
+
+    admin = sandbox.ec2()
+    for one in admin.instances():
+        if MARK in one["tags"] and one["state"] not in ("shutting-down", "terminated"):
+            admin.vanish_instance(one["id"])
+    environment = sandbox.worker_env()
+    ec2 = boto3.client(
+        "ec2",
+        endpoint_url=sandbox.ec2_endpoint,
+        region_name=sandbox.region,
+        aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
+    )
+    pages = ec2.get_paginator("describe_launch_templates").paginate(Filters=[{"Name": "tag-key", "Values": [MARK]}])
+    for name in [template["LaunchTemplateName"] for page in pages for template in page["LaunchTemplates"]]:
+        ec2.delete_launch_template(LaunchTemplateName=name)
+
+
+@fault("orphans", heal=_remove)
+def orphans(
+    sandbox: Sandbox,
+    count: Annotated[int, "How many in all."] = 20,
+    seed: Annotated[int, "Draws the mix; the same seed draws the same."] = 0,
+    age: Annotated[float, "Seconds since their launch or creation."] = 3600.0,
+    kinds: Annotated[str, f"Of these kinds, separated by commas: {', '.join(KINDS)}; empty for all."] = "",
+) -> Done:
+    """Instances and launch templates without a NodeClaim appear, some of them a second cluster's.
+
+    A claim without instance is made by instance-vanished, a claim without workflow by workflow-terminated.
+    """
+    wanted = [kind.strip() for kind in kinds.split(",") if kind.strip()] or list(KINDS)
+    unknown = sorted(set(wanted) - set(KINDS))
+    if unknown:
+        raise ValueError(f"there is no kind {unknown[0]}: give some of {', '.join(KINDS)}")
+    draw = random.Random(seed)
+    mix = [wanted[number % len(wanted)] for number in range(count)]
+    draw.shuffle(mix)
+    admin, cluster = sandbox.ec2(), sandbox.cluster_name
+    return [_plant(admin, cluster, draw, f"orphan-{seed}-{number}", kind, age) for number, kind in enumerate(mix)]
+
+
+def _plant(admin: Ec2Admin, cluster: str, draw: random.Random, name: str, kind: str, age: float) -> dict[str, Any]:
+    instance_type, zone = draw.choice(TYPES), draw.choice(ZONES)
+    capacity_type = draw.choice((labels.SPOT, labels.ON_DEMAND))
+    owner = OTHER_CLUSTER if kind.startswith("foreign") else cluster
+    tags = {
+        MARK: name,
+        f"kubernetes.io/cluster/{owner}": "owned",
+        labels.TAG_CLUSTER: owner,
+        labels.TAG_NODECLASS: "default",
+    }
+    row = {"kind": kind, "name": name, "cluster": owner}
+    if kind.endswith("launch-template"):
+        template = f"{labels.AWS_GROUP}/{owner}/{name}"
+        return row | {"id": admin.plant_launch_template(template, tags, age_seconds=age)}
+    tags[labels.TAG_NODEPOOL] = "default"
+    if kind != "unnamed-instance":
+        tags |= {"Name": name, labels.TAG_NODECLAIM: name}
+    where: dict[str, Any] = {"type": instance_type, "zone": zone, "capacity_type": capacity_type}
+    return row | {"id": admin.plant_instance(tags, **where, age_seconds=age)}

@@ -1,0 +1,153 @@
+"""The reverse proxy before the API server: passes requests on as they are, except those that a rule meets.
+
+A watch is streamed through as its bytes come. Everything else is read whole before it is passed on, so that a request
+that is held before the server has not begun there, and one that is held after it is done. A client that goes away ends
+its request here too, held or not. When the server cannot be reached the connection is cut, as the server itself would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+from multidict import CIMultiDict
+from yarl import URL
+
+from sandbox.faults.proxy_rules import Hold, ProxyFault, ProxyRules, plural_of
+
+ADMIN = "/proxy-admin/"
+BODY_LIMIT = 64 * 1024 * 1024
+HOP_BY_HOP = {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "host"}
+
+
+@dataclass
+class ApiServerProxy:
+    """The application: one upstream, one set of rules."""
+
+    upstream: str
+    trust: ssl.SSLContext
+    rules: ProxyRules
+
+    def application(self) -> web.Application:
+        """Routes and the session to the server."""
+        app = web.Application(client_max_size=BODY_LIMIT)
+        app.cleanup_ctx.append(self._session)
+        app.router.add_route("*", ADMIN + "{name}", self._admin)
+        app.router.add_route("*", "/{path:.*}", self._pass)
+        return app
+
+    async def _session(self, _: web.Application) -> Any:
+        connector = aiohttp.TCPConnector(ssl=self.trust, limit=0)
+        timeout = aiohttp.ClientTimeout(total=None)
+        async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as session:
+            self._http = session
+            yield
+
+    async def _pass(self, request: web.Request) -> web.StreamResponse:
+        watch = request.query.get("watch", "").lower() in ("1", "true")
+        method, path = "WATCH" if watch else request.method, request.path
+        call = self.rules.record(method, path, request.query_string, request.headers.get("User-Agent", ""))
+        fault, hold = self.rules.next_fault(method, path), self.rules.next_hold(method, path)
+        if hold is not None and not hold.after_effect:
+            await self.rules.wait()
+        if fault is not None:
+            await asyncio.sleep(fault.latency_seconds)
+            if fault.status and not fault.after_effect:
+                return _answer(call, fault)
+        body = await request.read()
+        try:
+            async with self._http.request(
+                request.method,
+                URL(self.upstream + request.raw_path, encoded=True),
+                data=body or None,
+                headers=_forwarded(request.headers),
+                allow_redirects=False,
+                skip_auto_headers=("User-Agent", "Accept", "Content-Type"),
+            ) as answer:
+                call["status"] = answer.status
+                content = b"" if watch else await answer.read()
+                if hold is not None and hold.after_effect:
+                    await self.rules.wait()
+                if fault is not None and fault.status:
+                    return _answer(call, fault)
+                if watch:
+                    return await self._stream(request, answer)
+                return web.Response(status=answer.status, headers=_forwarded(answer.headers), body=content)
+        except aiohttp.ClientError:
+            call["status"] = 0
+            return _cut(request)
+
+    async def _stream(self, request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+        """Pass a watch through; its end is withheld too while it is stalled."""
+        plural = plural_of(request.path)
+        response = web.StreamResponse(status=answer.status, headers=_forwarded(answer.headers))
+        await response.prepare(request)
+        async for chunk in answer.content.iter_any():
+            await self.rules.flow(plural)
+            await response.write(chunk)
+        await self.rules.flow(plural)
+        await response.write_eof()
+        return response
+
+    async def _admin(self, request: web.Request) -> web.Response:
+        """The side door: 400 with a sentence for a bad wish, 404 for an unknown one."""
+        try:
+            wish = json.loads(await request.read() or b"{}")
+            return web.json_response(self._do(f"{request.method} {request.match_info['name']}", wish, request.query))
+        except LookupError as error:
+            return web.json_response({"message": str(error)}, status=404)
+        except (TypeError, ValueError) as error:
+            return web.json_response({"message": f"{request.method} {request.path}: {error}"}, status=400)
+
+    def _do(self, name: str, wish: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
+        match name:
+            case "GET rules":
+                return self.rules.listing()
+            case "GET held":
+                return {"held": self.rules.held}
+            case "GET calls":
+                method, path = query.get("method", ""), query.get("path", "")
+                wanted = Hold(method.upper(), path)
+                return {"calls": [one for one in self.rules.calls if wanted.fits(one["method"], one["path"])]}
+            case "DELETE calls":
+                self.rules.calls.clear()
+            case "POST stall":
+                self.rules.stalled.add(str(wish.get("plural", "")))
+            case "POST hold":
+                self.rules.holds.append(Hold(**wish))
+            case "POST fault":
+                self.rules.faults.append(ProxyFault(**wish))
+            case "POST release":
+                self.rules.release()
+            case "POST clear":
+                self.rules.clear()
+            case _:
+                raise LookupError(f"The proxy has no {name}")
+        return {"status": "ok"}
+
+
+def _forwarded(headers: Mapping[str, str]) -> CIMultiDict[str]:
+    """The headers that speak of the message and not of this one connection."""
+    return CIMultiDict(
+        (name, value)
+        for name, value in headers.items()
+        if name.lower() not in HOP_BY_HOP and name.lower() != "content-length"
+    )
+
+
+def _answer(call: dict[str, Any], fault: ProxyFault) -> web.Response:
+    call["status"] = fault.status
+    return web.json_response(fault.body(), status=fault.status)
+
+
+def _cut(request: web.Request) -> web.StreamResponse:
+    """End the connection without an answer."""
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response(status=502)

@@ -1,0 +1,72 @@
+"""NodeClaims that lost their instance or their workflow, and those that somebody else's finalizer holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tenon.housekeeping.facts import GONE_STATES, Graces, Observed
+from tenon.housekeeping.findings import Finding, Kind
+
+
+def without_instance(seen: Observed, graces: Graces) -> Iterator[Finding]:
+    """Launched claims whose instance EC2 does not know or has ended; once registered only if no Node is Ready."""
+    if seen.claims is None or seen.instances is None or seen.workflows is None:
+        return
+    states = {instance.id: instance.state for instance in seen.instances}
+    opened = seen.open_claims
+    ready = {node.provider_id for node in seen.nodes or () if node.ready}
+    for claim in seen.claims:
+        if not claim.instance_id or claim.terminating or states.get(claim.instance_id) not in GONE_STATES:
+            continue
+        if seen.now - (claim.launched_at or claim.created_at) < graces.launched:
+            continue
+        if claim.registered and (seen.nodes is None or claim.provider_id in ready):
+            continue
+        if claim.name not in opened:
+            continue  # a workflow that begins finds out by itself
+        yield Finding(
+            Kind.CLAIM_WITHOUT_INSTANCE,
+            claim.name,
+            claim.launched_at or claim.created_at,
+            claim=claim.name,
+            uid=claim.uid,
+            instance_id=claim.instance_id,
+            node_name=claim.node_name,
+            registered=claim.registered,
+        )
+
+
+def without_workflow(seen: Observed, graces: Graces) -> Iterator[Finding]:
+    """Claims whose life nobody drives. What only others' finalizers hold has had its life, unless its instance runs."""
+    if seen.claims is None or seen.workflows is None:
+        return
+    running = {instance.id for instance in seen.instances or () if instance.state not in GONE_STATES}
+    running |= {instance.claim for instance in seen.instances or () if instance.state not in GONE_STATES}
+    opened = seen.open_claims
+    for claim in seen.claims:
+        if claim.name in opened or seen.now - claim.created_at < graces.workflow:
+            continue
+        if claim.foreign_finalizers and not running & {claim.name, claim.instance_id} - {""}:
+            continue
+        yield Finding(
+            Kind.CLAIM_WITHOUT_WORKFLOW,
+            claim.name,
+            claim.created_at,
+            claim=claim.name,
+            uid=claim.uid,
+            pool=claim.pool,
+        )
+
+
+def held_by_others(seen: Observed) -> Iterator[Finding]:
+    """Deleted claims that Tenon let go and a finalizer of somebody else holds."""
+    for claim in seen.claims or ():
+        if claim.foreign_finalizers and claim.deleted_at is not None:
+            yield Finding(
+                Kind.FOREIGN_FINALIZER,
+                claim.name,
+                claim.deleted_at,
+                claim=claim.name,
+                uid=claim.uid,
+                finalizers=claim.foreign_finalizers,
+            )

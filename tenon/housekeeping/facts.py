@@ -1,0 +1,132 @@
+"""What a sweep has read of the three records. What could not be read is None, which is never taken for "none"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from tenon.apis import labels
+
+GONE_STATES = (None, "shutting-down", "terminated")
+"""States of an instance that no longer runs anything; None: EC2 does not know it."""
+
+
+def instance_id_of(provider_id: str) -> str:
+    """The instance of a provider ID, empty when it names none of EC2."""
+    last = provider_id.rsplit("/", 1)[-1]
+    return last if last.startswith("i-") else ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimSeen:
+    """A NodeClaim."""
+
+    name: str
+    uid: str
+    created_at: datetime
+    pool: str = ""
+    node_class: str = ""
+    provider_id: str = ""
+    launched_at: datetime | None = None
+    registered: bool = False
+    node_name: str = ""
+    deleted_at: datetime | None = None
+    terminating: bool = False
+    """Its workflow is ending the instance."""
+    finalizers: tuple[str, ...] = ()
+
+    @property
+    def instance_id(self) -> str:
+        """The instance that the claim names."""
+        return instance_id_of(self.provider_id)
+
+    @property
+    def foreign_finalizers(self) -> tuple[str, ...]:
+        """Finalizers of others that alone hold the deleted claim; empty while it lives or carries Tenon's."""
+        if self.deleted_at is None or labels.TERMINATION_FINALIZER in self.finalizers:
+            return ()
+        return self.finalizers
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceSeen:
+    """An instance that carries the cluster's tag and one of Tenon's."""
+
+    id: str
+    state: str
+    launched_at: datetime
+    claim: str = ""
+    pool: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    """A Node. ``ours``: it carries Tenon's finalizer; ``claim`` is the NodeClaim that owns it."""
+
+    name: str
+    uid: str
+    created_at: datetime
+    provider_id: str = ""
+    claim: str = ""
+    ready: bool = False
+    ours: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowSeen:
+    """An open NodeClaim workflow; ``uid`` is that of the claim it was begun for, when it says so."""
+
+    claim: str
+    started_at: datetime
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateSeen:
+    """A launch template of the cluster."""
+
+    id: str
+    name: str
+    created_at: datetime
+    node_class: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """All of it, at one instant."""
+
+    now: datetime
+    claims: tuple[ClaimSeen, ...] | None = None
+    instances: tuple[InstanceSeen, ...] | None = None
+    nodes: tuple[NodeSeen, ...] | None = None
+    workflows: tuple[WorkflowSeen, ...] | None = None
+    templates: tuple[TemplateSeen, ...] | None = None
+    classes: frozenset[str] | None = None
+    left_since: Mapping[str, datetime] = field(default_factory=dict)
+    """Since when an instance without NodeClaim is left to its open workflow."""
+
+    def may_be_open(self, claim: str) -> bool:
+        """Whether a workflow of this NodeClaim is open, as far as anyone knows."""
+        return self.workflows is None or claim in self.open_claims
+
+    @property
+    def open_claims(self) -> frozenset[str]:
+        """The NodeClaims, there or not, whose workflow is open."""
+        return frozenset(each.claim for each in self.workflows or ())
+
+
+@dataclass(frozen=True, slots=True)
+class Graces:
+    """For how long each kind of thing may look lost, because the records are late, before it counts as lost."""
+
+    instance: timedelta = timedelta(seconds=30)
+    second_instance: timedelta = timedelta(minutes=5)
+    """Of a NodeClaim that names another."""
+    left_to_workflow: timedelta = timedelta(minutes=30)
+    """An instance without NodeClaim whose workflow is open: the workflow is asked to end it, and given so long."""
+    launched: timedelta = timedelta(minutes=2)
+    workflow: timedelta = timedelta(minutes=2)
+    node: timedelta = timedelta(minutes=2)
+    template: timedelta = timedelta(hours=1)

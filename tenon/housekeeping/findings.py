@@ -1,0 +1,41 @@
+"""What a sweep can find."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """Kinds of findings, as metrics name them."""
+
+    INSTANCE_WITHOUT_CLAIM = "instance_without_claim"
+    CLAIM_WITHOUT_INSTANCE = "claim_without_instance"
+    CLAIM_WITHOUT_WORKFLOW = "claim_without_workflow"
+    WORKFLOW_WITHOUT_CLAIM = "workflow_without_claim"
+    NODE_WITHOUT_CLAIM = "node_without_claim"
+    UNUSED_TEMPLATE = "unused_launch_template"
+    FOREIGN_FINALIZER = "foreign_finalizer"
+    UNTAGGED_INSTANCE = "untagged_instance"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing to end or to heal. ``name`` is the instance, claim, Node or template id that it is about.
+
+    Of the other fields those are set that the kind needs; ``uid`` is that of the claim or the Node.
+    """
+
+    kind: Kind
+    name: str
+    since: datetime
+    claim: str = ""
+    uid: str = ""
+    pool: str = ""
+    instance_id: str = ""
+    node_name: str = ""
+    node_class: str = ""
+    template: str = ""
+    finalizers: tuple[str, ...] = ()
+    registered: bool = False

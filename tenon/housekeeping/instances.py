@@ -1,0 +1,97 @@
+"""Instances that nobody answers for, and instances whose tags do not lead back to their node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+from tenon.apis import labels
+from tenon.housekeeping.facts import Graces, InstanceSeen, Observed
+from tenon.housekeeping.findings import Finding, Kind
+
+NAME = "Name"
+MOST_LEFT = 100
+"""How many instances that are left to workflows a sweep remembers for the next."""
+
+
+def without_claim(seen: Observed, graces: Graces) -> Iterator[Finding]:
+    """Instances whose NodeClaim does not exist, or has another instance."""
+    for instance in _unclaimed(seen, graces):
+        since = seen.left_since.get(instance.id)
+        waited = since is not None and seen.now - since >= graces.left_to_workflow
+        if _left_to_workflow(seen, instance) and not waited:
+            continue
+        yield Finding(
+            Kind.INSTANCE_WITHOUT_CLAIM,
+            instance.id,
+            instance.launched_at,
+            claim=instance.claim,
+            pool=instance.pool,
+            instance_id=instance.id,
+        )
+
+
+def left_to_workflows(seen: Observed, graces: Graces) -> dict[str, datetime]:
+    """Instances without NodeClaim whose open workflow is to end them, and since when they are left to it."""
+    left = {
+        instance.id: seen.left_since.get(instance.id, seen.now)
+        for instance in _unclaimed(seen, graces)
+        if _left_to_workflow(seen, instance)
+    }
+    return dict(sorted(left.items(), key=lambda item: (item[1], item[0]))[:MOST_LEFT])
+
+
+def untagged(seen: Observed) -> Iterator[Finding]:
+    """Instances of living NodeClaims that lack the claim's tag, or the Node's name."""
+    by_id = {instance.id: instance for instance in seen.instances or ()}
+    for claim in seen.claims or ():
+        instance = by_id.get(claim.instance_id)
+        if instance is None or instance.state == "shutting-down" or claim.deleted_at is not None:
+            continue
+        present = {NAME: instance.name, labels.TAG_NODECLAIM: instance.claim}
+        if tags_to_write(claim.name, claim.node_name if claim.registered else "", present):
+            yield Finding(
+                Kind.UNTAGGED_INSTANCE,
+                instance.id,
+                instance.launched_at,
+                claim=claim.name,
+                uid=claim.uid,
+                instance_id=instance.id,
+                node_name=claim.node_name if claim.registered else "",
+            )
+
+
+def tags_to_write(claim: str, node_name: str, present: Mapping[str, str]) -> dict[str, str]:
+    """The tags that an instance of a claim lacks. A Name that an EC2NodeClass gave it is left alone."""
+    wanted: dict[str, str] = {}
+    if not present.get(labels.TAG_NODECLAIM):
+        wanted[labels.TAG_NODECLAIM] = claim
+    if node_name and present.get(NAME, "") in ("", claim) and present.get(NAME) != node_name:
+        wanted[NAME] = node_name
+    return wanted
+
+
+def _unclaimed(seen: Observed, graces: Graces) -> Iterator[InstanceSeen]:
+    if seen.instances is None or seen.claims is None:
+        return
+    by_name = {claim.name: claim for claim in seen.claims}
+    named = {claim.instance_id for claim in seen.claims}
+    launching = {claim.pool for claim in seen.claims if not claim.provider_id}
+    for instance in seen.instances:
+        age = seen.now - instance.launched_at
+        if instance.state == "shutting-down" or instance.id in named or age < graces.instance:
+            continue
+        claim = by_name.get(instance.claim)
+        if claim is not None:
+            lost = bool(claim.provider_id) and age >= graces.second_instance
+        else:
+            # Without a claim's tag it may be that of any claim of its pool which is just being launched.
+            lost = bool(instance.claim) or instance.pool not in launching
+        if lost:
+            yield instance
+
+
+def _left_to_workflow(seen: Observed, instance: InstanceSeen) -> bool:
+    """Whether an open workflow may answer for the instance; one whose claim has another instance does not."""
+    claimed = any(claim.name == instance.claim for claim in seen.claims or ())
+    return bool(instance.claim) and not claimed and seen.may_be_open(instance.claim)

@@ -1,0 +1,89 @@
+"""What a person can do about a node that is blocked, and what happens if nobody does anything.
+
+The sentences that say what blocks a node are all that is recorded of it; the names are read back from them here.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+
+from tenon.apis import labels
+from tenon.lifecycle.instants import format_instant
+from tenon.lifecycle.state import NodeState, Stage
+
+_BUDGETS = re.compile(r"PodDisruptionBudgets? ((?:[^\s/,]+/[^\s,]+(?:, )?)+)")
+_PROTECTED = re.compile(rf"pod ([^\s/]+)/(\S+) cannot be evicted: annotation {re.escape(labels.DO_NOT_DISRUPT)}")
+_FINALIZED = re.compile(r"pod ([^\s/]+)/(\S+) was to end by \S+ but finalizers? ")
+
+
+def remedies(state: NodeState) -> list[str]:
+    """The commands that resolve what blocks the node, the gentlest first; none for a node that is not blocked."""
+    if not state.blocked:
+        return []
+    name = state.claim.name
+    match state.stage:
+        case Stage.DRAINING:
+            return [*_for_pods(state.blocked), _by_force(name, "deletes the pods at once, whatever protects them")]
+        case Stage.DETACHING:
+            show = f"`kubectl get volumeattachments` shows what is attached to {state.node_name}"
+            return [show, _by_force(name, "goes on without waiting for volumes")]
+        case Stage.INITIALIZING | Stage.BINDING:
+            return [
+                f"`kubectl describe node {state.node_name}` shows its taints, conditions and resources",
+                f"`tenon node drain {name}` gives the node up, and its pods are planned anew",
+            ]
+        case Stage.REGISTERING:
+            return [f"`tenon node drain {name}` gives the node up, and its pods are planned anew"]
+        case Stage.TERMINATING if state.instance is not None:
+            return [f"`aws ec2 describe-instances --instance-ids {state.instance.id}` shows why it does not end"]
+        case _:
+            return [f"`kubectl describe nodeclaim {name}` shows its events"]
+
+
+def deadlines(state: NodeState) -> list[tuple[str, datetime]]:
+    """What happens without anybody's doing, and when, the soonest first."""
+    found: list[tuple[str, datetime]] = []
+    if state.stage.leaving and state.force_at is not None and not (state.leave and state.leave.force):
+        found.append(("All pods are deleted, whatever protects them, by", state.force_at))
+    if state.deadline is not None:
+        what = "Given up, unless a Node has joined, at" if state.stage is Stage.REGISTERING else "Tried again at"
+        found.append((what, state.deadline))
+    timeout = state.initialization_timeout_seconds
+    if state.stage is Stage.INITIALIZING and state.registered_at is not None and timeout is not None:
+        found.append(("Given up, unless initialized, at", state.registered_at + timedelta(seconds=timeout)))
+    return sorted(found, key=lambda one: one[1])
+
+
+def report(state: NodeState) -> str:
+    """Markdown for people: what blocks the node, what resolves it, and what happens by itself; empty if nothing."""
+    lines: list[str] = []
+    if state.blocked:
+        lines += ["#### Blocked", "", state.blocked, "", "What resolves it:", ""]
+        lines += [f"- {remedy}" for remedy in remedies(state)]
+    due = deadlines(state)
+    if due:
+        lines += ["", "#### Without anybody's doing", ""]
+        lines += [f"- {what} {format_instant(instant)}" for what, instant in due]
+    return "\n".join(lines)
+
+
+def _by_force(name: str, what: str) -> str:
+    return f"`tenon node force-drain {name}` {what}"
+
+
+def _for_pods(blocked: str) -> list[str]:
+    """The commands for what holds single pods, each once."""
+    found: list[str] = []
+    for names in _BUDGETS.findall(blocked):
+        for full in names.rstrip(", ").split(", "):
+            namespace, name = full.split("/", 1)
+            found.append(f"relax PodDisruptionBudget {full}: `kubectl edit poddisruptionbudget -n {namespace} {name}`")
+    for namespace, name in _PROTECTED.findall(blocked):
+        found.append(
+            f"give pod {namespace}/{name} free: `kubectl annotate pod -n {namespace} {name} {labels.DO_NOT_DISRUPT}-`"
+        )
+    for namespace, name in _FINALIZED.findall(blocked):
+        patch = """--type=merge -p '{"metadata":{"finalizers":null}}'"""
+        found.append(f"let pod {namespace}/{name} go: `kubectl patch pod -n {namespace} {name} {patch}`")
+    return list(dict.fromkeys(found))

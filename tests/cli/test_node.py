@@ -1,0 +1,132 @@
+"""``tenon node`` against a real Temporal server: what a person reads of a node that is blocked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from click.testing import Result
+from temporalio.client import Client
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+from typer.testing import CliRunner
+
+from cli.node import app
+from tenon.lifecycle.messages import ClaimRef
+from tenon.lifecycle.state import NodeClaimInput
+from tests.workflows.test_long_time import BUDGET, Guarded, state_of
+from tests.workflows.test_nodeclaim import Handle, live, newest
+from tests.workflows.waiting import until
+from workflows import names
+from workflows.nodeclaim import NodeClaimWorkflow
+
+NAME = "default-x1"
+Tenon = Callable[..., Result]
+
+
+@pytest.fixture
+def tenon(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tenon:
+    """Runs ``tenon node``, with no API server at hand."""
+    monkeypatch.setenv("TEMPORAL_ADDRESS", temporal.client.service_client.config.target_host)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    monkeypatch.setenv("COLUMNS", "200")
+    return lambda *arguments: CliRunner().invoke(app, list(arguments))
+
+
+@asynccontextmanager
+async def listed(temporal: WorkflowEnvironment, cluster: str, world: Guarded) -> AsyncIterator[Handle]:
+    """A live node with the attribute that the bridge starts every life with, and `tenon node list` looks for."""
+    queue = names.task_queue(cluster)
+    async with Worker(temporal.client, task_queue=queue, workflows=[NodeClaimWorkflow], activities=world.all()):
+        with temporal.with_time_skipping_disabled():
+            await temporal.client.start_workflow(
+                NodeClaimWorkflow.run,
+                NodeClaimInput(claim=ClaimRef(cluster=cluster, name=NAME, uid="u1")),
+                id=names.nodeclaim_id(cluster, NAME),
+                task_queue=queue,
+                search_attributes=TypedSearchAttributes([SearchAttributePair(names.CLUSTER, cluster)]),
+            )
+        yield await live(temporal.client, cluster)
+
+
+@pytest_asyncio.fixture
+async def world(temporal: WorkflowEnvironment, cluster: str) -> AsyncIterator[Guarded]:
+    """A node whose drain is blocked by a budget, with two days of grace."""
+    guarded = Guarded(grace=timedelta(days=2))
+    async with listed(temporal, cluster, guarded) as handle:
+        await handle.signal(NodeClaimWorkflow.drain)
+        await until(lambda: blocked(temporal.client, cluster))
+        yield guarded
+
+
+async def blocked(client: Client, cluster: str) -> bool:
+    """Whether the node is blocked, and Temporal's list knows."""
+    query = f'{names.CLUSTER.name} = "{cluster}" AND {names.BLOCKED.name} = true'
+    found = [run.id async for run in client.list_workflows(query)]
+    return bool((await state_of(newest(client, cluster))).blocked) and names.nodeclaim_id(cluster, NAME) in found
+
+
+@pytest.mark.usefixtures("world")
+async def test_show_says_what_blocks_a_node_and_what_resolves_it(tenon: Tenon, cluster: str) -> None:
+    """TRM-05, TRM-06: pod and budget by name, the reason to leave, the instant of force, and the commands."""
+    shown = await asyncio.to_thread(tenon, "show", NAME, "--cluster", cluster)
+    assert shown.exit_code == 0, shown.output
+    text = " ".join(shown.output.split())
+    assert BUDGET in text
+    assert "tenon node force-drain default-x1 deletes the pods at once, whatever protects them" in text
+    assert "kubectl edit poddisruptionbudget -n default web" in text
+    assert "drain asked for by an operator" in text
+    assert "All pods are deleted, whatever protects them, by 20" in text
+    assert "Tried again at 20" in text
+
+
+@pytest.mark.usefixtures("world")
+async def test_the_blocked_nodes_are_listed_with_their_reasons(
+    temporal: WorkflowEnvironment, tenon: Tenon, cluster: str
+) -> None:
+    """`tenon node list --blocked`: only the blocked, each with its way out; scripts get the same."""
+    table = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked")
+    assert table.exit_code == 0, table.output
+    text = " ".join(table.output.split())
+    assert f"{NAME}: {BUDGET}" in text
+    assert f"tenon node force-drain {NAME}" in text
+    [row] = json.loads((await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked", "-o", "json")).stdout)
+    assert (row["nodeClaim"], row["blocked"], row["why"]) == (NAME, "yes", BUDGET)
+    assert any("force-drain" in remedy for remedy in row["remedies"])
+
+    forced = await asyncio.to_thread(tenon, "force-drain", NAME, "--cluster", cluster)
+    assert forced.exit_code == 0, forced.output
+    await newest(temporal.client, cluster).result()
+
+    async def gone() -> bool:
+        listed = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked", "-o", "json")
+        return listed.exit_code == 0 and json.loads(listed.stdout) == []
+
+    await until(gone)
+
+
+async def test_a_node_that_is_well_has_nothing_to_resolve(
+    temporal: WorkflowEnvironment, tenon: Tenon, cluster: str
+) -> None:
+    """Neither a block nor a deadline is made up; the plain list has the node, the list of the blocked has not."""
+    async with listed(temporal, cluster, Guarded()) as handle:
+        shown = await asyncio.to_thread(tenon, "show", NAME, "--cluster", cluster)
+        assert shown.exit_code == 0, shown.output
+        assert "resolves" not in shown.output
+        assert "force-drain" not in shown.output
+
+        async def alone() -> bool:
+            rows = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "-o", "json")
+            return [(row["nodeClaim"], row["blocked"]) for row in json.loads(rows.stdout)] == [(NAME, "")]
+
+        await until(alone)
+        only = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked", "-o", "json")
+        assert json.loads(only.stdout) == []
+        await handle.terminate()

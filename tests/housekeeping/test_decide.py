@@ -1,0 +1,299 @@
+"""What counts as lost, and what must never: by example, and for every cluster that hypothesis can think of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tenon.housekeeping.decide import GRACES, findings, within
+from tenon.housekeeping.facts import ClaimSeen, InstanceSeen, NodeSeen, Observed, TemplateSeen, WorkflowSeen
+from tenon.housekeeping.findings import Finding, Kind
+from tenon.housekeeping.instances import left_to_workflows, tags_to_write
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+OLD = NOW - timedelta(hours=5)
+OURS = "karpenter.sh/termination"
+EMPTY = Observed(now=NOW, claims=(), instances=(), nodes=(), workflows=(), templates=(), classes=frozenset({"default"}))
+
+
+def provider_id(number: int) -> str:
+    return f"aws:///us-west-2a/i-{number}"
+
+
+def claim(number: int, **fields: Any) -> ClaimSeen:
+    """A claim at rest."""
+    made = ClaimSeen(
+        name=f"c-{number}",
+        uid=f"u-{number}",
+        created_at=OLD,
+        pool="web",
+        node_class="default",
+        provider_id=provider_id(number),
+        launched_at=OLD,
+        registered=True,
+        node_name=f"n-{number}",
+        finalizers=(OURS,),
+    )
+    return replace(made, **fields)
+
+
+def instance(number: int, **fields: Any) -> InstanceSeen:
+    made = InstanceSeen(f"i-{number}", "running", OLD, claim=f"c-{number}", pool="web", name=f"n-{number}")
+    return replace(made, **fields)
+
+
+def node(number: int, **fields: Any) -> NodeSeen:
+    made = NodeSeen(f"n-{number}", f"nu-{number}", OLD, provider_id(number), f"c-{number}", ready=True, ours=True)
+    return replace(made, **fields)
+
+
+def workflow(number: int, **fields: Any) -> WorkflowSeen:
+    return replace(WorkflowSeen(f"c-{number}", OLD), **fields)
+
+
+def world(**fields: Any) -> Observed:
+    return replace(EMPTY, **fields)
+
+
+def found(seen: Observed) -> list[tuple[str, str]]:
+    return [(each.kind.value, each.name) for each in findings(seen)]
+
+
+def test_act04_an_instance_without_claim_is_found_after_its_grace() -> None:
+    """ACT-04: 30 seconds; and not while it is going already."""
+    young = instance(2, launched_at=NOW - timedelta(seconds=29))
+    going = instance(3, state="shutting-down")
+    assert found(world(instances=(instance(1), young, going))) == [("instance_without_claim", "i-1")]
+
+
+def test_an_instance_is_first_left_to_its_open_workflow() -> None:
+    """The workflow drains; only when it has not ended the instance in half an hour is that done without it."""
+    seen = world(instances=(instance(1),), workflows=(workflow(1),))
+    assert found(seen) == [("workflow_without_claim", "c-1")]
+    left = left_to_workflows(seen, GRACES)
+    assert left == {"i-1": NOW}
+    later = replace(seen, now=NOW + timedelta(minutes=29), left_since=left)
+    assert left_to_workflows(later, GRACES) == left
+    assert found(later) == [("workflow_without_claim", "c-1")]
+    last = replace(later, now=NOW + timedelta(minutes=30))
+    assert ("instance_without_claim", "i-1") in found(last)
+
+
+def test_a_second_instance_of_a_claim_is_found() -> None:
+    """A claim names the instance that it has; another with its tag costs money for nothing."""
+    second = instance(9, claim="c-1")
+    seen = world(claims=(claim(1),), instances=(instance(1), second), workflows=(workflow(1),), nodes=(node(1),))
+    assert found(seen) == [("instance_without_claim", "i-9")]
+    launching = replace(seen, claims=(claim(1, provider_id="", registered=False),))
+    assert "instance_without_claim" not in dict(found(launching))
+
+
+def test_an_instance_without_the_tag_of_a_claim_waits_for_launches_of_its_pool() -> None:
+    """It may be the one that a claim is just about to name."""
+    bare = instance(5, claim="")
+    launching = claim(1, provider_id="", registered=False)
+    assert found(world(instances=(bare,), claims=(launching,), workflows=(workflow(1),))) == []
+    assert found(world(instances=(bare,))) == [("instance_without_claim", "i-5")]
+
+
+def test_ctl15_a_claim_without_instance() -> None:
+    """CTL-15: registered and its Node not Ready; what EC2 may not show yet and what is being ended is left alone."""
+    lost = claim(1)
+    ready = claim(2)
+    fresh = claim(3, launched_at=NOW - timedelta(seconds=100), registered=False)
+    ending = claim(4, terminating=True, deleted_at=OLD)
+    joining = claim(5, registered=False)
+    seen = world(
+        claims=(lost, ready, fresh, ending, joining),
+        nodes=(node(1, ready=False), node(2)),
+        workflows=tuple(workflow(number) for number in range(1, 6)),
+    )
+    assert found(seen) == [("claim_without_instance", "c-1"), ("claim_without_instance", "c-5")]
+    assert found(replace(seen, nodes=None)) == [("claim_without_instance", "c-5")]
+
+
+def test_a_claim_without_workflow_is_found_after_its_grace() -> None:
+    """The search of workflows is late by moments."""
+    young = claim(2, created_at=NOW - timedelta(seconds=90))
+    seen = world(claims=(claim(1), young), instances=(instance(1), instance(2)), nodes=(node(1), node(2)))
+    assert found(seen) == [("claim_without_workflow", "c-1")]
+
+
+def test_a_workflow_of_an_earlier_claim_of_the_same_name_is_lost() -> None:
+    """Claims that people make by hand may come again under their name; the UID never does."""
+    seen = world(claims=(claim(1),), instances=(instance(1),), nodes=(node(1),), workflows=(workflow(1, uid="u-1"),))
+    assert found(seen) == []
+    assert found(replace(seen, workflows=(workflow(1, uid="earlier"),))) == [("workflow_without_claim", "c-1")]
+
+
+def test_a_claim_that_others_hold_is_told_and_not_begun_anew() -> None:
+    """Its life is over: a workflow would end at once, and be begun again for ever. Unless its instance still runs."""
+    held = claim(1, deleted_at=OLD, terminating=True, finalizers=("example.com/audit",))
+    assert found(world(claims=(held,))) == [("foreign_finalizer", "c-1")]
+    assert ("claim_without_workflow", "c-1") in found(world(claims=(held,), instances=(instance(1),)))
+    both = replace(held, finalizers=(OURS, "example.com/audit"))
+    assert found(world(claims=(both,))) == [("claim_without_workflow", "c-1")]
+
+
+def test_a_node_without_claim_and_instance_is_let_go() -> None:
+    """ACT-04: only Tenon takes its own finalizer off. A Ready Node, and one that is not Tenon's, is left alone."""
+    seen = world(nodes=(node(1, ready=False), node(2), node(3, ready=False, ours=False)))
+    assert found(seen) == [("node_without_claim", "n-1")]
+    assert found(replace(seen, workflows=(workflow(1, started_at=NOW),))) == []
+
+
+def test_launch_templates_that_nothing_uses() -> None:
+    """Of a class that is gone, or that launched nothing for an hour; a claim that waits keeps them."""
+    templates = (
+        TemplateSeen("lt-1", "karpenter.k8s.aws/1", OLD, "gone"),
+        TemplateSeen("lt-2", "karpenter.k8s.aws/2", OLD, "default"),
+        TemplateSeen("lt-3", "karpenter.k8s.aws/3", NOW - timedelta(minutes=59), "gone"),
+    )
+    both = [("unused_launch_template", "lt-1"), ("unused_launch_template", "lt-2")]
+    at_rest = world(
+        templates=templates, claims=(claim(1),), instances=(instance(1),), nodes=(node(1),), workflows=(workflow(1),)
+    )
+    assert found(at_rest) == both
+    waiting = replace(at_rest, claims=(claim(1), claim(2, provider_id="", registered=False)))
+    recent = replace(at_rest, claims=(claim(1), claim(2, created_at=NOW - timedelta(minutes=30), deleted_at=NOW)))
+    for seen in (waiting, recent):
+        assert [each for each in found(seen) if each in both] == both[:1]
+
+
+def test_aws122_which_tags_an_instance_lacks() -> None:
+    """AWS-122: the Node's name and the claim's; a Name that the class gave is the user's."""
+    tag = "karpenter.sh/nodeclaim"
+    assert tags_to_write("c-1", "n-1", {}) == {"Name": "n-1", tag: "c-1"}
+    assert tags_to_write("c-1", "n-1", {"Name": "c-1", tag: "c-1"}) == {"Name": "n-1"}
+    assert tags_to_write("c-1", "n-1", {"Name": "our fleet", tag: "c-1"}) == {}
+    assert tags_to_write("c-1", "", {"Name": "c-1", tag: "c-1"}) == {}
+    seen = world(
+        claims=(claim(1),), instances=(instance(1, name="c-1", claim=""),), nodes=(node(1),), workflows=(workflow(1),)
+    )
+    assert found(seen) == [("untagged_instance", "i-1")]
+
+
+def test_a_sweep_acts_on_the_oldest_and_puts_the_rest_off() -> None:
+    """What is only told takes nobody's place."""
+    listed = [
+        Finding(kind, f"{kind}-{number}", NOW + timedelta(seconds=number))
+        for number in range(3)
+        for kind in (Kind.INSTANCE_WITHOUT_CLAIM, Kind.UNTAGGED_INSTANCE, Kind.FOREIGN_FINALIZER)
+    ]
+    todo, later = within(listed, actions=2, tags=1)
+    assert Counter(each.kind for each in todo) == {
+        Kind.INSTANCE_WITHOUT_CLAIM: 2,
+        Kind.UNTAGGED_INSTANCE: 1,
+        Kind.FOREIGN_FINALIZER: 3,
+    }
+    assert [each for each in listed if each in todo] == todo
+    assert sorted(each.name for each in [*todo, *later]) == sorted(each.name for each in listed)
+
+
+NUMBERS = st.integers(0, 3)
+INSTANTS = st.sampled_from([NOW, NOW - timedelta(seconds=60), NOW - timedelta(minutes=10), OLD])
+
+
+def some(build: Any) -> Any:
+    """A few, no two of one name."""
+    return st.lists(build, max_size=4, unique_by=lambda each: getattr(each, "id", None) or _name(each)).map(tuple)
+
+
+def _name(each: Any) -> str:
+    return str(each.claim if isinstance(each, WorkflowSeen) else each.name)
+
+
+@st.composite
+def claims(draw: st.DrawFn) -> ClaimSeen:
+    number = draw(NUMBERS)
+    return claim(
+        number,
+        created_at=draw(INSTANTS),
+        launched_at=draw(INSTANTS),
+        provider_id=draw(st.sampled_from(["", provider_id(draw(NUMBERS))])),
+        registered=draw(st.booleans()),
+        deleted_at=draw(st.none() | INSTANTS),
+        terminating=draw(st.booleans()),
+        finalizers=draw(st.sampled_from([(), (OURS,), ("x/y",), (OURS, "x/y")])),
+    )
+
+
+WORLDS = st.builds(
+    Observed,
+    now=st.just(NOW),
+    claims=some(claims()),
+    instances=some(
+        st.builds(
+            lambda number, at, **more: instance(number, launched_at=at, **more),
+            NUMBERS,
+            INSTANTS,
+            claim=st.sampled_from(["", "c-0", "c-1", "c-2"]),
+            state=st.sampled_from(["running", "shutting-down"]),
+        )
+    ),
+    nodes=some(
+        st.builds(
+            lambda number, at, ready, ours: node(number, created_at=at, ready=ready, ours=ours),
+            NUMBERS,
+            INSTANTS,
+            st.booleans(),
+            st.booleans(),
+        )
+    ),
+    workflows=some(st.builds(lambda number, at: workflow(number, started_at=at), NUMBERS, INSTANTS)),
+    templates=some(
+        st.builds(
+            lambda number, at, of: TemplateSeen(f"lt-{number}", f"t-{number}", at, of),
+            NUMBERS,
+            INSTANTS,
+            st.sampled_from(["default", "gone"]),
+        )
+    ),
+    classes=st.just(frozenset({"default"})),
+)
+SOURCES = ("claims", "instances", "nodes", "workflows", "templates", "classes")
+
+
+@given(WORLDS, st.sets(st.sampled_from(SOURCES), min_size=1))
+@settings(max_examples=300, deadline=None)
+def test_what_is_not_read_never_counts_as_none(seen: Observed, unread: set[str]) -> None:
+    """Less knowledge gives fewer findings, never others: an API error ends no node."""
+    less = replace(seen, **dict.fromkeys(unread))
+    assert set(findings(less)) <= set(findings(seen))
+
+
+@given(WORLDS)
+@settings(max_examples=300, deadline=None)
+def test_the_instance_that_a_claim_names_is_never_garbage(seen: Observed) -> None:
+    """Nor is one within its grace, nor a claim that lives with its instance."""
+    named = {each.instance_id for each in seen.claims or ()}
+    running = {each.id for each in seen.instances or () if each.state == "running"}
+    by_id = {each.id: each for each in seen.instances or () if NOW - each.launched_at >= GRACES.instance}
+    for each in findings(seen):
+        if each.kind is Kind.INSTANCE_WITHOUT_CLAIM:
+            assert each.instance_id not in named
+            assert each.instance_id in by_id
+        if each.kind is Kind.CLAIM_WITHOUT_INSTANCE:
+            assert each.instance_id not in running
+        if each.kind is Kind.WORKFLOW_WITHOUT_CLAIM:
+            assert (each.claim, each.uid or f"u-{each.claim[2:]}") not in {(c.name, c.uid) for c in seen.claims or ()}
+
+
+@given(st.sets(NUMBERS, min_size=1), INSTANTS)
+@settings(max_examples=100, deadline=None)
+def test_a_healthy_fleet_of_any_age_gives_nothing(numbers: set[int], at: datetime) -> None:
+    """A node that lives is never touched."""
+    seen = world(
+        claims=tuple(claim(each, created_at=at, launched_at=at) for each in numbers),
+        instances=tuple(instance(each, launched_at=at) for each in numbers),
+        nodes=tuple(node(each, created_at=at) for each in numbers),
+        workflows=tuple(workflow(each, started_at=at) for each in numbers),
+        templates=(TemplateSeen("lt-1", "t-1", NOW, "default"),),
+    )
+    assert findings(seen) == []
+    assert left_to_workflows(seen, GRACES) == {}

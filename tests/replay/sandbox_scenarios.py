@@ -1,0 +1,99 @@
+"""What happens on a real sandbox while the histories of all its workflows are recorded: one function a scenario."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from temporalio.client import Client
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import NODECLAIMS
+from sandbox.cluster import Sandbox
+from tests.e2e.pools import SMALL, Pool, fresh_pool
+from tests.e2e.worker_process import WorkerProcess
+from tests.workflows.waiting import until
+from workflows import names
+from workflows.housekeeping import schedule_id
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Everything that a scenario may touch."""
+
+    sandbox: Sandbox
+    worker: WorkerProcess
+    kube: Kube
+    client: Client
+
+
+async def a_pod_comes_and_goes(scene: Scene) -> None:
+    """A node is bought, its pods are bound; they go, and so does the node, as empty."""
+    async with fresh_pool(scene.kube, scene.sandbox) as pool:
+        await pool.deploy(2)
+        await pool.running(2)
+        claims = await pool.claims()
+        await pool.scale(0)
+        for claim in claims:
+            await pool.gone(claim["metadata"]["name"])
+
+
+async def spot_is_sold_out(scene: Scene) -> None:
+    """EC2 refuses all spot offerings: the provisioner hears of it, and an on-demand node is bought."""
+    ec2 = scene.sandbox.ec2()
+    async with fresh_pool(scene.kube, scene.sandbox, requirements=SMALL) as pool:
+        ec2.capacity(0, capacity_type="spot")
+        try:
+            await pool.pod("one")
+            await pool.running(1)
+        finally:
+            ec2.clear_capacity()
+
+
+async def the_worker_dies_while_a_node_boots(scene: Scene) -> None:
+    """Both processes are killed and come back; two nodes live on; one is cancelled, one force-drained."""
+    async with fresh_pool(scene.kube, scene.sandbox, requirements=SMALL, consolidate_after="Never") as pool:
+        await pool.deploy(2)
+        await until(lambda: _named(pool, 2))
+        scene.worker.crash()
+        scene.worker.start()
+        first, second = await pool.settled(2)
+        ids = [names.nodeclaim_id(scene.sandbox.cluster_name, c["metadata"]["name"]) for c in (first, second)]
+        await pool.protect("web")
+        await scene.client.get_workflow_handle(ids[0]).cancel()
+        await scene.client.get_workflow_handle(ids[1]).signal("force_drain")
+        await pool.gone(second["metadata"]["name"])
+        await scene.client.get_workflow_handle(ids[0]).signal("force_drain")
+        await pool.gone(first["metadata"]["name"])
+
+
+async def garbage_is_collected(scene: Scene) -> None:
+    """An instance that nobody owns is ended by the schedule's workflow, and so is a life whose claim was torn away."""
+    async with fresh_pool(scene.kube, scene.sandbox) as pool:
+        await pool.deploy(1)
+        (claim,) = await pool.settled(1)
+        (instance,) = pool.instances()
+        scene.sandbox.ec2().kill_instance(instance["id"])
+        handle = scene.client.get_schedule_handle(schedule_id(scene.sandbox.cluster_name))
+
+        async def collected() -> bool:
+            await handle.trigger()
+            await asyncio.sleep(3)
+            return await scene.kube.get(NODECLAIMS, claim["metadata"]["name"]) is None
+
+        await until(collected, within=120)
+        await pool.running(1)
+
+
+async def _named(pool: Pool, count: int) -> bool:
+    return len(await pool.claims()) == count
+
+
+Scenario = Callable[[Scene], Awaitable[None]]
+SCENARIOS: dict[str, Scenario] = {
+    "a-pod-comes-and-goes": a_pod_comes_and_goes,
+    "spot-is-sold-out": spot_is_sold_out,
+    "the-worker-dies-while-a-node-boots": the_worker_dies_while_a_node_boots,
+    "garbage-is-collected": garbage_is_collected,
+}

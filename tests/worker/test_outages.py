@@ -1,0 +1,213 @@
+"""What is said of a service that is away, where and how often."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.kubernetes.client import Kube
+from tests.kubernetes.fake_api import serve
+from tests.workflows.waiting import until
+from worker.apiserver import watch_api_server
+from worker.core_logs import CoreLines
+from worker.outage import Outage
+from worker.process import Readiness
+from worker.repeats import OnceAMinute, Sparingly
+from worker.temporal import readable
+
+LOG = logging.getLogger("tests.outages")
+
+
+class Clock:
+    """Seconds that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_an_outage_is_told_at_once_then_once_a_minute_then_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    """However often it is looked at, and however long each look takes."""
+    caplog.set_level("INFO", LOG.name)
+    clock = Clock()
+    noon = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+    outage = Outage("EC2", "nothing is launched", LOG, clock=clock, now=lambda: noon)
+    outage.note("")
+    assert (outage(), caplog.records) == ("", [])
+    for _ in range(31):  # five minutes, a look every ten seconds
+        outage.note("refused")
+        clock.now += 10
+    assert outage() == "EC2 has not answered since 12:00:00 UTC (refused)"
+    outage.note("")
+    assert outage() == ""
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [
+        *["EC2 has not answered since 12:00:00 UTC (refused): nothing is launched"] * 6,
+        "EC2 answers again after 310 s",
+    ]
+
+
+@pytest.mark.parametrize("pause", [7.0, 20.0, 45.0])
+def test_a_slow_look_does_not_stretch_the_minute(pause: float, caplog: pytest.LogCaptureFixture) -> None:
+    """A look at a hanging server takes as long as the pause between two."""
+    clock = Clock()
+    outage = Outage("EC2", "nothing is launched", LOG, clock=clock)
+    for _ in range(int(600 / pause)):
+        outage.note("no answer")
+        clock.now += pause
+    assert 600 / (60 + pause) - 1 <= len(caplog.records) <= 11
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (RPCError("tcp connect error", RPCStatusCode.UNAVAILABLE, b""), "no connection can be made"),
+        (RPCError("", RPCStatusCode.UNKNOWN, b""), "RPCError"),
+        (RPCError("Namespace x is not found.", RPCStatusCode.NOT_FOUND, b""), "Namespace x is not found"),
+        (TimeoutError(), "no answer in time"),
+        (
+            RuntimeError(
+                "Failed client connect: Server connection error: tonic::transport::Error(Transport, ConnectError("
+                'ConnectError("tcp connect error", 127.0.0.1:1, Os { code: 111, kind: ConnectionRefused, '
+                'message: "Connection refused" })))'
+            ),
+            "Connection refused",
+        ),
+        (
+            RuntimeError(
+                'tonic::transport::Error(Transport, ConnectError(ConnectError("dns error", Custom { '
+                'kind: Uncategorized, error: "failed to lookup address information: Name or service not known" })))'
+            ),
+            "failed to lookup address information: Name or service not known",
+        ),
+    ],
+)
+def test_operators_read_what_is_wrong_and_not_through_which_library(error: Exception, text: str) -> None:
+    assert readable(error) == text
+
+
+class ApiServer:
+    """Answers /readyz with a status; 0 breaks the connection."""
+
+    def __init__(self) -> None:
+        self.status = 200
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        assert request.path == "/readyz"
+        if self.status == 0 and request.transport is not None:
+            request.transport.abort()
+        return web.Response(status=self.status or 500, text="[+]ping ok\n[-]etcd failed: reason withheld")
+
+
+@contextlib.asynccontextmanager
+async def watched(tmp_path: Path) -> AsyncIterator[tuple[ApiServer, Readiness, Kube]]:
+    server, readiness = ApiServer(), Readiness()
+    readiness.why = ""
+    async with serve(server.handle, tmp_path) as kube:
+        task = asyncio.create_task(watch_api_server(kube, readiness, period=0.01))
+        try:
+            yield server, readiness, kube
+            assert not task.done()
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+@pytest.mark.parametrize("status", [0, 500, 503])
+async def test_an_api_server_that_is_away_makes_a_worker_unready_and_its_return_ready(
+    status: int, tmp_path: Path
+) -> None:
+    async with watched(tmp_path) as (server, readiness, kube):
+        server.status = status
+        await until(lambda: _true(readiness() != ""))
+        assert readiness().startswith(f"The Kubernetes API server at {kube.host} has not answered since ")
+        assert "\n" not in readiness()
+        server.status = 200
+        await until(lambda: _true(readiness() == ""))
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 429])
+async def test_an_api_server_that_refuses_the_question_is_there(status: int, tmp_path: Path) -> None:
+    """Hardened clusters show /readyz to nobody."""
+    async with watched(tmp_path) as (server, readiness, _):
+        server.status = 503
+        await until(lambda: _true(readiness() != ""))
+        server.status = status
+        await until(lambda: _true(readiness() == ""))
+
+
+async def _true(condition: bool) -> bool:
+    return condition
+
+
+def record(activity: str, error: Exception | None) -> logging.LogRecord:
+    made = logging.LogRecord("temporalio.activity", logging.WARNING, "", 0, "failed", (), _raised(error))
+    made.temporal_activity = {"activity_type": activity}
+    return made
+
+
+def _raised(error: Exception | None) -> Any:
+    if error is None:
+        return None
+    try:
+        raise error
+    except Exception:
+        return sys.exc_info()
+
+
+def test_with_ec2_away_each_action_is_told_once_a_minute() -> None:
+    """Two hundred launches that retry every few seconds would hide everything else."""
+    clock = Clock()
+    once = OnceAMinute(clock)
+    throttled, away = ApplicationError("x", type="Throttled"), ApplicationError("y", type="Unavailable")
+    passed = [once.filter(record("launch", away)) for _ in range(200)]
+    assert passed == [True] + [False] * 199
+    assert once.filter(record("launch", throttled)), "another error is news"
+    assert once.filter(record("terminate", away)), "another action is news"
+    assert once.filter(record("launch", None)), "what is no failure is not held back"
+    clock.now += 60
+    again = record("launch", away)
+    assert once.filter(again)
+    assert vars(again)["withheld"] == 199
+
+
+def test_the_same_line_of_temporals_core_is_told_once_a_minute() -> None:
+    clock = Clock()
+    lines = CoreLines(Sparingly(clock).count)
+
+    def line(text: str) -> logging.LogRecord:
+        made = logging.LogRecord("temporalio.core", logging.WARNING, "", 0, text, (), None)
+        made.temporal_log = object()
+        return made
+
+    passed = [lines.filter(line(f"poll retried {number} times")) for number in range(30)]
+    assert passed == [True] + [False] * 29
+    other = line("the server is overloaded")
+    assert lines.filter(other)
+    assert "temporal_log" not in vars(other), "it cannot be written as JSON"
+    clock.now += 60
+    assert lines.filter(line("poll retried 31 times"))
+
+
+def test_things_that_are_long_quiet_are_forgotten() -> None:
+    """A name for every node that ever failed would fill the memory."""
+    clock = Clock()
+    sparingly = Sparingly(clock)
+    for number in range(1000):
+        assert sparingly.count(number) == 0
+        clock.now += 1
+    assert len(sparingly._told) < 200

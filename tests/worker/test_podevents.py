@@ -1,0 +1,72 @@
+"""When pods last came and went is noted on NodeClaims, after an outage too."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+
+from activities.kubernetes.errors import ApiUnreachable
+from tests.cache.objects import claim, node, running
+from tests.worker.test_bridge import MOMENT, Cache
+from worker.podevents import QUIET, PodEventKeeper
+
+pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
+
+
+class ApiServer:
+    """Takes statuses of NodeClaims; while ``away`` it takes none."""
+
+    def __init__(self) -> None:
+        self.away = False
+        self.noted: list[tuple[str, str]] = []
+        self.asked = 0
+
+    async def patch(self, resource: Any, name: str, patch: dict[str, Any], *, subresource: str = "") -> None:
+        self.asked += 1
+        if self.away:
+            raise ApiUnreachable("https://x", "refused")
+        self.noted.append((name, patch["status"]["lastPodEventTime"]))
+
+
+@contextlib.asynccontextmanager
+async def keeping() -> AsyncIterator[tuple[Cache, ApiServer]]:
+    cache, server = Cache(), ApiServer()
+    cache.tell(claim(), node())
+    task = asyncio.create_task(PodEventKeeper(cast("Any", server), cache).run())
+    await asyncio.sleep(MOMENT)
+    try:
+        yield cache, server
+        assert not task.done()
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_a_pod_that_came_is_noted() -> None:
+    async with keeping() as (cache, server):
+        pod = running("a", "n", since="2026-01-01T00:01:00Z")
+        cache.pods.on_event(pod.key, pod)
+        await asyncio.sleep(MOMENT)
+        assert server.noted == [("claim", "2026-01-01T00:01:00Z")]
+
+
+async def test_what_happened_in_an_outage_is_noted_after_it(caplog: pytest.LogCaptureFixture) -> None:
+    """Otherwise a restart would take the node for empty since long ago, and hasten its end."""
+    async with keeping() as (cache, server):
+        server.away = True
+        pod = running("a", "n", since="2026-01-01T00:01:00Z")
+        cache.pods.on_event(pod.key, pod)
+        await asyncio.sleep(30 * QUIET)
+        assert server.asked <= 32, "no rush on a server that is in trouble"
+        server.away = False
+        await asyncio.sleep(2 * QUIET)
+        assert server.noted == [("claim", "2026-01-01T00:01:00Z")]
+        asked = server.asked
+        await asyncio.sleep(5 * QUIET)
+        assert server.asked == asked
+    assert len(caplog.records) == 1

@@ -1,0 +1,37 @@
+"""A worker that cannot begin, as its operator sees it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from sandbox.ports import free_ports
+from worker.main import EXIT_UNUSABLE
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1"])
+def test_temporal_away_at_the_start_is_one_sentence_for_both_processes(address: str) -> None:
+    """OPS: printed by each process, in the words of a library, it was six lines that said the same twice."""
+    probes, metrics = free_ports(2)
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "TEMPORAL_", "KUBE", "OTEL_"))}
+    ended = subprocess.run(
+        [sys.executable, "-m", "cli", "worker", "--cluster-name", "c"],
+        env={
+            **inherited,
+            "TEMPORAL_ADDRESS": address,
+            "HEALTH_PROBE_PORT": str(probes),
+            "METRICS_PORT": str(metrics),
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == EXIT_UNUSABLE
+    assert ended.stderr.splitlines() == [
+        f"Temporal at {address} cannot be reached (Connection refused): "
+        "check TEMPORAL_ADDRESS and that the server is up."
+    ]

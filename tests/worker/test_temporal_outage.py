@@ -1,0 +1,106 @@
+"""Temporal stopped and started again on its database, as the worker's parts live through it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from temporalio import activity
+from temporalio.worker import Worker
+
+from tests.worker.dev_server import DevServer
+from tests.worker.outage_workflow import OutageWorkflow
+from tests.workflows.waiting import until
+from worker.process import Readiness
+from worker.temporal import TemporalError, connect, watch_temporal
+
+
+@pytest_asyncio.fixture
+async def server(tmp_path: Path) -> AsyncIterator[DevServer]:
+    found = DevServer(tmp_path)
+    await found.start()
+    try:
+        yield found
+    finally:
+        await found.stop()
+
+
+@activity.defn(name="add")
+async def add(number: int) -> int:
+    return number + 1
+
+
+async def test_an_outage_is_lived_through_and_work_goes_on_where_it_was(
+    server: DevServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """OPS: unready with a sentence, told once, ready again by itself; a workflow that was open ends once."""
+    caplog.set_level("INFO", "worker.temporal")
+    client = await server.connect()
+    readiness = Readiness()
+    readiness.why = ""
+    watching = asyncio.create_task(watch_temporal(client, readiness, period=0.2))
+    try:
+        async with Worker(client, task_queue="q", workflows=[OutageWorkflow], activities=[add]):
+            handle = await client.start_workflow(OutageWorkflow.run, 1, id="w", task_queue="q")
+            assert await handle.execute_update(OutageWorkflow.reached) == 2
+            assert readiness() == ""
+
+            await server.stop()
+            await until(lambda: _holds(readiness() != ""))
+            assert readiness().startswith(f"Temporal at {server.address} has not answered since ")
+            assert "tonic" not in readiness()
+
+            await server.start()
+            await until(lambda: _holds(readiness() == ""))
+            await handle.signal(OutageWorkflow.go_on)
+            assert await handle.result() == 3
+        assert not watching.done()
+    finally:
+        watching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
+    told = [record.getMessage() for record in caplog.records if record.name == "worker.temporal"]
+    assert len(told) == 2, told
+    assert "nothing new is decided" in told[0]
+    assert "answers again after" in told[1]
+
+
+async def test_a_leader_gives_way_while_temporal_is_away(server: DevServer) -> None:
+    """One that lost its Lease in the same outage must get back to standing by, whatever long polls it serves."""
+    asked = asyncio.Event()
+
+    @activity.defn(name="add")
+    async def long_poll(number: int) -> int:
+        asked.set()
+        await asyncio.Event().wait()
+        return number
+
+    client = await server.connect()
+    worker = Worker(client, task_queue="q", workflows=[OutageWorkflow], activities=[long_poll])
+    async with worker:
+        await client.start_workflow(OutageWorkflow.run, 1, id="w", task_queue="q")
+        await asked.wait()
+        await server.stop()
+        async with asyncio.timeout(60):
+            await worker.shutdown()
+
+
+async def _holds(condition: bool) -> bool:
+    return condition
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere.invalid:7233"])
+async def test_a_server_that_is_away_at_the_start_is_told_in_one_clean_sentence(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", address)
+    with pytest.raises(TemporalError) as refused:
+        await connect()
+    sentence = str(refused.value)
+    assert sentence.startswith(f"Temporal at {address} cannot be reached (")
+    assert sentence.endswith("): check TEMPORAL_ADDRESS and that the server is up.")
+    assert not any(noise in sentence for noise in ("tonic", "Error(", "Os {", "\n"))

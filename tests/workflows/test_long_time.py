@@ -1,0 +1,234 @@
+"""Days and weeks of a node's life in seconds: a real Temporal server skips the waits, activities are played.
+
+A played drain knows the time that the workflow lives in from the instant at which the server scheduled it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import WorkflowEnvironment
+
+from tenon.lifecycle import leaving
+from tenon.lifecycle.messages import (
+    ActivityName,
+    CordonInput,
+    CordonResult,
+    Disrupt,
+    DrainInput,
+    DrainResult,
+    Keep,
+    LaunchInput,
+    LaunchResult,
+    Poke,
+)
+from tenon.lifecycle.state import NodeState, Stage
+from tests.workflows.fake_activities import FakeWorld
+from tests.workflows.test_nodeclaim import Handle, at, live, newest, node
+from tests.workflows.waiting import until
+from workflows.nodeclaim import NodeClaimWorkflow
+
+DAY = timedelta(days=1)
+BUDGET = "pod default/web-0 cannot be evicted: PodDisruptionBudget default/web allows 0 more disruptions"
+
+
+class Guarded(FakeWorld):
+    """A node whose only pod is guarded by a budget, until the grace period of the node is over, if it has one."""
+
+    def __init__(self, grace: timedelta | None = None) -> None:
+        super().__init__()
+        self.grace = grace
+        self.tries: list[datetime] = []
+        self.relaxed = False
+
+    @activity.defn(name=ActivityName.CORDON)
+    async def cordon(self, given: CordonInput) -> CordonResult:
+        force_at = activity.info().scheduled_time + self.grace if self.grace is not None else None
+        return CordonResult(node_name=given.node_name, pods=1, force_at=force_at)
+
+    @activity.defn(name=ActivityName.DRAIN)
+    async def drain(self, given: DrainInput) -> DrainResult:
+        self._called(ActivityName.DRAIN, given)
+        now = activity.info().scheduled_time
+        self.tries.append(now)
+        over = given.force_at is not None and now + timedelta(seconds=given.budget_seconds) >= given.force_at
+        if over or self.relaxed or given.force:
+            return DrainResult(drained=True, evicted=1)
+        return DrainResult(remaining=1, blocked=[BUDGET], next_force_at=given.force_at)
+
+
+async def state_of(handle: Handle) -> NodeState:
+    return await handle.query(NodeClaimWorkflow.status)
+
+
+def line(state: NodeState, text: str) -> datetime:
+    """When the timeline says this."""
+    return next(entry.at for entry in state.timeline if text in entry.text)
+
+
+async def recorded(handle: Handle, instant: datetime) -> bool:
+    state = await state_of(handle)
+    return state.keep_until == instant and state.keep_recorded
+
+
+async def test_a_node_expires_after_thirty_days_and_not_before(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """DIS-80: at creation + expireAfter, to the second."""
+    world = FakeWorld(expire_after_seconds=30 * DAY.total_seconds())
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await live(temporal.client, cluster)
+        assert await temporal.fast_forward(handle, 29 * DAY)
+        assert await at(newest(temporal.client, cluster), Stage.LIVE)
+        await temporal.fast_forward(newest(temporal.client, cluster), 2 * DAY)
+        life = await handle.result()
+    assert life.reason == "expired"
+    left = next(entry.at for entry in life.timeline if entry.text.startswith("leaving: expired"))
+    assert world.view.created_at is not None
+    late = left - (world.view.created_at + 30 * DAY)
+    assert timedelta() <= late < timedelta(minutes=1)
+
+
+async def test_a_kept_node_outlives_its_expiry_until_the_wish_is_over(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """A keep beyond the expiry counts instead of it; a second one replaces the first, earlier or later."""
+    world = FakeWorld(expire_after_seconds=30 * DAY.total_seconds())
+    began = datetime.now(UTC)
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await live(temporal.client, cluster)
+        for days in (60, 45):
+            await handle.signal(NodeClaimWorkflow.keep, Keep(until=began + days * DAY))
+            await until(lambda until_=began + days * DAY: recorded(newest(temporal.client, cluster), until_))
+        assert await temporal.fast_forward(newest(temporal.client, cluster), 44 * DAY)
+        assert await at(newest(temporal.client, cluster), Stage.LIVE)
+        await temporal.fast_forward(newest(temporal.client, cluster), 2 * DAY)
+        life = await handle.result()
+    assert life.reason == "expired"
+    left = next(entry.at for entry in life.timeline if entry.text.startswith("leaving: expired"))
+    assert timedelta() <= left - (began + 45 * DAY) < timedelta(minutes=1)
+
+
+def rarely(monkeypatch: pytest.MonkeyPatch, pause: timedelta) -> None:
+    """Blocked nodes are tried again so rarely that weeks take few tries: each wait that is skipped costs a second."""
+    monkeypatch.setattr(leaving, "BLOCKED_RETRY", pause)
+    monkeypatch.setattr(leaving, "LONGEST_BLOCKED_RETRY", pause)
+
+
+async def test_two_days_of_grace_for_a_drain_that_a_budget_blocks(
+    temporal: WorkflowEnvironment, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TRM-06: the budget holds for 48 hours, is named all the while, and then the node goes all the same."""
+    rarely(monkeypatch, timedelta(hours=7))
+    world = Guarded(grace=2 * DAY)
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await live(temporal.client, cluster)
+        await handle.signal(NodeClaimWorkflow.drain)
+        assert await temporal.fast_forward(newest(temporal.client, cluster), 1.9 * DAY)
+        blocked = await state_of(newest(temporal.client, cluster))
+        assert (blocked.stage, blocked.blocked) == (Stage.DRAINING, BUDGET)
+        await temporal.fast_forward(newest(temporal.client, cluster), DAY)
+        life = await handle.result()
+    assert life.reason == "drain"
+    assert blocked.force_at is not None
+    lateness = world.tries[-1] - blocked.force_at
+    assert timedelta(minutes=-2) <= lateness <= timedelta(minutes=5)
+    assert life.pods_evicted == 1
+
+
+async def test_a_drain_blocked_for_twenty_days_keeps_its_history_small(
+    temporal: WorkflowEnvironment, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TRM-05: the run is folded up though nothing ends; the next one knows all, and goes once the budget gives way."""
+    rarely(monkeypatch, 2 * DAY)
+    world = Guarded()
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await live(temporal.client, cluster)
+        await handle.signal(NodeClaimWorkflow.drain)
+        assert await temporal.fast_forward(newest(temporal.client, cluster), 10 * DAY)
+        before = await newest(temporal.client, cluster).describe()
+        await asyncio.gather(
+            *(
+                newest(temporal.client, cluster).signal(NodeClaimWorkflow.poke, Poke(reason="flaps"))
+                for _ in range(2000)
+            )
+        )
+        await until(lambda: another_run(temporal.client, cluster, before.run_id))
+        assert await temporal.fast_forward(newest(temporal.client, cluster), 10 * DAY)
+        after = await newest(temporal.client, cluster).describe()
+        state = await state_of(newest(temporal.client, cluster))
+        assert after.history_length < 300
+        assert (state.stage, state.blocked) == (Stage.DRAINING, BUDGET)
+        assert state.drain_rounds == len(world.tries) >= 10
+        assert line(state, "leaving: drain") < line(state, BUDGET)
+        world.relaxed = True
+        await temporal.fast_forward(newest(temporal.client, cluster), 3 * DAY)
+        life = await handle.result()
+    assert life.reason == "drain"
+    assert world.tries[-1] - world.tries[0] >= 20 * DAY
+
+
+async def another_run(client: Client, cluster: str, run_id: str) -> bool:
+    return (await newest(client, cluster).describe()).run_id != run_id
+
+
+async def test_a_node_that_never_joins_is_given_up_after_a_quarter_of_an_hour(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """LIF-05: fifteen minutes from the launch, to the second."""
+    world = FakeWorld()
+    async with node(temporal, cluster, world) as handle:
+        life = await handle.result()
+    assert life.reason == "registration_timeout"
+    launched = next(entry.at for entry in life.timeline if entry.text.startswith("launched"))
+    left = next(entry.at for entry in life.timeline if entry.text.startswith("leaving: registration_timeout"))
+    assert timedelta(minutes=15) <= left - launched < timedelta(minutes=16)
+
+
+class NeverLaunches(FakeWorld):
+    """An EC2 that answers every fleet request with an error of its own."""
+
+    @activity.defn(name=ActivityName.LAUNCH)
+    async def launch(self, given: LaunchInput) -> LaunchResult:
+        self._called(ActivityName.LAUNCH, given)
+        raise ApplicationError("RequestLimitExceeded: slow down")
+
+
+async def test_a_launch_that_never_succeeds_is_given_up_after_five_minutes(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """LIF-05: the claim ends with the reason launch_timeout, after the same request was sent many times."""
+    world = NeverLaunches()
+    async with node(temporal, cluster, world) as handle:
+        life = await handle.result()
+    assert life.reason == "launch_timeout"
+    asked = next(entry.at for entry in life.timeline if entry.text.startswith("fleet request recorded"))
+    left = next(entry.at for entry in life.timeline if entry.text.startswith("leaving: launch_timeout"))
+    print(left - asked, world.calls)
+
+
+async def test_an_empty_node_waits_ten_days_for_its_time_and_then_goes(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """DIS-46: consolidateAfter of ten days more: the wait is durable, nothing happens before it is over."""
+    world = FakeWorld()
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await live(temporal.client, cluster)
+        due = datetime.now(UTC) + 10 * DAY
+        answer = await handle.execute_update(
+            NodeClaimWorkflow.disrupt, Disrupt(command="c1", reason="Empty", not_before=due, only_if_empty=True)
+        )
+        assert answer.accepted
+        assert await temporal.fast_forward(newest(temporal.client, cluster), 9.9 * DAY)
+        resting = await state_of(newest(temporal.client, cluster))
+        assert resting.stage is Stage.LIVE
+        assert resting.pending is not None
+        assert "cordon node" not in world.calls
+        await temporal.fast_forward(newest(temporal.client, cluster), DAY)
+        life = await handle.result()
+    assert life.reason == "Empty"
+    left = next(entry.at for entry in life.timeline if entry.text.startswith("leaving: Empty"))
+    assert timedelta() <= left - due < timedelta(minutes=1)

@@ -1,0 +1,77 @@
+"""A node that stops reporting may have lost its instance: housekeeping looks at once, not at its next turn.
+
+Karpenter asks EC2 every two minutes. A Schedule that fires so often costs a quiet cluster more than all the rest of it,
+so here the Node's own silence, which the cache sees for nothing, brings the sweep forward.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from temporalio.service import RPCError
+
+from worker.cache.changes import Topic
+from worker.cache.cluster import ClusterCache
+
+log = logging.getLogger("worker.lostnodes")
+
+LOOKS = (10.0, 120.0)
+"""Seconds after a Node stopped being Ready at which housekeeping looks; afterwards it is left to the Schedule."""
+RETRY = 15.0
+
+
+class LostNodes:
+    """Calls for a sweep when a Node of ours stops being Ready."""
+
+    def __init__(self, cache: ClusterCache, sweep: Callable[[], Awaitable[None]]) -> None:
+        self._cache = cache
+        self._sweep = sweep
+        self._silent: dict[str, tuple[float, int]] = {}
+        """By Node: since when it has not been Ready, and how often that was looked at."""
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        clock = asyncio.get_running_loop().time
+        with self._cache.subscribe([Topic.NODE]) as news:
+            await self._cache.wait_synced()
+            while True:
+                self._observe(clock())
+                try:
+                    async with asyncio.timeout_at(self._next_look()):
+                        await news.next()
+                except TimeoutError:
+                    await self._look(clock())
+
+    def _observe(self, now: float) -> None:
+        lost = {
+            node.name
+            for node in self._cache.nodes
+            if not node.ready and not node.deleting and self._initialized(node.name)
+        }
+        self._silent = {name: self._silent.get(name, (now, 0)) for name in lost}
+
+    def _initialized(self, name: str) -> bool:
+        """Whether the Node is a live one of ours; one that still starts has its own time limits."""
+        node = self._cache.nodes.get(name)
+        claim = self._cache.claim_of(node) if node is not None else None
+        return claim is not None and not claim.deleting and claim.condition("Initialized").get("status") == "True"
+
+    def _next_look(self) -> float | None:
+        return min((since + LOOKS[looks] for since, looks in self._silent.values() if looks < len(LOOKS)), default=None)
+
+    async def _look(self, now: float) -> None:
+        due = [
+            name for name, (since, looks) in self._silent.items() if looks < len(LOOKS) and since + LOOKS[looks] <= now
+        ]
+        log.info("nodes stopped reporting: looking for their instances", extra={"nodes": due[:20]})
+        try:
+            await self._sweep()
+        except RPCError as error:
+            log.warning("housekeeping could not be called", extra={"error": error.message})
+            await asyncio.sleep(RETRY)
+            return
+        for name in due:
+            since, looks = self._silent[name]
+            self._silent[name] = (since, looks + 1)
