@@ -43,7 +43,7 @@ SWEEP = 60.0
 SWEEP_SOON = 5.0
 """Seconds until the next sweep after one that Temporal did not answer in full."""
 RESEND_SWEEPS = 10
-"""After so many sweeps a poke is sent again although nothing changed; each costs its workflow some events."""
+"""After so many sweeps a node that leaves is poked again although nothing changed; it costs its workflow some events."""
 COMPLAINT_SECONDS = 60.0
 SENDERS = 20
 """Calls to Temporal at the same time."""
@@ -78,8 +78,7 @@ class Bridge:
                 self._failed = False
                 await self._retrying(self._start_singletons())
                 await self._retrying(self._compare())
-                if sweeps % RESEND_SWEEPS == 0:
-                    self._sent.clear()
+                self._forget_sent(all_of_them=sweeps % RESEND_SWEEPS == 0)
                 self._classes_started.clear()
                 await self._attend(
                     [claim.name for claim in self._cache.claims], [found.name for found in self._cache.nodeclasses]
@@ -97,6 +96,14 @@ class Bridge:
                     claims = {key for topic, key in changes if topic is Topic.CLAIM}
                     classes = {key for topic, key in changes if topic is Topic.NODECLASS}
                     await self._attend(claims, classes)
+
+    def _forget_sent(self, *, all_of_them: bool) -> None:
+        """Let levels that still hold be told again: of nodes that start each time, for pods wait for them."""
+        self._sent = {
+            name: poke
+            for name, poke in self._sent.items()
+            if not all_of_them and (poke.claim_deleting or poke.node_deleting)
+        }
 
     def _sweep_due(self, planned: float, now: float) -> float:
         return min(planned, now + SWEEP_SOON) if self._failed else planned

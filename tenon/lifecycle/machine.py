@@ -52,6 +52,8 @@ LAUNCH_SETTLES = timedelta(minutes=2)
 """How long an instance of a fleet request whose answer was lost may take to show up."""
 RECHECK = timedelta(minutes=10)
 """How long an uninitialized or blocked node goes unobserved when no poke arrives."""
+FIRST_RECHECK = timedelta(seconds=5)
+"""How soon a node that was not initialized yet is looked at again; each time twice as long, up to `RECHECK`."""
 LATE = timedelta(minutes=1)
 """A deadline met so long after its time was held up by an outage, and so were those of many other nodes."""
 SPREAD = timedelta(minutes=1)
@@ -358,10 +360,14 @@ def _still_uninitialized(state: NodeState, why: str, now: datetime) -> NodeState
         minutes = int((now - since).total_seconds() // 60)
         message = f"not initialized {minutes} minutes after its registration: {why}"
         return leaving.leave(waiting, LeaveRequest(reason="initialization_timeout", message=message), now)
-    look_again = now + RECHECK
+    look_again = now + min(RECHECK, FIRST_RECHECK * 2 ** min(state.looks, 10))
     blocked = f"not initialized yet: {why}" if now - since >= RECHECK else ""
     return waiting.model_copy(
-        update={"blocked": blocked, "deadline": min(look_again, give_up_at) if give_up_at else look_again}
+        update={
+            "blocked": blocked,
+            "looks": state.looks + 1,
+            "deadline": min(look_again, give_up_at) if give_up_at else look_again,
+        }
     )
 
 

@@ -109,6 +109,8 @@ class NodeState(Message):
     last_look: bool = False
     """The time to join is over; whoever joined while nobody could look is looked for once more."""
     registered_at: datetime | None = None
+    looks: int = 0
+    """How often the node was looked at in vain since it registered."""
     initialization_timeout_seconds: float | None = None
     spread_until: datetime | None = None
     """Overdue since long, with many others, after an outage: this node's turn comes then."""

@@ -129,7 +129,7 @@ async def start_worker(sandbox: Sandbox, **changes: str | None) -> tuple[int, li
     ports = dict(zip(("METRICS_PORT", "HEALTH_PROBE_PORT"), map(str, free_ports(2)), strict=True))
 
     def run() -> subprocess.CompletedProcess[str]:
-        env = environment(sandbox, **{**ports, "LEADER_ELECTION_NAME": "bad-input", **changes})
+        env = environment(sandbox, 0, **{**ports, "LEADER_ELECTION_NAME": "bad-input", **changes})
         command = [sys.executable, "-m", "cli", "worker"]
         return subprocess.run(command, env=env, capture_output=True, text=True, timeout=100, check=False)
 

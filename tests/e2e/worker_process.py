@@ -37,12 +37,13 @@ class WorkerProcess:
         self._environment = environment(sandbox, replica, **changes)
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
-        """Start it and return once /readyz says so."""
+    def start(self, code: Path | None = None) -> None:
+        """Start it and return once /readyz says so; ``code`` is a folder with another version of the packages."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "cli", "worker"],
                 env=self._environment,
+                cwd=code,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

@@ -240,7 +240,7 @@ async def test_a_workflow_that_an_operator_ended_is_begun_again_within_a_minute(
 async def test_a_workflow_that_an_operator_reset_is_told_again_what_it_forgot() -> None:
     """Another run than the one that was poked knows nothing of the poke."""
     cache, temporal = Cache(), FakeTemporal()
-    cache.tell(starting("a"), node("a"))
+    cache.tell(starting("a", deletionTimestamp="2026-11-21T12:00:00Z", finalizers=[TERMINATION_FINALIZER]))
     async with bridged(cache, temporal):
         await asyncio.sleep(SWEEP + MOMENT)
         assert len(temporal.pokes("a")) == 2  # the run that was poked first was not known by its id then
@@ -252,7 +252,16 @@ async def test_a_workflow_that_an_operator_reset_is_told_again_what_it_forgot() 
         assert temporal.started("a") == 1
 
 
-async def test_a_level_that_still_holds_is_told_again_now_and_then() -> None:
+async def test_a_node_that_starts_is_poked_again_with_each_sweep() -> None:
+    """Pods wait for it: what one look did not find must not wait ten minutes for the next."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a"), node("a"))
+    async with bridged(cache, temporal):
+        await asyncio.sleep(3 * SWEEP + MOMENT)
+        assert [poke.reason for poke in temporal.pokes("a")] == ["joined"] * 4
+
+
+async def test_a_node_that_leaves_is_told_again_now_and_then() -> None:
     """A poke that was lost for no visible reason is made good, but a long wait costs few events."""
     cache, temporal = Cache(), FakeTemporal()
     cache.tell(starting("a", deletionTimestamp="2026-11-21T12:00:00Z", finalizers=[TERMINATION_FINALIZER]))
