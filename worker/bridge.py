@@ -43,7 +43,7 @@ SWEEP = 60.0
 SWEEP_SOON = 5.0
 """Seconds until the next sweep after one that Temporal did not answer in full."""
 RESEND_SWEEPS = 10
-"""After so many sweeps a node that leaves is poked again although nothing changed; it costs its workflow some events."""
+"""After so many sweeps a node that leaves is poked again although nothing changed; each poke costs some events."""
 COMPLAINT_SECONDS = 60.0
 SENDERS = 20
 """Calls to Temporal at the same time."""

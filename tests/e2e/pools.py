@@ -45,6 +45,17 @@ def leaving(obj: Object) -> bool:
     return "deletionTimestamp" in obj["metadata"]
 
 
+def _brief(pods: list[Object]) -> str:
+    """Where pods are and what is said of them, for whoever reads of a test that failed."""
+    lines = []
+    for pod in pods:
+        said = [f"{c['type']}={c['status']} {c.get('message', '')}" for c in pod["status"].get("conditions") or []]
+        where = pod["spec"].get("nodeName", "nowhere")
+        marks = pod["metadata"].get("annotations") or {}
+        lines.append(f"{pod['metadata']['name']} ({pod['status']['phase']} on {where}; {marks}; {said})")
+    return "\n".join(lines) or "none"
+
+
 @dataclass
 class Pool:
     """A NodePool with an EC2NodeClass of the same name."""
@@ -215,7 +226,11 @@ class Pool:
             found[:] = await self.pods(app)
             return len(found) == count and all(pod["status"]["phase"] == "Running" for pod in found)
 
-        await until(all_run, within=within)
+        try:
+            await until(all_run, within=within)
+        except TimeoutError:
+            waiting = [pod for pod in found if pod["status"]["phase"] != "Running"]
+            raise AssertionError(f"{count} pods were to run: of {len(found)} wait {_brief(waiting)}") from None
         return found
 
     async def settled(self, count: int) -> list[Object]:

@@ -1,0 +1,284 @@
+"""What EC2 does to launches and instances: it slows down, fails, is silent, sells out, and ends instances unasked."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from temporalio.client import Client
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import EVENTS
+from sandbox.cluster import Sandbox
+from sandbox.ec2.client import Ec2Admin
+from sandbox.ec2.prices import read_prices
+from sandbox.layout import REGION
+from tenon.apis import labels
+from tenon.housekeeping.findings import Kind
+from tenon.lifecycle.state import Life
+from tests.e2e.conftest import MakePool
+from tests.e2e.pools import KEY, SMALL, Pool, condition
+from tests.faults.ageing import launched_long_ago
+from tests.faults.conftest import Observe
+from tests.faults.sweeping import sweep
+from tests.workflows.waiting import until
+from workflows import names
+
+Offering = tuple[str, str, str]
+"""Capacity type, instance type, zone."""
+FEW = ["c5.large", "m5.large", "r5.large"]
+FEW_TYPES = [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": FEW}]
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """One CreateFleet as EC2 received it."""
+
+    token: str
+    offerings: frozenset[Offering]
+    error: str
+
+    @property
+    def cheapest_first(self) -> list[Offering]:
+        """Its offerings by price."""
+        prices = read_prices()
+        return sorted(self.offerings, key=lambda one: (prices.price(one[0], one[1]) or 0.0, one))
+
+
+def fleets(ec2: Ec2Admin, pool: Pool) -> list[Fleet]:
+    """The fleet requests that were sent for a pool, oldest first."""
+    return [_fleet(call) for call in ec2.calls("CreateFleet") if pool.name in call["parameters"].values()]
+
+
+def _fleet(call: dict[str, Any]) -> Fleet:
+    given: dict[str, str] = call["parameters"]
+    capacity_type = given["TargetCapacitySpecification.DefaultTargetCapacityType"]
+    rows: dict[str, dict[str, str]] = {}
+    for key, value in given.items():
+        if found := re.fullmatch(r"(LaunchTemplateConfigs\.\d+\.Overrides\.\d+)\.(InstanceType|AvailabilityZone)", key):
+            rows.setdefault(found[1], {})[found[2]] = value
+    offerings = {(capacity_type, row["InstanceType"], row["AvailabilityZone"]) for row in rows.values()}
+    return Fleet(given["ClientToken"], frozenset(offerings), call["error"])
+
+
+async def life_of(client: Client, sandbox: Sandbox, claim: str) -> Life:
+    """The closing record of a node."""
+    handle = client.get_workflow_handle(names.nodeclaim_id(sandbox.cluster_name, claim), result_type=Life)
+    life: Life = await handle.result()
+    return life
+
+
+# --- calls that fail ---
+
+
+async def test_launches_that_are_throttled_fail_or_are_not_answered(
+    make_pool: MakePool, observe: Observe, ec2: Ec2Admin
+) -> None:
+    """One instance for each claim, although EC2 allows one call a second, fails, and never answers the first request.
+
+    The unanswered request takes effect; it is asked again with its token when the time for one try is over.
+    """
+    unanswered, many = await asyncio.gather(make_pool(requirements=SMALL), make_pool(requirements=SMALL))
+    async with observe(unanswered, many) as seen:
+        ec2.hold("CreateFleet", after_effect=True)
+        await unanswered.deploy(1)
+
+        async def held() -> bool:
+            return await asyncio.to_thread(ec2.held) == 1
+
+        await until(held)
+        ec2.throttle("CreateFleet", rate=1, burst=1)
+        ec2.fault("CreateFleet", "InternalError", status=500, count=4)
+        await many.deploy(6)
+        await many.running(6, within=100)
+        await unanswered.running(1, within=100)
+        errors = [fleet.error for fleet in fleets(ec2, many)]
+        assert {"RequestLimitExceeded", "InternalError"} <= set(errors)
+        asked = fleets(ec2, unanswered)
+        assert len(asked) > 1, "the request was answered after all"
+        assert len({fleet.token for fleet in asked}) == 1
+        assert (seen.bought(unanswered), seen.bought(many)) == (1, 6)
+
+        ec2.fault("TerminateInstances", "InternalError", status=500, count=4)
+        ec2.fault("DescribeInstances", "InternalError", status=500, count=4)
+        await unanswered.scale(0)
+        await many.scale(0)
+
+
+async def test_a_node_that_joins_late(make_pool: MakePool, observe: Observe, ec2: Ec2Admin) -> None:
+    """The pods wait for it, through batches of other pods, and nothing is bought a second time."""
+    pool = await make_pool(requirements=SMALL)
+    async with observe(pool) as seen:
+        ec2.boot(delay=10.0)
+        await pool.deploy(1, "first")
+
+        async def launched() -> bool:
+            return [condition(one, "Launched").get("status") for one in await pool.claims()] == ["True"]
+
+        await until(launched)
+        ec2.clear_boot()
+        await pool.deploy(1, "second")
+        await pool.running(1, "second")
+        await pool.running(1, "first")
+        assert seen.bought(pool) == 2
+        await pool.scale(0, "first")
+        await pool.scale(0, "second")
+
+
+# --- capacity that runs out ---
+
+
+@dataclass
+class Market:
+    """A pool whose offerings run out, and what EC2 refused it so far."""
+
+    pool: Pool
+    ec2: Ec2Admin
+    asked: int = 0
+
+    async def runs(self, app: str, **spec: Any) -> Offering:
+        """Deploy one pod of an app, and wait until it runs; how its node was bought."""
+        self.asked = len(fleets(self.ec2, self.pool))
+        await self.pool.deploy(1, app, **spec)
+        (pod,) = await self.pool.running(1, app)
+        claim = await self.pool.claim_of(pod)
+        (instance,) = self.pool.instances(claim)
+        return instance["capacity_type"], instance["type"], instance["zone"]
+
+    @property
+    def requests(self) -> list[Fleet]:
+        """The fleet requests since the last deployment."""
+        return fleets(self.ec2, self.pool)[self.asked :]
+
+    async def given_up(self) -> set[str]:
+        """The claims that EC2 had nothing for, as their events tell; they themselves are soon gone."""
+        events = await self.pool.kube.list(EVENTS, field_selector="reason=InsufficientCapacityError")
+        found = {str(event["involvedObject"]["name"]) for event in events}
+        return {name for name in found if name.startswith(f"{self.pool.name}-")}
+
+
+async def test_capacity_that_runs_out_step_by_step(
+    make_pool: MakePool, observe: Observe, ec2: Ec2Admin, client: Client, sandbox: Sandbox
+) -> None:
+    """AWS-033, LIF-03: first the three cheapest offerings, then all spot, then a zone is sold out.
+
+    What EC2 refused is not asked for again; a claim that nothing is left for ends, and its pods run on what is left.
+    """
+    pool = await make_pool(requirements=FEW_TYPES, consolidate_after="1s")
+    async with observe(pool):
+        market = Market(pool, ec2)
+        first = await market.runs("a")
+        cheapest = market.requests[0].cheapest_first
+        assert cheapest[0][:2] == first[:2]
+
+        sold = ec2.exhaust_cheapest(3, capacity_type="spot", types=FEW)
+        sold_out = {("spot", one["type"], one["zone"]) for one in sold}
+        assert len(sold_out) == 3
+        assert sold_out <= set(cheapest)
+        assert await market.runs("b") in set(cheapest) - sold_out
+        assert len(market.requests) == 1, "the same request buys elsewhere"
+
+        ec2.capacity(0, capacity_type="spot")
+        assert (await market.runs("c"))[0] == "on-demand"
+        in_vain, *later = market.requests
+        refused = in_vain.offerings
+        assert {offering[0] for offering in refused} == {"spot"}
+        assert later
+        assert not any(request.offerings & refused for request in later)
+        await ended_for_want_of_capacity(market, client, sandbox, 1)
+
+        zone = (await market.runs("d"))[2]
+        assert not any(request.offerings & refused for request in market.requests)
+        ec2.capacity(0, zone=zone)
+        await pool.deploy(1, "pinned", nodeSelector={KEY: pool.name, labels.ZONE: zone})
+        await ended_for_want_of_capacity(market, client, sandbox, 2)
+        assert await market.runs("free") not in refused
+        refused |= {("on-demand", kind, zone) for kind in FEW}
+        assert market.requests
+        assert not any(request.offerings & refused for request in market.requests)
+        assert [pod["spec"].get("nodeName") for pod in await pool.pods("pinned")] == [None]
+        for app in ("a", "b", "c", "d", "pinned", "free"):
+            await pool.scale(0, app)
+
+
+async def ended_for_want_of_capacity(market: Market, client: Client, sandbox: Sandbox, count: int) -> None:
+    """Wait until exactly so many claims were given up; each says why, and had no instance."""
+
+    async def so_many() -> bool:
+        return len(await market.given_up()) == count
+
+    await until(so_many)
+    for claim in await market.given_up():
+        life = await life_of(client, sandbox, claim)
+        assert (life.reason, life.instance_id) == ("insufficient_capacity", "")
+        assert "InsufficientInstanceCapacity" in " ".join(entry.text for entry in life.timeline)
+
+
+async def test_capacity_for_some_of_many_claims(make_pool: MakePool, observe: Observe, ec2: Ec2Admin) -> None:
+    """Of four nodes wanted at once two get the last spot instances, and the pods of the others run on demand."""
+    only = [
+        {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["m5a.large"]},
+        {"key": labels.ZONE, "operator": "In", "values": [f"{REGION}a"]},
+    ]
+    pool = await make_pool(requirements=only)
+    async with observe(pool) as seen:
+        ec2.capacity(2, type="m5a.large", zone=f"{REGION}a", capacity_type="spot")
+        await pool.deploy(4)
+        await pool.running(4)
+        assert seen.bought(pool) == 4
+        assert Counter(one["capacity_type"] for one in pool.instances()) == {"spot": 2, "on-demand": 2}
+        await pool.scale(0)
+
+
+# --- instances that end unasked ---
+
+
+async def test_instances_that_end_unasked(
+    make_pool: MakePool, observe: Observe, ec2: Ec2Admin, kube: Kube, client: Client, sandbox: Sandbox
+) -> None:
+    """Killed or vanished while live, dead while booting: housekeeping notices, and the pods get another node."""
+    killed, vanished, booting = await asyncio.gather(*(make_pool(requirements=SMALL) for _ in range(3)))
+    pools = (killed, vanished, booting)
+    async with observe(*pools) as seen:
+        for pool in (killed, vanished):
+            seen.may_move(pool)
+            await pool.deploy(1)
+        for pool in (killed, vanished):
+            await pool.running(1)
+            await pool.settled(1)
+        ec2.boot(dies=True)
+        await booting.deploy(1)
+
+        async def dead() -> bool:
+            found = await asyncio.to_thread(booting.instances)
+            return bool(found) and all(one["state"] in ("shutting-down", "terminated") for one in found)
+
+        await until(dead)
+        ec2.clear_boot()
+        ec2.kill_instance(killed.instances()[0]["id"])
+        ec2.vanish_instance(vanished.instances()[0]["id"])
+        claims = [(await pool.claim())["metadata"]["name"] for pool in pools]
+
+        async def none_ready() -> bool:
+            nodes = [*await killed.nodes(), *await vanished.nodes()]
+            return not any(condition(node, "Ready").get("status") == "True" for node in nodes)
+
+        await until(none_ready)
+        early = await sweep(client, sandbox.cluster_name)
+        assert Kind.CLAIM_WITHOUT_INSTANCE not in early.figures, "nothing is lost before its grace is over"
+        for claim in claims:
+            await launched_long_ago(kube, claim)
+        report = await sweep(client, sandbox.cluster_name)
+        assert report.figures[Kind.CLAIM_WITHOUT_INSTANCE].ended == len(pools)
+        for pool, claim in zip(pools, claims, strict=True):
+            await pool.seen(claim, "NodeClaimWithoutInstance", "is gone without having been asked to end")
+            await pool.gone(claim, within=100)
+            await seen.whole(pool)
+            assert (await life_of(client, sandbox, claim)).reason == "garbage_collected"
+            (pod,) = await pool.pods()
+            assert await pool.claim_of(pod) != claim
+            assert seen.bought(pool) == 2
+            await pool.scale(0)

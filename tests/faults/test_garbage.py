@@ -1,0 +1,217 @@
+"""Housekeeping finds a hundred mixed orphans in the three records, and leaves a second cluster's things alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+import boto3
+import pytest_asyncio
+from temporalio.client import Client, WorkflowExecutionStatus
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import EVENTS, NODECLAIMS, NODES
+from sandbox.cluster import Sandbox
+from sandbox.ec2.client import Ec2Admin
+from sandbox.faults import catalogue
+from tenon.apis import labels
+from tenon.housekeeping.findings import Kind
+from tenon.lifecycle.messages import ClaimRef
+from tenon.lifecycle.state import Life, NodeClaimInput
+from tests.e2e.conftest import MakePool
+from tests.e2e.pools import SMALL, Object
+from tests.e2e.worker_process import WorkerProcess
+from tests.faults.ageing import launched_long_ago
+from tests.faults.conftest import Observe
+from tests.faults.sweeping import sweep
+from tests.workflows.waiting import until
+from workflows import names
+from workflows.nodeclaim import NodeClaimWorkflow
+
+OLD, FRESH = 110, 16
+"""Orphans that are older than any grace, a second cluster's among them, and orphans that are just made."""
+UNTOUCHED, LOST, ENDED, VANISHED = 2, 3, 3, 3
+"""Nodes: nothing happens; EC2 ends the instance; the workflow is terminated; the claim vanishes."""
+GHOSTS = 10
+"""Workflows that never had a claim."""
+
+
+def ids(rows: Iterable[Object], *kinds: str) -> set[str]:
+    """The ids of what was planted of these kinds."""
+    return {row["id"] for row in rows if row["kind"] in kinds}
+
+
+def running(ec2: Ec2Admin) -> dict[str, Object]:
+    """The instances that live, by id."""
+    return {one["id"]: one for one in ec2.instances() if one["state"] in ("pending", "running")}
+
+
+def templates(sandbox: Sandbox) -> set[str]:
+    """The ids of all launch templates of the account."""
+    environment = sandbox.worker_env()
+    client: Any = boto3.client(
+        "ec2",
+        endpoint_url=sandbox.ec2_endpoint,
+        region_name=sandbox.region,
+        aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
+    )
+    pages = client.get_paginator("describe_launch_templates").paginate()
+    return {one["LaunchTemplateId"] for page in pages for one in page["LaunchTemplates"]}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def planted(worker: WorkerProcess, sandbox: Sandbox) -> AsyncIterator[list[Object]]:
+    """Old orphans of two clusters; what is left of all orphans is taken away in the end."""
+    yield await asyncio.to_thread(catalogue.apply, sandbox, "orphans", count=OLD, seed=4, age=2 * 3600.0)
+    await asyncio.to_thread(catalogue.clear, sandbox, "orphans")
+
+
+async def told(kube: Kube, reason: str, words: set[str]) -> set[str]:
+    """Which of the words no event of a reason tells."""
+    messages = " ".join(event["message"] for event in await kube.list(EVENTS, field_selector=f"reason={reason}"))
+    return {word for word in words if word not in messages}
+
+
+async def test_a_hundred_mixed_orphans_end_clean(
+    planted: list[Object],
+    make_pool: MakePool,
+    observe: Observe,
+    ec2: Ec2Admin,
+    kube: Kube,
+    client: Client,
+    sandbox: Sandbox,
+    worker: WorkerProcess,
+) -> None:
+    """AWS-122: each is found after its grace, ended or healed, told and counted; nodes carry their names."""
+    cluster = sandbox.cluster_name
+    own = ids(planted, "instance", "unnamed-instance")
+    own_templates = ids(planted, "launch-template")
+    foreign, foreign_templates = ids(planted, "foreign-instance"), ids(planted, "foreign-launch-template")
+    assert min(len(own), len(own_templates), len(foreign), len(foreign_templates)) > 10
+    nodes = UNTOUCHED + LOST + ENDED + VANISHED
+    assert len(own) + len(own_templates) + FRESH + LOST + ENDED + VANISHED + GHOSTS + 2 >= 100
+
+    def ended(kind: Kind) -> float:
+        return worker.metric("tenon_housekeeping_ended_total", kind=kind.value)
+
+    before = {kind: ended(kind) for kind in Kind}
+    pool = await make_pool(requirements=SMALL)
+    async with observe(pool) as seen:
+        seen.may_move(pool)
+        await pool.deploy(nodes)
+        await pool.running(nodes)
+        claims = [claim["metadata"]["name"] for claim in await pool.settled(nodes)]
+        lost, terminated = claims[:LOST], claims[LOST : LOST + ENDED]
+        vanished, untouched = claims[LOST + ENDED : -UNTOUCHED], claims[-UNTOUCHED:]
+        joined = {await asyncio.to_thread(join_one, ec2, cluster, number) for number in range(2)}
+        await until(lambda: all_joined(kube, joined))
+
+        for claim in lost:
+            ec2.kill_instance(pool.instances(claim)[0]["id"])
+            await launched_long_ago(kube, claim)
+        for claim in terminated:
+            await handle_of(client, cluster, claim).terminate("by an operator")
+        for claim in vanished:
+            await kube.patch(NODECLAIMS, claim, {"metadata": {"finalizers": None}})
+            await kube.delete(NODECLAIMS, claim)
+        ghosts = [f"{pool.name}-ghost{number}" for number in range(GHOSTS)]
+        for ghost in ghosts:
+            await begin_ghost(client, cluster, ghost)
+        await until(lambda: none_ready(kube, lost))
+        fresh = await asyncio.to_thread(
+            catalogue.apply, sandbox, "orphans", count=FRESH, seed=5, age=0.0, kinds="instance,launch-template"
+        )
+
+        report = await sweep(client, cluster)
+        assert not report.unread
+        assert not report.faults
+        left = set(await asyncio.to_thread(running, ec2))
+        assert not left & (own | joined)
+        assert ids(fresh, "instance") <= left, "what is in its grace was ended"
+        made = await asyncio.to_thread(templates, sandbox)
+        assert not made & own_templates
+        assert ids(fresh, "launch-template") <= made
+
+        async def all_clean() -> bool:
+            await sweep(client, cluster)
+            alive = set(await asyncio.to_thread(running, ec2))
+            if alive & (ids(fresh, "instance") | {one for claim in lost + vanished for one in seen.instances[claim]}):
+                return False
+            open_ones = [await is_open(client, cluster, claim) for claim in (*lost, *vanished, *ghosts)]
+            healed = [await is_open(client, cluster, claim) for claim in (*terminated, *untouched)]
+            return all(healed) and not any(open_ones)
+
+        await until(all_clean, within=150)
+        await seen.whole(pool)
+        for claim in (*lost, *ghosts, *vanished):
+            life: Life = await handle_of(client, cluster, claim).result()
+            assert (life.reason == "garbage_collected") == (claim in lost)
+        assert seen.bought(pool) == nodes + LOST + VANISHED
+        assert not await all_joined(kube, joined), "the Nodes of orphaned instances are left"
+
+        alive_now = await asyncio.to_thread(running, ec2)
+        assert foreign <= set(alive_now)
+        assert foreign_templates <= await asyncio.to_thread(templates, sandbox)
+        for claim in await pool.claims():
+            (instance,) = pool.instances(claim["metadata"]["name"])
+            assert instance["tags"][labels.TAG_NODECLAIM] == claim["metadata"]["name"]
+            assert instance["tags"]["Name"] == claim["status"]["nodeName"]
+
+        gone = {one for claim in lost for one in seen.instances[claim]}
+        everything = own | joined | ids(fresh, "instance")
+        assert await told(kube, "InstanceWithoutNodeClaim", everything) == set()
+        assert await told(kube, "NodeClaimWithoutInstance", gone) == set()
+        assert len(await kube.list(EVENTS, field_selector="reason=LaunchTemplateUnused")) >= len(own_templates)
+        assert ended(Kind.INSTANCE_WITHOUT_CLAIM) - before[Kind.INSTANCE_WITHOUT_CLAIM] == len(everything)
+        assert ended(Kind.UNUSED_TEMPLATE) - before[Kind.UNUSED_TEMPLATE] == len(own_templates)
+        assert ended(Kind.CLAIM_WITHOUT_INSTANCE) - before[Kind.CLAIM_WITHOUT_INSTANCE] == LOST
+        await pool.scale(0)
+
+
+def join_one(ec2: Ec2Admin, cluster: str, number: int) -> str:
+    """An old instance without claim that is a Node all the same; its id."""
+    claim = f"joined-{number}"
+    tags = {
+        f"kubernetes.io/cluster/{cluster}": "owned",
+        labels.TAG_CLUSTER: cluster,
+        labels.TAG_NODEPOOL: "default",
+        labels.TAG_NODECLAIM: claim,
+    }
+    return ec2.plant_instance(tags, age_seconds=3600.0, joins=True)
+
+
+async def all_joined(kube: Kube, instances: set[str]) -> bool:
+    """Whether each of these instances is a Node."""
+    found = {(node["spec"].get("providerID") or "").rsplit("/", 1)[-1] for node in await kube.list(NODES)}
+    return instances <= found
+
+
+async def none_ready(kube: Kube, claims: list[str]) -> bool:
+    """Whether no Node of these claims is Ready."""
+    for node in await kube.list(NODES):
+        owners = {owner["name"] for owner in node["metadata"].get("ownerReferences") or ()}
+        ready = any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions") or ())
+        if owners & set(claims) and ready:
+            return False
+    return True
+
+
+def handle_of(client: Client, cluster: str, claim: str) -> Any:
+    """The workflow of a claim."""
+    return client.get_workflow_handle(names.nodeclaim_id(cluster, claim), result_type=Life)
+
+
+async def is_open(client: Client, cluster: str, claim: str) -> bool:
+    """Whether the claim's workflow runs."""
+    found = await handle_of(client, cluster, claim).describe()
+    return bool(found.status is WorkflowExecutionStatus.RUNNING)
+
+
+async def begin_ghost(client: Client, cluster: str, claim: str) -> None:
+    """A workflow for a claim that does not exist."""
+    given = NodeClaimInput(claim=ClaimRef(cluster=cluster, name=claim, uid="nobody"))
+    await client.start_workflow(
+        NodeClaimWorkflow.run, given, id=names.nodeclaim_id(cluster, claim), task_queue=names.task_queue(cluster)
+    )

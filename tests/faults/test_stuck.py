@@ -1,0 +1,194 @@
+"""Things that would be stuck for ever: each says what holds it, and has an end or a command that ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from temporalio.client import Client
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import NODECLAIMS, NODES, PDBS, Resource
+from sandbox.cluster import Sandbox
+from sandbox.ec2.client import Ec2Admin
+from tenon.apis import labels
+from tenon.lifecycle.messages import Poke
+from tenon.lifecycle.state import Life
+from tests.e2e.conftest import MakePool, NewPool, Run
+from tests.e2e.pools import NAMESPACE, SMALL, Pool, leaving
+from tests.e2e.worker_process import WorkerProcess
+from tests.faults.conftest import Observe
+from tests.faults.sweeping import sweep
+from tests.workflows.waiting import until
+from workflows import names
+from workflows.nodeclaim import NodeClaimWorkflow
+
+FOREIGN = "storage.example.com/detach"
+
+
+async def life_of(client: Client, sandbox: Sandbox, claim: str) -> Life:
+    """The closing record of a node."""
+    handle = client.get_workflow_handle(names.nodeclaim_id(sandbox.cluster_name, claim), result_type=Life)
+    life: Life = await handle.result()
+    return life
+
+
+async def shown(tenon: Run, claim: str, *words: str, within: float = 60.0) -> str:
+    """Wait until `tenon node show` prints all these words, however it breaks its lines; what it prints."""
+    found = [""]
+
+    async def says() -> bool:
+        done = await asyncio.to_thread(tenon, "node", "show", claim, COLUMNS="1000")
+        found[0] = " ".join(done.stdout.split())
+        return all(word in found[0] for word in words)
+
+    try:
+        await until(says, within=within)
+    except TimeoutError:
+        raise AssertionError(f"`tenon node show` never says {words}: {found[0]}") from None
+    return found[0]
+
+
+async def one_node(pool: Pool) -> tuple[str, str, str]:
+    """Deploy a pod; the names of its claim and node, and its own."""
+    await pool.deploy(1)
+    (pod,) = await pool.running(1)
+    (claim,) = await pool.settled(1)
+    return claim["metadata"]["name"], claim["status"]["nodeName"], pod["metadata"]["name"]
+
+
+async def test_a_drain_that_a_budget_blocks(
+    make_pool: MakePool, observe: Observe, tenon: Run, client: Client, sandbox: Sandbox, kube: Kube
+) -> None:
+    """TRM, EVT-04: who blocks is named; the drain ends by the printed remedy, by itself in time, or by force."""
+    relaxed, graced, forced = await asyncio.gather(
+        make_pool(consolidate_after="1s", requirements=SMALL),
+        make_pool(consolidate_after="1s", requirements=SMALL, template={"terminationGracePeriod": "20s"}),
+        make_pool(consolidate_after="1s", requirements=SMALL),
+    )
+    pools = (relaxed, graced, forced)
+    async with observe(*pools) as seen:
+        nodes = await asyncio.gather(*(one_node(pool) for pool in pools))
+        for pool, (claim, _, _) in zip(pools, nodes, strict=True):
+            seen.may_move(pool)
+            await pool.protect("web")
+            await kube.delete(NODECLAIMS, claim)
+
+        for pool, (claim, _, pod) in zip((relaxed, forced), (nodes[0], nodes[2]), strict=True):
+            budget = f"{NAMESPACE}/{pool.name}-web"
+            text = await shown(
+                tenon, claim, "Blocked", pod, f"PodDisruptionBudget {budget}", f"tenon node force-drain {claim}"
+            )
+            assert f"kubectl edit poddisruptionbudget -n {NAMESPACE} {pool.name}-web" in text
+
+        async def listed() -> bool:
+            table = json.loads((await asyncio.to_thread(tenon, "node", "list", "--blocked", "-o", "json")).stdout)
+            by_name = {row["nodeClaim"]: row for row in table}
+            return all(nodes[i][2] in str(by_name.get(nodes[i][0], {}).get("why")) for i in (0, 2))
+
+        await until(listed)
+        await kube.delete(PDBS, f"{relaxed.name}-web", namespace=NAMESPACE)
+        done = await asyncio.to_thread(tenon, "node", "force-drain", nodes[2][0])
+        assert done.returncode == 0, done.stderr
+        for pool, (claim, _, _) in zip(pools, nodes, strict=True):
+            await pool.gone(claim, within=100)
+            await seen.whole(pool)
+            await pool.scale(0)
+
+    lives = [await life_of(client, sandbox, claim) for claim, _, _ in nodes]
+    for life, pool, (_, _, pod) in zip(lives, pools, nodes, strict=True):
+        story = " ".join(entry.text for entry in life.timeline)
+        assert pod in story
+        assert f"PodDisruptionBudget {NAMESPACE}/{pool.name}-web" in story
+
+
+async def test_a_node_that_never_gets_ready(
+    make_pool: MakePool, observe: Observe, tenon: Run, client: Client, sandbox: Sandbox, ec2: Ec2Admin
+) -> None:
+    """QRK-10: the timeline says what is awaited, and `tenon node drain` gets its pods another node."""
+    pool = await make_pool(consolidate_after="3s")
+    async with observe(pool) as seen:
+        ec2.boot(not_ready=True)
+        await pool.deploy(1)
+
+        async def joined() -> bool:
+            return bool(await pool.nodes())
+
+        await until(joined)
+        claim = (await pool.claim())["metadata"]["name"]
+        node = (await pool.nodes())[0]["metadata"]["name"]
+        await shown(tenon, claim, "initializing", node, "Given up, unless initialized, at")
+        life = client.get_workflow_handle_for(NodeClaimWorkflow.run, names.nodeclaim_id(sandbox.cluster_name, claim))
+        await life.signal(NodeClaimWorkflow.poke, Poke(node_name=node))  # by itself it looks again in ten minutes
+        await shown(tenon, claim, f"not initialized yet: Node {node} is not Ready")
+        assert tenon("node", "drain", claim).returncode == 0
+
+        async def given_up() -> bool:
+            return all(one["metadata"]["name"] != claim or leaving(one) for one in await pool.claims())
+
+        await until(given_up)
+        ec2.clear_boot()
+        await pool.gone(claim)
+        await seen.whole(pool)
+        (pod,) = await pool.pods()
+        assert await pool.claim_of(pod) != claim
+        assert (await life_of(client, sandbox, claim)).reason == "drain"
+        await pool.scale(0)
+
+
+async def set_foreign(kube: Kube, resource: Resource, name: str, *, present: bool) -> None:
+    """Put a finalizer of somebody else on an object that exists, or take it off."""
+    obj = await kube.get(resource, name)
+    assert obj is not None
+    finalizers = [one for one in obj["metadata"].get("finalizers") or () if one != FOREIGN]
+    finalizers += [FOREIGN] if present else []
+    await kube.patch(resource, name, {"metadata": {"finalizers": finalizers or None}})
+
+
+@pytest.mark.parametrize("resource", [NODECLAIMS, NODES], ids=["on-the-NodeClaim", "on-the-Node"])
+async def test_a_finalizer_that_nobody_removes(
+    resource: Resource,
+    new_pool: NewPool,
+    observe: Observe,
+    client: Client,
+    sandbox: Sandbox,
+    kube: Kube,
+    worker: WorkerProcess,
+) -> None:
+    """The instance ends and the life is over; event and metric name who holds the object, and no life begins anew."""
+    async with new_pool(consolidate_after="Never") as pool, observe(pool) as seen:
+        claim, node, _ = await one_node(pool)
+        held = claim if resource is NODECLAIMS else node
+        await set_foreign(kube, resource, held, present=True)
+        await pool.scale(0)
+        await kube.delete(NODECLAIMS, claim)
+        await pool.seen(held, "HeldByFinalizer", FOREIGN, "kubectl patch")
+        life = await life_of(client, sandbox, claim)
+        assert FOREIGN in life.timeline[-1].text
+        assert [i["state"] for i in pool.instances(claim)] == ["terminated"]
+
+        left = await kube.get(resource, held)
+        assert left is not None
+        assert leaving(left)
+        assert labels.TERMINATION_FINALIZER not in left["metadata"]["finalizers"]
+        for number in range(3):  # the bridge looks again whenever the object changes
+            await kube.patch(resource, held, {"metadata": {"annotations": {"example.com/touched": str(number)}}})
+            await sweep(client, sandbox.cluster_name)
+        if resource is NODECLAIMS:
+            await pool.seen(claim, "HeldByForeignFinalizer", FOREIGN)
+            assert worker.metric("tenon_nodeclaims_foreign_finalizers", finalizer=FOREIGN) == 1
+        assert await runs(client, sandbox, claim) == 1
+        assert await kube.get(resource, held) is not None
+
+        await set_foreign(kube, resource, held, present=False)
+        await seen.nothing_left(pool)
+    await sweep(client, sandbox.cluster_name)
+    assert worker.metric("tenon_nodeclaims_foreign_finalizers", finalizer=FOREIGN) == 0
+
+
+async def runs(client: Client, sandbox: Sandbox, claim: str) -> int:
+    """How many lives a claim has had: runs that did not go on as new."""
+    query = f"WorkflowId = '{names.nodeclaim_id(sandbox.cluster_name, claim)}'"
+    found = [run async for run in client.list_workflows(query)]
+    return sum(run.status is None or run.status.name != "CONTINUED_AS_NEW" for run in found)
