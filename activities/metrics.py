@@ -127,6 +127,11 @@ FOREIGN_FINALIZERS = Gauge(
     ["finalizer"],
     multiprocess_mode="mostrecent",
 )
+BLOCKED_CLAIMS = Gauge(
+    "tenon_nodeclaims_blocked",
+    "NodeClaims whose workflow waits for something that somebody should look at, as this replica's last sweep saw it.",
+    multiprocess_mode="mostrecent",
+)
 BUILD_INFO = Gauge(
     "karpenter_build_info", "The version that runs; always 1.", ["version"], multiprocess_mode="mostrecent"
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from temporalio import activity
 
@@ -41,11 +41,13 @@ from tenon.lifecycle.messages import (
 )
 from tenon.lifecycle.steps import KeepRecorded
 
+Result = TypeVar("Result")
 log = logging.getLogger("controller.nodeclaim.lifecycle")
 
-BY_HAND = frozenset({"", "deleted", "drain", "force_drain"})
+BY_HAND = frozenset({"", "deleted", "drain", "force_drain", "cancelled"})
 """Reasons of people, not of the autoscaler: they are no disruption."""
 TERMINATION_POLL = 2.0
+BEAT_SECONDS = 10.0
 TERMINATION_PATIENCE = 120.0
 """Seconds that one try waits for EC2 to end an instance."""
 
@@ -160,19 +162,19 @@ class NodeActivities:
         """End the instance and wait until EC2 says that it is gone."""
         instance_id = given.instance_id
         if not instance_id:
-            found = await asyncio.to_thread(self._ec2.find_instance, given.claim.name)
+            found = await _beating(asyncio.to_thread(self._ec2.find_instance, given.claim.name))
             if found is None:
                 settled = given.search_until is None or now() >= given.search_until
                 return TerminateResult(terminated=settled, state="" if settled else "not visible, if there is one")
             instance_id = found.id
         await nodeclaims.mark_instance_terminating(self._kube, given.claim, now)
-        state = await asyncio.to_thread(self._ec2.terminate, instance_id)
+        state = await _beating(asyncio.to_thread(self._ec2.terminate, instance_id))
         waited = 0.0
         while state not in (None, "terminated") and waited < TERMINATION_PATIENCE:
             activity.heartbeat()
             await asyncio.sleep(TERMINATION_POLL)
             waited += TERMINATION_POLL
-            state = await asyncio.to_thread(self._ec2.instance_state, instance_id)
+            state = await _beating(asyncio.to_thread(self._ec2.instance_state, instance_id))
         if state in (None, "terminated"):
             log.info("terminated instance", extra={"nodeclaim": given.claim.name, "id": instance_id})
             return TerminateResult(terminated=True, state=state or "gone")
@@ -204,6 +206,17 @@ class NodeActivities:
             self.terminate,
             self.release,
         ]
+
+
+async def _beating(call: Awaitable[Result]) -> Result:
+    """The outcome of a call that may take longer than the silence after which an activity is taken for dead."""
+    task = asyncio.ensure_future(call)
+    try:
+        while not (await asyncio.wait({task}, timeout=BEAT_SECONDS))[0]:
+            activity.heartbeat()
+        return task.result()
+    finally:
+        task.cancel()
 
 
 def _count_end(given: ReleaseInput) -> None:

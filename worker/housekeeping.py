@@ -50,7 +50,7 @@ async def ensure_schedule(client: Client, cluster: str, every: timedelta = EVERY
 
 
 async def sweep_now(client: Client, cluster: str) -> None:
-    """Starts a sweep, unless one runs or an operator paused the Schedule: after an outage garbage should not wait."""
+    """Starts a sweep, unless one runs or an operator paused the Schedule."""
     handle = client.get_schedule_handle(schedule_id(cluster))
     if not (await handle.describe()).schedule.state.paused:
         await handle.trigger(overlap=ScheduleOverlapPolicy.SKIP)

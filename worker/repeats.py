@@ -1,6 +1,6 @@
 """Keeps an outage from filling the log: one line a minute for each thing that fails.
 
-Nothing is lost by it: every failed attempt of an activity stands in its workflow's history, with its error.
+Nothing that matters is lost by it: Temporal shows of each pending activity how often it was tried and its last error.
 """
 
 from __future__ import annotations

@@ -91,13 +91,19 @@ async def watch_temporal(client: Client, readiness: ReadinessLike, period: float
     )
     readiness.checks.append(outage)
     while True:
-        try:
-            async with asyncio.timeout(period):
-                healthy = await client.service_client.check_health()
-            outage.note("" if healthy else "it says that it does not serve")
-        except (RPCError, RuntimeError, TimeoutError) as error:
-            outage.note(readable(error))
+        why = await _why_away(client, period)
+        # Servers close connections that have grown old, and a question under way goes down with one.
+        outage.note(await _why_away(client, period) if why else "")
         await asyncio.sleep(period)
+
+
+async def _why_away(client: Client, seconds: float) -> str:
+    try:
+        async with asyncio.timeout(seconds):
+            healthy = await client.service_client.check_health()
+    except (RPCError, RuntimeError, TimeoutError) as error:
+        return readable(error)
+    return "" if healthy else "it says that it does not serve"
 
 
 _QUOTED = re.compile(r'(?:message|error): "([^"]+)"')

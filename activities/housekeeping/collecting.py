@@ -70,6 +70,8 @@ class Housekeeping:
         for found in later:
             _add(figures, found.kind, "found", "put_off")
         self._measure(seen)
+        if "workflows" not in unread:
+            metrics.BLOCKED_CLAIMS.set(await lives.blocked())
         if not unread:
             metrics.HOUSEKEEPING_SUCCESS.set(self._now().timestamp())
         return HousekeepingResult(

@@ -48,6 +48,11 @@ class Lives:
             ]
         )
 
+    async def blocked(self) -> int:
+        """How many open NodeClaim workflows wait for something that somebody should look at."""
+        query = f"TenonCluster = '{self._cluster}' AND WorkflowType = '{WORKFLOW}' AND ExecutionStatus = 'Running'"
+        return (await self._client.count_workflows(f"{query} AND TenonBlocked = true")).count
+
     async def is_open(self, claim: str) -> bool:
         """Whether the claim's workflow runs now."""
         try:

@@ -39,7 +39,7 @@ def event_for(found: Finding) -> Told | None:
                 f"The node is gone; finalizers of others hold the NodeClaim: {', '.join(found.finalizers)}. "
                 "Their controllers must take them off, or an operator by hand"
             )
-            return claim, "HeldByForeignFinalizer", text
+            return claim, "HeldByFinalizer", text
         case Kind.UNTAGGED_INSTANCE:
             return None
 

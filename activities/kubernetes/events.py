@@ -26,7 +26,7 @@ WINDOWS = {
     "NodeRepairBlocked": 900.0,
     "FailedScheduling": 300.0,
     "NoCompatibleInstanceTypes": 60.0,
-    "HeldByForeignFinalizer": 3600.0,
+    "HeldByFinalizer": 3600.0,
 }
 """Seconds during which a repetition is silent, by reason."""
 

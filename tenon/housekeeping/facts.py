@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from tenon.apis import labels
+from tenon.lifecycle.release import OF_KUBERNETES
 
 GONE_STATES = (None, "shutting-down", "terminated")
 """States of an instance that no longer runs anything; None: EC2 does not know it."""
@@ -46,7 +47,7 @@ class ClaimSeen:
         """Finalizers of others that alone hold the deleted claim; empty while it lives or carries Tenon's."""
         if self.deleted_at is None or labels.TERMINATION_FINALIZER in self.finalizers:
             return ()
-        return self.finalizers
+        return tuple(one for one in self.finalizers if one not in OF_KUBERNETES)
 
 
 @dataclass(frozen=True, slots=True)

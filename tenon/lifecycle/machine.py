@@ -52,6 +52,8 @@ LAUNCH_SETTLES = timedelta(minutes=2)
 """How long an instance of a fleet request whose answer was lost may take to show up."""
 RECHECK = timedelta(minutes=10)
 """How long an uninitialized or blocked node goes unobserved when no poke arrives."""
+FIRST_LOOK = timedelta(minutes=1)
+"""How soon after its registration a Node that does not get ready is looked at, so that its timeline says why."""
 FIRST_RECHECK = timedelta(seconds=5)
 """How soon a node that was not initialized yet is looked at again; each time twice as long, up to `RECHECK`."""
 LATE = timedelta(minutes=1)
@@ -334,7 +336,7 @@ def _registered(state: NodeState, event: RegisterResult, now: datetime) -> NodeS
             "registered": True,
             "registered_at": now,
             "blocked": "",
-            "deadline": now + RECHECK,
+            "deadline": now + FIRST_LOOK,
         }
     )
     return record(registered, now, f"registered node {event.node_name}")

@@ -176,7 +176,7 @@ async def test_a_finalizer_that_nobody_removes(
             await kube.patch(resource, held, {"metadata": {"annotations": {"example.com/touched": str(number)}}})
             await sweep(client, sandbox.cluster_name)
         if resource is NODECLAIMS:
-            await pool.seen(claim, "HeldByForeignFinalizer", FOREIGN)
+            await pool.seen(claim, "HeldByFinalizer", FOREIGN)
             assert worker.metric("tenon_nodeclaims_foreign_finalizers", finalizer=FOREIGN) == 1
         assert await runs(client, sandbox, claim) == 1
         assert await kube.get(resource, held) is not None

@@ -19,7 +19,7 @@ from tests.e2e.worker_process import WorkerProcess
 from tests.faults.conftest import Observe
 from tests.workflows.waiting import until
 
-SILENCE = "8s"
+SILENCE = "4s"
 """How long a watch of these replicas may say nothing."""
 LEASE, LEASE_NAMESPACE = "karpenter-leader-election", "tenon"
 

@@ -240,12 +240,28 @@ async def test_somebody_elses_finalizer_is_told_and_begins_no_workflow(lost: Clu
     assert await lost.open() == set()
     held = {"finalizer": "example.com/audit"}
     assert REGISTRY.get_sample_value("tenon_nodeclaims_foreign_finalizers", held) == 1
-    event = next(event for event in lost.recorder.events if event[2] == "HeldByForeignFinalizer")
+    event = next(event for event in lost.recorder.events if event[2] == "HeldByFinalizer")
     assert event[:2] == ("NodeClaim", "held")
     assert "example.com/audit" in event[3]
     lost.kube.objects.clear()
     await lost.sweep()
     assert REGISTRY.get_sample_value("tenon_nodeclaims_foreign_finalizers", held) == 0
+
+
+async def test_nodes_that_wait_for_somebody_are_counted(lost: Cluster) -> None:
+    """An alert needs a number: how many NodeClaims are blocked, until they are not."""
+    for name in ("stuck-0", "stuck-1", "fine"):
+        lost.put_claim(name, lost.buy(name, Name=f"node-{name}"), "Registered")
+        lost.put_node(name, f"aws:///us-west-2a/{name}")
+    handles = [await lost.begin(name, blocked=name.startswith("stuck")) for name in ("stuck-0", "stuck-1", "fine")]
+    await lost.until_open({"stuck-0", "stuck-1", "fine"})
+    await lost.sweep()
+    assert REGISTRY.get_sample_value("tenon_nodeclaims_blocked") == 2
+    for handle in handles:
+        await handle.terminate()
+    await lost.until_open(set())
+    await lost.sweep()
+    assert REGISTRY.get_sample_value("tenon_nodeclaims_blocked") == 0
 
 
 async def test_a_node_that_is_being_deleted_does_not_hang(lost: Cluster) -> None:

@@ -9,10 +9,12 @@ import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
+from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -24,7 +26,7 @@ from worker.core_logs import CoreLines
 from worker.outage import Outage
 from worker.process import Readiness
 from worker.repeats import OnceAMinute, Sparingly
-from worker.temporal import readable
+from worker.temporal import readable, watch_temporal
 
 LOG = logging.getLogger("tests.outages")
 
@@ -211,3 +213,34 @@ def test_things_that_are_long_quiet_are_forgotten() -> None:
         assert sparingly.count(number) == 0
         clock.now += 1
     assert len(sparingly._told) < 200
+
+
+class FlakyTemporal:
+    """The edge of a Temporal client whose first question is lost with its connection."""
+
+    def __init__(self) -> None:
+        self.service_client = self
+        self.config = SimpleNamespace(target_host="temporal:7233")
+        self.asked = 0
+
+    async def check_health(self) -> bool:
+        self.asked += 1
+        if self.asked == 1:
+            raise RPCError("operation was canceled", RPCStatusCode.CANCELLED, b"")
+        return True
+
+
+async def test_one_lost_question_is_no_outage(caplog: pytest.LogCaptureFixture) -> None:
+    """Temporal's frontend ends connections that have grown old; the process must not turn unready for it."""
+    temporal, readiness = FlakyTemporal(), Readiness()
+    readiness.why = ""
+    watching = asyncio.create_task(watch_temporal(cast("Client", temporal), readiness, period=0.01))
+
+    async def asked_often() -> bool:
+        return temporal.asked >= 4
+
+    await until(asked_often)
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    assert readiness() == ""
+    assert [record for record in caplog.records if record.levelname == "WARNING"] == []
