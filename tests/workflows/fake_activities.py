@@ -59,6 +59,7 @@ class FakeWorld:
         self.pods_on_cordon = 0
         self.drains: list[DrainResult] = []
         self.hold_drain = False
+        self.never_ready = ""
         self.launches_go = asyncio.Event()
         self.launches_go.set()
 
@@ -88,6 +89,8 @@ class FakeWorld:
     @activity.defn(name=ActivityName.INITIALIZE)
     async def initialize(self, given: NodeInput) -> InitializeResult:
         self._called(ActivityName.INITIALIZE, given)
+        if self.never_ready:
+            return InitializeResult(reason="NodeNotReady", message=self.never_ready)
         return InitializeResult(initialized=True)
 
     @activity.defn(name=ActivityName.BIND)

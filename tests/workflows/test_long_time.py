@@ -232,3 +232,24 @@ async def test_an_empty_node_waits_ten_days_for_its_time_and_then_goes(
     assert life.reason == "Empty"
     left = next(entry.at for entry in life.timeline if entry.text.startswith("leaving: Empty"))
     assert timedelta() <= left - due < timedelta(minutes=1)
+
+
+async def test_a_node_that_never_gets_ready_is_given_up_after_an_hour(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """QRK-10, mended: it is said why it waits, that it is blocked, and in the end it leaves for that reason."""
+    why = "Node ip-10-0-0-1 is not Ready: container runtime network not ready"
+    world = FakeWorld(initialization_timeout_seconds=3600.0)
+    world.never_ready = why
+    async with node(temporal, cluster, world, skip_time=False) as handle:
+        await until(lambda: at(handle, Stage.REGISTERING))
+        await handle.signal(NodeClaimWorkflow.poke, Poke(node_name="ip-10-0-0-1"))
+        await until(lambda: at(handle, Stage.INITIALIZING))
+        await temporal.fast_forward(handle, timedelta(minutes=20))
+        assert why in (await state_of(handle)).blocked
+        await temporal.fast_forward(handle, timedelta(minutes=50))
+        life = await handle.result()
+    assert life.reason == "initialization_timeout"
+    registered = next(entry.at for entry in life.timeline if "registered node" in entry.text)
+    left = next(entry.at for entry in life.timeline if "leaving: initialization_timeout" in entry.text)
+    assert timedelta(hours=1) <= left - registered <= timedelta(hours=1, minutes=1)
