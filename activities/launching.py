@@ -46,6 +46,8 @@ LAUNCH_WITHIN = timedelta(minutes=5)
 """A claim that cannot be launched for so long is given up, and its pods are planned again."""
 TAKEN_UP_AGAIN_AFTER = timedelta(seconds=15)
 """A claim older than this, whose workflow begins only now, may have been launched by an earlier workflow."""
+SHOWS_WITHIN = timedelta(minutes=2)
+"""For so long after its launch an instance that EC2 does not know may only not be shown yet."""
 AVOIDED_FOR = timedelta(minutes=3)
 """How long an offering that EC2 refused for want of capacity is not asked for again (AWS-033)."""
 
@@ -171,6 +173,8 @@ class Launching:
         if provider_id:
             instance_id = provider_id.rsplit("/", 1)[-1]
             state = await asyncio.to_thread(self._ec2.instance_state, instance_id)
+            if state is None and self._now() - nodeclaims.launched_at(raw) < SHOWS_WITHIN:
+                raise EC2Error("InvalidInstanceID.NotFound", f"EC2 does not show {instance_id} yet", retryable=True)
             if state in (None, "shutting-down", "terminated"):
                 return None, f"instance {instance_id} is {state or 'unknown to EC2'}: the node cannot go on"
             return await asyncio.to_thread(self._ec2.describe_instance, instance_id), ""

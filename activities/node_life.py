@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from temporalio import activity
 
 from activities import metrics
+from activities.beating import beating
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
 from activities.kubernetes import binding, cordon, drain, initialization, nodeclaims, registration, release, volumes
@@ -21,6 +22,7 @@ from tenon.apis import labels
 from tenon.lifecycle.messages import (
     ActivityName,
     BindResult,
+    ClaimRef,
     CordonInput,
     CordonResult,
     DetachInput,
@@ -41,13 +43,13 @@ from tenon.lifecycle.messages import (
 )
 from tenon.lifecycle.steps import KeepRecorded
 
-Result = TypeVar("Result")
 log = logging.getLogger("controller.nodeclaim.lifecycle")
 
 BY_HAND = frozenset({"", "deleted", "drain", "force_drain", "cancelled"})
 """Reasons of people, not of the autoscaler: they are no disruption."""
 TERMINATION_POLL = 2.0
-BEAT_SECONDS = 10.0
+NAME_SECONDS = 5.0
+"""How long a registration waits for EC2 to take the node's name."""
 TERMINATION_PATIENCE = 120.0
 """Seconds that one try waits for EC2 to end an instance."""
 
@@ -99,9 +101,10 @@ class NodeActivities:
         """For people who look at EC2; what EC2 refuses now, housekeeping writes later."""
         instance_id = given.provider_id.rsplit("/", 1)[-1]
         try:
-            await asyncio.to_thread(self._ec2.name_instance, instance_id, given.claim.name, node_name)
-        except EC2Error as error:
-            log.info("instance not named yet", extra={"id": instance_id, "error": str(error)})
+            async with asyncio.timeout(NAME_SECONDS):
+                await asyncio.to_thread(self._ec2.name_instance, instance_id, given.claim.name, node_name)
+        except (EC2Error, TimeoutError) as error:
+            log.info("instance not named yet", extra={"id": instance_id, "error": str(error) or "no answer in time"})
 
     @activity.defn(name=ActivityName.INITIALIZE)
     async def initialize(self, given: NodeInput) -> InitializeResult:
@@ -160,25 +163,31 @@ class NodeActivities:
     @activity.defn(name=ActivityName.TERMINATE)
     async def terminate(self, given: TerminateInput) -> TerminateResult:
         """End the instance and wait until EC2 says that it is gone."""
-        instance_id = given.instance_id
+        instance_id = given.instance_id or await self._instance_of(given.claim)
         if not instance_id:
-            found = await _beating(asyncio.to_thread(self._ec2.find_instance, given.claim.name))
+            found = await beating(asyncio.to_thread(self._ec2.find_instance, given.claim.name))
             if found is None:
                 settled = given.search_until is None or now() >= given.search_until
                 return TerminateResult(terminated=settled, state="" if settled else "not visible, if there is one")
             instance_id = found.id
         await nodeclaims.mark_instance_terminating(self._kube, given.claim, now)
-        state = await _beating(asyncio.to_thread(self._ec2.terminate, instance_id))
+        state = await beating(asyncio.to_thread(self._ec2.terminate, instance_id))
         waited = 0.0
         while state not in (None, "terminated") and waited < TERMINATION_PATIENCE:
             activity.heartbeat()
             await asyncio.sleep(TERMINATION_POLL)
             waited += TERMINATION_POLL
-            state = await _beating(asyncio.to_thread(self._ec2.instance_state, instance_id))
+            state = await beating(asyncio.to_thread(self._ec2.instance_state, instance_id))
         if state in (None, "terminated"):
             log.info("terminated instance", extra={"nodeclaim": given.claim.name, "id": instance_id})
             return TerminateResult(terminated=True, state=state or "gone")
         return TerminateResult(state=state or "")
+
+    async def _instance_of(self, ref: ClaimRef) -> str:
+        """The instance that the claim names: a life that left before it looked knows of none, and its tag may lag."""
+        claim = await nodeclaims.read_claim(self._kube, ref)
+        provider_id = ((claim or {}).get("status") or {}).get("providerID") or ""
+        return str(provider_id).rsplit("/", 1)[-1]
 
     @activity.defn(name=ActivityName.RELEASE)
     async def release(self, given: ReleaseInput) -> ReleaseInput:
@@ -206,17 +215,6 @@ class NodeActivities:
             self.terminate,
             self.release,
         ]
-
-
-async def _beating(call: Awaitable[Result]) -> Result:
-    """The outcome of a call that may take longer than the silence after which an activity is taken for dead."""
-    task = asyncio.ensure_future(call)
-    try:
-        while not (await asyncio.wait({task}, timeout=BEAT_SECONDS))[0]:
-            activity.heartbeat()
-        return task.result()
-    finally:
-        task.cancel()
 
 
 def _count_end(given: ReleaseInput) -> None:

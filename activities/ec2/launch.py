@@ -95,9 +95,12 @@ class Launcher:
         return len(deleted)
 
     def templates(self) -> list[TemplateSeen]:
-        """Every launch template of the cluster."""
+        """Every launch template of the cluster that was made for an EC2NodeClass; others are somebody else's."""
         pages = self._clients.ec2.get_paginator("describe_launch_templates").paginate(
-            Filters=[{"Name": f"tag:{labels.TAG_CLUSTER}", "Values": [self._cluster]}]
+            Filters=[
+                {"Name": f"tag:{labels.TAG_CLUSTER}", "Values": [self._cluster]},
+                {"Name": "tag-key", "Values": [labels.TAG_NODECLASS]},
+            ]
         )
         with translated("DescribeLaunchTemplates"):
             return [

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from activities.beating import beating
 from activities.ec2.provider import Ec2Provider
 from activities.housekeeping.lives import Lives
 from activities.housekeeping.reading import claim_seen, node_seen, read_claims
@@ -13,7 +14,7 @@ from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODES
 from tenon.apis import labels
-from tenon.housekeeping.facts import GONE_STATES, ClaimSeen, Observed, TemplateSeen
+from tenon.housekeeping.facts import ENDED_STATES, GONE_STATES, ClaimSeen, Graces, Observed, TemplateSeen
 from tenon.housekeeping.findings import Finding, Kind
 from tenon.lifecycle.messages import Poke
 
@@ -21,10 +22,11 @@ from tenon.lifecycle.messages import Poke
 class Acting:
     """Acts on the findings of one cluster; errors of Kubernetes, EC2 and Temporal are the caller's."""
 
-    def __init__(self, kube: Kube, ec2: Ec2Provider, lives: Lives) -> None:
+    def __init__(self, kube: Kube, ec2: Ec2Provider, lives: Lives, graces: Graces) -> None:
         self._kube = kube
         self._ec2 = ec2
         self._lives = lives
+        self._graces = graces
 
     async def act(self, found: Finding, seen: Observed) -> bool:
         """Whether the finding held when looked at again; if so it is ended or healed now."""
@@ -45,14 +47,15 @@ class Acting:
                 claim = await self._claim(found.claim, found.uid)
                 return claim is not None and bool(claim.foreign_finalizers)
             case Kind.UNTAGGED_INSTANCE:
-                return await asyncio.to_thread(self._ec2.name_instance, found.instance_id, found.claim, found.node_name)
+                name = asyncio.to_thread(self._ec2.name_instance, found.instance_id, found.claim, found.node_name)
+                return await beating(name)
 
     async def _end_instance(self, found: Finding, seen: Observed) -> bool:
         if await self._is_held(found, seen):
             return False
         if await self._instance_gone(found.instance_id):
             return False
-        await asyncio.to_thread(self._ec2.terminate, found.instance_id)
+        await beating(asyncio.to_thread(self._ec2.terminate, found.instance_id))
         for node in seen.nodes or ():
             if node.provider_id.rsplit("/", 1)[-1] == found.instance_id:
                 await self._free(node.name, node.uid)
@@ -67,11 +70,16 @@ class Acting:
         claim = await self._claim(found.claim)
         if claim is not None:
             return not claim.instance_id or claim.instance_id == found.instance_id
-        return found.instance_id not in seen.left_since and await self._lives.is_open(found.claim)
+        left = seen.left_since.get(found.instance_id)
+        if left is not None and seen.now - left >= self._graces.left_to_workflow:
+            return False
+        return await self._lives.is_open(found.claim)
 
     async def _tell_instance_gone(self, found: Finding) -> bool:
         claim = await self._claim(found.claim, found.uid)
-        if claim is None or claim.terminating or not await self._instance_gone(found.instance_id):
+        if claim is None or claim.terminating:
+            return False
+        if await beating(asyncio.to_thread(self._ec2.instance_state, found.instance_id)) not in ENDED_STATES:
             return False
         if claim.registered and claim.node_name:
             raw = await self._kube.get(NODES, claim.node_name)
@@ -102,7 +110,7 @@ class Acting:
         if unknown and await self._kube.get(EC2NODECLASSES, found.node_class) is not None:
             return False
         template = TemplateSeen(found.name, found.template, found.since, found.node_class)
-        return await asyncio.to_thread(self._ec2.delete_launch_template, template)
+        return await beating(asyncio.to_thread(self._ec2.delete_launch_template, template))
 
     async def _claim(self, name: str, uid: str = "") -> ClaimSeen | None:
         raw = await self._kube.get(NODECLAIMS, name)
@@ -111,7 +119,7 @@ class Acting:
         return claim_seen(raw)
 
     async def _instance_gone(self, instance_id: str) -> bool:
-        return await asyncio.to_thread(self._ec2.instance_state, instance_id) in GONE_STATES
+        return await beating(asyncio.to_thread(self._ec2.instance_state, instance_id)) in GONE_STATES
 
     async def _free(self, name: str, uid: str) -> bool:
         """Deletes a Node and takes Tenon's finalizer off, for no workflow is left to do it."""

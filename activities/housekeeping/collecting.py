@@ -66,12 +66,14 @@ class Housekeeping:
             log.warning("the sweep could not read a source", extra={"source": source, "error": why})
         todo, later = within(findings(seen, self._graces), given.actions, given.tags)
         figures = {kind.value: Figures() for kind in Kind}
-        faults = await self._work_off(Acting(self._kube, self._ec2, lives), todo, seen, figures)
+        faults = await self._work_off(Acting(self._kube, self._ec2, lives, self._graces), todo, seen, figures)
         for found in later:
             _add(figures, found.kind, "found", "put_off")
         self._measure(seen)
-        if "workflows" not in unread:
+        try:
             metrics.BLOCKED_CLAIMS.set(await lives.blocked())
+        except RPCError as error:
+            unread["blocked workflows"] = error.message[:SAID]
         if not unread:
             metrics.HOUSEKEEPING_SUCCESS.set(self._now().timestamp())
         return HousekeepingResult(

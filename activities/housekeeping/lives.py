@@ -42,6 +42,7 @@ class Lives:
                     claim=each.id.removeprefix(prefix),
                     started_at=each.start_time,
                     uid=await each.memo_value(UID_MEMO, "", type_hint=str),
+                    leaving=each.typed_search_attributes.get(STAGE) == "leaving",
                 )
                 async for each in self._client.list_workflows(query)
                 if each.id.startswith(prefix)

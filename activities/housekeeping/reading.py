@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from temporalio.service import RPCError
 
+from activities.beating import beating
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
 from activities.housekeeping.lives import Lives
@@ -45,7 +46,7 @@ async def observe(
 
     async def read(source: str, work: Awaitable[Read]) -> Read | None:
         try:
-            return await work
+            return await beating(work)
         except (ApiError, EC2Error, RPCError) as error:
             unread[source] = str(error)[:SAID]
             return None

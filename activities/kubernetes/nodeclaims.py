@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from activities.kubernetes.changes import change
@@ -82,6 +82,12 @@ def view_of(claim: Object) -> ClaimView:
         initialized=is_true(conditions, INITIALIZED),
         planned_pods=len(parse_planned(annotations.get(labels.PLANNED_PODS) or "")),
     )
+
+
+def launched_at(claim: Object) -> datetime:
+    """When the claim was launched; long ago when it does not say."""
+    launched = next((c for c in conditions_of(claim) if c.type == LAUNCHED and c.status == "True"), None)
+    return (launched.last_transition_time if launched else None) or datetime.min.replace(tzinfo=UTC)
 
 
 async def ensure_claim_finalizer(kube: Kube, ref: ClaimRef) -> bool:

@@ -115,11 +115,17 @@ class Transport:
 
         Raises:
             ApiError: the server refused.
-            StreamSilent: the server answered, and then nothing came for ``idle_seconds``.
+            StreamSilent: the connection stood, and nothing came on it for ``idle_seconds``.
             ApiUnreachable: there was no answer, or the connection broke.
         """
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=idle_seconds)
-        response = await self._send("GET", path, limits, query=query)
+        silent = f"nothing came for {idle_seconds:.0f} s on an open watch"
+        try:
+            response = await self._send("GET", path, limits, query=query)
+        except ApiUnreachable as error:
+            if isinstance(error.__cause__, aiohttp.SocketTimeoutError):  # held back before its first byte
+                raise StreamSilent(self.host, silent) from error
+            raise
         try:
             if not 200 <= response.status <= 299:
                 _raise_for_status(response, await response.read())
@@ -135,7 +141,7 @@ class Transport:
                 if rest:
                     parts.append(rest)
         except TimeoutError as error:
-            raise StreamSilent(self.host, f"nothing came for {idle_seconds:.0f} s on an open watch") from error
+            raise StreamSilent(self.host, silent) from error
         except aiohttp.ClientError as error:
             raise ApiUnreachable(self.host, _why(error)) from error
         finally:

@@ -79,9 +79,18 @@ class Planner:
         self._recorder = recorder
         self._batcher = batcher
         self._now = now
+        self._one_at_a_time = asyncio.Lock()
 
     async def plan(self, given: PlanInput) -> PlanResult:
-        """Decide the batch at hand and write its NodeClaims."""
+        """Decide the batch at hand and write its NodeClaims.
+
+        A plan that Temporal gave up, or whose provisioner was ended, is still at work here and may yet write: the next
+        one waits for it, and then sees what it wrote.
+        """
+        async with self._one_at_a_time:
+            return await self._plan(given)
+
+    async def _plan(self, given: PlanInput) -> PlanResult:
         written = await self._check_up_to_date(given)
         if written:
             log.info("batch was planned before", extra={"batch": given.batch, "nodeclaims": written})

@@ -1,7 +1,7 @@
 """Writes the NodeClaims of one batch.
 
-The first is written alone: of two replicas that plan one batch at the same moment, the second finds it there and stops
-before it has written anything. Its retry then finds the batch planned.
+The first is written alone: of two planners that are at one batch at the same time, the second finds it there and stops
+before it has written anything, even if it would have written the same. Its retry then finds the batch planned.
 """
 
 from __future__ import annotations
@@ -60,12 +60,20 @@ async def write_claims(kube: Kube, plan: Plan, pools: Mapping[str, NodePool], ba
             },
         )
     for body in bodies[:1]:
-        await write(body)
+        await _write_first(kube, body)
     answers = await asyncio.gather(*(write(body) for body in bodies[1:]), return_exceptions=True)
     for answer in answers:  # raised only when all have come to an end: a retry must find what was written
         if isinstance(answer, BaseException):
             raise answer
     return [str(body["metadata"]["name"]) for body in bodies]
+
+
+async def _write_first(kube: Kube, body: dict[str, Any]) -> None:
+    try:
+        await kube.create(NODECLAIMS, body)
+    except Conflict:
+        name = body["metadata"]["name"]
+        raise ApplicationError(f"another planner is at this batch: {name} is there", type="CacheBehind") from None
 
 
 async def _check_same(kube: Kube, body: dict[str, Any]) -> None:

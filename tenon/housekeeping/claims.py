@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tenon.housekeeping.facts import GONE_STATES, Graces, Observed
+from tenon.housekeeping.facts import ENDED_STATES, GONE_STATES, Graces, Observed
 from tenon.housekeeping.findings import Finding, Kind
 
 
@@ -16,7 +16,7 @@ def without_instance(seen: Observed, graces: Graces) -> Iterator[Finding]:
     opened = seen.open_claims
     ready = {node.provider_id for node in seen.nodes or () if node.ready}
     for claim in seen.claims:
-        if not claim.instance_id or claim.terminating or states.get(claim.instance_id) not in GONE_STATES:
+        if not claim.instance_id or claim.terminating or states.get(claim.instance_id) not in ENDED_STATES:
             continue
         if seen.now - (claim.launched_at or claim.created_at) < graces.launched:
             continue

@@ -10,7 +10,9 @@ from tenon.apis import labels
 from tenon.lifecycle.release import OF_KUBERNETES
 
 GONE_STATES = (None, "shutting-down", "terminated")
-"""States of an instance that no longer runs anything; None: EC2 does not know it."""
+"""States of an instance that is on its way out; None: EC2 does not know it."""
+ENDED_STATES = (None, "terminated")
+"""States of an instance that no longer runs anything: one that shuts down gives its pods their grace."""
 
 
 def instance_id_of(provider_id: str) -> str:
@@ -82,6 +84,8 @@ class WorkflowSeen:
     claim: str
     started_at: datetime
     uid: str = ""
+    leaving: bool = False
+    """It is ending its node already."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from tenon.housekeeping.findings import Finding, Kind
 
 
 def workflows(seen: Observed, graces: Graces) -> Iterator[Finding]:
-    """Open workflows whose claim does not exist, or is another one of the same name."""
+    """Open workflows, not leaving yet, whose claim does not exist, or is another one of the same name."""
     if seen.claims is None or seen.workflows is None:
         return
     uids = {claim.name: claim.uid for claim in seen.claims}
@@ -18,7 +18,7 @@ def workflows(seen: Observed, graces: Graces) -> Iterator[Finding]:
         uid = uids.get(each.claim)
         if uid is not None and each.uid in ("", uid):
             continue
-        if seen.now - each.started_at >= graces.workflow:
+        if not each.leaving and seen.now - each.started_at >= graces.workflow:
             yield Finding(Kind.WORKFLOW_WITHOUT_CLAIM, each.claim, each.started_at, claim=each.claim, uid=each.uid)
 
 

@@ -109,7 +109,8 @@ def instance_gone(state: NodeState, now: datetime) -> NodeState:
     instance = state.instance.id if state.instance else "the instance"
     gone = record(state.model_copy(update={"instance_gone": True}), now, f"EC2 has no {instance} any more")
     if gone.stage.leaving:
-        return gone.model_copy(update={"look": True})
+        sure = gone.leave.model_copy(update={"only_if_empty": False}) if gone.leave else None
+        return gone.model_copy(update={"look": True, "leave": sure})
     return leave(gone, LeaveRequest(reason="garbage_collected", message=f"{instance} is gone from EC2"), now)
 
 

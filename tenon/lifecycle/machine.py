@@ -389,6 +389,8 @@ def _poked(state: NodeState, event: Poke, now: datetime) -> NodeState:
         return leaving.instance_gone(state, now)
     if state.stage.leaving:
         return state
+    if state.stage is Stage.PREPARING and event.reason != "gone":
+        return state  # the step that comes reads the claim and its instance, which a leave must know
     if event.claim_deleting or event.node_deleting:
         what = "NodeClaim" if event.claim_deleting else "Node"
         return leaving.leave(state, LeaveRequest(reason="deleted", message=f"the {what} was deleted"), now)

@@ -101,6 +101,19 @@ def test_an_instance_without_the_tag_of_a_claim_waits_for_launches_of_its_pool()
     assert found(world(instances=(bare,))) == [("instance_without_claim", "i-5")]
 
 
+def test_an_instance_that_shuts_down_is_not_gone_yet() -> None:
+    """Its kubelet says NotReady at once and gives the pods their grace: until it has ended, nobody takes them away."""
+    seen = world(claims=(claim(1),), workflows=(workflow(1),), nodes=(node(1, ready=False),))
+    assert found(replace(seen, instances=(instance(1, state="shutting-down"),))) == []
+    ended = replace(seen, instances=(instance(1, state="terminated"),))
+    assert found(ended) == [("claim_without_instance", "c-1")]
+
+
+def test_a_workflow_that_is_ending_its_node_is_not_told_again() -> None:
+    """It lost its claim and leaves, perhaps for days: each telling would cost it events and count as an end."""
+    assert found(world(workflows=(workflow(1, leaving=True),))) == []
+
+
 def test_ctl15_a_claim_without_instance() -> None:
     """CTL-15: registered and its Node not Ready; what EC2 may not show yet and what is being ended is left alone."""
     lost = claim(1)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import pytest
 import pytest_asyncio
 from prometheus_client import REGISTRY
 from temporalio.client import ScheduleOverlapPolicy
@@ -14,6 +15,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.ec2.client import Ec2
 from activities.ec2.provider import Ec2Provider
+from activities.housekeeping.lives import Lives
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODES
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -157,6 +159,25 @@ async def test_a_list_that_misses_a_claim_ends_nothing(lost: Cluster) -> None:
     assert lost.alive() == {"live-0"}
     assert await lost.open() == {"live-0"}
     assert lost.names(NODES) == {"node-live-0"}
+
+
+async def test_a_list_that_misses_an_open_workflow_ends_nothing_under_it(
+    lost: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An instance that was left to its workflow a minute ago stays with it, though the search does not show it now."""
+    instance = lost.buy("orphan-0").rsplit("/", 1)[-1]
+    await lost.begin("orphan-0")
+    await lost.until_open({"orphan-0"})
+
+    async def none(_: Lives) -> tuple[()]:
+        return ()
+
+    monkeypatch.setattr(Lives, "opened", none)
+    lost.late = LATER
+    await lost.sweep(left_since={instance: lost.now() - timedelta(minutes=1)})
+    assert lost.alive() == {"orphan-0"}
+    await lost.sweep(left_since={instance: lost.now() - timedelta(minutes=31)})
+    assert lost.alive() == set()
 
 
 async def test_an_error_is_never_taken_for_none(lost: Cluster) -> None:

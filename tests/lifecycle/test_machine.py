@@ -340,6 +340,26 @@ def test_a_node_that_is_due_leaves_at_once() -> None:
     assert left.leave is not None
 
 
+def test_a_node_that_was_to_leave_only_if_empty_leaves_when_its_instance_is_gone() -> None:
+    """Both come in one moment: pods on a machine that is gone are no reason to stay."""
+    state = machine.apply(at_live(), Disrupt(command="c1", reason="Empty", only_if_empty=True), NOW)
+    state = machine.apply(state, Poke(instance_gone=True), NOW)
+    step = machine.next_step(state, NOW)
+    assert isinstance(step, Run)
+    assert step.input.model_dump()["only_if_empty"] is False
+
+
+def test_a_life_that_has_not_looked_yet_looks_before_it_leaves() -> None:
+    """Begun anew for a claim that is being deleted: its instance must be known, or it would be left running."""
+    state = machine.apply(NodeState(claim=REF), Poke(claim_deleting=True, reason="deleted"), NOW)
+    step = machine.next_step(state, NOW)
+    assert isinstance(step, Run)
+    assert step.activity is ActivityName.PREPARE_LAUNCH
+    deleting = VIEW.model_copy(update={"deleting": True, "instance": INSTANCE, "registered": True, "node_name": "n1"})
+    left = machine.apply(state, PrepareLaunchResult(view=deleting), NOW)
+    assert (left.stage, left.instance) == (Stage.CORDONING, INSTANCE)
+
+
 def test_the_last_line_of_a_life_names_who_still_holds_its_objects() -> None:
     """A finalizer of somebody else outlives Tenon's; the timeline says whose."""
     held = "NodeClaim default-x1 is kept by finalizer example.com/audit"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, cast
@@ -86,14 +87,29 @@ async def test_a_retry_finds_what_was_written_and_writes_nothing() -> None:
     assert len(at.kube.objects) == 1
 
 
-async def test_a_lost_race_for_a_name_is_no_error() -> None:
-    """The other writer's claim is the same claim."""
+async def test_a_lost_race_for_a_batch_writes_nothing_even_if_the_first_claim_is_the_same() -> None:
+    """Plans that begin alike may differ further on: the retry finds what the winner wrote."""
     at = Setting(pod("a"))
     first = await at.planner.plan(BATCH)
     (body,) = at.kube.objects.values()
-    other = Setting(pod("a"))
+    other = Setting(pod("a"), pod("b", cpu="30"))
     other.kube.objects[first.claims[0]] = {**body, "metadata": {**body["metadata"], "labels": {}}}
+    with pytest.raises(ApplicationError, match="another planner is at this batch"):
+        await other.planner.plan(BATCH)
+    assert list(other.kube.objects) == first.claims
+    other.kube.objects[first.claims[0]] = body
     assert (await other.planner.plan(BATCH)).claims == first.claims
+
+
+async def test_a_plan_waits_for_one_that_was_given_up_and_still_writes() -> None:
+    """An ended provisioner does not stop its plan: the next provisioner's must see what that one bought."""
+    at = Setting(pod("a"))
+    going = asyncio.create_task(at.planner.plan(BATCH))
+    after = asyncio.create_task(at.planner.plan(BATCH.model_copy(update={"batch": BATCH.batch + 1})))
+    first, second = await asyncio.gather(going, after)
+    assert len(first.claims) == 1
+    assert second.claims == []
+    assert len(at.kube.objects) == 1
 
 
 async def test_half_a_batch_written_leaves_the_other_half_for_the_next() -> None:
@@ -197,7 +213,7 @@ async def test_two_replicas_that_plan_one_batch_for_other_pods_do_not_mix() -> N
     racing = second.kube
     listed, racing.list = racing.list, _nothing_yet  # type: ignore[method-assign]
     racing.objects = dict(first.kube.objects)
-    with pytest.raises(ApplicationError, match="another replica"):
+    with pytest.raises(ApplicationError, match="another planner"):
         await second.planner.plan(BATCH)
     racing.list = listed  # type: ignore[method-assign]
     assert racing.objects == first.kube.objects
