@@ -166,7 +166,8 @@ async def test_a_hundred_mixed_orphans_end_clean(
         assert len(await kube.list(EVENTS, field_selector="reason=LaunchTemplateUnused")) >= len(own_templates)
         assert ended(Kind.INSTANCE_WITHOUT_CLAIM) - before[Kind.INSTANCE_WITHOUT_CLAIM] == len(everything)
         assert ended(Kind.UNUSED_TEMPLATE) - before[Kind.UNUSED_TEMPLATE] == len(own_templates)
-        assert ended(Kind.CLAIM_WITHOUT_INSTANCE) - before[Kind.CLAIM_WITHOUT_INSTANCE] == LOST
+        # A sweep that comes before the workflow has acted on the one before tells it again.
+        assert ended(Kind.CLAIM_WITHOUT_INSTANCE) - before[Kind.CLAIM_WITHOUT_INSTANCE] >= LOST
         await pool.scale(0)
 
 
