@@ -15,6 +15,7 @@ COMMANDS = {
     "generate": "cli.generate",
     "node": "cli.node",
     "sandbox": "cli.sandbox",
+    "simulate": "cli.simulate",
     "worker": "cli.worker",
 }
 """Command name to the module whose ``app`` it is."""

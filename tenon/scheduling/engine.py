@@ -1,149 +1,169 @@
 """Turn a batch of pending pods into a plan: first onto nodes that there are, then onto the cheapest new ones.
 
-Pure and deterministic: the same problem, in whatever order its parts come, gives the same plan.
+Pods that look at other pods, or would rather have something than must, are placed step by step first; that settles the
+domain of each. Then all new nodes of a pool are packed anew together with the plain pods, which is quick and finds
+good sizes, and whoever is left over is tried once more. Pure and deterministic: the same problem, in whatever order its
+parts come, gives the same plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 
-from tenon.resources import Resources
 from tenon.scheduling import existing
+from tenon.scheduling.claiming import claims_of
 from tenon.scheduling.daemons import read_daemons
+from tenon.scheduling.domains import Domains
 from tenon.scheduling.explain import explain
-from tenon.scheduling.limits import Limits
-from tenon.scheduling.model import Plan, PlannedClaim, Pod, Problem
-from tenon.scheduling.packing import Bin, Load
-from tenon.scheduling.pod_classes import group, resource_names
-from tenon.scheduling.sizing import Packing, pack
+from tenon.scheduling.fleet import Fleet
+from tenon.scheduling.ledger import Ledger
+from tenon.scheduling.model import Plan, Pod, Problem, Taint
+from tenon.scheduling.obstacles import obstacle
+from tenon.scheduling.packing import Load
+from tenon.scheduling.placing import Placer
+from tenon.scheduling.pod_classes import PodClass, group, resource_names
+from tenon.scheduling.relaxation import forms, without_preferences
+from tenon.scheduling.repacking import repack
 from tenon.scheduling.template import Template
+from tenon.scheduling.topology import Topology
+from tenon.scheduling.topology_groups import AFFINITY
 from tenon.scheduling.type_table import TypeTable
-
-MOST_TYPES = 600
-"""Instance types that one NodeClaim lists at most."""
 
 
 def solve(problem: Problem) -> Plan:
     """The plan for one batch. Each pod is in exactly one of its parts; pods are told apart by namespace and name."""
-    refused = {pod.key: pod.unsupported for pod in problem.pods if pod.unsupported}
-    pods = [pod for pod in problem.pods if not pod.unsupported]
+    if problem.ignore_preferences:
+        problem = replace(problem, pods=[_without_preferences(pod) for pod in problem.pods])
+    compared: frozenset[tuple[int, str]] = frozenset()
+    while True:
+        plan, missed = _solve(problem, compared)
+        if missed <= compared:
+            return plan
+        compared |= missed
+
+
+def _solve(problem: Problem, compared: frozenset[tuple[int, str]]) -> tuple[Plan, frozenset[tuple[int, str]]]:
+    """A plan, and the (group, domain) pairs beyond ``compared`` that spread constraints should have looked at."""
+    refused = {pod.key: reason for pod in problem.pods if (reason := pod.unsupported or _unknown(pod, problem))}
+    pods = [pod for pod in problem.pods if pod.key not in refused] if refused else list(problem.pods)
     names = resource_names([*pods, *problem.daemons])
-    classes = group(pods, names)
-    placements, placed = existing.place(classes, problem.nodes, problem.pools, names)
-    waiting: Load = [(pod_class, len(pod_class.pods) - done) for pod_class, done in zip(classes, placed, strict=True)]
-    waiting = [(pod_class, count) for pod_class, count in waiting if count]
+    topology = Topology(problem)
+    classes = group(pods, names, topology)
+    rooms = existing.rooms_of(problem.nodes, problem.pools, names)
 
-    handed_out = {id(pod_class): done for pod_class, done in zip(classes, placed, strict=True)}
-    daemons = read_daemons(problem.daemons, names)
-    claims: list[PlannedClaim] = []
-    tried: list[tuple[Template, Limits]] = []
-    tables: dict[int, TypeTable] = {}
-    if waiting:
-        for pool in sorted(problem.pools, key=lambda pool: (-pool.weight, pool.name)):
-            table = tables.get(id(pool.instance_types)) or TypeTable(pool.instance_types, names)
-            template = Template(pool, daemons, tables.setdefault(id(pool.instance_types), table))
-            waiting, packing = _use(template, waiting)
-            tried.append((template, packing.limits))
-            claims += _claims(template, packing, handed_out)
+    soft = _soft_taints(problem)
+    ways = {id(pod_class): forms(pod_class, topology, soft) for pod_class in classes}
+    stepwise = [
+        pod_class for pod_class in classes if len(ways[id(pod_class)]) > 1 or _looks_around(pod_class, topology)
+    ]
+    chosen = set(map(id, stepwise))
+    bulk = [pod_class for pod_class in classes if id(pod_class) not in chosen]
 
+    domains = Domains(rooms)
+    ledger = Ledger(topology, domains, rooms, compared)
+    placed = [] if stepwise else existing.place(bulk, rooms)
+    fleets: list[Fleet] = []
+    if stepwise or sum(placed) < len(pods):
+        domains.templates = _templates(problem, names)
+        for template in domains.templates:
+            template.limits.drop_if_out_of_reach(len(pods))
+        fleets = [Fleet(template) for template in domains.templates]
+    placer = Placer(rooms, fleets, ledger, domains)
+
+    stepwise = _in_order(stepwise, ways)
+    left = _place_all(placer, [(pod_class, len(pod_class.pods)) for pod_class in stepwise], ways)
+    placed = placed or existing.place(bulk, rooms)
+    placer.handed_out.update({id(c): done for c, done in zip(bulk, placed, strict=True)})
+    waiting: Load = [(c, len(c.pods) - done) for c, done in zip(bulk, placed, strict=True) if done < len(c.pods)]
+    for fleet in fleets:
+        waiting = repack(fleet, waiting)
+    if left or (waiting and stepwise):
+        placer.forget_nodes()
+        left = _place_all(placer, left + waiting, ways)
+    else:
+        left = waiting
+
+    handed_out = placer.handed_out
+    placements = {room.name: tuple(room.placed) for room in rooms if room.placed}
     unschedulable = dict(refused)
-    for pod_class, count in waiting:
-        reason = explain(pod_class, tried)
+    claims = [claim for fleet in fleets for claim in claims_of(fleet, handed_out)]
+    for pod_class, count in left:
+        why = obstacle(ways[id(pod_class)][-1], placer, ledger)
+        reason = explain(pod_class, [(fleet.template, fleet.limits) for fleet in fleets], why)
         unschedulable.update((pod.key, reason) for pod in pod_class.pods[len(pod_class.pods) - count :])
-    return Plan(tuple(claims), placements, {key: unschedulable[key] for key in sorted(unschedulable)})
+    plan = Plan(tuple(claims), placements, {key: unschedulable[key] for key in sorted(unschedulable)})
+    return plan, placer.missed_domains()
 
 
-def _use(template: Template, waiting: Load) -> tuple[Load, Packing]:
-    """Pack what the pool can take; what still waits afterwards, in queue order."""
-    suited: Load = []
-    for pod_class, count in waiting:
-        if pod_class.tolerates(template.pool.taints) and template.successors(template.start, pod_class):
-            suited.append((pod_class, count))
-    packing = pack(template, suited)
-    left = {id(pod_class): count for pod_class, count in packing.left}
-    packed = {id(pod_class) for pod_class, _ in suited}
-    remaining = [(c, left.get(id(c), 0) if id(c) in packed else count) for c, count in waiting]
-    return [(pod_class, count) for pod_class, count in remaining if count], packing
+def _place_all(placer: Placer, load: Load, ways: dict[int, list[PodClass]]) -> Load:
+    """Place pods one class after another, again and again until nothing changes; what is left over."""
+    progress = bool(load)
+    while progress:
+        progress, left = False, []
+        for pod_class, total in load:
+            count = total
+            for form in ways[id(pod_class)]:
+                if count:
+                    count -= placer.place(form, count)
+            progress = progress or count < total
+            if count:
+                left.append((pod_class, count))
+        load = left
+        progress = progress and bool(load)
+    return load
 
 
-def _claims(template: Template, packing: Packing, handed_out: dict[int, int]) -> list[PlannedClaim]:
-    """The packed nodes as claims; ``handed_out`` counts the pods of each class that have a place."""
-    claims = []
-    limits = packing.limits
-    for number, node in enumerate(packing.bins):
-        types = _shared_limit(template, node, limits, len(packing.bins) - number)
-        claims.append(_claim(template, node, _listed(template, node, types), _take_pods(node.load, handed_out)))
-    return claims
+def _in_order(stepwise: list[PodClass], ways: dict[int, list[PodClass]]) -> list[PodClass]:
+    """Groups that must share a node first, each at a stretch, so that nobody else takes their room; then the others,
+    and last those that wait for others. Within that, as the pods are queued.
+    """
+    first_of: dict[tuple[int, ...], int] = {}
+
+    def place(position: int) -> tuple[int, int, int]:
+        form = ways[id(stepwise[position])][0]
+        if form.near and all(term.counts_itself for term in form.near):
+            return 0, first_of.setdefault(tuple(term.group for term in form.near), position), position
+        waits = form.near or any(not term.counts_itself for term in (form.area.affine if form.area else ()))
+        return (2 if waits else 1), position, position
+
+    return [stepwise[position] for position in sorted(range(len(stepwise)), key=place)]
 
 
-def _shared_limit(template: Template, node: Bin, limits: Limits, waiting: int) -> int:
-    """The types that a node may list within its share of what the pool's limits leave."""
-    if limits.unlimited:
-        return node.types
-    held = template.fitting(node.state, node.amounts) & node.state.types & ~template.blocked(node.state, node.ports)
-    own = limits.peak(node.types)
-    share = limits.share(waiting)
-    types = limits.not_above(held, {name: amount + share[name] for name, amount in own.items()})
-    limits.take({name: -amount for name, amount in own.items()}, nodes=0)
-    limits.take(limits.peak(types), nodes=0)
-    return types
+def _looks_around(pod_class: PodClass, topology: Topology) -> bool:
+    """Whether placing the pods depends on more than the node at hand, or others wait for them."""
+    if pod_class.area is not None or pod_class.near:
+        return True
+    counted = pod_class.part.counted if pod_class.part is not None else ()
+    return any(topology.groups[group].kind == AFFINITY for group in counted)
 
 
-def _listed(template: Template, node: Bin, types: int) -> list[int]:
-    """The cheapest types up to the most that a claim lists, with those kept that ``minValues`` need."""
-    ordered = template.by_price(node.state, types)
-    if len(ordered) <= MOST_TYPES:
-        return ordered
-    chosen = ordered[:MOST_TYPES]
-    replaced = MOST_TYPES
-    for number in ordered[MOST_TYPES:]:
-        if template.diverse(node.state, sum(1 << n for n in chosen)):
-            break
-        richer = _richness(template, node, [*chosen, number])
-        if richer > _richness(template, node, chosen):
-            while replaced > 1:
-                replaced -= 1
-                slimmer = [n for n in chosen if n != ordered[replaced]]
-                if _richness(template, node, [*slimmer, number]) == richer:
-                    chosen = [*slimmer, number]
-                    break
-    return chosen
+def _templates(problem: Problem, names: tuple[str, ...]) -> list[Template]:
+    """The pools in the order in which they are tried."""
+    daemons = read_daemons(problem.daemons, names)
+    tables: dict[int, TypeTable] = {}
+    found = []
+    for pool in sorted(problem.pools, key=lambda pool: (-pool.weight, pool.name)):
+        table = tables.get(id(pool.instance_types)) or TypeTable(pool.instance_types, names)
+        tables[id(pool.instance_types)] = table
+        found.append(Template(pool, daemons, table, problem.min_values_best_effort))
+    return found
 
 
-def _richness(template: Template, node: Bin, numbers: Sequence[int]) -> int:
-    """How many of the values that the pool's ``minValues`` ask for the types have."""
-    types = sum(1 << n for n in numbers)
-    return sum(
-        min(least, template.table.values_of(key, types, node.state.requirements[key]))
-        for key, least in template.least.items()
-    )
+def _soft_taints(problem: Problem) -> list[Taint]:
+    taints = dict.fromkeys(taint for pool in problem.pools for taint in pool.taints)
+    return [taint for taint in taints if taint.effect == "PreferNoSchedule"]
 
 
-def _take_pods(load: Load, handed_out: dict[int, int]) -> tuple[Pod, ...]:
-    pods: list[Pod] = []
-    for pod_class, count in load:
-        start = handed_out[id(pod_class)]
-        pods.extend(pod_class.pods[start : start + count])
-        handed_out[id(pod_class)] = start + count
-    return tuple(pods)
+def _unknown(pod: Pod, problem: Problem) -> str:
+    """Why a pod's rules cannot be judged, empty when they can."""
+    if problem.namespaces is None and pod.rules:
+        for term in pod.rules.terms:
+            if term.namespace_selector is not None and term.namespace_selector.expressions:
+                return (
+                    f"a term over {term.key} chooses namespaces by label, and labels of namespaces are not known here"
+                )
+    return ""
 
 
-def _claim(template: Template, node: Bin, listed: Sequence[int], pods: tuple[Pod, ...]) -> PlannedClaim:
-    price, type_name, zone, capacity_type = node.state.market.best[listed[0]]
-    return PlannedClaim(
-        pool=template.pool.name,
-        pods=pods,
-        instance_types=tuple(template.table.types[number].name for number in listed),
-        requirements=node.state.requirements,
-        requests=_requests(template, node, sum(1 << number for number in listed)),
-        price=price,
-        offering=(type_name, zone, capacity_type),
-    )
-
-
-def _requests(template: Template, node: Bin, types: int) -> Resources:
-    """What the node's pods ask for, with the DaemonSets of the listed type that has the most of them."""
-    overheads = [overhead for having, overhead in node.state.groups if having & types]
-    most = [max(amounts) for amounts in zip(*overheads, strict=True)]
-    summed = (own + extra for own, extra in zip(node.amounts, most, strict=True))
-    return {name: units for name, units in zip(template.table.names, summed, strict=True) if units}
+def _without_preferences(pod: Pod) -> Pod:
+    return replace(pod, rules=without_preferences(pod.rules)) if pod.rules else pod

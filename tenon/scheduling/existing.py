@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from tenon.apis import labels
+from tenon.scheduling.hosts import Counts
 from tenon.scheduling.model import Node, Pod, Pool, Taint
 from tenon.scheduling.pod_classes import Amounts, PodClass, Port, ports_clash
 from tenon.scheduling.requirements import Requirement, Requirements
@@ -13,7 +14,10 @@ from tenon.scheduling.requirements import Requirement, Requirements
 class Room:
     """What a node still has for pods."""
 
-    __slots__ = ("_suits", "free", "name", "placed", "ports", "settled", "taints", "values")
+    __slots__ = (
+        "_attached", "_limits", "_suits", "free", "hosts", "name", "open", "placed", "ports", "running", "settled",
+        "taints", "values",
+    )  # fmt: skip
 
     def __init__(self, node: Node, names: tuple[str, ...], startup_taints: Iterable[Taint]) -> None:
         self.name = node.name
@@ -26,18 +30,36 @@ class Room:
             self.values = node.requirements.with_(self.values)
         self.settled = node.requirements is None
         self.placed: list[Pod] = []
+        self.running = node.pods
+        self.hosts: Counts = {}
+        self.open = not node.closed and min(self.free) >= 0
+        """Whether it may take pods at all."""
+        self._limits = node.volume_limits
+        self._attached = {volume for pod in node.pods for volume in pod.attachments} if node.volume_limits else set()
         self._suits: dict[tuple[object, ...], bool] = {}
 
-    def take(self, pod_class: PodClass, start: int) -> int:
-        """Place as many of the class's pods from number ``start`` on as fit; how many that was."""
-        count = self._count(pod_class.amounts, len(pod_class.pods) - start)
+    def room_for(self, pod_class: PodClass, most: int) -> int:
+        """How many of ``most`` pods of the class fit."""
+        count = self._count(pod_class.amounts, most)
+        if count and pod_class.host is not None:
+            count = min(count, pod_class.host.room(self.hosts))
         if not count or not self._suited(pod_class):
             return 0
         if pod_class.ports:
-            if ports_clash(pod_class.ports, self.ports):
-                return 0
-            self.ports.extend(pod_class.ports)
-            count = 1
+            count = 0 if ports_clash(pod_class.ports, self.ports) else 1
+        return count if self._attachable(pod_class) else 0
+
+    def take(self, pod_class: PodClass, start: int, most: int | None = None) -> int:
+        """Place as many of the class's pods from number ``start`` on as fit; how many that was."""
+        left = len(pod_class.pods) - start
+        count = self.room_for(pod_class, left if most is None else min(left, most))
+        if not count:
+            return 0
+        self.ports.extend(pod_class.ports)
+        if pod_class.host is not None:
+            pod_class.host.put(self.hosts, count)
+        if self._limits:
+            self._attached.update(pod_class.attachments)
         self.free = [free - count * asked for free, asked in zip(self.free, pod_class.amounts, strict=True)]
         self.placed.extend(pod_class.pods[start : start + count])
         return count
@@ -53,10 +75,24 @@ class Room:
     def _suited(self, pod_class: PodClass) -> bool:
         key = (pod_class.terms, pod_class.tolerations)
         if key not in self._suits:
-            self._suits[key] = pod_class.tolerates(self.taints) and any(map(self._meets, pod_class.terms))
+            # PreferNoSchedule keeps nobody off a node that is there: kube-scheduler would use it before a new one comes
+            hard = [taint for taint in self.taints if taint.effect != "PreferNoSchedule"]
+            self._suits[key] = pod_class.tolerates(hard) and any(map(self.meets, pod_class.terms))
         return self._suits[key]
 
-    def _meets(self, term: Requirements) -> bool:
+    def _attachable(self, pod_class: PodClass) -> bool:
+        """Whether the volumes of one more pod can be attached; a volume that is there already counts once."""
+        if not self._limits or not pod_class.attachments:
+            return True
+        together = self._attached.union(pod_class.attachments)
+        return all(
+            sum(1 for driver, _ in together if driver == limited) <= most
+            for limited, most in self._limits.items()
+            if any(driver == limited for driver, _ in pod_class.attachments)
+        )
+
+    def meets(self, term: Requirements) -> bool:
+        """Whether the node is certain to meet a term."""
         return all(self._is_certain(requirement) for requirement in term.values())
 
     def _is_certain(self, wanted: Requirement) -> bool:
@@ -87,22 +123,23 @@ def lasting_taints(node: Node, startup_taints: Iterable[Taint]) -> tuple[Taint, 
     )
 
 
-def place(
-    classes: Sequence[PodClass], nodes: Iterable[Node], pools: Iterable[Pool], names: tuple[str, ...]
-) -> tuple[Mapping[str, tuple[Pod, ...]], list[int]]:
-    """Pods newly placed by node name, and how many of each class have found a place."""
+def rooms_of(nodes: Iterable[Node], pools: Iterable[Pool], names: tuple[str, ...]) -> list[Room]:
+    """The nodes in the order in which they are filled, those that take no pods included."""
     startup = {pool.name: pool.startup_taints for pool in pools}
     ordered = sorted(nodes, key=lambda node: (not node.initialized, node.name))
-    rooms = [Room(node, names, startup.get(node.labels.get(labels.NODEPOOL, ""), ())) for node in ordered]
-    rooms = [room for room in rooms if min(room.free) >= 0]
+    return [Room(node, names, startup.get(node.labels.get(labels.NODEPOOL, ""), ())) for node in ordered]
+
+
+def place(classes: Sequence[PodClass], rooms: Sequence[Room]) -> list[int]:
+    """Put the pods where they fit; how many of each class have found a place."""
     placed = []
     for pod_class in classes:
         cpu, total, done = pod_class.amounts[0], len(pod_class.pods), 0
         for room in rooms:
-            if room.free[0] >= cpu:
+            if room.open and room.free[0] >= cpu:
                 # pods of one class that share a host port go to one node each
                 done += room.take(pod_class, done)
                 if done == total:
                     break
         placed.append(done)
-    return {room.name: tuple(room.placed) for room in rooms if room.placed}, placed
+    return placed

@@ -16,8 +16,11 @@ _UNLIKELY_CPU = 1_000_000_000
 _BINARY = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
 
 
-def explain(pod_class: PodClass, templates: Sequence[tuple[Template, Limits]]) -> str:
-    """One sentence for each NodePool, in the order in which they are tried; one for all where all say the same."""
+def explain(pod_class: PodClass, templates: Sequence[tuple[Template, Limits]], obstacle: str = "") -> str:
+    """One sentence for each NodePool, in the order in which they are tried; one for all where all say the same.
+
+    ``obstacle`` is the rule between pods that stands in the way wherever nothing simpler does.
+    """
     if not templates:
         return "no NodePool is ready to launch nodes, and no existing node has room"
     if all(_contradiction(term) for term in pod_class.terms):
@@ -26,7 +29,7 @@ def explain(pod_class: PodClass, templates: Sequence[tuple[Template, Limits]]) -
     undefined = _undefined_everywhere(pod_class, [template for template, _ in templates])
     if undefined:
         return f"no NodePool defines label {undefined}"
-    return "; ".join(f"NodePool {t.pool.name}: {_reason(pod_class, t, limits)}" for t, limits in templates)
+    return "; ".join(f"NodePool {t.pool.name}: {_reason(pod_class, t, limits, obstacle)}" for t, limits in templates)
 
 
 def _contradiction(term: Requirements) -> str:
@@ -46,7 +49,7 @@ def _undefined_everywhere(pod_class: PodClass, templates: Sequence[Template]) ->
     return missing[0] if missing else ""
 
 
-def _reason(pod_class: PodClass, template: Template, limits: Limits) -> str:
+def _reason(pod_class: PodClass, template: Template, limits: Limits, obstacle: str) -> str:
     taint = pod_class.untolerated(template.pool.taints)
     if taint is not None:
         value = f"={taint.value}" if taint.value else ""
@@ -59,7 +62,7 @@ def _reason(pod_class: PodClass, template: Template, limits: Limits) -> str:
     states = template.successors(template.start, pod_class)
     if not states:
         return " or ".join(dict.fromkeys(text for text in conflicts if text))
-    return _shortage(pod_class, template, states, limits)
+    return _shortage(pod_class, template, states, limits, obstacle)
 
 
 def _term_conflict(template: Template, term: Requirements) -> str:
@@ -73,7 +76,7 @@ def _term_conflict(template: Template, term: Requirements) -> str:
     return f"no available instance type of the pool meets {wanted}"
 
 
-def _shortage(pod_class: PodClass, template: Template, states: Sequence[State], limits: Limits) -> str:
+def _shortage(pod_class: PodClass, template: Template, states: Sequence[State], limits: Limits, obstacle: str) -> str:
     types = 0
     for state in states:
         types |= state.types
@@ -97,6 +100,8 @@ def _shortage(pod_class: PodClass, template: Template, states: Sequence[State], 
     if not any(types and template.diverse(state, types) for state, types in held):
         wanted = ", ".join(f"{least} values of {key}" for key, least in sorted(template.least.items()))
         return f"the types that hold the pod do not offer the minValues of the pool ({wanted})"
+    if obstacle and any(limits.allowed(types) for _, types in held):
+        return obstacle
     reached = [name for name, amount in limits.left.items() if amount < (1 if name == NODES else 0)] or sorted(
         limits.left
     )

@@ -29,6 +29,16 @@ class Limits:
         self.left = dict(left)
         self.unlimited = not self.left
 
+    def drop_if_out_of_reach(self, nodes: int) -> None:
+        """Forget limits that so many nodes of the largest type stay within; packing is then free to repeat nodes."""
+        every = self._table.every
+        if all(
+            amount >= nodes * (1 if name == NODES else self._table.largest_capacity(name, every))
+            for name, amount in self.left.items()
+        ):
+            self.left = {}
+            self.unlimited = True
+
     def copy(self, pool: Pool) -> Limits:
         """An independent copy."""
         return Limits(pool, self._table, self.left)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tenon.resources import MEMORY, Resources
+from tenon.scheduling.pod_rules import NO_RULES, PodRules
 from tenon.scheduling.requirements import Requirements
 
 
@@ -63,6 +64,12 @@ class Pod:
     node_name: str = ""
     unsupported: str = ""
     """Why this pod must not be placed: a rule that it states and the engine does not know, in one sentence."""
+    rules: PodRules = NO_RULES
+    """What it says about other pods, and its preferences."""
+    volume_terms: tuple[Requirements, ...] = ()
+    """Where its volumes can be reached: OR-ed alternatives that its node must meet beside ``required_terms``."""
+    attachments: tuple[tuple[str, str], ...] = ()
+    """(CSI driver, claim) of each volume that must be attached to its node."""
 
     @property
     def key(self) -> str:
@@ -135,6 +142,12 @@ class Node:
     host_ports: tuple[tuple[str, int, str], ...] = ()
     requirements: Requirements | None = None
     """Set for in-flight claims without a Node: what is known of its labels so far."""
+    pods: Sequence[Pod] = ()
+    """Pods that run on it or are promised to it, for the rules between pods; ``used`` holds their requests already."""
+    closed: bool = False
+    """It takes no new pods, because it is leaving or has no instance yet; the pods on it still count."""
+    volume_limits: Mapping[str, int] = field(default_factory=dict)
+    """How many volumes of each CSI driver it can have attached; a driver that is not named has no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +159,12 @@ class Problem:
     nodes: Sequence[Node] = ()
     daemons: Sequence[Pod] = ()
     """One template pod for each DaemonSet."""
+    namespaces: Mapping[str, Mapping[str, str]] | None = None
+    """Labels of the namespaces, for terms that choose them by label; None when they are not known."""
+    ignore_preferences: bool = False
+    """PREFERENCE_POLICY=Ignore: preferred affinities and ScheduleAnyway spread are passed over."""
+    min_values_best_effort: bool = False
+    """MIN_VALUES_POLICY=BestEffort: pools' ``minValues`` are lowered to what the types that hold the pods offer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +180,8 @@ class PlannedClaim:
     price: float
     offering: tuple[str, str, str]
     """(instance type, zone, capacity type) of the cheapest way to buy it."""
+    min_values_relaxed: bool = False
+    """Whether a ``minValues`` of the pool was lowered for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
+from tenon.scheduling.hosts import Counts
 from tenon.scheduling.pod_classes import PodClass, Port, ports_clash
 from tenon.scheduling.template import SPOT_FLEXIBILITY, State, Template
 
@@ -16,7 +17,8 @@ class Bin:
     """A node to buy. ``types`` are those that hold all of its pods; one of ``wanted`` stays among them."""
 
     __slots__ = (
-        "_ceiling", "amounts", "load", "permitted", "ports", "spot_floor", "state", "template", "types", "wanted"
+        "_ceiling", "amounts", "hosts", "load", "permitted", "ports", "spot_floor", "state", "template", "types",
+        "wanted",
     )  # fmt: skip
 
     def __init__(self, template: Template, permitted: int, wanted: int) -> None:
@@ -29,6 +31,7 @@ class Bin:
         self.amounts: list[int] = [0] * len(template.table.names)
         self.load: Load = []
         self.ports: list[Port] = []
+        self.hosts: Counts = {}
         self.spot_floor = 0
         self._ceiling: list[int] | None = None
 
@@ -41,6 +44,8 @@ class Bin:
         """How many of ``count`` pods of the class fit, in which state and with which types left."""
         if pod_class.ports:
             count = 1 if count and not ports_clash(pod_class.ports, self.ports) else 0
+        if pod_class.host is not None:
+            count = min(count, pod_class.host.room(self.hosts))
         most = min(count, self._most(pod_class))
         if most <= 0:
             return 0, None, 0
@@ -52,11 +57,13 @@ class Bin:
 
     def put(self, pod_class: PodClass, count: int, state: State, types: int) -> None:
         """Add pods as `room_for` answered."""
-        if self.empty:
+        if self.empty or pod_class.near:
             self.spot_floor = self._floor(pod_class, state)
         self.amounts = [a + count * b for a, b in zip(self.amounts, pod_class.amounts, strict=True)]
         self.load.append((pod_class, count))
         self.ports.extend(pod_class.ports)
+        if pod_class.host is not None:
+            pod_class.host.put(self.hosts, count)
         self.state, self.types = state, types
         self._ceiling = None
 
@@ -72,6 +79,7 @@ class Bin:
         twin = Bin(self.template, self.permitted, self.wanted)
         twin.state, twin.types, twin.amounts = self.state, self.types, self.amounts
         twin.load, twin.ports, twin.spot_floor = list(self.load), list(self.ports), self.spot_floor
+        twin.hosts = dict(self.hosts)
         return twin
 
     def cheapest(self) -> int:
@@ -113,7 +121,7 @@ class Bin:
 
     def _largest(self, state: State, pod_class: PodClass, most: int) -> tuple[int, int]:
         """The largest number of pods up to ``most`` that the state admits, and the types that then fit."""
-        floor = self._floor(pod_class, state) if self.empty else self.spot_floor
+        floor = self._floor(pod_class, state) if self.empty or pod_class.near else self.spot_floor
         permitted = state.types & self.permitted
         ports = [*self.ports, *pod_class.ports]
         if ports:
@@ -139,7 +147,12 @@ class Bin:
         return low, best
 
     def _floor(self, pod_class: PodClass, state: State) -> int:
-        """How many types on spot the node must keep: what its first pod alone leaves, at most the usual number."""
+        """How many types on spot the node must keep: what its first pod alone leaves, at most the usual number.
+
+        Pods that must share a node have no other one to go to, so for them it may become less flexible.
+        """
+        if pod_class.near:
+            return 0
         spot = state.market.spot & state.types & self.permitted
         if not spot:
             return 0

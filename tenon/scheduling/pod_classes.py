@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from tenon.resources import CPU, MEMORY, PODS
+from tenon.scheduling.hosts import HostRules
 from tenon.scheduling.model import Pod, Taint, Toleration
 from tenon.scheduling.requirements import Requirements
+from tenon.scheduling.topology import AreaRules, HostAffinity, Part, Topology
 
 Port = tuple[str, int, str]
 Amounts = tuple[int, ...]
@@ -25,15 +28,34 @@ class PodClass:
     terms: tuple[Requirements, ...]
     tolerations: tuple[Toleration, ...]
     ports: tuple[Port, ...]
+    part: Part | None = None
+    """How the pods take part in rules between pods; None when they do not."""
+    host: HostRules | None = None
+    near: tuple[HostAffinity, ...] = ()
+    area: AreaRules | None = None
+    own_terms: tuple[Requirements, ...] = NO_TERM
+    """The terms of the pods alone, without what their volumes and preferences add."""
+    attachments: tuple[tuple[str, str], ...] = ()
+    strict: bool = False
+    """Whether PreferNoSchedule taints keep the pods away too."""
+    base: PodClass | None = None
+    """The class that this one is a narrower or a relaxed form of."""
+
+    @property
+    def origin(self) -> PodClass:
+        """The class as it was grouped, whose pods these are."""
+        return self.base or self
 
     def tolerates(self, taints: Iterable[Taint]) -> bool:
-        """Whether the pods may go to a node with these taints; PreferNoSchedule keeps nobody away."""
+        """Whether the pods may go to a node with these taints."""
         return self.untolerated(taints) is None
 
     def untolerated(self, taints: Iterable[Taint]) -> Taint | None:
         """The first taint that keeps the pods away."""
         for taint in taints:
-            if taint.effect != "PreferNoSchedule" and not any(t.tolerates(taint) for t in self.tolerations):
+            if (self.strict or taint.effect != "PreferNoSchedule") and not any(
+                t.tolerates(taint) for t in self.tolerations
+            ):
                 return taint
         return None
 
@@ -44,33 +66,55 @@ def resource_names(pods: Iterable[Pod]) -> tuple[str, ...]:
     return (CPU, MEMORY, PODS, *sorted(named - {CPU, MEMORY, PODS}))
 
 
-def group(pods: Iterable[Pod], names: tuple[str, ...]) -> list[PodClass]:
+def group(pods: Iterable[Pod], names: tuple[str, ...], topology: Topology | None = None) -> list[PodClass]:
     """The classes of the pods, largest CPU request first, then memory, then age and UID."""
-    members: dict[tuple[object, ...], list[Pod]] = {}
+    members: dict[tuple[Any, ...], list[Pod]] = {}
     shared: dict[tuple[Requirements, ...], tuple[Requirements, ...]] = {}
     for pod in pods:
         amounts = tuple(pod.requests.get(name, 0) for name in names)
         terms = shared.setdefault(pod.required_terms, pod.required_terms)
-        members.setdefault((amounts, terms, pod.tolerations, pod.host_ports), []).append(pod)
-    classes = [_pod_class(found, names, shared) for found in members.values()]
-    return sorted(classes, key=_queue_order)
+        part = topology.part(pod) if topology is not None else None
+        key = (amounts, terms, pod.tolerations, pod.host_ports, part, pod.volume_terms, pod.attachments)
+        members.setdefault(key, []).append(pod)
+    classes = []
+    for (amounts, _, _, _, part, _, _), found in members.items():
+        classes.append(_pod_class(found, amounts, shared, part, topology))
+    return sorted(classes, key=queue_order)
 
 
 def _pod_class(
-    pods: list[Pod], names: tuple[str, ...], shared: dict[tuple[Requirements, ...], tuple[Requirements, ...]]
+    pods: list[Pod],
+    amounts: Amounts,
+    shared: dict[tuple[Requirements, ...], tuple[Requirements, ...]],
+    part: Part | None,
+    topology: Topology | None,
 ) -> PodClass:
     ordered = tuple(sorted(pods, key=lambda pod: (pod.created, pod.uid, pod.key)))
     first = ordered[0]
-    return PodClass(
+    own = shared[first.required_terms] or NO_TERM
+    plain = PodClass(
         pods=ordered,
-        amounts=tuple(first.requests.get(name, 0) for name in names),
-        terms=shared[first.required_terms] or NO_TERM,
+        amounts=amounts,
+        terms=combined(own, first.volume_terms),
         tolerations=first.tolerations,
         ports=first.host_ports,
+        part=part,
+        own_terms=own,
+        attachments=first.attachments,
     )
+    if part is None or topology is None:
+        return plain
+    host, near, area = topology.compile(part, part.rules, first.required_terms, first.tolerations)
+    return replace(plain, host=host, near=near, area=area)
 
 
-def _queue_order(pod_class: PodClass) -> tuple[object, ...]:
+def combined(terms: tuple[Requirements, ...], others: tuple[Requirements, ...]) -> tuple[Requirements, ...]:
+    """Each of the terms together with each of the others; the terms alone where there are no others."""
+    return tuple(dict.fromkeys(term.with_(other) for term in terms for other in others)) if others else terms
+
+
+def queue_order(pod_class: PodClass) -> tuple[object, ...]:
+    """Sorts classes as the pods are queued."""
     first = pod_class.pods[0]
     return (-pod_class.amounts[0], -pod_class.amounts[1], first.created, first.uid, first.key)
 

@@ -25,6 +25,8 @@ CAPS = (8_000, 16_000, 32_000, 64_000, 96_000)
 """Node sizes in millicores that first-fit is tried with."""
 EFFORT = 60_000
 """Bound on the steps (types tried x classes x nodes) of filling by best price, so that large batches stay quick."""
+STEPS = 300_000
+"""Classes offered to nodes by best price, after which the rest of a batch goes by first-fit."""
 LONGEST_TABLE = 2_000
 """Equal pods beyond this number go on nodes of the best type without an exact search."""
 
@@ -48,8 +50,13 @@ class Packing:
         return sum(count for _, count in self.left), round(plain, 9)
 
 
-def pack(template: Template, load: Load) -> Packing:
-    """The best packing of a load on new nodes of a pool. Loads must be in queue order."""
+def pack(template: Template, load: Load, limits: Limits | None = None) -> Packing:
+    """The best packing of a load on new nodes of a pool. Loads must be in queue order.
+
+    ``limits`` is what the pool may still launch, where that is not what its own limits leave.
+    """
+    if limits is not None:
+        template.limits = limits.copy(template.pool)
     plain = _first_fit(template, load, template.table.every)
     if not plain.bins:
         return plain
@@ -142,8 +149,13 @@ def _best_price(template: Template, load: Load, nodes: int) -> Packing:
     left: Load = []
     waiting = list(load)
     tries = max(8, EFFORT // max(1, len(load) * nodes))
+    steps = STEPS
     while waiting:
         first = waiting[0]
+        steps -= tries * len(waiting)
+        if steps < 0 and limits.unlimited:
+            rest = _first_fit(template, waiting, template.table.every)
+            return Packing(bins + rest.bins, left + rest.left, limits)
         if len(waiting) == 1 and limits.unlimited:
             bins.extend(_equal_pods(template, *first, tries))
             placed = bins and sum(n for b in bins for c, n in b.load if c is first[0])

@@ -40,8 +40,11 @@ class State:
 class Template:
     """A NodePool, its types indexed, its states remembered."""
 
-    def __init__(self, pool: Pool, daemons: Iterable[Daemon], table: TypeTable) -> None:
-        """Take a pool and the index over its types; only DaemonSets that tolerate its taints matter."""
+    def __init__(self, pool: Pool, daemons: Iterable[Daemon], table: TypeTable, best_effort: bool = False) -> None:
+        """Take a pool and the index over its types; only DaemonSets that tolerate its taints matter.
+
+        With ``best_effort`` the pool's ``minValues`` are a wish, not a rule.
+        """
         self.pool = pool
         requirements = pool.requirements.with_(Requirements.from_labels({**pool.labels, labels.NODEPOOL: pool.name}))
         if any(o.capacity_type == labels.RESERVED for t in pool.instance_types for o in t.offerings):
@@ -53,7 +56,10 @@ class Template:
         self.table = table
         self.limits = Limits(pool, self.table)
         self.burstable = sum(1 << n for n, t in enumerate(self.table.types) if burstable.is_burstable(t))
-        self.least = {key: r.min_values for key, r in requirements.items() if r.min_values}
+        self.wished = {key: r.min_values for key, r in requirements.items() if r.min_values}
+        """The pool's ``minValues``, by label."""
+        self.least = {} if best_effort else self.wished
+        """Those that every node must keep."""
         self._daemons = [daemon for daemon in daemons if daemon.pod_class.tolerates(pool.taints)]
         self._states: dict[Requirements, State] = {}
         self.start = self.state(requirements)
@@ -134,16 +140,15 @@ class Template:
 
     def diverse(self, state: State, types: int) -> bool:
         """Whether the types keep as many distinct values as the pool's ``minValues`` ask."""
-        for key, least in self.least.items():
-            if key in OFFERING_KEYS:
-                offered = self.table.zones_of(key, types, state.requirements)
-            elif key in self.requirements and not self.requirements[key].complement and key not in labels.WELL_KNOWN:
-                offered = len(state.requirements[key].members)
-            else:
-                offered = self.table.values_of(key, types, state.requirements[key])
-            if offered < least:
-                return False
-        return True
+        return all(self.offered(state, types, key) >= least for key, least in self.least.items())
+
+    def offered(self, state: State, types: int, key: str) -> int:
+        """How many distinct values of a label the types offer a node in this state."""
+        if key in OFFERING_KEYS:
+            return self.table.zones_of(key, types, state.requirements)
+        if key in self.requirements and not self.requirements[key].complement and key not in labels.WELL_KNOWN:
+            return len(state.requirements[key].members)
+        return self.table.values_of(key, types, state.requirements[key])
 
     def by_price(self, state: State, types: int) -> list[int]:
         """The types by the price of their best sale, cheapest first, ties by name."""

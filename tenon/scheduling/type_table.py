@@ -109,6 +109,19 @@ class TypeTable:
         index = self._index(key)
         return sum(1 for v, having in index.items() if v is not None and having & types and requirement.has(v))
 
+    def decides(self, key: str) -> bool:
+        """Whether a node gets this label from its type or its offering, not from its pool."""
+        return key in OFFERING_KEYS or key in TYPE_KEYS or set(self._index(key)) != {None}
+
+    def labels_of(self, key: str, types: int, requirement: Requirement) -> set[str]:
+        """The values of a label that the types have and the requirement allows."""
+        index = self._index(key)
+        return {v for v, having in index.items() if v is not None and having & types and requirement.has(v)}
+
+    def offer_value(self, offer: int, key: str) -> str:
+        """What an offer, given by its number, says of one of the labels that offers decide; empty for nothing."""
+        return self._offers[offer][0].value(key)
+
     def zones_of(self, key: str, types: int, requirements: Requirements) -> int:
         """How many values of a label that offerings decide are on sale for the types."""
         asked = [requirements[k] for k in OFFERING_KEYS if k in requirements]

@@ -87,7 +87,8 @@ def test_a_claim_without_a_node_counts_with_its_planned_pods_sch_090() -> None:
 def test_a_claim_without_an_instance_promises_nothing_but_keeps_its_pods() -> None:
     planned = {"annotations": {"tenon.sh/planned-pods": "ns/p=uid-p"}}
     found = state(claims=[claim(node_name="", meta=planned)], pods=[waiting("p")])
-    assert scheduling_nodes(found, NOW) == []
+    (closed,) = scheduling_nodes(found, NOW)
+    assert (closed.closed, [pod.name for pod in closed.pods], closed.allocatable) == (True, ["p"], {})
     assert found.planned(NOW) == {"uid-p": "claim"}
 
 
@@ -167,3 +168,16 @@ def test_a_claim_that_cannot_be_read_stops_no_other(caplog: pytest.LogCaptureFix
     found = state(claims=[bad, claim("good", node_name="y", status=STATUS)], pods=[pod()])
     assert [one.name for one in scheduling_nodes(found, NOW)] == ["good"]
     assert "NodeClaim bad is left out of planning" in caplog.text
+
+
+def test_pods_that_rules_between_pods_count_are_listed_with_their_node_sch_052() -> None:
+    leaving = node("old", meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    pods = [
+        running("a", "n"),
+        running("ended", "n", status={"phase": "Succeeded"}),
+        running("ending", "n", meta={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+        running("b", "old"),
+    ]
+    found = {one.name: one for one in scheduling_nodes(state(nodes=[node("n"), leaving], pods=pods), NOW)}
+    assert {name: [pod.name for pod in one.pods] for name, one in found.items()} == {"n": ["a"], "old": ["b"]}
+    assert (found["n"].closed, found["old"].closed) == (False, True)

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from tenon.scheduling.model import Taint, Toleration
+from tenon.scheduling.pod_rules import NO_RULES, LabelSelector, PodRules, PodTerm, SpreadRule
+from tenon.scheduling.requirements import Requirement, Requirements
 from tests.cache.objects import UNSCHEDULABLE, container, node, owned_by, pod, running, waiting
 from worker.cache.decode import decode_object, decode_pod
 
@@ -93,17 +95,22 @@ def required(*terms: Any) -> dict[str, Any]:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
 
 
+ODD_PEER = {
+    "requiredDuringSchedulingIgnoredDuringExecution": [
+        {"topologyKey": "h", "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Near"}]}}
+    ]
+}
 PEER = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "h", "labelSelector": {}}]}
 
 
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule", "topologyKey": "zone"}]}, "spread"),
-        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway", "topologyKey": "zone"}]}, ""),
-        ({"affinity": {"podAffinity": PEER}}, "pod affinity"),
-        ({"affinity": {"podAntiAffinity": PEER}}, "anti-affinity"),
+        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule", "topologyKey": "zone"}]}, ""),
+        ({"affinity": {"podAffinity": PEER}}, ""),
+        ({"affinity": {"podAntiAffinity": PEER}}, ""),
         ({"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}}}, ""),
+        ({"affinity": {"podAffinity": ODD_PEER}}, "label selector on app: operator 'Near' is unknown"),
         ({"affinity": required({"matchFields": [{"key": "metadata.name", "operator": "In"}]})}, "matchFields"),
         ({"affinity": required({})}, "match no node"),
         ({"affinity": required({"matchExpressions": [{"key": "a", "operator": "Near"}]})}, "'Near' is unknown"),
@@ -192,3 +199,37 @@ def test_a_malformed_quantity_is_named() -> None:
 def test_managed_fields_are_dropped() -> None:
     record = decode_object(b'{"metadata": {"name": "c", "managedFields": [{}]}}')
     assert record.body == {"metadata": {"name": "c"}}
+
+
+def test_rules_between_pods_and_preferences_are_read_sch_040_050_063() -> None:
+    web = {"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["b"]}]}
+    term = {"topologyKey": "zone", "labelSelector": web, "namespaces": ["y", "x"], "namespaceSelector": {}}
+    required, preferred = (f"{name}DuringSchedulingIgnoredDuringExecution" for name in ("required", "preferred"))
+    in_a = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+    affinity = {
+        "nodeAffinity": {preferred: [{"weight": 7, "preference": in_a}]},
+        "podAffinity": {required: [term], preferred: [{"weight": 3, "podAffinityTerm": term}]},
+        "podAntiAffinity": {required: [{"topologyKey": "zone"}], preferred: [{"weight": 2, "podAffinityTerm": term}]},
+    }
+    spread = {
+        "topologyKey": "zone",
+        "maxSkew": 2,
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": web,
+        "minDomains": 3,
+        "matchLabelKeys": ["rev"],
+        "nodeAffinityPolicy": "Ignore",
+        "nodeTaintsPolicy": "Honor",
+    }
+    rules = pod(affinity=affinity, topologySpreadConstraints=[spread, {"topologyKey": "h", "maxSkew": 1}]).pod.rules
+    chosen = LabelSelector((("app", "In", ("web",)), ("tier", "NotIn", ("b",))))
+    read = PodTerm("zone", chosen, ("x", "y"), LabelSelector())
+    assert rules == PodRules(
+        spreads=(SpreadRule("zone", 2, chosen, False, 3, ("rev",), False, True), SpreadRule("h", 1, None)),
+        affinity=(read,),
+        anti_affinity=(PodTerm("zone", None),),
+        preferred_nodes=((7, Requirements.of(Requirement.new("zone", "In", ["a"]))),),
+        preferred_affinity=((3, read),),
+        preferred_anti_affinity=((2, read),),
+    )
+    assert pod().pod.rules is NO_RULES

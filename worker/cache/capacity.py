@@ -24,10 +24,11 @@ NODES = "nodes"
 
 
 def scheduling_nodes(state: ClusterState, now: float) -> list[Node]:
-    """Existing and in-flight capacity that may take pods, by name; what is leaving is left out.
+    """Existing and in-flight capacity that may take pods, by name.
 
-    Pods planned for a claim count as used there. A claim without an instance has unknown capacity and is left out:
-    its planned pods are no longer to be planned, and it can promise nothing to others.
+    Pods planned for a claim count as used there. What is leaving, and a claim without an instance, whose capacity is
+    unknown, can promise nothing: they are listed, closed, only where pods are on them or planned for them, because
+    rules between pods still count those.
     """
     expected = Expected(state, now)
     nodes: list[Node] = []
@@ -38,11 +39,17 @@ def scheduling_nodes(state: ClusterState, now: float) -> list[Node]:
             paired.add(claim.name)
         if not leaving(record, claim):
             nodes.append(_existing(state, record, claim, expected))
+        elif there := _placed_on(state, record):
+            nodes.append(Node(record.name, record.labels, record.taints, {}, {}, pods=there, closed=True))
     for claim in state.claims:
-        if claim.name in paired or claim.deleting or not claim.status.get("allocatable"):
+        if claim.name in paired or claim.deleting:
+            continue
+        known = bool(claim.status.get("allocatable"))
+        if not known and not expected.planned(claim.name):
             continue
         try:
-            nodes.append(_in_flight(claim, expected))
+            node = _in_flight(claim, expected)
+            nodes.append(node if known else replace(node, closed=True))
         except ValueError as error:
             log.warning("NodeClaim %s is left out of planning, for it cannot be read: %s", claim.name, error)
     return sorted(nodes, key=lambda node: node.name)
@@ -133,7 +140,13 @@ def _existing(state: ClusterState, record: NodeRecord, claim: ObjectRecord | Non
         used=total((used, missing, *(pod.requests for pod in planned))),
         initialized=initialized,
         host_ports=_ports(present, planned, daemons),
+        pods=(*_placed_on(state, record), *planned),
     )
+
+
+def _placed_on(state: ClusterState, record: NodeRecord) -> tuple[Pod, ...]:
+    """The pods of a node that rules between pods count: those that neither ended nor are ending."""
+    return tuple(pod.pod for pod in state.pods_on(record.name) if not pod.terminal and not pod.deleting)
 
 
 def _in_flight(claim: ObjectRecord, expected: Expected) -> Node:
@@ -152,6 +165,7 @@ def _in_flight(claim: ObjectRecord, expected: Expected) -> Node:
         initialized=False,
         host_ports=_ports(planned, daemons),
         requirements=requirements,
+        pods=tuple(planned),
     )
 
 

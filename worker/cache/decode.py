@@ -15,9 +15,11 @@ import msgspec
 
 from tenon.apis import labels
 from tenon.scheduling.model import Pod, Taint, Toleration
+from tenon.scheduling.pod_rules import NO_RULES
 from tenon.scheduling.requirements import DOES_NOT_EXIST, Requirement, Requirements
 from worker.cache.records import DaemonRecord, NodeRecord, ObjectRecord, PodRecord
 from worker.cache.requests import effective_requests, host_ports, units
+from worker.cache.rules import pod_rules
 from worker.cache.wire import (
     Condition,
     DaemonSetObject,
@@ -148,6 +150,10 @@ def scheduling_pod(metadata: Metadata, spec: PodSpec, status: PodStatus | None) 
         terms, unsupported = _required_terms(spec)
     except ValueError as error:
         terms, unsupported = (), f"its node affinity is malformed: {error}"
+    try:
+        rules = pod_rules(spec)
+    except ValueError as error:
+        rules, unsupported = NO_RULES, unsupported or f"its affinity or topology spread is malformed: {error}"
     return Pod(
         namespace=sys.intern(metadata.namespace or "default"),
         name=metadata.name,
@@ -161,6 +167,7 @@ def scheduling_pod(metadata: Metadata, spec: PodSpec, status: PodStatus | None) 
         priority=spec.priority or 0,
         node_name=sys.intern(spec.node_name),
         unsupported=unsupported or _unsupported(spec),
+        rules=_shared_value(rules) if rules else NO_RULES,
     )
 
 
@@ -198,14 +205,6 @@ def _term(term: SelectorTerm) -> Requirements:
 def _unsupported(spec: PodSpec) -> str:
     if spec.resource_claims:
         return "it asks for dynamic resource claims, which are not planned for yet"
-    hard = [s.topology_key for s in spec.topology_spread_constraints or () if s.when_unsatisfiable == "DoNotSchedule"]
-    if hard:
-        return f"it has a DoNotSchedule topology spread over {hard[0]}, which is not planned for yet"
-    affinity = spec.affinity
-    if affinity and affinity.pod_affinity and affinity.pod_affinity.required:
-        return "it has a required pod affinity, which is not planned for yet"
-    if affinity and affinity.pod_anti_affinity and affinity.pod_anti_affinity.required:
-        return "it has a required pod anti-affinity, which is not planned for yet"
     for volume in spec.volumes or ():
         if volume.persistent_volume_claim is not None or volume.ephemeral is not None:
             return f"its volume {volume.name} is a persistent volume claim, whose zone is not planned for yet"

@@ -71,12 +71,38 @@ class NodeSelector(Wire):
     node_selector_terms: list[SelectorTerm] | None = None
 
 
+class PreferredNodes(Wire):
+    weight: int = 1
+    preference: SelectorTerm = field(default_factory=SelectorTerm)
+
+
 class NodeAffinity(Wire):
     required: NodeSelector | None = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: list[PreferredNodes] | None = field(default=None, name="preferredDuringSchedulingIgnoredDuringExecution")
+
+
+class Selector(Wire):
+    """A label selector."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[Expression] | None = None
+
+
+class PodAffinityTerm(Wire):
+    topology_key: str = ""
+    label_selector: Selector | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: Selector | None = None
+
+
+class PreferredPods(Wire):
+    weight: int = 1
+    pod_affinity_term: PodAffinityTerm = field(default_factory=PodAffinityTerm)
 
 
 class PodAffinity(Wire):
-    required: list[Raw] | None = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    required: list[PodAffinityTerm] | None = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: list[PreferredPods] | None = field(default=None, name="preferredDuringSchedulingIgnoredDuringExecution")
 
 
 class Affinity(Wire):
@@ -101,6 +127,12 @@ class TaintSpec(Wire):
 class Spread(Wire):
     when_unsatisfiable: str = "DoNotSchedule"
     topology_key: str = ""
+    max_skew: int = 1
+    min_domains: int | None = None
+    label_selector: Selector | None = None
+    match_label_keys: list[str] | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
 
 
 class ClaimName(Wire):

@@ -1,0 +1,52 @@
+"""The instance types that the benchmarks of scheduling buy from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tenon.apis import labels
+from tenon.resources import parse_resources
+from tenon.scheduling.catalog import parse_catalog
+from tenon.scheduling.model import InstanceType, Pool
+from tenon.scheduling.requirements import IN, Requirement, Requirements
+
+ZONES = ("test-zone-1", "test-zone-2", "test-zone-3")
+OFFERS = (
+    (labels.SPOT, ZONES[0]),
+    (labels.SPOT, ZONES[1]),
+    (labels.ON_DEMAND, ZONES[0]),
+    (labels.ON_DEMAND, ZONES[1]),
+    (labels.ON_DEMAND, ZONES[2]),
+)
+
+
+def reference_document(count: int = 400) -> dict[str, Any]:
+    """The catalogue of the reference's benchmark, as ``tenon simulate --catalog`` reads it: 1 to ``count`` CPU."""
+    return {"instanceTypes": [_entry(cpu) for cpu in range(1, count + 1)]}
+
+
+def reference_pool(count: int = 400) -> Pool:
+    """The reference's NodePool: no requirements, and limits that are never reached."""
+    limits = parse_resources({"cpu": "10000000", "memory": "10000000Gi"})
+    return Pool("default", Requirements(), parse_catalog(reference_document(count)), limits=limits)
+
+
+def ec2_pool(catalogue: Path) -> Pool:
+    """A NodePool of amd64 on demand over a catalogue file."""
+    types: list[InstanceType] = parse_catalog(json.loads(catalogue.read_text()))
+    asked = ((labels.ARCH, "amd64"), (labels.OS, "linux"), (labels.CAPACITY_TYPE, labels.ON_DEMAND))
+    return Pool("default", Requirements.of(*(Requirement.new(key, IN, (value,)) for key, value in asked)), types)
+
+
+def _entry(cpu: int) -> dict[str, Any]:
+    gib = 2 * cpu
+    price = 0.1 * cpu + 0.1 * gib * 2**30 / 1e9
+    return {
+        "name": f"fake-it-{cpu - 1}",
+        "requirements": {labels.ARCH: ["amd64"], labels.OS: ["darwin", "linux", "windows"]},
+        "capacity": {"cpu": str(cpu), "memory": f"{gib}Gi", "pods": str(10 * cpu)},
+        "overhead": {"cpu": "100m", "memory": "10Mi"},
+        "offerings": [{"zone": zone, "capacityType": kind, "price": price} for kind, zone in OFFERS],
+    }

@@ -1,0 +1,154 @@
+"""``tenon simulate``: what the autoscaler would do for the objects in files, without cluster, AWS or Temporal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from cli.simulating.cluster import FiledCache, fill
+from cli.simulating.disrupting import empty_nodes_of
+from cli.simulating.files import read_catalogue_file, read_files
+from tenon.apis import labels
+from tenon.scheduling.bound import lower_bound
+from tenon.simulation.deciding import Question, decide
+from tenon.simulation.defaults import fill_in, namespace_labels, newest_instant
+from tenon.simulation.document import plan_document, to_json
+from tenon.simulation.faults import Fault, Source, in_order, one_line
+from tenon.simulation.objects import Objects
+from tenon.simulation.reading import finish
+from tenon.simulation.report import Report, report
+from tenon.simulation.settings import read_settings
+from tenon.simulation.volumes import Volumes
+from worker.view import CachedView
+
+app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+
+UNUSABLE = 2
+MOST_FAULTS = 1000
+"""Lines of faults that are printed."""
+
+
+class Form(StrEnum):
+    """How a plan is shown."""
+
+    table = "table"
+    json = "json"
+    html = "html"
+
+
+class InputError(Exception):
+    """The input cannot be used; ``faults`` say why."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        super().__init__("the input cannot be used")
+        self.faults = list(faults)
+
+
+@app.command()
+def simulate(
+    filename: Annotated[
+        list[str] | None, typer.Option("-f", "--filename", help="A file of manifests, a folder of them, or - .")
+    ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Add the objects of the kubeconfig's cluster (read only).")
+    ] = False,
+    catalog: Annotated[str | None, typer.Option(help="Instance types to use instead of the built-in ones.")] = None,
+    output: Annotated[Form, typer.Option("-o", "--output", help="How to show the plan.")] = Form.table,
+    disruption: Annotated[bool, typer.Option("--disruption", help="Say which nodes would be taken away.")] = False,
+    now: Annotated[
+        str | None, typer.Option(help="The time to decide at (RFC 3339); else the newest in the input.")
+    ] = None,
+    setting: Annotated[list[str] | None, typer.Option("--set", help="A setting of the worker, as NAME=VALUE.")] = None,
+) -> None:
+    """Say which nodes the autoscaler would launch for the pods in these manifests, and what they would cost."""
+    try:
+        shown = _simulate(filename or [], live, catalog, disruption, now, setting or [])
+    except InputError as error:
+        for fault in error.faults[:MOST_FAULTS]:
+            print(fault, file=sys.stderr)
+        if len(error.faults) > MOST_FAULTS:
+            print(f"... and {len(error.faults) - MOST_FAULTS} more", file=sys.stderr)
+        raise typer.Exit(UNUSABLE) from None
+    if output is Form.json:
+        sys.stdout.write(to_json(shown.document))
+    elif output is Form.html:
+        from tenon.simulation.picture import to_html
+
+        sys.stdout.write(to_html(shown))
+    else:
+        from cli.simulating.table import show
+
+        show(shown)
+
+
+def _simulate(
+    files: list[str], live: bool, catalog: str | None, disruption: bool, now: str | None, settings: list[str]
+) -> Report:
+    chosen, faults, notes = read_settings(settings)
+    objects = read_files(files)
+    if not files and not live:
+        faults.append(Fault(Source("tenon simulate"), "name manifests with -f, or a cluster with --live"))
+    if live:
+        from cli.simulating.live import add_live_objects
+
+        faults += add_live_objects(objects)
+    instant = _instant(now, faults)
+    types, catalogue_faults = read_catalogue_file(catalog)
+    finish(objects)
+    _stop_at([*faults, *catalogue_faults, *in_order(objects.faults)])
+    instant = instant or newest_instant(objects)
+    fill_in(objects)
+    cache = FiledCache(instant.timestamp())
+    pending, undecodable = fill(cache, objects)
+    _stop_at(undecodable)
+    for note in [*notes, *_notes(objects)]:
+        print(f"note: {one_line(note)}", file=sys.stderr)
+    view = CachedView(cache)
+    question = Question(
+        pods=pending.pods,
+        types=types,
+        namespaces=namespace_labels(objects),
+        ignore_preferences=chosen.values["PREFERENCE_POLICY"] == "Ignore",
+        volume_limits=Volumes(objects).limits,
+    )
+    decision = decide(view, question, time.perf_counter)
+    if catalog is None and any(claim.offering[2] == labels.SPOT for claim in decision.plan.claims):
+        print("note: spot prices of the built-in catalogue are estimates, the same in every zone", file=sys.stderr)
+    document = plan_document(
+        decision.plan,
+        refused=pending.refused,
+        promised=pending.promised,
+        disruption=empty_nodes_of(view, cache, decision.plan, types, instant) if disruption else [],
+        lower_bound=lower_bound(decision.problem, left_out=decision.plan.unschedulable),
+        solve_seconds=decision.seconds,
+    )
+    return report(decision, document, types)
+
+
+def _instant(text: str | None, faults: list[Fault]) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        parsed = datetime.fromisoformat(text)
+        if parsed.tzinfo is not None:
+            return parsed
+    except ValueError:
+        pass
+    faults.append(Fault(Source("--now"), f"{text!r} is not a time such as 2026-01-31T12:00:00Z"))
+    return None
+
+
+def _notes(objects: Objects) -> Iterable[str]:
+    for text, count in objects.notes.items():
+        yield f"{text} ({count} times)" if count > 1 else text
+
+
+def _stop_at(faults: list[Fault]) -> None:
+    if faults:
+        raise InputError(faults)

@@ -1,0 +1,1 @@
+"""The parts of ``tenon simulate`` that touch the world: files, the cluster, the terminal."""

@@ -1,0 +1,114 @@
+"""The objects of a simulation in the worker's own cluster cache, so that both see a cluster in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from tenon.scheduling.model import Pod
+from tenon.simulation.faults import Fault
+from tenon.simulation.objects import Found, Objects
+from tenon.simulation.volumes import UnplacedVolumeError, Volumes, without_claims
+from worker.cache.cluster import ClusterCache
+from worker.cache.decode import decode_daemonset, decode_node, decode_object, decode_pod
+from worker.cache.records import PodRecord
+from worker.cache.state import ClusterState
+
+
+class FiledCache(ClusterCache):
+    """A cache that no API server fills. It is complete from the start, and its clock stands still."""
+
+    def __init__(self, now: float) -> None:
+        ClusterState.__init__(self, lambda: now)
+        self._reflectors = []
+        self._by_plural = {}
+        self._synced_at = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The pods that have no node: those to place, and why the others are not placed."""
+
+    pods: list[Pod]
+    refused: dict[str, str]
+    promised: dict[str, list[Pod]]
+    """Pods that a starting node was bought for, by its name."""
+
+
+def fill(cache: FiledCache, objects: Objects) -> tuple[Pending, list[Fault]]:
+    """Put all objects into the cache; the pods that wait for a node, and what could not be decoded."""
+    faults: list[Fault] = []
+    pending = Pending([], {}, {})
+    volumes = Volumes(objects)
+    for kind, decode, table in (
+        ("EC2NodeClass", decode_object, cache.nodeclasses),
+        ("NodePool", decode_object, cache.pools),
+        ("NodeClaim", decode_object, cache.claims),
+        ("Node", decode_node, cache.nodes),
+        ("DaemonSet", decode_daemonset, cache.daemonsets),
+        ("Pod", decode_pod, cache.pods),
+    ):
+        for found in objects.of(kind):
+            record = _decoded(found, decode, faults)
+            if isinstance(record, PodRecord):
+                record = _with_volumes(record, found, volumes)
+            if isinstance(record, PodRecord) and not record.node_name:
+                record = replace(record, unschedulable=True)
+                if reason := why_not_placed(record):
+                    pending.refused[record.key] = reason
+                else:
+                    pending.pods.append(record.pod)
+            if record is not None:
+                table.on_event(record.key, record)
+    return _without_promised(pending, cache), faults
+
+
+def _without_promised(pending: Pending, cache: FiledCache) -> Pending:
+    planned = cache.planned()
+    promised: dict[str, list[Pod]] = {}
+    for pod in pending.pods:
+        claim = cache.claims.get(planned.get(pod.uid, ""))
+        if claim is not None:
+            node = cache.node_of(claim)
+            promised.setdefault(node.name if node else claim.name, []).append(pod)
+    return replace(pending, pods=[pod for pod in pending.pods if pod.uid not in planned], promised=promised)
+
+
+def why_not_placed(record: PodRecord) -> str:
+    """Why a pod without a node is none that capacity is bought for; empty for the others."""
+    if record.gated:
+        return "it has scheduling gates: remove spec.schedulingGates when it may start"
+    if record.terminal:
+        return f"it has ended (phase {record.phase})"
+    if record.deleting:
+        return "it is being deleted"
+    if record.nominated:
+        return "kube-scheduler makes room for it on a node that is there (status.nominatedNodeName)"
+    if record.daemon:
+        return "a DaemonSet owns it, whose pods come with each node"
+    if record.mirror:
+        return "a kubelet owns it (a mirror pod)"
+    if record.opted_out:
+        return "its node affinity asks for nodes of no NodePool"
+    return ""
+
+
+def _with_volumes(record: PodRecord, found: Found, volumes: Volumes) -> PodRecord:
+    try:
+        facts = volumes.facts(found.body)
+    except UnplacedVolumeError as error:
+        return replace(record, pod=replace(record.pod, unsupported=record.pod.unsupported or str(error)))
+    if not facts.terms and not facts.attachments:
+        return record
+    return replace(record, pod=replace(record.pod, volume_terms=facts.terms, attachments=facts.attachments))
+
+
+def _decoded(found: Found, decode: Callable[[Any], Any], faults: list[Fault]) -> Any:
+    try:
+        return decode(msgspec.json.encode(without_claims(found.body) if found.kind == "Pod" else found.body))
+    except (ValueError, OverflowError) as error:  # what the checks of manifests did not know of
+        faults.append(found.fault("", str(error)))
+        return None

@@ -1,0 +1,90 @@
+"""Manifests and catalogues from files, folders and standard input."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from cli.simulating import builtin
+from tenon.scheduling.model import InstanceType
+from tenon.simulation.catalogue import read_catalogue
+from tenon.simulation.faults import Fault, Source
+from tenon.simulation.objects import Objects
+from tenon.simulation.reading import read_text
+
+LARGEST = 128 * 2**20
+"""Bytes of one file."""
+SUFFIXES = (".yaml", ".yml", ".json")
+STANDARD_INPUT = "-"
+
+
+def read_files(names: Iterable[str]) -> Objects:
+    """The objects of all files; folders stand for the manifests in them."""
+    objects = Objects()
+    for name in names:
+        for file in _files(name, objects):
+            text = _text(file, objects.faults)
+            if text is not None:
+                read_text(objects, file, text)
+    return objects
+
+
+def read_catalogue_file(name: str | None) -> tuple[list[InstanceType], list[Fault]]:
+    """The instance types of a file, or the built-in ones."""
+    if name is None:
+        return read_catalogue(builtin.load(), Source("built-in catalogue"))
+    faults: list[Fault] = []
+    text = _text(name, faults)
+    if text is None:
+        return [], faults
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        return [], [Fault(Source(name), f"is not JSON: {error}")]
+    except RecursionError:
+        return [], [Fault(Source(name), "is not a catalogue: its lists nest too deeply")]
+    return read_catalogue(document, Source(name))
+
+
+def _files(name: str, objects: Objects) -> Iterator[str]:
+    path = Path(name)
+    try:
+        if name == STANDARD_INPUT or not path.is_dir():
+            yield name
+            return
+        inside = sorted(str(file) for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file())
+    except (OSError, ValueError) as error:
+        objects.faults.append(Fault(Source(name), _why(error)))
+        return
+    if not inside:
+        objects.faults.append(Fault(Source(name), "is a folder without manifests (.yaml, .yml, .json)"))
+    yield from inside
+
+
+def _text(name: str, faults: list[Fault]) -> str | None:
+    shown = "standard input" if name == STANDARD_INPUT else name
+    try:
+        raw = _bytes(name)
+        if len(raw) > LARGEST:
+            faults.append(Fault(Source(shown), f"is larger than {LARGEST // 2**20} MiB: split it"))
+            return None
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        faults.append(Fault(Source(shown), f"is not UTF-8 text: byte {error.start} cannot be read"))
+    except (OSError, ValueError) as error:
+        faults.append(Fault(Source(shown), _why(error)))
+    return None
+
+
+def _bytes(name: str) -> bytes:
+    if name == STANDARD_INPUT:
+        return sys.stdin.buffer.read(LARGEST + 1)
+    with open(name, "rb") as file:
+        return file.read(LARGEST + 1)
+
+
+def _why(error: Any) -> str:
+    return f"cannot be read: {getattr(error, 'strerror', None) or error}"

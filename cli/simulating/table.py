@@ -1,0 +1,114 @@
+"""A plan as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from tenon.resources import CPU, MEMORY
+from tenon.simulation.document import Document
+from tenon.simulation.report import NodeReport, Report
+
+MOST_ROWS = 60
+"""Nodes that are listed one by one; beyond it those that are alike share a row."""
+MOST_REASONS = 25
+WIDTH = 140
+"""Columns of a table that goes into a file or a pipe."""
+
+
+def show(report: Report, console: Console | None = None) -> None:
+    """Print the report."""
+    if console is None:
+        console = Console()
+        if not console.is_terminal:
+            console.width = WIDTH
+    nodes = [node for node in report.nodes if node.price is not None]
+    taking = [node for node in report.nodes if node.price is None]
+    if nodes:
+        console.print(_nodes("New nodes", nodes))
+    if taking:
+        console.print(_nodes("Nodes that are there and take pods", taking))
+    _unschedulable(console, report.document["unschedulable"])
+    _disruption(console, report.document["disruption"])
+    _totals(console, report.document["totals"])
+
+
+def _nodes(title: str, nodes: Sequence[NodeReport]) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("node", "instance type", "offering"):
+        table.add_column(name, no_wrap=True)
+    for name in ("or", "$/h", "pods", "cpu", "memory"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("holds", no_wrap=True, overflow="ellipsis")
+    for alike in _rows(nodes):
+        first, count = alike[0], len(alike)
+        name = first.name if count == 1 else f"{first.name} .. {alike[-1].name.rpartition('-')[2]} ({count})"
+        table.add_row(
+            escape(name),
+            escape(first.instance_type),
+            escape(f"{first.zone} {first.capacity_type}"),
+            f"+{first.alternatives}" if first.alternatives else "",
+            "" if first.price is None else f"{sum(node.price or 0 for node in alike):.4f}",
+            str(sum(node.pods for node in alike)),
+            _percent(alike, CPU),
+            _percent(alike, MEMORY),
+            escape(_holds(alike)),
+        )
+    return table
+
+
+def _rows(nodes: Sequence[NodeReport]) -> list[list[NodeReport]]:
+    if len(nodes) <= MOST_ROWS:
+        return [[node] for node in nodes]
+    kind = lambda node: (node.pool, node.instance_type, node.zone, node.capacity_type)  # noqa: E731
+    return [list(alike) for _, alike in groupby(sorted(nodes, key=kind), key=kind)]
+
+
+def _percent(nodes: Sequence[NodeReport], resource: str) -> str:
+    return f"{sum(node.used(resource) for node in nodes) / len(nodes):.0%}"
+
+
+def _holds(nodes: Sequence[NodeReport]) -> str:
+    counts: dict[str, int] = {}
+    for node in nodes:
+        for share in node.shares:
+            name = share.name.removeprefix("default/")
+            counts[name] = counts.get(name, 0) + share.count
+    texts = [f"{name} x{count}" if count > 1 else name for name, count in counts.items() if count]
+    return ", ".join(texts[:3]) + (f" and {len(texts) - 3} more" if len(texts) > 3 else "")
+
+
+def _unschedulable(console: Console, entries: Sequence[Document]) -> None:
+    reasons: dict[str, list[str]] = {}
+    for entry in entries:
+        reasons.setdefault(entry["reason"], []).append(entry["pod"])
+    if not reasons:
+        return
+    console.print("[bold]Unschedulable[/bold]")
+    for reason, pods in list(reasons.items())[:MOST_REASONS]:
+        named = pods[0] if len(pods) == 1 else f"{pods[0]} and {len(pods) - 1} more"
+        console.print(f"  [red]{escape(named)}[/red]: {escape(reason)}")
+    if len(reasons) > MOST_REASONS:
+        console.print(f"  and {len(reasons) - MOST_REASONS} more reasons: see -o json")
+    console.print()
+
+
+def _disruption(console: Console, entries: Sequence[Document]) -> None:
+    for entry in entries:
+        names = escape(", ".join(entry["candidates"]))
+        console.print(f"{entry['reason']}: {names} would be taken away, which saves ${entry['savingPerHour']} an hour")
+
+
+def _totals(console: Console, totals: Document) -> None:
+    placed = totals["pods"] - totals["unschedulable"]
+    text = f"{placed} of {totals['pods']} pods placed; "
+    text += f"{totals['nodes']} new nodes for ${totals['pricePerHour']:.4f} an hour"
+    bound = totals["lowerBoundPricePerHour"]
+    if bound:
+        text += f" (no plan costs less than ${bound:.4f})"
+    console.print(f"[bold]{text}[/bold]; decided in {totals['solveSeconds']} s", highlight=False)

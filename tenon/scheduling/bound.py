@@ -1,0 +1,110 @@
+"""The least that any plan can cost: how far from the optimum a plan is at most.
+
+Nodes and pods may be cut into parts, and of all rules only resources, taints and node affinity are kept, which leaves a
+linear program. What HiGHS answers is not taken on trust: its dual prices (what the room of each kind of node is worth)
+are made a feasible dual solution, whose value bounds the program from below whatever the solver's tolerances are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+import highspy
+import numpy as np
+
+from tenon.scheduling.bound_columns import Reservation, existing, read_demand, to_buy
+from tenon.scheduling.bound_tables import Floats, Tables, merged, pruned, tabulate
+from tenon.scheduling.model import Problem
+
+SAFETY = 1e-9
+"""Share of the bound that is given away to the rounding of floating point sums."""
+
+
+def lower_bound(problem: Problem, *, left_out: Collection[str] = (), node_charge: float = 0.0) -> float:
+    """Dollars an hour that every plan for the problem's pods costs at least.
+
+    Pods that no node could take are not counted, and neither are those whose key is in ``left_out``: give the
+    unschedulable pods of a plan to compare it with the cost of placing the same pods. ``node_charge`` is added to the
+    price of every node, as the engine's own objective does.
+    """
+    out = frozenset(left_out)
+    demand = read_demand(pod for pod in problem.pods if not pod.unsupported and pod.key not in out)
+    columns, places = to_buy(problem, demand)
+    if not demand.counts or not columns:
+        return 0.0
+    priced = [replace(column, price=column.price + node_charge) for column in columns]
+    tables = merged(pruned(tabulate(demand, priced, existing(problem, demand))))
+    if not len(tables.counts):
+        return 0.0
+    return max(0.0, _certified(tables, _worth(tables, places), places) * (1 - SAFETY))
+
+
+def _worth(tables: Tables, places: Mapping[Reservation, int]) -> Floats:
+    """Solve the program; for each column and resource the dual price of a node's whole room."""
+    columns, resources = tables.room.shape
+    classes = len(tables.counts)
+    shared = {reservation: number for number, reservation in enumerate(sorted(places))}
+    holder, held = np.nonzero(tables.fits)
+    pods = len(holder)
+    share = np.divide(
+        tables.requests[held], tables.room[holder], out=np.zeros((pods, resources)), where=tables.room[holder] > 0
+    )
+
+    # variables: pods of a class on a column, then nodes of a column;
+    # rows: every class is placed, the nodes of a column have the room, a reservation has the places
+    room_rows = classes + np.arange(columns * resources).reshape(columns, resources)
+    reserved = [(classes + columns * resources + shared[r], pods + j) for j, r in enumerate(tables.reservations) if r]
+    rows = np.concatenate((held, room_rows[holder].ravel(), room_rows.ravel(), [row for row, _ in reserved]))
+    variables = np.concatenate(
+        (
+            np.arange(pods),
+            np.repeat(np.arange(pods), resources),
+            np.repeat(pods + np.arange(columns), resources),
+            [variable for _, variable in reserved],
+        )
+    )
+    values = np.concatenate((np.ones(pods), share.ravel(), -np.ones(columns * resources), np.ones(len(reserved))))
+    order = np.lexsort((rows, variables))
+    order = order[values[order] != 0]
+
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = pods + columns, classes + columns * resources + len(shared)
+    lp.col_cost_ = np.concatenate((np.zeros(pods), tables.cost))
+    free = np.arange(columns) >= tables.bought  # existing nodes are there whole, and once
+    lp.col_lower_ = np.concatenate((np.zeros(pods), free.astype(np.float64)))
+    lp.col_upper_ = np.concatenate((np.full(pods, np.inf), np.where(free, 1.0, np.inf)))
+    lp.row_lower_ = np.concatenate((tables.counts, np.full(lp.num_row_ - classes, -np.inf)))
+    most = [float(places[reservation]) for reservation in shared]
+    lp.row_upper_ = np.concatenate((np.full(classes, np.inf), np.zeros(columns * resources), most))
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_ = np.searchsorted(variables[order], np.arange(lp.num_col_ + 1))
+    lp.a_matrix_.index_ = rows[order].astype(np.int32)
+    lp.a_matrix_.value_ = values[order]
+
+    solver = highspy.Highs()  # type: ignore[no-untyped-call]
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("threads", 1)
+    solver.passModel(lp)
+    solver.run()
+    duals = np.array(solver.getSolution().row_dual, dtype=np.float64)
+    worth: Floats = np.maximum(-duals[room_rows], 0.0)
+    return worth
+
+
+def _certified(tables: Tables, worth: Floats, places: Mapping[Reservation, int]) -> float:
+    """The value of the dual solution that these prices give, made feasible first."""
+    total = worth.sum(axis=1)
+    premium = dict.fromkeys(places, 0.0)
+    scale = np.ones(len(total))
+    for j in range(tables.bought):
+        reservation = tables.reservations[j]
+        if reservation is not None:
+            premium[reservation] = max(premium[reservation], float(total[j] - tables.cost[j]))
+        elif total[j] > tables.cost[j]:
+            scale[j] = tables.cost[j] / total[j]
+    worth = worth * scale[:, None]
+    unit = np.divide(worth, tables.room, out=np.zeros_like(worth), where=tables.room > 0)
+    paid = np.where(tables.fits, unit @ tables.requests.T.astype(np.float64), np.inf).min(axis=0)
+    free = worth[tables.bought :].sum() + sum(premium[reservation] * places[reservation] for reservation in places)
+    return float(paid @ tables.counts - free)

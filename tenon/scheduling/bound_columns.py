@@ -1,0 +1,200 @@
+"""What pods ask for and what can be bought for them: the tables from which the lower bound is computed.
+
+Only what every plan must keep is in them: requests, taints, node affinity, what DaemonSets surely take. Wherever a rule
+leaves a doubt the tables are too generous and never too strict, for else the bound would not be one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tenon.apis import labels
+from tenon.scheduling.daemons import LATER_LABELS
+from tenon.scheduling.existing import lasting_taints
+from tenon.scheduling.model import InstanceType, Node, Offering, Pod, Pool, Problem, Taint, Toleration
+from tenon.scheduling.pod_classes import NO_TERM, Amounts
+from tenon.scheduling.requirements import Requirement, Requirements
+from tenon.scheduling.type_table import OFFERING_KEYS, TypeTable
+
+LARGEST = 2**62
+"""Amounts are cut to this, so that they fit machine integers; no node has as much."""
+Reservation = tuple[str, str]
+"""Pool and reservation: what the columns share that take places of one reservation."""
+Offer = tuple[str, str, str, str]
+"""What an offering decides: zone, capacity type, zone ID, reservation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Where a kind of pod may run: its OR-ed terms and its tolerations."""
+
+    terms: tuple[Requirements, ...]
+    tolerations: tuple[Toleration, ...]
+
+    def tolerates(self, taints: Iterable[Taint]) -> bool:
+        """Whether nodes with these taints are open to the pods."""
+        return all(t.effect == "PreferNoSchedule" or any(own.tolerates(t) for own in self.tolerations) for t in taints)
+
+
+@dataclass(slots=True)
+class Demand:
+    """The pods to place: how many there are of each kind, by amounts and the number of their choice."""
+
+    names: tuple[str, ...]
+    choices: list[Choice] = field(default_factory=list)
+    counts: dict[tuple[Amounts, int], int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A way to get a node: its room for pods, the choices (one bit each) that it is open to, and its price."""
+
+    room: Amounts
+    open_to: int
+    price: float
+    reservation: Reservation | None = None
+
+
+def read_demand(pods: Iterable[Pod]) -> Demand:
+    """The pods by what they ask for and where they may run."""
+    listed = list(pods)
+    demand = Demand(tuple(sorted({name for pod in listed for name, units in pod.requests.items() if units > 0})))
+    numbers: dict[Choice, int] = {}
+    for pod in listed:
+        key = (_amounts(pod.requests, demand.names), numbers.setdefault(_choice(pod), len(numbers)))
+        demand.counts[key] = demand.counts.get(key, 0) + 1
+    demand.choices.extend(numbers)
+    return demand
+
+
+def to_buy(problem: Problem, demand: Demand) -> tuple[list[Column], dict[Reservation, int]]:
+    """The ways to buy a node that some pod may use, and how many places each reservation has."""
+    cheapest: dict[tuple[Amounts, int, Reservation | None], float] = {}
+    places: dict[Reservation, int] = {}
+    tables: dict[int, TypeTable] = {}
+    for pool in problem.pools:
+        table = tables.setdefault(id(pool.instance_types), TypeTable(pool.instance_types, demand.names))
+        own = pool.requirements.with_(Requirements.from_labels({**pool.labels, labels.NODEPOOL: pool.name}))
+        opened = _opened(pool, own, table, demand.choices)
+        daemons = [daemon for daemon in problem.daemons if _choice(daemon).tolerates(pool.taints)]
+        for number, instance_type in enumerate(table.types):
+            for offering in instance_type.offerings:
+                by_choice = opened[_offer(offering)] if offering.available else ()
+                open_to = sum(1 << choice for choice, types in by_choice if types >> number & 1)
+                if not open_to:
+                    continue
+                taken = _taken(own, instance_type, offering, daemons, demand.names)
+                room = tuple(min(a - b, LARGEST) for a, b in zip(table.room[number], taken, strict=True))
+                reservation = (pool.name, offering.reservation_id) if offering.reservation_id else None
+                if reservation:
+                    places[reservation] = max(places.get(reservation, 0), offering.reservation_capacity)
+                key = (room, open_to, reservation)
+                cheapest[key] = min(offering.price, cheapest.get(key, offering.price))
+    columns = [
+        Column(room, open_to, price, held) for (room, open_to, held), price in sorted(cheapest.items(), key=repr)
+    ]
+    return [column for column in columns if min(column.room, default=0) >= 0], places
+
+
+def existing(problem: Problem, demand: Demand) -> list[Column]:
+    """The nodes that are there or on their way, free of charge."""
+    startup = {pool.name: pool.startup_taints for pool in problem.pools}
+    found = []
+    for node in problem.nodes:
+        if node.closed:
+            continue
+        taints = lasting_taints(node, startup.get(node.labels.get(labels.NODEPOOL, ""), ()))
+        free = {name: units - node.used.get(name, 0) for name, units in node.allocatable.items()}
+        open_to = sum(
+            1 << number
+            for number, choice in enumerate(demand.choices)
+            if choice.tolerates(taints) and any(_may_meet(node, term) for term in choice.terms)
+        )
+        if open_to:
+            found.append(Column(tuple(max(0, a) for a in _amounts(free, demand.names)), open_to, 0.0))
+    return found
+
+
+def _opened(
+    pool: Pool, own: Requirements, table: TypeTable, choices: Sequence[Choice]
+) -> Mapping[Offer, list[tuple[int, int]]]:
+    """For each offer the choices that may use it, by number, each with the types that it may use."""
+    offers = {_offer(offering): offering for one in table.types for offering in one.offerings}
+    opened: dict[Offer, list[tuple[int, int]]] = {offer: [] for offer in offers}
+    for number, choice in enumerate(choices):
+        if not choice.tolerates(pool.taints):
+            continue
+        together = [met for term in choice.terms if (met := _together(own, term)) is not None]
+        allowed = [(met, table.allowing(met)) for met in together]
+        for offer, offering in offers.items():
+            types = 0
+            for met, those in allowed:
+                types |= those if _sold(offering, met) else 0
+            if types:
+                opened[offer].append((number, types))
+    return opened
+
+
+def _together(own: Requirements, term: Requirements) -> Requirements | None:
+    """The pool's requirements with a pod's, None where they contradict; a label that no one defines is missing."""
+    if own.conflict(term, labels.WELL_KNOWN) is not None or any(r.contradicts() for r in own.values()):
+        return None
+    met = own.with_(Requirements.of(*(r for key, r in term.items() if key in own or key in labels.WELL_KNOWN)))
+    return None if any(met[key].contradicts() for key in met) else met
+
+
+def _sold(offering: Offering, requirements: Requirements) -> bool:
+    values = zip(OFFERING_KEYS, _offer(offering), strict=True)
+    asked = [(requirements[key], value) for key, value in values if key in requirements]
+    return all(r.has(value) if value else r.may_be_absent for r, value in asked)
+
+
+def _taken(
+    own: Requirements, instance_type: InstanceType, offering: Offering, daemons: Sequence[Pod], names: tuple[str, ...]
+) -> Amounts:
+    """What the DaemonSets take that run on every such node, whatever its open labels become."""
+    if not daemons:
+        return (0,) * len(names)
+    told = {key: value for key, value in zip(OFFERING_KEYS, _offer(offering), strict=True) if value}
+    known = own.with_(instance_type.requirements).with_(LATER_LABELS)
+    known = known.with_(Requirements.from_labels({**told, labels.INSTANCE_TYPE: instance_type.name}))
+    sure = [
+        daemon
+        for daemon in daemons
+        if not daemon.volume_terms
+        and any(all(_surely(known, r) for r in term.values()) for term in _choice(daemon).terms)
+    ]
+    return tuple(sum(daemon.requests.get(name, 0) for daemon in sure) for name in names)
+
+
+def _surely(known: Requirements, wanted: Requirement) -> bool:
+    if wanted.key not in known:
+        return wanted.may_be_absent and wanted.key not in labels.WELL_KNOWN
+    mine = known[wanted.key]
+    if mine.may_be_absent and not wanted.may_be_absent:
+        return False
+    if not mine.complement:
+        return all(map(wanted.has, mine.members))
+    met = mine.intersection(wanted)
+    return (met.complement, met.members, met.gte, met.lte) == (mine.complement, mine.members, mine.gte, mine.lte)
+
+
+def _may_meet(node: Node, term: Requirements) -> bool:
+    known = Requirements.from_labels({labels.ALIASES.get(key, key): value for key, value in node.labels.items()})
+    if node.requirements is None:
+        return all(known[key].overlaps(r) if key in known else r.may_be_absent for key, r in term.items())
+    known = node.requirements.with_(known)
+    return all(key not in known or known[key].overlaps(r) for key, r in term.items())
+
+
+def _choice(pod: Pod) -> Choice:
+    return Choice(pod.required_terms or NO_TERM, pod.tolerations)
+
+
+def _offer(offering: Offering) -> Offer:
+    return (offering.zone, offering.capacity_type, offering.zone_id, offering.reservation_id)
+
+
+def _amounts(resources: Mapping[str, int], names: tuple[str, ...]) -> Amounts:
+    return tuple(max(-LARGEST, min(LARGEST, resources.get(name, 0))) for name in names)

@@ -1,0 +1,125 @@
+"""The linear program of the lower bound as arrays, made small without making it any less of a bound.
+
+Sums of requests are multiples of what divides all of them, so a node's room is cut to such a multiple first: with equal
+pods the bound then counts whole pods.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from tenon.scheduling.bound_columns import Column, Demand, Reservation
+
+MOST_CLASSES = 500
+"""Kinds of pods beyond which similar ones are taken together."""
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class Tables:
+    """The program: ``fits[j, c]`` says whether pods of class c may go to column j; the first columns are for sale."""
+
+    requests: Integers
+    counts: Integers
+    room: Floats
+    cost: Floats
+    fits: Flags
+    reservations: list[Reservation | None]
+    bought: int
+    """How many of the columns are for sale; the others are the free room of existing nodes."""
+
+
+def tabulate(demand: Demand, columns: list[Column], nodes: list[Column]) -> Tables:
+    """The tables of all columns, those of like nodes summed up, without the classes that fit nowhere."""
+    kinds = list(demand.counts.items())
+    requests = np.array([amounts for (amounts, _), _ in kinds], dtype=np.int64).reshape(len(kinds), len(demand.names))
+    counts = np.array([count for _, count in kinds], dtype=np.int64)
+    every = [*columns, *nodes]
+    rooms = np.array([column.room for column in every], dtype=np.int64).reshape(len(every), len(demand.names))
+    open_to = np.array(
+        [[column.open_to >> choice & 1 for choice in range(len(demand.choices))] for column in every], dtype=bool
+    )
+    fits = open_to[:, [choice for (_, choice), _ in kinds]]
+    for number in range(len(demand.names)):
+        fits &= requests[None, :, number] <= rooms[:, None, number]
+
+    # a class that no node for sale takes is unschedulable, or placed for nothing
+    wanted = fits[: len(columns)].any(axis=0)
+    fits, requests, counts = fits[:, wanted], requests[wanted], counts[wanted]
+    packed = np.packbits(fits, axis=1)
+    steps: dict[bytes, Integers] = {}
+    for row, held in zip(packed, fits, strict=True):
+        if row.tobytes() not in steps:
+            steps[row.tobytes()] = np.maximum(np.gcd.reduce(requests[held], axis=0, initial=0), 1)
+    step = np.array([steps[row.tobytes()] for row in packed]).reshape(rooms.shape)
+    whole = (rooms // step * step).astype(np.float64)
+
+    summed: dict[bytes, int] = {}
+    kept = list(range(len(columns)))
+    for position in range(len(columns), len(every)):
+        first = summed.setdefault(packed[position].tobytes(), position)
+        if first == position:
+            kept.append(position)
+        else:
+            whole[first] += whole[position]
+    kept = [position for position in kept if fits[position].any()]
+    return Tables(
+        requests=requests,
+        counts=counts,
+        room=whole[kept],
+        cost=np.array([every[position].price for position in kept]),
+        fits=fits[kept],
+        reservations=[every[position].reservation for position in kept],
+        bought=sum(1 for position in kept if position < len(columns)),
+    )
+
+
+def pruned(tables: Tables) -> Tables:
+    """Leave out what another column does at least as well for the same money, were nodes sold in parts."""
+    packed = np.packbits(tables.fits, axis=1)
+    order = sorted(range(tables.bought), key=lambda j: (-int(tables.fits[j].sum()), tables.cost[j], j))
+    kept: list[int] = []
+    limited = [j for j in range(tables.bought) if tables.reservations[j]]
+    for j in order:
+        if tables.reservations[j]:
+            continue
+        others = np.array(kept, dtype=np.int64)
+        room, cost = tables.room[others], tables.cost[others]
+        better = others[(room * tables.cost[j] >= tables.room[j] * cost[:, None]).all(axis=1)]
+        if not len(better) or (packed[j] & ~packed[better]).any(axis=1).all():
+            kept.append(j)
+    rows = [*sorted([*kept, *limited]), *range(tables.bought, len(tables.cost))]
+    return Tables(
+        requests=tables.requests,
+        counts=tables.counts,
+        room=tables.room[rows],
+        cost=tables.cost[rows],
+        fits=tables.fits[rows],
+        reservations=[tables.reservations[j] for j in rows],
+        bought=len(kept) + len(limited),
+    )
+
+
+def merged(tables: Tables) -> Tables:
+    """Take classes together that may go to the same columns and whose requests agree in their leading bits."""
+    packed = np.packbits(tables.fits, axis=0).T
+    for bits in (62, 7, 6, 5, 4, 3):
+        shift = np.maximum(np.frexp(tables.requests.astype(np.float64))[1] - bits, 0).astype(np.int64)
+        rounded = tables.requests >> shift << shift
+        classes: dict[tuple[bytes, bytes], int] = {}
+        for c in range(len(tables.counts)):
+            classes.setdefault((packed[c].tobytes(), rounded[c].tobytes()), c)
+        if len(classes) <= MOST_CLASSES:
+            break
+    firsts = list(classes.values())
+    number = {key: position for position, key in enumerate(classes)}
+    counts = np.zeros(len(firsts), dtype=np.int64)
+    for c, count in enumerate(tables.counts):
+        counts[number[packed[c].tobytes(), rounded[c].tobytes()]] += count
+    return replace(tables, requests=rounded[firsts], counts=counts, fits=tables.fits[:, firsts])

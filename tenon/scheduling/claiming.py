@@ -1,0 +1,108 @@
+"""From packed nodes to the claims of a plan: which types each may still become, and which pods are meant for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenon.resources import Resources
+from tenon.scheduling.fleet import Fleet
+from tenon.scheduling.limits import Limits
+from tenon.scheduling.model import PlannedClaim, Pod
+from tenon.scheduling.node_values import settled_requirements
+from tenon.scheduling.packing import Bin, Load
+from tenon.scheduling.template import Template
+
+MOST_TYPES = 600
+"""Instance types that one NodeClaim lists at most."""
+
+
+def claims_of(fleet: Fleet, handed_out: dict[int, int]) -> list[PlannedClaim]:
+    """The fleet's nodes as claims; ``handed_out`` counts the pods of each class that have a place."""
+    claims = []
+    template, limits = fleet.template, fleet.limits.copy(fleet.template.pool)
+    for number, node in enumerate(fleet.bins):
+        types = _shared_limit(template, node, limits, len(fleet.bins) - number)
+        claims.append(_claim(template, node, _listed(template, node, types), _take_pods(node.load, handed_out)))
+    return claims
+
+
+def _shared_limit(template: Template, node: Bin, limits: Limits, waiting: int) -> int:
+    """The types that a node may list within its share of what the pool's limits leave."""
+    if limits.unlimited:
+        return node.types
+    held = template.fitting(node.state, node.amounts) & node.state.types & ~template.blocked(node.state, node.ports)
+    own = limits.peak(node.types)
+    share = limits.share(waiting)
+    types = limits.not_above(held, {name: amount + share[name] for name, amount in own.items()})
+    limits.take({name: -amount for name, amount in own.items()}, nodes=0)
+    limits.take(limits.peak(types), nodes=0)
+    return types
+
+
+def _listed(template: Template, node: Bin, types: int) -> list[int]:
+    """The cheapest types up to the most that a claim lists, with those kept that ``minValues`` need."""
+    ordered = template.by_price(node.state, types)
+    if len(ordered) <= MOST_TYPES:
+        return ordered
+    chosen = ordered[:MOST_TYPES]
+    replaced = MOST_TYPES
+    for number in ordered[MOST_TYPES:]:
+        types = sum(1 << n for n in chosen)
+        if all(template.offered(node.state, types, key) >= least for key, least in template.wished.items()):
+            break
+        richer = _richness(template, node, [*chosen, number])
+        if richer > _richness(template, node, chosen):
+            while replaced > 1:
+                replaced -= 1
+                slimmer = [n for n in chosen if n != ordered[replaced]]
+                if _richness(template, node, [*slimmer, number]) == richer:
+                    chosen = [*slimmer, number]
+                    break
+    return chosen
+
+
+def _richness(template: Template, node: Bin, numbers: Sequence[int]) -> int:
+    """How many of the values that the pool's ``minValues`` ask for the types have."""
+    types = sum(1 << n for n in numbers)
+    return sum(
+        min(least, template.table.values_of(key, types, node.state.requirements[key]))
+        for key, least in template.wished.items()
+    )
+
+
+def _take_pods(load: Load, handed_out: dict[int, int]) -> tuple[Pod, ...]:
+    pods: list[Pod] = []
+    for pod_class, count in load:
+        origin = pod_class.origin
+        start = handed_out.get(id(origin), 0)
+        pods.extend(origin.pods[start : start + count])
+        handed_out[id(origin)] = start + count
+    return tuple(pods)
+
+
+def _claim(template: Template, node: Bin, listed: Sequence[int], pods: tuple[Pod, ...]) -> PlannedClaim:
+    price, type_name, zone, capacity_type = node.state.market.best[listed[0]]
+    types = sum(1 << number for number in listed)
+    lowered = {
+        key: offered
+        for key, least in template.wished.items()
+        if (offered := template.offered(node.state, types, key)) < least
+    }
+    return PlannedClaim(
+        pool=template.pool.name,
+        pods=pods,
+        instance_types=tuple(template.table.types[number].name for number in listed),
+        requirements=settled_requirements(template, node.state.requirements, lowered, pods),
+        requests=_requests(template, node, types),
+        price=price,
+        offering=(type_name, zone, capacity_type),
+        min_values_relaxed=bool(lowered),
+    )
+
+
+def _requests(template: Template, node: Bin, types: int) -> Resources:
+    """What the node's pods ask for, with the DaemonSets of the listed type that has the most of them."""
+    overheads = [overhead for having, overhead in node.state.groups if having & types]
+    most = [max(amounts) for amounts in zip(*overheads, strict=True)]
+    summed = (own + extra for own, extra in zip(node.amounts, most, strict=True))
+    return {name: units for name, units in zip(template.table.names, summed, strict=True) if units}

@@ -1,0 +1,102 @@
+"""The values that a topology key has: on the nodes that there are, and on those that a NodePool could launch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenon.apis import labels
+from tenon.scheduling.existing import Room
+from tenon.scheduling.packing import Bin
+from tenon.scheduling.pod_classes import PodClass
+from tenon.scheduling.requirements import Requirements
+from tenon.scheduling.template import Template
+from tenon.scheduling.topology_groups import NodeFilter
+from tenon.scheduling.type_table import OFFERING_KEYS
+
+ANY = "*"
+"""Stands for every domain, where a node's label may still get any value."""
+
+
+def launchable(template: Template, requirements: Requirements, key: str) -> set[str]:
+    """The values that ``key`` may get on a node of these requirements; `ANY` where they are not known beforehand."""
+    offers = template.offers_for(requirements)
+    if not offers:
+        return set()
+    if key in OFFERING_KEYS:
+        return {value for offer in offers if (value := template.table.offer_value(offer, key))}
+    if key in template.requirements and key not in labels.WELL_KNOWN:
+        wanted = requirements[key]
+        return {ANY} if wanted.complement else set(wanted.members)
+    types = 0
+    for sold in offers.values():
+        types |= sold
+    return template.table.labels_of(key, types, requirements.get(key))
+
+
+def settled_on(node: Bin, key: str) -> str | None:
+    """The value of ``key`` on a new node, None while it may still get one of several.
+
+    `ANY` is a value as well: the node will get one of its own.
+    """
+    template = node.template
+    if key in template.requirements and not template.table.decides(key):
+        values = launchable(template, node.state.requirements, key)
+    elif key in OFFERING_KEYS:
+        offers = template.offers_for(node.state.requirements)
+        values = {template.table.offer_value(offer, key) for offer, sold in offers.items() if sold & node.types}
+    else:
+        values = template.table.labels_of(key, node.types, node.state.requirements.get(key))
+    return values.pop() if len(values) == 1 else None
+
+
+def settled(room: Room, key: str) -> str | None:
+    """The value of ``key`` on an existing node; None when it has none, or may still get one of several."""
+    values = room.values.get(key)
+    return None if values.complement or len(values.members) != 1 else values.values[0]
+
+
+def counts_node(room: Room, nodes: NodeFilter) -> bool:
+    """Whether a spread constraint with this filter counts the pods of an existing node."""
+    if nodes.terms is not None and not any(map(room.meets, nodes.terms)):
+        return False
+    return nodes.tolerations is None or all(
+        taint.effect == "PreferNoSchedule" or any(t.tolerates(taint) for t in nodes.tolerations)
+        for taint in room.taints
+    )
+
+
+class Domains:
+    """Answers for one batch, each worked out once."""
+
+    def __init__(self, rooms: Sequence[Room]) -> None:
+        """Take the nodes that there are; `templates` are added when something may have to be bought."""
+        self._rooms = rooms
+        self.templates: list[Template] = []
+        self._usable: dict[tuple[object, ...], frozenset[str]] = {}
+        self._present: dict[tuple[str, NodeFilter], frozenset[str]] = {}
+
+    def usable(self, pod_class: PodClass, key: str) -> frozenset[str]:
+        """The domains of nodes that could be launched for the pods."""
+        asked = (pod_class.own_terms, pod_class.tolerations, key)
+        known = self._usable.get(asked)
+        if known is None:
+            found: set[str] = set()
+            for template in self.templates:
+                if all(
+                    taint.effect == "PreferNoSchedule" or any(t.tolerates(taint) for t in pod_class.tolerations)
+                    for taint in template.pool.taints
+                ):
+                    for term in pod_class.own_terms:
+                        narrowed = template.narrow(template.requirements, term)
+                        if narrowed is not None:
+                            found |= launchable(template, narrowed, key)
+            known = self._usable[asked] = frozenset(found)
+        return known
+
+    def present(self, key: str, nodes: NodeFilter) -> frozenset[str]:
+        """The domains of the nodes that there are and that the filter lets count."""
+        known = self._present.get((key, nodes))
+        if known is None:
+            values = (settled(room, key) for room in self._rooms if counts_node(room, nodes))
+            known = self._present[key, nodes] = frozenset(value for value in values if value is not None)
+        return known

@@ -1,0 +1,100 @@
+"""The new nodes of one NodePool while pods are placed on them one by one, within the pool's limits.
+
+A node counts against the limits with its cheapest type; it grows into a larger one only as far as they reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tenon.scheduling.limits import Limits
+from tenon.scheduling.packing import Bin
+from tenon.scheduling.pod_classes import PodClass
+from tenon.scheduling.requirements import Requirements
+from tenon.scheduling.template import Template
+
+
+class Fleet:
+    """The template, its nodes so far, and what its limits leave."""
+
+    def __init__(self, template: Template) -> None:
+        """Begin without nodes."""
+        self.template = template
+        self.bins: list[Bin] = []
+        self.limits: Limits = template.limits.copy(template.pool)
+
+    def suits(self, pod_class: PodClass) -> bool:
+        """Whether nodes of the pool may take the pods, room aside."""
+        return pod_class.tolerates(self.template.pool.taints) and bool(
+            self.template.successors(self.template.start, pod_class)
+        )
+
+    def replace(self, bins: Iterable[Bin], limits: Limits) -> None:
+        """Take over nodes that were packed elsewhere, with what the limits then leave."""
+        self.bins = list(bins)
+        self.limits = limits
+        for node in self.bins:
+            node.wanted = self.template.table.every
+            node.restrict(node.types)
+
+    def add(self, node: Bin, pod_class: PodClass, count: int) -> int:
+        """Put as many of the pods on a node of the fleet as fit; how many that was."""
+        if self.limits.unlimited:
+            if node.permitted != self.template.start.types:
+                self._permit(node, self.template.start.types)
+            return node.add(pod_class, count)
+        held = self.limits.peak(node.types)
+        within = {name: amount + max(0, self.limits.left[name]) for name, amount in held.items()}
+        before = node.types
+        self._permit(node, self.limits.not_above(self.template.table.every, within))
+        added = node.add(pod_class, count)
+        if not added:
+            node.restrict(before)
+            return 0
+        self.limits.take({name: -amount for name, amount in held.items()}, nodes=0)
+        self._count(node, nodes=0)
+        return added
+
+    def open(self, pod_class: PodClass, count: int) -> Bin | None:
+        """A new node with at least one of the pods."""
+        permitted = self.limits.allowed(self.template.start.types)
+        node = Bin(self.template, permitted, self.template.table.every)
+        if not permitted or not node.add(pod_class, count):
+            return None
+        self.bins.append(node)
+        if not self.limits.unlimited:
+            self._count(node, nodes=1)
+        return node
+
+    def certain(self, node: Bin, terms: Iterable[Requirements]) -> bool:
+        """Whether the node meets one of the terms, whatever it is bought as."""
+        return any(self._is_certain(node, term) for term in terms)
+
+    def _is_certain(self, node: Bin, term: Requirements) -> bool:
+        narrowed = self.template.narrow(node.state.requirements, term)
+        if narrowed is None:
+            return False
+        now = {offer: sold & node.types for offer, sold in self.template.offers_for(node.state.requirements).items()}
+        then = {offer: sold & node.types for offer, sold in self.template.offers_for(narrowed).items()}
+        if {o: sold for o, sold in now.items() if sold} != {o: sold for o, sold in then.items() if sold}:
+            return False
+        own = [key for key in term if key in self.template.requirements]
+        before = node.state.requirements
+        return all(
+            narrowed[key].members == before[key].members and narrowed[key].complement == before[key].complement
+            for key in own
+            if not self.template.table.decides(key)
+        )
+
+    def _permit(self, node: Bin, permitted: int) -> None:
+        """Let the node become any of these types that hold what is on it."""
+        fitting = self.template.fitting(node.state, node.amounts) & node.state.types & permitted
+        node.restrict(permitted)
+        node.types = fitting & ~self.template.blocked(node.state, node.ports)
+
+    def _count(self, node: Bin, nodes: int) -> None:
+        """Take the node off the limits with its cheapest type, and leave it no larger ones."""
+        kept = self.limits.not_above(node.types, self.limits.peak(1 << node.cheapest()))
+        if node.admits(node.state, kept):
+            node.restrict(kept)
+        self.limits.take(self.limits.peak(node.types), nodes=nodes)

@@ -1,0 +1,49 @@
+"""What is written down for a planned node at last: labels that need some value, and minValues that were lowered."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+from tenon.scheduling.model import Pod
+from tenon.scheduling.requirements import IN, Requirement, Requirements
+from tenon.scheduling.template import Template
+
+_LARGEST = 2**31 - 1
+
+
+def settled_requirements(
+    template: Template, requirements: Requirements, lowered: Mapping[str, int], pods: Sequence[Pod]
+) -> Requirements:
+    """The requirements with a value for each label of the pool's own that must exist, whatever it is."""
+    changed = dict(requirements)
+    for key, offered in lowered.items():
+        changed[key] = _with_least(changed[key], offered)
+    for key in sorted(template.requirements):
+        wanted = changed[key]
+        if wanted.complement and not wanted.may_be_absent and not template.table.decides(key):
+            value = _some_value(wanted, f"{template.pool.name}/{min(pod.uid or pod.key for pod in pods)}")
+            changed[key] = wanted.intersection(Requirement.new(key, IN, (value,)))
+    return Requirements(changed)
+
+
+def _with_least(wanted: Requirement, least: int) -> Requirement:
+    return Requirement(
+        wanted.key,
+        wanted.complement,
+        wanted.members,
+        gte=wanted.gte,
+        lte=wanted.lte,
+        min_values=least or None,
+        may_be_absent=wanted.may_be_absent,
+    )
+
+
+def _some_value(wanted: Requirement, seed: str) -> str:
+    """A whole number that the requirement allows: the same for the same seed, and different for most others."""
+    low = wanted.gte if wanted.gte is not None else min(0, wanted.lte if wanted.lte is not None else 0)
+    high = wanted.lte if wanted.lte is not None else max(low, 0) + _LARGEST
+    start = int.from_bytes(hashlib.sha256(f"{wanted.key}/{seed}".encode()).digest()[:8]) % (high - low + 1)
+    span = min(high - low + 1, len(wanted.members) + 1)
+    candidates = (str(low + (start + step) % (high - low + 1)) for step in range(span))
+    return next((value for value in candidates if wanted.has(value)), str(low))

@@ -1,0 +1,82 @@
+"""Preferences: treated as rules at first, then given up one by one until the pod fits.
+
+The order is that of Karpenter: the heaviest preferred pod affinity goes first, then preferred anti-affinity, then
+preferred node affinity, then ScheduleAnyway spread; PreferNoSchedule taints are tolerated last. Alternatives of
+required node affinity need no step of their own, because all of them are tried each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from tenon.scheduling.model import Taint
+from tenon.scheduling.pod_classes import PodClass, combined
+from tenon.scheduling.pod_rules import PodRules
+from tenon.scheduling.topology import Topology
+
+
+def without_preferences(rules: PodRules) -> PodRules:
+    """What remains under PREFERENCE_POLICY=Ignore."""
+    return PodRules(
+        spreads=tuple(spread for spread in rules.spreads if spread.hard),
+        affinity=rules.affinity,
+        anti_affinity=rules.anti_affinity,
+    )
+
+
+def forms(pod_class: PodClass, topology: Topology, soft_taints: Iterable[Taint]) -> list[PodClass]:
+    """The class with all its preferences as rules, then with fewer and fewer of them."""
+    steps = list(_steps(pod_class.part.rules)) if pod_class.part is not None else []
+    found = [_form(pod_class, rules, topology) for rules in steps] or [pod_class]
+    if any(replace(pod_class, strict=True).untolerated((taint,)) for taint in soft_taints):
+        strict = [replace(form, strict=True, base=pod_class.origin) for form in found]
+        found = [*strict, found[-1]]
+    return found
+
+
+def _steps(rules: PodRules) -> Iterator[PodRules]:
+    rules = PodRules(
+        rules.spreads,
+        rules.affinity,
+        rules.anti_affinity,
+        tuple(sorted(rules.preferred_nodes, key=lambda pair: -pair[0])),
+        tuple(sorted(rules.preferred_affinity, key=lambda pair: -pair[0])),
+        tuple(sorted(rules.preferred_anti_affinity, key=lambda pair: -pair[0])),
+    )
+    yield rules
+    while (relaxed := _relaxed(rules)) is not None:
+        rules = relaxed
+        yield rules
+
+
+def _relaxed(rules: PodRules) -> PodRules | None:
+    """The rules with one preference fewer; None when there is none left."""
+    if rules.preferred_affinity:
+        return replace(rules, preferred_affinity=rules.preferred_affinity[1:])
+    if rules.preferred_anti_affinity:
+        return replace(rules, preferred_anti_affinity=rules.preferred_anti_affinity[1:])
+    if rules.preferred_nodes:
+        return replace(rules, preferred_nodes=rules.preferred_nodes[1:])
+    soft = next((spread for spread in rules.spreads if not spread.hard), None)
+    if soft is None:
+        return None
+    kept = list(rules.spreads)
+    kept.remove(soft)
+    return replace(rules, spreads=tuple(kept))
+
+
+def _form(pod_class: PodClass, rules: PodRules, topology: Topology) -> PodClass:
+    """The class under these rules, preferences counting as required."""
+    assert pod_class.part is not None
+    strict = PodRules(
+        rules.spreads,
+        (*rules.affinity, *(term for _, term in rules.preferred_affinity)),
+        (*rules.anti_affinity, *(term for _, term in rules.preferred_anti_affinity)),
+    )
+    first = pod_class.pods[0]
+    host, near, area = topology.compile(pod_class.part, strict, first.required_terms, first.tolerations)
+    terms = combined(pod_class.own_terms, first.volume_terms)
+    if rules.preferred_nodes:
+        terms = combined(terms, (rules.preferred_nodes[0][1],))
+    return replace(pod_class, terms=terms, host=host, near=near, area=area, base=pod_class.origin)

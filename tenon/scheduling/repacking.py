@@ -1,0 +1,67 @@
+"""Pack the new nodes of a pool anew, once the domain of every pod is settled, together with the plain pods.
+
+Placing pods one by one fills each node as far as any type reaches, which is dear. What it decides, though, are the
+domains; within them the sizes can be chosen afresh. Nodes whose pods must stay together are kept as they are.
+"""
+
+from __future__ import annotations
+
+from tenon.scheduling.fleet import Fleet
+from tenon.scheduling.packing import Bin, Load, fill, without
+from tenon.scheduling.pod_classes import queue_order
+from tenon.scheduling.sizing import pack
+
+
+def repack(fleet: Fleet, waiting: Load) -> Load:
+    """Give the waiting pods nodes of the pool; what still waits afterwards, in queue order."""
+    template = fleet.template
+    suited = [(pod_class, count) for pod_class, count in waiting if fleet.suits(pod_class)]
+    kept = [node for node in fleet.bins if any(pod_class.near for pod_class, _ in node.load)]
+    free = [node for node in fleet.bins if not any(pod_class.near for pod_class, _ in node.load)]
+    if not suited and not free:
+        return waiting
+    before = suited
+    for node in kept:
+        suited = _top_up(node, suited)
+    base = template.limits.copy(template.pool)
+    for node in kept:
+        base.take(base.peak(node.types))
+    settled = [pair for node in free for pair in node.load]
+    packing = pack(template, _merged(settled + suited), base)
+    ours = {id(pod_class) for pod_class, _ in settled}
+    if any(id(pod_class) in ours for pod_class, _ in packing.left):
+        for node in free:
+            suited = _top_up(node, suited)
+        packing = pack(template, suited, fleet.limits)
+        fleet.replace([*fleet.bins, *packing.bins], packing.limits)
+    else:
+        fleet.replace([*kept, *packing.bins], packing.limits)
+    left = {id(pod_class): count for pod_class, count in packing.left}
+    asked = {id(pod_class) for pod_class, _ in before}
+    after = [(c, left.get(id(c), 0) if id(c) in asked else count) for c, count in waiting]
+    return [(pod_class, count) for pod_class, count in after if count]
+
+
+def _top_up(node: Bin, load: Load) -> Load:
+    """Use the room that a node has without making it dearer; what of the load is left."""
+    template = node.template
+    cheapest = template.price(node.state, node.types)
+    best = node.state.market.best
+    number = len(node.load)
+    node.wanted = sum(1 << n for n in template.by_price(node.state, node.types) if best[n][0] <= cheapest)
+    node.restrict(node.types)
+    fill(node, load)
+    node.wanted = template.table.every
+    node.restrict(node.types)
+    return without(load, node.load[number:])
+
+
+def _merged(load: Load) -> Load:
+    """The load in queue order, each class once."""
+    counts: dict[int, int] = {}
+    classes = {}
+    for pod_class, count in load:
+        counts[id(pod_class)] = counts.get(id(pod_class), 0) + count
+        classes[id(pod_class)] = pod_class
+    ordered = sorted(classes.values(), key=lambda pod_class: (queue_order(pod_class), str(pod_class.terms)))
+    return [(pod_class, counts[id(pod_class)]) for pod_class in ordered]

@@ -1,0 +1,208 @@
+"""From what pods say about each other to rules that can be asked of a node (`HostRules`) and of a domain (`AreaRules`).
+
+A pod takes part in a group when one of its own rules is about it, or when the group counts it. Pods that take part in
+the same groups in the same way are one class, whatever their labels are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tenon.apis import labels
+from tenon.scheduling.hosts import HostRules
+from tenon.scheduling.model import Pod, Problem, Toleration
+from tenon.scheduling.pod_rules import PodRules, PodTerm, SpreadRule
+from tenon.scheduling.requirements import Requirements
+from tenon.scheduling.topology_groups import AFFINITY, ANTI_AFFINITY, HOSTNAME, SPREAD, Group, Groups, NodeFilter
+
+
+@dataclass(frozen=True, slots=True)
+class AreaSpread:
+    """A spread constraint over a key other than the hostname; ``counts_itself`` as in the skew test."""
+
+    group: int
+    key: str
+    max_skew: int
+    min_domains: int
+    counts_itself: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AreaTerm:
+    """A required term of affinity or anti-affinity over a key other than the hostname."""
+
+    group: int
+    key: str
+    counts_itself: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AreaRules:
+    """What pods of one class ask of the domains that nodes are in: zones and the like."""
+
+    spreads: tuple[AreaSpread, ...] = ()
+    affine: tuple[AreaTerm, ...] = ()
+    anti: tuple[AreaTerm, ...] = ()
+    repelled: tuple[tuple[int, str], ...] = ()
+    """(group, key) of anti-affinity that other pods may hold against these."""
+    counted: tuple[tuple[int, str], ...] = ()
+    """(group, key) of all groups that count the pods."""
+    holds: tuple[tuple[int, str], ...] = ()
+    """(group, key) of the anti-affinity that the pods hold against others."""
+    keys: tuple[str, ...] = ()
+    """All keys above, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostAffinity:
+    """A required affinity term over the hostname: the node must have a pod of the group."""
+
+    group: int
+    counts_itself: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """How pods take part in topology; one object for all pods that do it alike."""
+
+    rules: PodRules
+    namespace: str
+    counted: tuple[int, ...]
+    matched: tuple[tuple[str, str], ...]
+    """The labels that ``matchLabelKeys`` name, with the pod's values."""
+
+
+class Topology:
+    """The groups of a batch and the way in which each pod takes part in them."""
+
+    def __init__(self, problem: Problem) -> None:
+        """Find the groups of all pods, running ones included; a running pod's preferences no longer matter."""
+        self.groups = Groups(problem.namespaces)
+        self._parts: dict[tuple[object, ...], Part] = {}
+        self._seen: set[tuple[object, ...]] = set()
+        for pod in problem.pods:
+            if pod.rules:
+                self._register(pod)
+        for node in problem.nodes:
+            for pod in node.pods:
+                if pod.rules.anti_affinity:
+                    self.held(pod)
+
+    def part(self, pod: Pod) -> Part | None:
+        """How a pending pod takes part; None for a pod that does not."""
+        counted = self.groups.counting(pod.namespace, pod.labels)
+        if not counted and not pod.rules:
+            return None
+        matched = self._matched(pod)
+        key = (pod.rules, pod.namespace if pod.rules else "", counted, matched)
+        known = self._parts.get(key)
+        if known is None:
+            known = self._parts[key] = Part(pod.rules, pod.namespace, counted, matched)
+        return known
+
+    def held(self, pod: Pod) -> tuple[int, ...]:
+        """The groups whose anti-affinity a pod holds."""
+        return tuple(self._term(ANTI_AFFINITY, term, pod.namespace) for term in pod.rules.anti_affinity)
+
+    def compile(
+        self, part: Part, rules: PodRules, terms: tuple[Requirements, ...], tolerations: tuple[Toleration, ...]
+    ) -> tuple[HostRules | None, tuple[HostAffinity, ...], AreaRules | None]:
+        """What the rules ask of the pods' node and of its domains.
+
+        A preference that counts as a rule here keeps these pods away from others, not others from these.
+        """
+        held = [self._term(ANTI_AFFINITY, term, part.namespace) for term in part.rules.anti_affinity]
+        anti = [self._term(ANTI_AFFINITY, term, part.namespace) for term in rules.anti_affinity]
+        near = [self._term(AFFINITY, term, part.namespace) for term in rules.affinity]
+        spreads = [(rule, self._spread(rule, part, terms, tolerations)) for rule in rules.spreads]
+        return (
+            self._host_rules(part.counted, anti, held, spreads),
+            tuple(HostAffinity(n, n in part.counted) for n in near if self.groups[n].key == HOSTNAME),
+            self._area_rules(part.counted, anti, held, near, spreads),
+        )
+
+    def _host_rules(
+        self, counted: tuple[int, ...], anti: list[int], held: list[int], spreads: list[tuple[SpreadRule, int]]
+    ) -> HostRules | None:
+        here = {n for n in (*counted, *anti, *(n for _, n in spreads)) if self.groups[n].key == HOSTNAME}
+        if not here:
+            return None
+        limits = [(n, rule.max_skew) for rule, n in spreads if n in here]
+        limits += [(n, 1 if n in counted else 0) for n in anti if n in here]
+        return HostRules(
+            counted=tuple(n for n in counted if n in here),
+            holds=tuple(n for n in held if n in here),
+            at_most=tuple((n, most) for n, most in limits if n in counted),
+            beside_at_most=tuple((n, most) for n, most in limits if n not in counted),
+            repelled=tuple(n for n in counted if n in here and self.groups[n].kind == ANTI_AFFINITY),
+        )
+
+    def _area_rules(
+        self,
+        counted: tuple[int, ...],
+        anti: list[int],
+        held: list[int],
+        near: list[int],
+        spreads: list[tuple[SpreadRule, int]],
+    ) -> AreaRules | None:
+        def away(number: int) -> bool:
+            return self.groups[number].key != HOSTNAME
+
+        def term(number: int) -> AreaTerm:
+            return AreaTerm(number, self.groups[number].key, number in counted)
+
+        involved = {n for n in (*counted, *anti, *near, *(n for _, n in spreads)) if away(n)}
+        if not involved:
+            return None
+        pairs = tuple((n, self.groups[n].key) for n in counted if away(n))
+        return AreaRules(
+            spreads=tuple(
+                AreaSpread(n, self.groups[n].key, rule.max_skew, rule.min_domains, n in counted)
+                for rule, n in spreads
+                if away(n)
+            ),
+            affine=tuple(term(n) for n in near if away(n)),
+            anti=tuple(term(n) for n in anti if away(n)),
+            repelled=tuple((n, key) for n, key in pairs if self.groups[n].kind == ANTI_AFFINITY),
+            counted=pairs,
+            holds=tuple((n, self.groups[n].key) for n in held if away(n)),
+            keys=tuple(sorted({self.groups[n].key for n in involved})),
+        )
+
+    def _register(self, pod: Pod) -> None:
+        """Make sure that every group that the pod's rules may be about is known before pods are counted."""
+        rules, seen = pod.rules, (pod.rules, pod.namespace, pod.required_terms, pod.tolerations, self._matched(pod))
+        if seen in self._seen:
+            return
+        self._seen.add(seen)
+        part = Part(rules, pod.namespace, (), self._matched(pod))
+        for spread in rules.spreads:
+            self._spread(spread, part, pod.required_terms, pod.tolerations)
+        for kind, terms in (
+            (AFFINITY, (*rules.affinity, *(term for _, term in rules.preferred_affinity))),
+            (ANTI_AFFINITY, (*rules.anti_affinity, *(term for _, term in rules.preferred_anti_affinity))),
+        ):
+            for term in terms:
+                self._term(kind, term, pod.namespace)
+
+    def _term(self, kind: str, term: PodTerm, namespace: str) -> int:
+        key = labels.ALIASES.get(term.key, term.key)
+        return self.groups.number(Group(kind, key, self.groups.namespaces_of(term, namespace), term.selector))
+
+    def _spread(
+        self, rule: SpreadRule, part: Part, terms: tuple[Requirements, ...], tolerations: tuple[Toleration, ...]
+    ) -> int:
+        selector = rule.selector
+        if selector is not None and rule.match_label_keys:
+            selector = selector.also({key: value for key, value in part.matched if key in rule.match_label_keys})
+        nodes = NodeFilter(
+            terms if rule.honor_affinity and terms else None,
+            tolerations if rule.honor_taints else None,
+        )
+        key = labels.ALIASES.get(rule.key, rule.key)
+        return self.groups.number(Group(SPREAD, key, frozenset((part.namespace,)), selector, nodes))
+
+    @staticmethod
+    def _matched(pod: Pod) -> tuple[tuple[str, str], ...]:
+        names = {key for spread in pod.rules.spreads for key in spread.match_label_keys}
+        return tuple((key, pod.labels[key]) for key in sorted(names) if key in pod.labels)

@@ -1,0 +1,70 @@
+"""Checks of a catalogue file before it is read, so that what is wrong is told by its field."""
+
+# ruff: noqa: RUF012 - pydantic copies the defaults of fields
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from tenon.apis.base import ApiModel
+from tenon.apis.validation import Problem
+from tenon.scheduling.catalog import parse_catalog
+from tenon.scheduling.model import InstanceType
+from tenon.simulation.faults import Fault, Source
+from tenon.simulation.fields import Amounts, Text, located
+
+
+class OfferingEntry(ApiModel):
+    """A way to buy a type."""
+
+    zone: Text
+    capacity_type: Text
+    price: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False, strict=False)]
+    available: bool = True
+    zone_id: str = ""
+    reservation_id: str = ""
+    reservation_capacity: int = Field(default=0, ge=0, le=10**9)
+
+
+class TypeEntry(ApiModel):
+    """An instance type."""
+
+    name: Text
+    requirements: dict[str, list[str]] = {}
+    capacity: Amounts
+    overhead: Amounts = {}
+    offerings: list[OfferingEntry]
+
+
+class CatalogueFile(ApiModel):
+    """The file as a whole."""
+
+    instance_types: Annotated[list[TypeEntry], Field(max_length=20_000)]
+
+
+def read_catalogue(document: Any, source: Source) -> tuple[list[InstanceType], list[Fault]]:
+    """The instance types of a parsed catalogue, or what is wrong with it."""
+    if not isinstance(document, Mapping):
+        return [], [Fault(source, "is not a mapping with the list instanceTypes")]
+    try:
+        CatalogueFile.model_validate(dict(document))
+    except ValidationError as error:
+        return [], [_fault(document, problem, source) for problem in located(error)]
+    try:
+        return parse_catalog(document), []
+    except ValueError as error:
+        return [], [Fault(source, str(error))]
+
+
+def _fault(document: Mapping[str, Any], problem: Problem, source: Source) -> Fault:
+    """A problem with the name of the instance type that has it."""
+    entries, path = document.get("instanceTypes"), problem.path
+    subject = ""
+    if isinstance(entries, list) and path.startswith("instanceTypes[") and (end := path.find("]")) > 0:
+        entry = entries[int(path[len("instanceTypes[") : end])]
+        name = entry.get("name") if isinstance(entry, dict) else None
+        subject = f"instance type {name}" if isinstance(name, str) else ""
+    return Fault(source, problem.sentence, subject, path)

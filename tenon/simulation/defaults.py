@@ -1,0 +1,100 @@
+"""What a live cluster would have added to the objects of a file: readiness, identities, priorities, the time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from tenon.simulation.faults import Source
+from tenon.simulation.objects import Body, Found, Objects
+
+READY = {"type": "Ready", "status": "True", "reason": "Ready", "lastTransitionTime": "1970-01-01T00:00:00Z"}
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def newest_instant(objects: Objects) -> datetime:
+    """The newest time that any object names; the epoch when none does."""
+    newest = _BEGINNING
+    for found in objects.all():
+        for text in _texts(found.body):
+            try:
+                newest = max(newest, datetime.fromisoformat(text))
+            except ValueError:
+                continue  # it only looks like a time
+    return newest.astimezone(UTC)
+
+
+def _texts(body: Body) -> Iterator[str]:
+    waiting: list[Any] = [body.get("metadata"), body.get("status")]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+        elif isinstance(value, str) and _INSTANT.fullmatch(value):
+            yield value
+
+
+def fill_in(objects: Objects) -> None:
+    """Add what is missing: node classes and their readiness, UIDs, the priorities of priority classes."""
+    _node_classes(objects)
+    for found in objects.all():
+        metadata = found.body["metadata"]
+        if not metadata.get("uid"):
+            found.body["metadata"] = {**metadata, "uid": f"{found.kind}/{found.key}"}
+    _priorities(objects)
+
+
+def _node_classes(objects: Objects) -> None:
+    """A class that no file holds is taken as ready with its defaults, and so is one without a status."""
+    classes = objects.by_kind.setdefault("EC2NodeClass", {})
+    for found in list(classes.values()):
+        status = found.body.get("status") or {}
+        if not status.get("conditions"):
+            ready = {**found.body, "status": {**status, "conditions": [READY]}}
+            classes[found.key] = Found(found.kind, ready, found.source)
+    for pool in objects.of("NodePool"):
+        name = pool.body["spec"]["template"]["spec"]["nodeClassRef"]["name"]
+        if name not in classes:
+            classes[name] = Found("EC2NodeClass", default_class(name), Source("default"))
+
+
+def default_class(name: str) -> Body:
+    """An EC2NodeClass that says nothing of its own and is ready."""
+    everything = [{"tags": {"karpenter.sh/discovery": "*"}}]
+    return {
+        "apiVersion": "karpenter.k8s.aws/v1",
+        "kind": "EC2NodeClass",
+        "metadata": {"name": name},
+        "spec": {
+            "role": "default",
+            "amiSelectorTerms": [{"alias": "al2023@latest"}],
+            "subnetSelectorTerms": everything,
+            "securityGroupSelectorTerms": everything,
+        },
+        "status": {"conditions": [READY]},
+    }
+
+
+def _priorities(objects: Objects) -> None:
+    """Pods without a priority get that of their class, else that of the class for all."""
+    values = {found.name: int(found.body["value"]) for found in objects.of("PriorityClass")}
+    for_all = max((values[f.name] for f in objects.of("PriorityClass") if f.body.get("globalDefault")), default=0)
+    if not values:
+        return
+    for found in objects.of("Pod"):
+        spec = found.body["spec"]
+        if spec.get("priority") is None:
+            found.body["spec"] = {**spec, "priority": values.get(spec.get("priorityClassName") or "", for_all)}
+
+
+def namespace_labels(objects: Objects) -> dict[str, dict[str, str]]:
+    """The labels of every namespace that the input names or uses, each with its own name as Kubernetes adds it."""
+    found = {space.name: dict(space.body["metadata"].get("labels") or {}) for space in objects.of("Namespace")}
+    for pod in (*objects.of("Pod"), *objects.of("DaemonSet")):
+        found.setdefault(pod.namespace, {})
+    return {name: {**found[name], "kubernetes.io/metadata.name": name} for name in sorted(found)}

@@ -1,0 +1,100 @@
+"""The fields that manifests of all kinds have, and faults in them as sentences with their field paths."""
+
+# ruff: noqa: RUF012 - pydantic copies the defaults of fields
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+
+from tenon.apis.base import ApiModel
+from tenon.apis.validation import Problem
+from tenon.resources import parse_quantity
+
+MOST = 2**63 - 1
+"""The largest quantity that Kubernetes keeps."""
+
+
+def _amount(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise ValueError("is not a quantity: write a number with an optional suffix, such as 250m or 1Gi")
+    text = str(value)
+    if len(text) > 100:
+        raise ValueError("is longer than any quantity")
+    number = parse_quantity(text)
+    if number < 0:
+        raise ValueError(f"{text} is below zero: a quantity must not be negative")
+    if number > MOST:
+        raise ValueError(f"{text} is larger than any quantity that Kubernetes keeps ({MOST})")
+    return text
+
+
+def _instant(text: str) -> str:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text[:80]!r} is not a time such as 2026-01-31T12:00:00Z") from None
+    return text
+
+
+Amount = Annotated[str, BeforeValidator(_amount)]
+Instant = Annotated[str, AfterValidator(_instant)]
+Amounts = dict[str, Amount]
+Whole = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+class Owner(ApiModel):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class Metadata(ApiModel):
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    uid: str = ""
+    creation_timestamp: Instant | None = None
+    deletion_timestamp: Instant | None = None
+    owner_references: list[Owner] = []
+
+
+class Condition(ApiModel):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    last_transition_time: Instant | None = None
+
+
+def located(error: ValidationError) -> list[Problem]:
+    """The faults of a model with their field paths."""
+    return [Problem(_path(fault["loc"]), _sentence(fault)) for fault in error.errors()]
+
+
+def _path(location: Sequence[int | str]) -> str:
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) or "/" in part or "." in part else f".{part}" if text else part
+    return text
+
+
+_SENTENCES = {
+    "missing": "is required",
+    "string_type": "is not a text: put it in quotes",
+    "int_type": "is not a whole number",
+    "bool_type": "is neither true nor false",
+    "list_type": "is not a list",
+    "dict_type": "is not a mapping",
+    "model_type": "is not a mapping",
+    "model_attributes_type": "is not a mapping",
+    "string_too_short": "is empty",
+    "too_short": "is an empty list",
+}
+
+
+def _sentence(fault: Any) -> str:
+    said = str(fault["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
+    return _SENTENCES.get(fault["type"], said)

@@ -1,0 +1,52 @@
+"""JSON by a fast way: what `kubectl get -o json` prints is large, and reading it as YAML takes many times longer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from math import isinf
+from typing import Any
+
+
+def read_json(text: str, deepest: int) -> Any | None:
+    """The one object of a text; None when it is no JSON object or breaks a bound, which YAML's reader then explains."""
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        value = json.loads(text, object_pairs_hook=_mapping, parse_constant=_refuse, parse_float=_number)
+    except (ValueError, RecursionError):
+        return None
+    return value if _within(value, deepest) else None
+
+
+def _mapping(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is given twice")
+    return found
+
+
+def _refuse(text: str) -> Any:
+    raise ValueError(text)
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if isinf(number):
+        raise ValueError(text)
+    return number
+
+
+def _within(value: Any, deepest: int) -> bool:
+    """Whether nothing nests deeper than ``deepest``."""
+    level = [value]
+    for _ in range(deepest + 1):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, (dict, list))
+        ]
+        if not level:
+            return True
+    return False

@@ -1,0 +1,149 @@
+"""The fields of manifests that a simulation reads, with what the API server would refuse in them.
+
+A manifest from a file has met no API server, and what is wrong in it must be told by its path instead of showing up as
+a strange plan.
+"""
+
+# ruff: noqa: RUF012 - pydantic copies the defaults of fields
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, ValidationError, model_validator
+
+from tenon.apis.base import ApiModel
+from tenon.apis.validation import Problem
+from tenon.simulation.fields import Amounts, Condition, Metadata, Text, located
+from tenon.simulation.pod_manifest import ClaimTemplateSpec, LabelSelector, PodSpec, Taint
+from tenon.simulation.storage_manifests import CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
+
+
+class ContainerStatus(ApiModel):
+    name: str = ""
+    allocated_resources: Amounts = {}
+
+
+class PodStatus(ApiModel):
+    phase: str = ""
+    nominated_node_name: str = ""
+    conditions: list[Condition] = []
+    container_statuses: list[ContainerStatus] = []
+    init_container_statuses: list[ContainerStatus] = []
+
+
+class Pod(ApiModel):
+    metadata: Metadata
+    spec: PodSpec
+    status: PodStatus = PodStatus()
+
+
+class Template(ApiModel):
+    metadata: Metadata = Metadata()
+    spec: PodSpec
+
+
+class Named(ApiModel):
+    name: Text
+
+
+class StoredTemplate(ApiModel):
+    """A claim that a StatefulSet makes for each of its pods."""
+
+    metadata: Named
+    spec: ClaimTemplateSpec = ClaimTemplateSpec()
+
+
+class WorkloadSpec(ApiModel):
+    """``replicas`` of Deployments, ReplicaSets and StatefulSets, ``parallelism`` of Jobs."""
+
+    replicas: int | None = Field(default=None, ge=0)
+    parallelism: int | None = Field(default=None, ge=0)
+    selector: LabelSelector | None = None
+    template: Template
+    volume_claim_templates: list[StoredTemplate] = []
+
+    @model_validator(mode="after")
+    def _selects_its_pods(self) -> WorkloadSpec:
+        if self.selector is None:
+            return self
+        if not self.selector.match_labels and not self.selector.match_expressions:
+            raise ValueError("its selector is empty: name labels of its template in selector.matchLabels")
+        pods = self.template.metadata.labels
+        for key, value in self.selector.match_labels.items():
+            if pods.get(key) != value:
+                raise ValueError(f"its selector asks for label {key}={value}, which its template does not set")
+        return self
+
+
+class Workload(ApiModel):
+    metadata: Metadata
+    spec: WorkloadSpec
+
+
+class NodeSpec(ApiModel):
+    provider_id: str = Field(default="", alias="providerID")
+    taints: list[Taint] = []
+    unschedulable: bool = False
+
+
+class NodeStatus(ApiModel):
+    capacity: Amounts = {}
+    allocatable: Amounts = {}
+    conditions: list[Condition] = []
+
+
+class Node(ApiModel):
+    metadata: Metadata
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class PriorityClass(ApiModel):
+    value: int = Field(ge=-(2**31), le=2**31 - 1)
+    global_default: bool = False
+
+
+class Labelled(ApiModel):
+    """Any object of which only the metadata is read here."""
+
+    metadata: Metadata
+
+
+class ClaimStatus(ApiModel):
+    capacity: Amounts = {}
+    allocatable: Amounts = {}
+    conditions: list[Condition] = []
+
+
+class NodeClaimParts(ApiModel):
+    """What a NodeClaim says beside what its own model checks."""
+
+    metadata: Metadata
+    status: ClaimStatus = ClaimStatus()
+
+
+MODELS: dict[str, type[ApiModel]] = {
+    "Pod": Pod,
+    "Deployment": Workload,
+    "ReplicaSet": Workload,
+    "StatefulSet": Workload,
+    "DaemonSet": Workload,
+    "Job": Workload,
+    "Node": Node,
+    "NodeClaim": NodeClaimParts,
+    "PriorityClass": PriorityClass,
+    "PersistentVolume": PersistentVolume,
+    "PersistentVolumeClaim": PersistentVolumeClaim,
+    "StorageClass": StorageClass,
+    "CSINode": CsiNode,
+}
+
+
+def problems(kind: str, body: dict[str, Any]) -> list[Problem]:
+    """Everything that is wrong with an object of a kind that Kubernetes itself has."""
+    try:
+        MODELS.get(kind, Labelled).model_validate(body)
+    except ValidationError as error:
+        return located(error)
+    return []

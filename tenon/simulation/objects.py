@@ -1,0 +1,170 @@
+"""The Kubernetes objects of an input: lists opened, kinds told apart, each object there once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenon.apis import labels
+from tenon.simulation.faults import Fault, Source
+
+Body = dict[str, Any]
+
+CORE, APPS, STORAGE = "", "apps", "storage.k8s.io"
+KARPENTER, AWS = "karpenter.sh", labels.AWS_GROUP
+
+CLUSTER_WIDE: Mapping[str, str] = {
+    "NodePool": KARPENTER,
+    "NodeClaim": KARPENTER,
+    "EC2NodeClass": AWS,
+    "Node": CORE,
+    "Namespace": CORE,
+    "PersistentVolume": CORE,
+    "StorageClass": STORAGE,
+    "CSINode": STORAGE,
+    "PriorityClass": "scheduling.k8s.io",
+}
+"""Kinds that are read and have no namespace, with their API group."""
+NAMESPACED: Mapping[str, str] = {
+    "Pod": CORE,
+    "PersistentVolumeClaim": CORE,
+    "Service": CORE,
+    "ReplicationController": CORE,
+    "Deployment": APPS,
+    "ReplicaSet": APPS,
+    "StatefulSet": APPS,
+    "DaemonSet": APPS,
+    "Job": "batch",
+    "PodDisruptionBudget": "policy",
+}
+GROUPS: Mapping[str, str] = {**CLUSTER_WIDE, **NAMESPACED}
+NEWER_KINDS: Mapping[str, str] = {
+    "Provisioner": "write it as NodePool of karpenter.sh/v1",
+    "Machine": "write it as NodeClaim of karpenter.sh/v1",
+    "AWSNodeTemplate": "write it as EC2NodeClass of karpenter.k8s.aws/v1",
+}
+"""Kinds that Karpenter had once, and what they are written as now."""
+
+_NAME = re.compile(r"[a-z0-9A-Z]([-a-zA-Z0-9._:]*[a-zA-Z0-9])?")
+_DEEPEST_LIST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An object and where it was read."""
+
+    kind: str
+    body: Body
+    source: Source
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return str(self.body["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        """Its namespace; empty for kinds that have none."""
+        return str(self.body["metadata"].get("namespace") or "default") if self.kind in NAMESPACED else ""
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, or the name alone."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def subject(self) -> str:
+        """``Kind namespace/name``."""
+        return f"{self.kind} {self.key}"
+
+    def fault(self, path: str, what: str) -> Fault:
+        """A fault of this object."""
+        return Fault(self.source, what, self.subject, path)
+
+
+@dataclass
+class Objects:
+    """All objects of an input by kind and key, what is wrong with them, and what was left aside."""
+
+    by_kind: dict[str, dict[str, Found]] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+    notes: dict[str, int] = field(default_factory=dict)
+    """What was left aside, with how often."""
+
+    def of(self, kind: str) -> Iterable[Found]:
+        """The objects of a kind, in the order in which they were read."""
+        return self.by_kind.get(kind, {}).values()
+
+    def all(self) -> Iterator[Found]:
+        """Every object."""
+        for found in self.by_kind.values():
+            yield from found.values()
+
+    def note(self, text: str) -> None:
+        """Remember something that a person should know and that is no fault."""
+        self.notes[text] = self.notes.get(text, 0) + 1
+
+    def add(self, value: Any, source: Source, *, yields: bool = False) -> None:
+        """Take over one document. ``yields``: an object that is there already stays, and this is no fault."""
+        for body in self._opened(value, source, _DEEPEST_LIST):
+            found = self._identify(body, source)
+            if found is None:
+                continue
+            known = self.by_kind.setdefault(found.kind, {})
+            if found.key not in known:
+                known[found.key] = found
+            elif not yields:
+                self.faults.append(found.fault("", f"is there twice, first in {known[found.key].source}: keep one"))
+
+    def _opened(self, value: Any, source: Source, deeper: int) -> Iterator[Body]:
+        if not isinstance(value, dict):
+            said = {list: "a list", str: "a text", type(None): "nothing"}.get(type(value), "a single value")
+            self.faults.append(Fault(source, f"is {said}, not a Kubernetes object"))
+            return
+        kind = value.get("kind")
+        if not (isinstance(kind, str) and kind.endswith("List") and ("items" in value or kind == "List")):
+            yield value
+            return
+        items = value.get("items")
+        if not isinstance(items, list) and items is not None:
+            self.faults.append(Fault(source, "is not a list", kind, "items"))
+        elif deeper == 0:
+            self.faults.append(Fault(source, "lists are nested in lists too deeply", kind, "items"))
+        else:
+            named = {"kind": kind.removesuffix("List"), "apiVersion": value.get("apiVersion")} if kind != "List" else {}
+            for item in items or ():
+                yield from self._opened({**named, **item} if isinstance(item, dict) else item, source, deeper - 1)
+
+    def _identify(self, body: Body, source: Source) -> Found | None:
+        """The object with its kind; None when it is not read, or so broken that nothing more can be said of it."""
+        kind, version, metadata = body.get("kind"), body.get("apiVersion"), body.get("metadata")
+        for name, value in (("kind", kind), ("apiVersion", version)):
+            if not isinstance(value, str) or not value:
+                self.faults.append(Fault(source, "is required" if value in (None, "") else "is not a text", path=name))
+                return None
+        assert isinstance(kind, str)
+        assert isinstance(version, str)
+        named = metadata.get("name") if isinstance(metadata, dict) else None
+        subject = f"{kind} {named}" if isinstance(named, str) else kind
+        group, _, number = version.rpartition("/")
+        if group in (KARPENTER, AWS) and (kind in NEWER_KINDS or (number != "v1" and kind in GROUPS)):
+            how = NEWER_KINDS.get(kind, f"write it as {kind} of {group}/v1")
+            self.faults.append(Fault(source, f"{version} {kind} is not converted yet: {how}", subject, "apiVersion"))
+            return None
+        if GROUPS.get(kind) != group:
+            self.note(f"{kind} ({version}) is not read")
+            return None
+        if not isinstance(metadata, dict):
+            self.faults.append(Fault(source, "is required", subject, "metadata"))
+            return None
+        for part in ("name", "namespace"):
+            value = metadata.get(part)
+            if value is None and part == "namespace":
+                continue
+            if not isinstance(value, str) or len(value) > 253 or not _NAME.fullmatch(value):
+                what = "is required" if value is None else f"{str(value)[:80]!r} is not the name of an object"
+                self.faults.append(Fault(source, what, subject, f"metadata.{part}"))
+                return None
+        return Found(kind, body, source)

@@ -1,0 +1,45 @@
+"""From documents to objects that are known to be sound: what is wrong is found before anything is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tenon.apis.base import ApiModel
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.nodeclaim import NodeClaim
+from tenon.apis.nodepool import NodePool
+from tenon.apis.validation import Problem, parse
+from tenon.simulation import manifests
+from tenon.simulation.faults import Fault, Source
+from tenon.simulation.objects import Found, Objects
+from tenon.simulation.workloads import expand
+from tenon.simulation.yaml_scalars import UnreadableError
+from tenon.simulation.yaml_values import read_documents
+
+OWN_KINDS: dict[str, type[ApiModel]] = {"NodePool": NodePool, "EC2NodeClass": EC2NodeClass, "NodeClaim": NodeClaim}
+
+
+def read_text(objects: Objects, file: str, text: str) -> None:
+    """Take over the documents of one file."""
+    for number, value in read_documents(text):
+        source = Source(file, number)
+        if isinstance(value, UnreadableError):
+            objects.faults.append(Fault(source, str(value)))
+        elif value is not None:
+            objects.add(value, source)
+
+
+def finish(objects: Objects) -> None:
+    """Check every object, then expand workloads; ``objects.faults`` says whether it may be used."""
+    for found in objects.all():
+        objects.faults += [found.fault(problem.path, problem.sentence) for problem in _problems(found)]
+    if not objects.faults:
+        expand(objects)
+
+
+def _problems(found: Found) -> Iterable[Problem]:
+    model = OWN_KINDS.get(found.kind)
+    if model is None or found.kind == "NodeClaim":
+        yield from manifests.problems(found.kind, found.body)
+    if model is not None:
+        yield from parse(model, found.body)[1]

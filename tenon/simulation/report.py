@@ -1,0 +1,135 @@
+"""A plan with what a person wants to see beside the document: how full each node is, and with what."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tenon.resources import CPU, MEMORY, Resources, subtract, total
+from tenon.scheduling.model import InstanceType, Pod
+from tenon.simulation.deciding import Decision
+from tenon.simulation.document import Document
+
+SHOWN = (CPU, MEMORY)
+"""The resources whose use is drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What some pods of one workload, or what was there before, take of a node."""
+
+    name: str
+    count: int
+    requests: Resources
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """A node that the plan uses."""
+
+    name: str
+    pool: str
+    instance_type: str
+    zone: str
+    capacity_type: str
+    price: float | None
+    """Dollars an hour; None for a node that is there already."""
+    alternatives: int
+    """How many other types would do."""
+    allocatable: Resources
+    shares: Sequence[Share]
+
+    @property
+    def requested(self) -> Resources:
+        """What all its pods ask for."""
+        return total(share.requests for share in self.shares)
+
+    def used(self, resource: str) -> float:
+        """The part of a resource that is asked for, 0 to 1."""
+        room = self.allocatable.get(resource, 0)
+        return min(1.0, self.requested.get(resource, 0) / room) if room else 0.0
+
+    @property
+    def pods(self) -> int:
+        """How many pods the plan puts there."""
+        return sum(share.count for share in self.shares)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A plan as it is shown to people."""
+
+    document: Document
+    nodes: Sequence[NodeReport]
+
+
+def report(decision: Decision, document: Document, types: Sequence[InstanceType]) -> Report:
+    """The report of a plan and its document."""
+    known = {kind.name: kind for kind in types}
+    nodes = []
+    for claim, entry in zip(decision.plan.claims, document["nodeClaims"], strict=True):
+        instance_type, zone, capacity_type = claim.offering
+        shares = shares_of(claim.pods)
+        daemons = subtract(claim.requests, total(share.requests for share in shares))
+        if any(daemons.values()):
+            shares = [Share("DaemonSets", 0, daemons), *shares]
+        nodes.append(
+            NodeReport(
+                name=entry["name"],
+                pool=claim.pool,
+                instance_type=instance_type,
+                zone=zone,
+                capacity_type=capacity_type,
+                price=claim.price,
+                alternatives=len(claim.instance_types) - 1,
+                allocatable=known[instance_type].allocatable,
+                shares=shares,
+            )
+        )
+    return Report(document, [*nodes, *_existing(decision)])
+
+
+def _existing(decision: Decision) -> list[NodeReport]:
+    by_name = {node.name: node for node in decision.problem.nodes}
+    nodes = []
+    for name, pods in sorted(decision.plan.placements.items()):
+        node = by_name.get(name)
+        if node is None or not pods:
+            continue
+        nodes.append(
+            NodeReport(
+                name=name,
+                pool="",
+                instance_type=_label(node.labels, "node.kubernetes.io/instance-type"),
+                zone=_label(node.labels, "topology.kubernetes.io/zone"),
+                capacity_type=_label(node.labels, "karpenter.sh/capacity-type"),
+                price=None,
+                alternatives=0,
+                allocatable=node.allocatable,
+                shares=[Share("there already", 0, node.used), *shares_of(pods)],
+            )
+        )
+    return nodes
+
+
+def _label(labels: Mapping[str, str], key: str) -> str:
+    return labels.get(key, "")
+
+
+def shares_of(pods: Sequence[Pod]) -> list[Share]:
+    """The pods by workload, largest first: those whose names differ in their last part only count as one."""
+    counts: Counter[str] = Counter()
+    requests: dict[str, Resources] = {}
+    for pod in pods:
+        name = workload_of(pod)
+        counts[name] += 1
+        requests[name] = total((requests.get(name, {}), pod.requests))
+    shares = [Share(name, count, requests[name]) for name, count in counts.items()]
+    return sorted(shares, key=lambda share: (-share.requests.get(CPU, 0), -share.requests.get(MEMORY, 0), share.name))
+
+
+def workload_of(pod: Pod) -> str:
+    """``namespace/name`` without the number of the replica."""
+    name, dash, number = pod.key.rpartition("-")
+    return name if dash and number.isdigit() else pod.key

@@ -1,0 +1,75 @@
+"""The fields of volumes, claims, classes and CSI nodes that say where a pod's volumes can be reached."""
+
+# ruff: noqa: RUF012 - pydantic copies the defaults of fields
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from tenon.apis.base import ApiModel
+from tenon.simulation.fields import Metadata, Text
+from tenon.simulation.pod_manifest import NodeSelector
+
+
+class VolumeNodeAffinity(ApiModel):
+    required: NodeSelector | None = None
+
+
+class VolumeSource(ApiModel):
+    driver: str = ""
+
+
+class VolumeSpec(ApiModel):
+    csi: VolumeSource | None = None
+    node_affinity: VolumeNodeAffinity | None = None
+
+
+class PersistentVolume(ApiModel):
+    metadata: Metadata
+    spec: VolumeSpec
+
+
+class ClaimSpec(ApiModel):
+    volume_name: str = ""
+    storage_class_name: str | None = None
+
+
+class PersistentVolumeClaim(ApiModel):
+    metadata: Metadata
+    spec: ClaimSpec = ClaimSpec()
+
+
+class TopologyExpression(ApiModel):
+    key: Text
+    values: list[str]
+
+
+class TopologyTerm(ApiModel):
+    match_label_expressions: list[TopologyExpression] = []
+
+
+class StorageClass(ApiModel):
+    metadata: Metadata
+    provisioner: str = ""
+    volume_binding_mode: Literal["Immediate", "WaitForFirstConsumer"] = "Immediate"
+    allowed_topologies: list[TopologyTerm] = []
+
+
+class AttachableCount(ApiModel):
+    count: int | None = Field(default=None, ge=0, le=2**31 - 1)
+
+
+class CsiDriver(ApiModel):
+    name: Text
+    allocatable: AttachableCount | None = None
+
+
+class CsiNodeSpec(ApiModel):
+    drivers: list[CsiDriver] = []
+
+
+class CsiNode(ApiModel):
+    metadata: Metadata
+    spec: CsiNodeSpec = CsiNodeSpec()

@@ -1,0 +1,81 @@
+"""Workloads as the pods that they ask for, named ``<name>-<i>``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tenon.simulation.objects import Body, Found, Objects
+from tenon.simulation.volumes import add_template_claims
+
+WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "Job")
+MOST_PODS = 200_000
+"""Pods that one simulation takes: more than any cluster holds."""
+
+
+def expand(objects: Objects) -> None:
+    """Add the pods of all workloads to ``objects``, which must be free of faults."""
+    pods = objects.by_kind.setdefault("Pod", {})
+    owned = _owners(objects)
+    for kind in WORKLOADS:
+        for workload in objects.of(kind):
+            count = replicas(workload)
+            if len(pods) + count > MOST_PODS:
+                objects.faults.append(
+                    workload.fault(
+                        "spec.parallelism" if kind == "Job" else "spec.replicas",
+                        f"{count} pods are too many: a simulation takes {MOST_PODS}",
+                    )
+                )
+                continue
+            if count and (kind, workload.key) in owned:
+                objects.note(
+                    f"{workload.subject} is expanded although objects of it are here too: leave one of them out"
+                )
+            for pod in _pods(workload, count):
+                add_template_claims(objects, workload, pod)
+                if pod.key in pods:
+                    other = pods[pod.key]
+                    objects.faults.append(
+                        workload.fault("", f"makes Pod {pod.key}, which {other.source} makes too: rename one of them")
+                    )
+                    break
+                pods[pod.key] = pod
+
+
+def replicas(workload: Found) -> int:
+    """How many pods a workload asks for; 1 where it does not say."""
+    stated = workload.body["spec"].get("parallelism" if workload.kind == "Job" else "replicas")
+    return 1 if stated is None else int(stated)
+
+
+def _pods(workload: Found, count: int) -> Iterator[Found]:
+    template = workload.body["spec"]["template"]
+    stated = template.get("metadata") or {}
+    identity = workload.body["metadata"].get("uid") or f"{workload.kind}/{workload.key}"
+    width = len(str(max(0, count - 1)))
+    for number in range(count):
+        body: Body = {
+            "metadata": {
+                "name": f"{workload.name}-{number}",
+                "namespace": workload.namespace,
+                "uid": f"{identity}/{number:0{width}d}",
+                "labels": stated.get("labels") or {},
+                "annotations": stated.get("annotations") or {},
+                "creationTimestamp": workload.body["metadata"].get("creationTimestamp"),
+                "ownerReferences": [
+                    {"kind": workload.kind, "name": workload.name, "uid": identity, "controller": True}
+                ],
+            },
+            "spec": {name: value for name, value in template["spec"].items() if name != "nodeName"},
+        }
+        yield Found("Pod", body, workload.source)
+
+
+def _owners(objects: Objects) -> set[tuple[str, str]]:
+    """The workloads, by kind and key, that some object of the input belongs to."""
+    return {
+        (str(owner.get("kind")), f"{found.namespace}/{owner.get('name')}")
+        for kind in ("Pod", *WORKLOADS)
+        for found in objects.of(kind)
+        for owner in found.body["metadata"].get("ownerReferences") or ()
+    }

@@ -1,0 +1,71 @@
+"""Single values of YAML, told apart as Kubernetes does: no timestamps, no sixties, nothing that JSON cannot hold."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_NULL = frozenset({"", "~", "null", "Null", "NULL"})
+_TRUE = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"})
+_FALSE = frozenset({"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"})
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9_]*)")
+_BASED = re.compile(r"[-+]?0(x[0-9a-fA-F_]+|b[01_]+|o?[0-7_]+)")
+_FLOAT = re.compile(r"[-+]?([0-9][0-9_]*)?\.?[0-9_]*([eE][-+]?[0-9]+)?")
+_NO_NUMBER = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_MOST_DIGITS = 400
+_TAG = "tag:yaml.org,2002:"
+
+
+class UnreadableError(Exception):
+    """A document that cannot be read, in one sentence."""
+
+
+def check_tag(tag: str | None, expected: str, line: int) -> None:
+    """Refuse a tag that is not the ordinary one of a list or mapping."""
+    if tag not in (None, "!", _TAG + expected):
+        raise UnreadableError(f"line {line}: tag {tag!r} is not known in manifests")
+
+
+def scalar_value(event: Any, line: int) -> Any:
+    """The value of a scalar event.
+
+    Raises:
+        UnreadableError: it is none that a manifest can hold.
+    """
+    text, tag = event.value, event.tag
+    if tag in ("!", _TAG + "str") or (tag is None and not event.implicit[0]):
+        return text
+    if tag is not None and tag not in {_TAG + name for name in ("int", "float", "bool", "null")}:
+        raise UnreadableError(f"line {line}: tag {tag!r} is not known in manifests")
+    value = _plain(text, line)
+    if tag is not None and isinstance(value, str):
+        raise UnreadableError(f"line {line}: {text[:80]!r} is not a value of tag {tag!r}")
+    return value
+
+
+def _plain(text: str, line: int) -> Any:
+    if text in _NULL:
+        return None
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    if text[0] not in "+-.0123456789":
+        return text
+    if _NO_NUMBER.fullmatch(text):
+        raise UnreadableError(f"line {line}: {text} is no number that a manifest can hold")
+    try:
+        if _INTEGER.fullmatch(text) and len(text) <= _MOST_DIGITS:
+            return int(text.replace("_", ""))
+        if _BASED.fullmatch(text) and len(text) <= _MOST_DIGITS:
+            bare = text.replace("_", "")
+            octal = bare.lstrip("+-")[1:].isdigit()
+            return int(bare, 8 if octal else 0)
+        if _FLOAT.fullmatch(text) and any(character.isdigit() for character in text):
+            number = float(text.replace("_", "")) if len(text) <= _MOST_DIGITS else float("inf")
+            if number in (float("inf"), float("-inf")):
+                raise UnreadableError(f"line {line}: {text[:80]} is too large for any field")
+            return number
+    except ValueError:
+        return text
+    return text

@@ -1,0 +1,179 @@
+"""YAML as Kubernetes reads it: plain JSON values, and nothing that a hostile file could make grow.
+
+The values are put together from the parser's events, not by a general loader: a general one follows aliases without
+bounds, reads nesting by recursion, turns timestamps into objects and lets a key that is given twice win silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import yaml
+
+from tenon.simulation.json_values import read_json
+from tenon.simulation.yaml_scalars import UnreadableError, check_tag, scalar_value
+
+DEEPEST = 100
+"""Nesting that no Kubernetes object comes near."""
+MOST_ALIASED = 200_000
+"""Values that the aliases of one document may stand for together."""
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A list or mapping that is being read. ``weight`` is how many values it stands for."""
+
+    value: list[Any] | dict[str, Any]
+    anchor: str | None
+    weight: int = 1
+    key: str | None = None
+    merged: list[dict[str, Any]] = field(default_factory=list)
+    line: int = 0
+
+
+def read_documents(text: str) -> Iterator[tuple[int, Any | UnreadableError]]:
+    """The number of each document, from 1, with its value or with why it cannot be read. Empty ones are None.
+
+    A fault of YAML itself ends the text; what came before it stands.
+    """
+    whole = read_json(text, DEEPEST)
+    if whole is not None:
+        yield 1, whole
+        return
+    number = 0
+    try:
+        loader = _Loader(text)
+    except yaml.YAMLError as error:
+        yield 1, UnreadableError(_sentence(error))
+        return
+    try:
+        while True:
+            event = loader.get_event()
+            if isinstance(event, yaml.StreamEndEvent):
+                return
+            if isinstance(event, yaml.DocumentStartEvent):
+                number += 1
+                yield number, _document(loader)
+    except UnreadableError as error:  # nothing after it could be told apart
+        yield number, error
+    except (yaml.YAMLError, UnicodeError) as error:
+        yield max(1, number), UnreadableError(_sentence(error))
+    finally:
+        loader.dispose()
+
+
+def _document(loader: Any) -> Any | UnreadableError:
+    builder = _Builder()
+    fault: UnreadableError | None = None
+    while True:
+        event = loader.get_event()
+        if isinstance(event, yaml.DocumentEndEvent):
+            return fault or builder.result
+        if fault is None:
+            try:
+                builder.take(event)
+            except UnreadableError as error:
+                fault = error
+        builder.count_depth(event, event.start_mark.line + 1)
+
+
+class _Builder:
+    """Puts one document together."""
+
+    def __init__(self) -> None:
+        self.result: Any = None
+        self._stack: list[_Open] = []
+        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._aliased = 0
+        self._depth = 0
+
+    def count_depth(self, event: Any, line: int) -> None:
+        """Follow the nesting, in documents too that are given up.
+
+        Raises:
+            UnreadableError: it is too deep to go on.
+        """
+        if isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
+            self._depth += 1
+            if self._depth > DEEPEST:
+                raise UnreadableError(f"line {line}: lists and mappings nest deeper than {DEEPEST}")
+        elif isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
+            self._depth -= 1
+
+    def take(self, event: Any) -> None:
+        """Add one event."""
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.ScalarEvent):
+            value = scalar_value(event, line)
+            text = event.value if value is None or isinstance(value, (bool, int, float)) else value
+            self._add(value, 1 + len(event.value) // 50, line, event.anchor, text)
+        elif isinstance(event, yaml.AliasEvent):
+            if event.anchor not in self._anchors:
+                open_here = any(item.anchor == event.anchor for item in self._stack)
+                why = "stands for itself" if open_here else "names nothing before it"
+                raise UnreadableError(f"line {line}: alias *{event.anchor} {why}")
+            value, weight = self._anchors[event.anchor]
+            self._aliased += weight
+            if self._aliased > MOST_ALIASED:
+                raise UnreadableError(f"line {line}: its aliases stand for more than {MOST_ALIASED} values")
+            self._add(value, weight, line, None, value if isinstance(value, str) else None)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            check_tag(event.tag, "seq", line)
+            self._stack.append(_Open([], event.anchor, line=line))
+        elif isinstance(event, yaml.MappingStartEvent):
+            check_tag(event.tag, "map", line)
+            self._stack.append(_Open({}, event.anchor, line=line))
+        else:
+            self._close(line)
+
+    def _close(self, line: int) -> None:
+        done = self._stack.pop()
+        value = done.value
+        if done.merged:
+            own = cast("dict[str, Any]", value)
+            for other in done.merged:
+                for key, inherited in other.items():
+                    own.setdefault(key, inherited)
+        self._add(value, done.weight, line, done.anchor, None)
+
+    def _add(self, value: Any, weight: int, line: int, anchor: str | None, text: str | None) -> None:
+        """Put a finished value where it belongs; ``text`` is what it reads like as a key."""
+        if anchor is not None:
+            self._anchors[anchor] = (value, weight)
+        if not self._stack:
+            self.result = value
+            return
+        parent = self._stack[-1]
+        parent.weight += weight
+        if isinstance(parent.value, list):
+            parent.value.append(value)
+        elif parent.key is None:
+            if text is None:
+                raise UnreadableError(f"line {line}: a key is not a plain text")
+            parent.key = text
+        elif parent.key == "<<":
+            parent.merged += _merged(value, line)
+            parent.key = None
+        else:
+            if parent.key in parent.value:
+                raise UnreadableError(f"line {line}: key {parent.key[:80]!r} is given twice")
+            parent.value[parent.key] = value
+            parent.key = None
+
+
+def _merged(value: Any, line: int) -> list[dict[str, Any]]:
+    parts = value if isinstance(value, list) else [value]
+    if not all(isinstance(part, dict) for part in parts):
+        raise UnreadableError(f"line {line}: << merges mappings only")
+    return parts
+
+
+def _sentence(error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+    return f"{where}not YAML: {problem}"

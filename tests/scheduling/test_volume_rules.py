@@ -1,0 +1,53 @@
+"""Volumes: where they can be reached, and how many a node can have attached (SCH-070..074)."""
+
+from __future__ import annotations
+
+from tenon.apis import labels
+from tenon.scheduling.engine import solve
+from tenon.scheduling.pod_rules import PodRules
+from tenon.scheduling.requirements import Requirements
+from tests.scheduling.between_pods import domains, spread, web
+from tests.scheduling.builders import ZONES, asking, need, node, pod, pool, problem, replicas
+
+A, B, C = ZONES
+EBS = "ebs.csi.aws.com"
+
+
+def reachable(*zones: str) -> tuple[Requirements, ...]:
+    return tuple(Requirements.of(need(labels.ZONE, "In", zone)) for zone in zones)
+
+
+def test_sch070_a_pod_goes_to_the_zone_of_its_volume() -> None:
+    plan = solve(problem(web(2, PodRules(), volume_terms=reachable(B)), pool(), nodes=[node("n")]))
+    assert (domains(plan), plan.placements) == ({B: 2}, {})
+
+
+def test_sch071_alternatives_are_tried_together_with_those_of_the_pod() -> None:
+    pods = [asking("web-0", need(labels.ZONE, "In", A, C), volume_terms=reachable(B, C))]
+    assert domains(solve(problem(pods, pool()))) == {C: 1}
+    assert solve(problem([asking("p", need(labels.ZONE, "In", A), volume_terms=reachable(B))], pool())).unschedulable
+
+
+def test_sch072_volumes_do_not_narrow_the_zones_that_spread_compares() -> None:
+    pods = web(2, spread(), volume_terms=reachable(A))
+    plan = solve(problem(pods, pool()))
+    assert domains(plan) == {A: 1}
+    (reason,) = plan.unschedulable.values()
+    assert "topology spread over topology.kubernetes.io/zone (maxSkew 1) rules out us-west-2a" in reason
+
+
+def test_sch074_a_node_takes_no_more_volumes_than_its_driver_attaches() -> None:
+    running = pod("run", attachments=((EBS, "default/old"),))
+    there = node("n", cpu="16", pods=(running,), volume_limits={EBS: 3})
+    pods = [pod(f"p-{n}", attachments=((EBS, f"default/claim-{n}"),)) for n in range(4)]
+    plan = solve(problem(pods, pool(), nodes=[there]))
+    assert len(plan.placements["n"]) == 2
+    assert sum(len(claim.pods) for claim in plan.claims) == 2
+
+
+def test_sch074_a_shared_volume_counts_once_and_other_drivers_are_not_counted() -> None:
+    there = node("n", cpu="16", volume_limits={EBS: 1})
+    shared = replicas(3, attachments=((EBS, "default/shared"),))
+    other = replicas(3, prefix="efs", attachments=(("efs.csi.aws.com", "default/many"),))
+    plan = solve(problem([*shared, *other], pool(), nodes=[there]))
+    assert len(plan.placements["n"]) == 6

@@ -1,0 +1,183 @@
+"""The document that ``-o json`` prints, and what goes into it, as the contract of ``tenon simulate`` fixes them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.simulating import builtin
+from tests.simulate.running import POOL, catalogue, command, deployment, node, simulate
+
+GOLDEN = Path(__file__).parent / "golden"
+POD = """
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: alone, namespace: team}
+spec: {containers: [{name: main, resources: {requests: {cpu: 500m, memory: 1Gi}}}]}
+"""
+DAEMONSET = """
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec: {template: {spec: {containers: [{name: main, resources: {requests: {cpu: 100m, memory: 128Mi}}}]}}}
+"""
+
+
+def test_the_document_has_the_fields_of_the_contract(tmp_path: Path) -> None:
+    sizes = "{key: node.kubernetes.io/instance-type, operator: In, values: [m5.2xlarge, m5.4xlarge]}"
+    pool = POOL.replace("requirements: [", f"requirements: [{sizes}, ")
+    text = pool + deployment(replicas=5) + POD + DAEMONSET + node(cpu="1500m") + deployment("huge", 1, cpu="4000")
+    out = simulate(tmp_path, text).out
+    stable = re.sub(r'"solveSeconds": [0-9.e-]+', '"solveSeconds": 0', out)
+    assert stable == (GOLDEN / "small.json").read_text()
+
+
+def test_the_same_input_gives_the_same_bytes_in_whatever_order_it_comes(tmp_path: Path) -> None:
+    parts = [POOL, deployment(replicas=40), POD, DAEMONSET, node(), deployment("other", 30, cpu="300m", memory="3Gi")]
+    one, other = (simulate(tmp_path, "\n---\n".join(order)).plan for order in (parts, parts[::-1]))
+    assert json.dumps(one) == json.dumps(other)
+
+
+def test_workloads_become_numbered_pods_and_an_absent_count_is_one(tmp_path: Path) -> None:
+    job = POD.replace("kind: Pod", "kind: Job").replace("apiVersion: v1", "apiVersion: batch/v1")
+    job = job.replace("spec: {containers", "spec: {parallelism: 2, template: {spec: {containers").replace("]}", "]}}}")
+    single = deployment("single").replace('"replicas": 3, ', "")
+    plan = simulate(tmp_path, POOL + deployment(replicas=11) + job + single + deployment("none", 0)).plan
+    pods = sorted(pod for claim in plan["nodeClaims"] for pod in claim["pods"])
+    assert pods == sorted(
+        [*(f"default/web-{i}" for i in range(11)), "team/alone-0", "team/alone-1", "default/single-0"]
+    )
+    assert plan["totals"]["pods"] == 14
+
+
+def test_pods_on_nodes_take_room_and_what_is_left_is_used_first(tmp_path: Path) -> None:
+    running = POD.replace("name: alone", "name: there").replace("spec: {", "spec: {nodeName: n1, ")
+    plan = simulate(tmp_path, POOL + node(cpu="2600m") + running + deployment(replicas=3)).plan
+    assert plan["existingNodes"] == [{"name": "n1", "pods": ["default/web-0", "default/web-1"]}]
+    assert [claim["pods"] for claim in plan["nodeClaims"]] == [["default/web-2"]]
+    assert plan["totals"]["pods"] == 3
+
+
+def test_requests_count_the_pods_and_the_daemonsets(tmp_path: Path) -> None:
+    (claim,) = simulate(tmp_path, POOL + DAEMONSET + deployment(replicas=2)).plan["nodeClaims"]
+    assert claim["requests"] == {"cpu": "2100m", "memory": "2176Mi", "pods": "3"}
+
+
+def test_pods_that_nothing_is_bought_for_are_reported_with_a_reason(tmp_path: Path) -> None:
+    gated = POD.replace("spec: {", "spec: {schedulingGates: [{name: later}], ")
+    plan = simulate(tmp_path, POOL + gated).plan
+    assert plan["unschedulable"][0]["pod"] == "team/alone"
+    assert "scheduling gates" in plan["unschedulable"][0]["reason"]
+    assert plan["totals"]["unschedulable"] == 1
+
+
+def test_a_pool_that_launches_nothing_is_named_in_the_reasons(tmp_path: Path) -> None:
+    static = POOL.replace("spec:\n  template", "spec:\n  replicas: 2\n  template", 1)
+    (entry,) = simulate(tmp_path, static + POD).plan["unschedulable"]
+    assert "NodePool default: it is static" in entry["reason"]
+
+
+def test_an_unready_class_in_the_input_is_believed_and_an_absent_one_is_ready(tmp_path: Path) -> None:
+    condition = "{type: Ready, status: 'False', reason: X, lastTransitionTime: '2026-01-01T00:00:00Z'}"
+    broken = f"""
+---
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {{name: default}}
+spec:
+  role: r
+  amiSelectorTerms: [{{alias: al2023@latest}}]
+  subnetSelectorTerms: [{{tags: {{a: b}}}}]
+  securityGroupSelectorTerms: [{{tags: {{a: b}}}}]
+status: {{conditions: [{condition}]}}
+"""
+    assert simulate(tmp_path, POOL + POD).plan["totals"]["nodes"] == 1
+    assert "is not ready" in simulate(tmp_path, POOL + POD + broken).plan["unschedulable"][0]["reason"]
+    without_status = broken.partition("status:")[0]
+    assert simulate(tmp_path, POOL + POD + without_status).plan["totals"]["nodes"] == 1
+
+
+def test_lists_are_opened_and_other_kinds_noted(tmp_path: Path) -> None:
+    listed = '{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "a"}, "spec": {}}]}'
+    answer = simulate(tmp_path, f"{POOL}\n---\n{listed}\n---\napiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\n")
+    assert answer.plan["totals"]["pods"] == 1
+    assert answer.err == "note: Secret (v1) is not read\n"
+
+
+def test_folders_files_and_standard_input_together(tmp_path: Path) -> None:
+    folder = tmp_path / "manifests"
+    folder.mkdir()
+    (folder / "pool.yaml").write_text(POOL)
+    (folder / "notes.txt").write_text("not a manifest: [")
+    answer = command(
+        "-f", str(folder), "-f", "-", "-o", "json", "--catalog", str(catalogue(tmp_path)), stdin=deployment()
+    )
+    assert answer.plan["totals"]["pods"] == 3
+
+
+@pytest.mark.parametrize("load", ["small-400", "medium-100", "large-10"])
+def test_the_examples_are_planned_on_the_built_in_catalogue(load: str) -> None:
+    """Seed 001's loads: at most as many nodes and dollars as stated for them."""
+    most = {"small-400": (4, 3.973), "medium-100": (3, 3.978), "large-10": (2, 4.284)}[load]
+    folder = Path("examples/simulate")
+    plan = command("-f", str(folder / "nodepool.yaml"), "-f", str(folder / f"{load}.yaml"), "-o", "json").plan
+    assert plan["totals"]["unschedulable"] == 0
+    assert plan["totals"]["nodes"] <= most[0]
+    assert plan["totals"]["pricePerHour"] <= most[1]
+
+
+def test_a_wish_to_spread_over_hosts_is_kept() -> None:
+    """Seed 001: 400 pods with ScheduleAnyway over hosts and a skew of 30 make 15 nodes."""
+    folder = Path("examples/simulate")
+    plan = command("-f", str(folder / "nodepool.yaml"), "-f", str(folder / "spread-400.yaml"), "-o", "json").plan
+    assert plan["totals"]["nodes"] < 16
+    assert max(len(claim["pods"]) for claim in plan["nodeClaims"]) <= 30
+
+
+def test_the_example_of_a_shop_is_placed_whole() -> None:
+    answer = command("-f", "examples/simulate/shop", "-o", "json")
+    assert answer.plan["totals"]["unschedulable"] == 0
+    assert "spot prices of the built-in catalogue are estimates" in answer.err
+
+
+def test_two_processes_print_the_same_bytes(tmp_path: Path) -> None:
+    """No order of a set or hash shows in the output."""
+    (tmp_path / "input.yaml").write_text(POOL + deployment(replicas=40) + POD + DAEMONSET + node())
+    arguments = ["-f", str(tmp_path / "input.yaml"), "-o", "json", "--catalog", str(catalogue(tmp_path))]
+    outputs = {
+        re.sub(
+            r'"solveSeconds": [0-9.e-]+',
+            "",
+            subprocess.run(
+                [sys.executable, "-m", "cli", "simulate", *arguments],
+                env={**os.environ, "PYTHONHASHSEED": seed},
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout,
+        )
+        for seed in ("1", "2", "3")
+    }
+    assert len(outputs) == 1
+
+
+def test_the_built_in_catalogue_is_packed_the_same_each_time() -> None:
+    assert builtin.pack(builtin.load()) == builtin.PACKED.read_bytes()
+
+
+def test_settings_and_time_are_checked(tmp_path: Path) -> None:
+    assert simulate(tmp_path, POOL, "--set", "PREFERENCE_POLICY=Ignore", "--now", "2026-01-01T00:00:00Z").status == 0
+    quiet = simulate(tmp_path, POOL, "--set", "LOG_LEVEL=debug")
+    assert (quiet.status, quiet.err) == (0, "note: setting LOG_LEVEL has no effect on a simulation\n")
+    unfollowed = simulate(tmp_path, POOL, "--set", "MIN_VALUES_POLICY=BestEffort")
+    assert "MIN_VALUES_POLICY=BestEffort is not followed yet" in unfollowed.err
+    for wrong in (["--set", "PREFERENCE_POLICY=Maybe"], ["--set", "X=1"], ["--set", "X"], ["--now", "noon"]):
+        assert len(simulate(tmp_path, POOL, *wrong).faults) == 1

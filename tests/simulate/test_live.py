@@ -1,0 +1,86 @@
+"""``--live``: the cluster of the kubeconfig, only ever read."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.kubernetes.fake_api import KUBECONFIG
+from tests.simulate.running import POOL, catalogue, command, deployment, node
+
+PENDING = {"metadata": {"name": "waits", "namespace": "team", "uid": "u1"}, "spec": {"containers": []}}
+
+
+class ApiServer(BaseHTTPRequestHandler):
+    """Answers lists of what ``objects`` holds by plural; kinds that it does not hold are unknown to it."""
+
+    objects: dict[str, list[Any]]
+    methods: list[str]
+
+    def do_GET(self) -> None:
+        plural = self.path.partition("?")[0].rpartition("/")[2]
+        self.methods.append(self.command)
+        known = plural in self.objects
+        answer = {"kind": "List", "items": self.objects[plural]} if known else {"kind": "Status", "reason": "NotFound"}
+        body = json.dumps(answer).encode()
+        self.send_response(200 if known else 404)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("do_"):
+            self.methods.append(name)
+        raise AttributeError(name)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[ApiServer]]:
+    """An API server that the kubeconfig names."""
+    handler = type("Handler", (ApiServer,), {"objects": {}, "methods": []})
+    served = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=served.serve_forever)
+    thread.start()
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(KUBECONFIG % served.server_address[1])
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    yield handler
+    served.shutdown()
+    served.server_close()
+    thread.join()
+
+
+def test_the_cluster_is_read_and_files_win(server: type[ApiServer], tmp_path: Path) -> None:
+    live_node, live_pool = yaml.safe_load(node(cpu="100m").removeprefix("\n---")), yaml.safe_load(POOL)
+    server.objects = {"nodes": [live_node], "pods": [PENDING], "nodepools": [live_pool]}
+    larger = tmp_path / "larger.yaml"
+    larger.write_text(node(cpu="8") + deployment("web", 2))
+    options = ("--live", "-o", "json", "--catalog", str(catalogue(tmp_path)))
+    assert command(*options).plan["totals"] | {"pricePerHour": 0} == {
+        "pods": 1,
+        "unschedulable": 0,
+        "nodes": 0,
+        "pricePerHour": 0,
+        "lowerBoundPricePerHour": 0.0,
+    }
+    answer = command("-f", str(larger), *options)
+    assert answer.plan["existingNodes"] == [{"name": "n1", "pods": ["default/web-0", "default/web-1", "team/waits"]}]
+    assert set(server.methods) == {"GET"}
+
+
+def test_no_cluster_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    answer = command("--live", "-o", "json")
+    assert (answer.status, answer.out) == (2, "")
+    assert answer.err.startswith("--live: ")

@@ -1,0 +1,138 @@
+"""What people see: tables, the page, nodes that would be taken away."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tests.simulate.running import POOL, Answer, deployment, node, simulate
+
+LOAD = POOL + deployment("web", 40, cpu="2", memory="4Gi") + deployment("huge", 3, cpu="4000") + node(cpu="4100m")
+MANAGED = """
+---
+apiVersion: karpenter.sh/v1
+kind: NodeClaim
+metadata: {name: c1, labels: {karpenter.sh/nodepool: default}, uid: u1}
+spec:
+  nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+  requirements: []
+status:
+  providerID: "aws:///us-west-2a/i-1"
+  allocatable: {cpu: "1900m", memory: 7Gi, pods: "29"}
+  lastPodEventTime: "2026-01-01T00:00:00Z"
+  conditions: [{type: Initialized, status: "True", reason: X, lastTransitionTime: "2026-01-01T00:00:00Z"}]
+---
+apiVersion: v1
+kind: Node
+metadata:
+  name: n1
+  labels:
+    karpenter.sh/nodepool: default
+    karpenter.sh/initialized: "true"
+    node.kubernetes.io/instance-type: m5.large
+    topology.kubernetes.io/zone: us-west-2a
+    karpenter.sh/capacity-type: on-demand
+spec: {providerID: "aws:///us-west-2a/i-1"}
+status:
+  allocatable: {cpu: "1900m", memory: 7Gi, pods: "29"}
+  conditions: [{type: Ready, status: "True"}]
+"""
+
+
+class Page(HTMLParser):
+    """Collects the text of a page, and whatever it would load from elsewhere."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.text = ""
+        self.loads: list[str] = []
+        self.bars = 0
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.bars += given.get("class") == "bar"
+        self.loads += [value for name, value in attrs if name in ("src", "href") and value]
+        self.loads += [tag] if tag in ("script", "link", "iframe", "img") else []
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_table_names_nodes_prices_pods_and_reasons(tmp_path: Path) -> None:
+    answer = simulate(tmp_path, LOAD, form="table")
+    plan = simulate(tmp_path, LOAD).plan
+    for claim in plan["nodeClaims"]:
+        row = next(line for line in answer.out.splitlines() if line.strip().startswith(claim["name"]))
+        assert claim["offering"]["instanceType"] in row
+        assert f"{claim['price']:.4f}" in row
+        assert f" {len(claim['pods'])} " in row
+    assert re.search(r"n1 .* 2 ", answer.out)
+    assert "huge-0 and 2 more: NodePool default: needs 4000 CPU" in answer.out
+    assert f"40 of 43 pods placed; {plan['totals']['nodes']} new nodes" in answer.out
+    assert f"no plan costs less than ${plan['totals']['lowerBoundPricePerHour']:.4f}" in answer.out
+
+
+def test_many_nodes_share_rows(tmp_path: Path) -> None:
+    ports = [{"name": "main", "ports": [{"hostPort": 80}], "resources": {"requests": {"cpu": "1"}}}]
+    out = simulate(tmp_path, POOL + deployment("web", 90, containers=ports), form="table").out
+    assert "default-1 .. 90 (90)" in out
+    assert len(out.splitlines()) < 20
+
+
+def test_the_page_draws_every_node_and_loads_nothing(tmp_path: Path) -> None:
+    page = Page(simulate(tmp_path, LOAD, form="html").out)
+    plan = simulate(tmp_path, LOAD).plan
+    assert page.loads == []
+    assert page.bars == 2 * (plan["totals"]["nodes"] + len(plan["existingNodes"]))
+    for text in (f"${plan['totals']['pricePerHour']:.3f}", "default-1", "web", "default/huge-2", "proven lower bound"):
+        assert text in page.text
+
+
+def test_names_cannot_write_into_the_page(tmp_path: Path) -> None:
+    hostile = deployment("web", 1, nodeSelector={"a": "b</style><script>alert(1)</script>"})
+    assert "<script" not in simulate(tmp_path, POOL + hostile, form="html").out
+
+
+PATIENT = POOL.replace("spec:\n", "spec:\n  disruption: {consolidateAfter: 10m}\n", 1)
+
+
+def _disrupted(tmp_path: Path, now: str, more: str = "") -> Answer:
+    return simulate(tmp_path, PATIENT + MANAGED + more, "--disruption", "--now", now)
+
+
+def test_a_node_that_is_empty_for_long_enough_is_taken_away(tmp_path: Path) -> None:
+    """Emptiness at the given time, with what the node costs by the catalogue."""
+    assert _disrupted(tmp_path, "2026-01-01T00:09:00Z").plan["disruption"] == []
+    (entry,) = _disrupted(tmp_path, "2026-01-01T00:11:00Z").plan["disruption"]
+    assert entry == {
+        "reason": "Empty",
+        "method": "emptiness",
+        "candidates": ["n1"],
+        "replacements": [],
+        "savingPerHour": 0.096,
+    }
+
+
+def test_a_node_that_the_plan_uses_stays(tmp_path: Path) -> None:
+    plan = _disrupted(tmp_path, "2026-01-01T01:00:00Z", deployment("web", 1)).plan
+    assert [entry["name"] for entry in plan["existingNodes"]] == ["n1"]
+    assert plan["disruption"] == []
+
+
+def test_the_newest_time_of_the_input_is_the_clock(tmp_path: Path) -> None:
+    later = MANAGED + '\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: x, creationTimestamp: "%s"}\n'
+    for instant, count in (("2026-01-01T00:05:00Z", 0), ("2026-02-01T00:00:00+02:00", 1)):
+        assert len(simulate(tmp_path, PATIENT + later % instant, "--disruption").plan["disruption"]) == count
+
+
+@pytest.mark.parametrize("form", ["table", "html", "json"])
+def test_an_empty_input_is_an_empty_plan(tmp_path: Path, form: str) -> None:
+    answer = simulate(tmp_path, POOL, form=form)
+    assert answer.status == 0
+    if form == "json":
+        assert json.loads(answer.out)["totals"]["pods"] == 0

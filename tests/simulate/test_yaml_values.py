@@ -1,0 +1,125 @@
+"""YAML as Kubernetes reads it, and texts that were made to hurt."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenon.simulation.yaml_scalars import UnreadableError
+from tenon.simulation.yaml_values import read_documents
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**6), 10**6) | st.text(st.characters(codec="utf-8"), max_size=12),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+def read(text: str) -> list[Any]:
+    return [str(value) if isinstance(value, UnreadableError) else value for _, value in read_documents(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2024-01-01T00:00:00Z", "2024-01-01T00:00:00Z"),
+        ("1:30", "1:30"),
+        ("12E", "12E"),
+        ("100m", "100m"),
+        ("1Gi", "1Gi"),
+        ("1e3", 1000.0),
+        ("0x1F", 31),
+        ("017", 15),
+        ("-3", -3),
+        (".5", 0.5),
+        ("yes", True),
+        ("'yes'", "yes"),
+        ("~", None),
+        ("", None),
+        ("+", "+"),
+        ("!!str 5", "5"),
+        ("{8080: a, true: b}", {"8080": "a", "true": "b"}),
+        ("{a: &x {k: 1, l: 1}, b: {<<: *x, k: 2}}", {"a": {"k": 1, "l": 1}, "b": {"k": 2, "l": 1}}),
+    ],
+)
+def test_values_are_those_of_kubernetes(text: str, value: Any) -> None:
+    assert read(f"--- {text}\n") == [value]
+
+
+BOMB = "a: &a [1,2,3,4,5,6,7,8,9,10]\n" + "".join(
+    f"{name}: &{name} [{','.join(['*' + before] * 10)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+MERGE_BOMB = "a: &a {k: 1}\n" + "".join(
+    f"{name}: &{name} {{<<: [{','.join(['*' + before] * 10)}]}}\n"
+    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[" * 200_000, "nest deeper"),
+        ("{a: " * 200_000, "nest deeper"),
+        (BOMB, "stand for more than"),
+        (MERGE_BOMB, "stand for more than"),
+        ("a: &a [*a]", "stands for itself"),
+        ("a: *b", "names nothing"),
+        ("{a: 1, a: 2}", "key 'a' is given twice"),
+        ("? [1]\n: 2", "not a plain text"),
+        ("a: .inf", "no number"),
+        ("a: 1e999", "too large"),
+        ("a: " + "9" * 5000, "too large"),
+        ("a: !!binary aGk=", "tag"),
+        ("a: !!python/object:os.system x", "tag"),
+        ("a: b: c", "line 1, column 5"),
+        ("a: [b", "not YAML"),
+        ("\x00", "not YAML"),
+        ("<<: 3", "merges mappings"),
+    ],
+)
+def test_what_cannot_be_read_is_said_in_a_sentence(text: str, why: str) -> None:
+    (sentence,) = read(text)
+    assert why in sentence
+
+
+def test_documents_are_counted_and_one_that_is_wrong_does_not_hide_the_next() -> None:
+    found = list(read_documents("a: 1\n---\n---\n{b: 1, b: 2}\n---\nc: 3\n"))
+    assert [number for number, _ in found] == [1, 2, 3, 4]
+    assert found[3][1] == {"c": 3}
+
+
+@given(PLAIN)
+def test_what_was_written_is_read(value: Any) -> None:
+    assert read(yaml.safe_dump(value)) == [value]
+
+
+@given(st.text(st.sampled_from("ab:-[]{}&*!|>'\"#%@`?, \n\t0.1<~"), max_size=60))
+def test_no_text_breaks_the_reader(text: str) -> None:
+    list(read_documents(text))
+
+
+@given(st.dictionaries(st.text(max_size=5), PLAIN))
+def test_json_is_read_as_well(value: Any) -> None:
+    assert read(json.dumps(value)) == [value]
+    assert read(json.dumps(value, ensure_ascii=False, indent=2)) == [value]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"a": 1, "a": 2}', "given twice"),
+        ('{"a": ' + "[" * 500 + "]" * 500 + "}", "nest deeper"),
+        ('{"a": ' + "[" * 100_000, "nest deeper"),
+        ('{"a": 1', "not YAML"),
+        ('{"a": 1e999}', "too large"),
+        ('{"a": ' + "9" * 5000 + "}", "too large"),
+    ],
+)
+def test_json_has_the_same_bounds(text: str, why: str) -> None:
+    (sentence,) = read(text)
+    assert why in sentence
