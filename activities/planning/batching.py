@@ -15,7 +15,6 @@ from datetime import UTC, datetime, timedelta
 from activities.metrics import QUEUE_DEPTH
 from activities.planning.ports import ClusterView
 from tenon.lifecycle.messages import AwaitBatchInput, BatchSummary
-from tenon.resources import Resources, add
 from tenon.scheduling.model import Pod
 
 log = logging.getLogger("controller.provisioner")
@@ -60,14 +59,14 @@ class Batcher:
         for node, pods in placements.items():
             self._decided((pod.uid for pod in pods), NOMINATED_FOR, node)
 
-    def promised(self) -> dict[str, Resources]:
-        """What nominated pods that still wait will take of each node: room that no other pod may be given."""
+    def promised(self) -> dict[str, list[Pod]]:
+        """The nominated pods that still wait, by node: their room is taken, and rules between pods count them."""
         now = self._now()
-        promised: dict[str, Resources] = {}
+        promised: dict[str, list[Pod]] = {}
         for pod in self._view.pending_pods():
             answer = self._answered.get(pod.uid)
             if answer is not None and answer.node and now < answer.again_at:
-                promised[answer.node] = add(promised.get(answer.node, {}), pod.requests)
+                promised.setdefault(answer.node, []).append(pod)
         return promised
 
     def bought(self, uids: Iterable[str]) -> None:

@@ -40,7 +40,7 @@ from tenon.apis.nodepool import NodePool
 from tenon.lifecycle.messages import PlanInput, PlanResult
 from tenon.provisioning.pools import scheduling_pool
 from tenon.provisioning.readiness import usable_pools
-from tenon.resources import add
+from tenon.resources import total
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Node, Plan, Pod, Pool, Problem
 
@@ -139,12 +139,9 @@ class Planner:
         return _Decision(plan, pods, pools, fingerprint, took)
 
     def _nodes(self) -> list[Node]:
-        """Existing and in-flight capacity, less what earlier plans promised to pods that still wait."""
+        """Existing and in-flight capacity, with the pods to which earlier plans promised it and that still wait."""
         promised = self._batcher.promised()
-        return [
-            replace(node, used=add(node.used, promised[node.name])) if node.name in promised else node
-            for node in self._view.nodes()
-        ]
+        return [_with(node, promised.get(node.name, ())) for node in self._view.nodes()]
 
     async def _check_up_to_date(self, given: PlanInput) -> list[str]:
         """The NodeClaims of this batch that exist; those of others are in the picture when this returns."""
@@ -222,6 +219,14 @@ def _reference(pod: Pod) -> dict[str, Any]:
 def _some(pods: Sequence[Pod]) -> str:
     shown = ", ".join(pod.key for pod in pods[:5])
     return f"{shown} and {len(pods) - 5} other(s)" if len(pods) > 5 else shown
+
+
+def _with(node: Node, pods: Sequence[Pod]) -> Node:
+    """The node as if these pods were on it."""
+    if not pods:
+        return node
+    used = total((node.used, *(pod.requests for pod in pods)))
+    return replace(node, used=used, pods=(*node.pods, *pods))
 
 
 def _digest(plan: Plan) -> str:

@@ -144,7 +144,7 @@ async def test_nominated_pods_are_asked_again_after_twenty_seconds() -> None:
     at = Setting()
     at.view.add(pod("a"))
     at.batcher.nominated({"node-1": [pod("a")]})
-    assert at.batcher.promised() == {"node-1": pod("a").requests}
+    assert at.batcher.promised() == {"node-1": [pod("a")]}
     assert (await at.batcher.await_batch(WINDOW)).pods == 1
     assert at.seconds() == pytest.approx(21.0)
 
