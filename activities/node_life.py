@@ -47,6 +47,9 @@ log = logging.getLogger("controller.nodeclaim.lifecycle")
 
 BY_HAND = frozenset({"", "deleted", "drain", "force_drain", "cancelled"})
 """Reasons of people, not of the autoscaler: they are no disruption."""
+SCHEDULER_SECONDS = 2.0
+"""How long kube-scheduler is left alone with a node that has just become ready: it places what it knows of meanwhile.
+Two who place pods in the same moment may give one node more than it can run, which its kubelet refuses."""
 TERMINATION_POLL = 2.0
 NAME_SECONDS = 5.0
 """How long a registration waits for EC2 to take the node's name."""
@@ -116,7 +119,9 @@ class NodeActivities:
 
     @activity.defn(name=ActivityName.BIND)
     async def bind(self, given: NodeInput) -> BindResult:
-        """Bind the pods that the node was bought for, without waiting for kube-scheduler."""
+        """Bind those of the pods that the node was bought for which kube-scheduler has not placed by itself."""
+        if await binding.still_wait(self._kube, given):
+            await asyncio.sleep(SCHEDULER_SECONDS)
         result = await binding.bind(self._kube, given)
         log.info(
             "bound pods",

@@ -19,6 +19,14 @@ AT_ONCE = 20
 """Requests in flight for one node."""
 
 
+async def still_wait(kube: Kube, wanted: NodeInput) -> bool:
+    """Whether a planned pod has no node yet."""
+    claim = await read_claim(kube, wanted.claim)
+    annotations = (claim["metadata"].get("annotations") if claim else None) or {}
+    found = await _read(kube, parse_planned(annotations.get(labels.PLANNED_PODS) or ""))
+    return any(not (pod.get("spec") or {}).get("nodeName") for pod in found.values())
+
+
 async def bind(kube: Kube, wanted: NodeInput, planned: str | None = None) -> BindResult:
     """Bind the claim's planned pods; a pod that cannot be bound is kube-scheduler's.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activities.kubernetes.binding import bind
+from activities.kubernetes.binding import bind, still_wait
 from activities.kubernetes.initialization import initialize
 from activities.kubernetes.registration import register
 from activities.kubernetes.resources import NODECLAIMS, NODES
@@ -126,6 +126,15 @@ async def test_planned_pods_are_bound_once() -> None:
     ]
     stranger = world.kube.objects[("pods", "default", "stranger")]
     assert "nodeName" not in stranger["spec"]
+
+
+async def test_planned_pods_are_waited_for_only_while_one_has_no_node() -> None:
+    """kube-scheduler is given a moment before Tenon binds, unless there is nothing left to bind."""
+    world = World().put_live().put_pods(pod("a", on=""), pod("b"))
+    planned(world, "default/a=uid-a", "default/b=uid-b")
+    assert await still_wait(world.kube, WANTED)
+    planned(world, "default/b=uid-b", "default/gone=x")
+    assert not await still_wait(world.kube, WANTED)
 
 
 async def test_a_conflict_leaves_the_pod_to_the_scheduler() -> None:
