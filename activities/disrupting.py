@@ -9,6 +9,7 @@ from temporalio import activity
 from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from tenon.lifecycle.ids import nodeclaim_id
 from tenon.lifecycle.messages import (
     ActivityName,
     Candidate,
@@ -56,7 +57,7 @@ async def _ask(client: Client, cluster: str, command: DisruptionCommand, candida
         not_before=candidate.due,
         only_if_empty=command.reason == "Empty",
     )
-    handle = client.get_workflow_handle(f"nodeclaim/{cluster}/{candidate.claim}")
+    handle = client.get_workflow_handle(nodeclaim_id(cluster, candidate.claim))
     try:
         answer: DisruptAnswer = await handle.execute_update("disrupt", wish, id=command.id, result_type=DisruptAnswer)
         return answer

@@ -4,29 +4,32 @@ from __future__ import annotations
 
 from temporalio.common import SearchAttributeKey
 
-CLUSTER = SearchAttributeKey.for_keyword("TenonCluster")
-POOL = SearchAttributeKey.for_keyword("TenonPool")
-STAGE = SearchAttributeKey.for_keyword("TenonStage")
+from tenon.lifecycle import ids
+from tenon.lifecycle.ids import UID_MEMO, nodeclaim_id, open_nodeclaims_query
+
+__all__ = [
+    "SEARCH_ATTRIBUTES",
+    "UID_MEMO",
+    "command_id",
+    "disruption_id",
+    "nodeclaim_id",
+    "nodeclass_id",
+    "open_nodeclaims_query",
+    "plan_queue",
+    "provisioner_id",
+    "task_queue",
+]
+
+CLUSTER = SearchAttributeKey.for_keyword(ids.CLUSTER_ATTRIBUTE)
+POOL = SearchAttributeKey.for_keyword(ids.POOL_ATTRIBUTE)
+STAGE = SearchAttributeKey.for_keyword(ids.STAGE_ATTRIBUTE)
 INSTANCE_TYPE = SearchAttributeKey.for_keyword("TenonInstanceType")
 ZONE = SearchAttributeKey.for_keyword("TenonZone")
 CAPACITY_TYPE = SearchAttributeKey.for_keyword("TenonCapacityType")
-BLOCKED = SearchAttributeKey.for_bool("TenonBlocked")
+BLOCKED = SearchAttributeKey.for_bool(ids.BLOCKED_ATTRIBUTE)
 EXPIRES = SearchAttributeKey.for_datetime("TenonExpires")
 
 SEARCH_ATTRIBUTES = (CLUSTER, POOL, STAGE, INSTANCE_TYPE, ZONE, CAPACITY_TYPE, BLOCKED, EXPIRES)
-
-UID_MEMO = "uid"
-"""Under this name a node's workflow remembers which NodeClaim it is for, readable in a list of workflows."""
-
-
-def open_nodeclaims_query(cluster: str) -> str:
-    """Finds the open workflows of a cluster's nodes."""
-    return f"{CLUSTER.name} = '{cluster}' AND WorkflowType = 'NodeClaim' AND ExecutionStatus = 'Running'"
-
-
-def nodeclaim_id(cluster: str, claim: str) -> str:
-    """The workflow of one node."""
-    return f"nodeclaim/{cluster}/{claim}"
 
 
 def provisioner_id(cluster: str) -> str:

@@ -49,10 +49,6 @@ class Instances:
         """The living instance that a launch with this token bought."""
         return self._oldest({labels.TAG_TOKEN: token})
 
-    def listed(self) -> list[tuple[Instance, dict[str, str], str]]:
-        """All instances of the cluster that are not gone: each with its tags and its state."""
-        return [(self._message(each), _tags(each), each["State"]["Name"]) for each in self._tagged({}, states=VISIBLE)]
-
     def owned(self) -> list[InstanceSeen]:
         """All instances that are not gone and carry the cluster's tag, and that of a NodePool or a NodeClaim."""
         found = []

@@ -120,10 +120,6 @@ class Ec2Provider:
         """Ends the instance; its new state, None when EC2 does not know it any more."""
         return self._instances.terminate(instance_id)
 
-    def list_instances(self) -> list[tuple[Instance, dict[str, str], str]]:
-        """Every instance of the cluster that is not gone, with its tags and its state."""
-        return self._instances.listed()
-
     def owned_instances(self) -> list[InstanceSeen]:
         """Every instance that is not gone and that the tags say this cluster's NodePools or NodeClaims bought."""
         return self._instances.owned()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
 
 from activities.beating import beating
 from activities.ec2.provider import Ec2Provider
@@ -13,10 +11,10 @@ from activities.housekeeping.reading import claim_seen, node_seen, read_claims
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODES
-from tenon.apis import labels
 from tenon.housekeeping.facts import ENDED_STATES, GONE_STATES, ClaimSeen, Graces, Observed, TemplateSeen
 from tenon.housekeeping.findings import Finding, Kind
 from tenon.lifecycle.messages import Poke
+from tenon.lifecycle.release import without_finalizer
 
 
 class Acting:
@@ -124,12 +122,5 @@ class Acting:
     async def _free(self, name: str, uid: str) -> bool:
         """Deletes a Node and takes Tenon's finalizer off, for no workflow is left to do it."""
         existed = await self._kube.delete(NODES, name, uid=uid)
-        await change(self._kube, NODES, name, _without_finalizer, uid=uid)
+        await change(self._kube, NODES, name, without_finalizer, uid=uid)
         return existed
-
-
-def _without_finalizer(obj: Mapping[str, Any]) -> dict[str, Any]:
-    finalizers = obj["metadata"].get("finalizers") or ()
-    if labels.TERMINATION_FINALIZER not in finalizers:
-        return {}
-    return {"metadata": {"finalizers": [one for one in finalizers if one != labels.TERMINATION_FINALIZER]}}

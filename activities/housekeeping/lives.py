@@ -13,15 +13,13 @@ from temporalio.common import (
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenon.housekeeping.facts import WorkflowSeen
+from tenon.lifecycle import ids
 from tenon.lifecycle.messages import ClaimRef, Poke
 from tenon.lifecycle.state import NodeClaimInput
 
-WORKFLOW = "NodeClaim"
-CLUSTER = SearchAttributeKey.for_keyword("TenonCluster")
-POOL = SearchAttributeKey.for_keyword("TenonPool")
-STAGE = SearchAttributeKey.for_keyword("TenonStage")
-UID_MEMO = "uid"
-"""As the bridge writes it."""
+CLUSTER = SearchAttributeKey.for_keyword(ids.CLUSTER_ATTRIBUTE)
+POOL = SearchAttributeKey.for_keyword(ids.POOL_ATTRIBUTE)
+STAGE = SearchAttributeKey.for_keyword(ids.STAGE_ATTRIBUTE)
 
 
 class Lives:
@@ -34,14 +32,14 @@ class Lives:
 
     async def opened(self) -> tuple[WorkflowSeen, ...]:
         """Every open NodeClaim workflow."""
-        query = f"TenonCluster = '{self._cluster}' AND WorkflowType = '{WORKFLOW}' AND ExecutionStatus = 'Running'"
+        query = ids.open_nodeclaims_query(self._cluster)
         prefix = self._id("")
         return tuple(
             [
                 WorkflowSeen(
                     claim=each.id.removeprefix(prefix),
                     started_at=each.start_time,
-                    uid=await each.memo_value(UID_MEMO, "", type_hint=str),
+                    uid=await each.memo_value(ids.UID_MEMO, "", type_hint=str),
                     leaving=each.typed_search_attributes.get(STAGE) == "leaving",
                 )
                 async for each in self._client.list_workflows(query)
@@ -51,8 +49,8 @@ class Lives:
 
     async def blocked(self) -> int:
         """How many open NodeClaim workflows wait for something that somebody should look at."""
-        query = f"TenonCluster = '{self._cluster}' AND WorkflowType = '{WORKFLOW}' AND ExecutionStatus = 'Running'"
-        return (await self._client.count_workflows(f"{query} AND TenonBlocked = true")).count
+        query = f"{ids.open_nodeclaims_query(self._cluster)} AND {ids.BLOCKED_ATTRIBUTE} = true"
+        return (await self._client.count_workflows(query)).count
 
     async def is_open(self, claim: str) -> bool:
         """Whether the claim's workflow runs now."""
@@ -70,14 +68,14 @@ class Lives:
         if pool:
             attributes.append(SearchAttributePair(POOL, pool))
         await self._client.start_workflow(
-            WORKFLOW,
+            ids.NODECLAIM_WORKFLOW,
             NodeClaimInput(claim=ClaimRef(cluster=self._cluster, name=claim, uid=uid), pool=pool),
             id=self._id(claim),
             task_queue=self._task_queue,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             search_attributes=TypedSearchAttributes(attributes),
-            memo={UID_MEMO: uid},
+            memo={ids.UID_MEMO: uid},
             static_summary=f"node of NodePool {pool}" if pool else "stand-alone node",
         )
 
@@ -92,4 +90,4 @@ class Lives:
         return True
 
     def _id(self, claim: str) -> str:
-        return f"nodeclaim/{self._cluster}/{claim}"
+        return ids.nodeclaim_id(self._cluster, claim)

@@ -14,10 +14,9 @@ from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.nodeclaims import read_claim, request_deletion
 from activities.kubernetes.nodes import find_node
 from activities.kubernetes.resources import NODECLAIMS, NODES
-from tenon.apis import labels
 from tenon.lifecycle import pods
 from tenon.lifecycle.messages import ReleaseInput
-from tenon.lifecycle.release import foreign_finalizers, held_sentence
+from tenon.lifecycle.release import foreign_finalizers, held_sentence, without_finalizer
 
 HELD = "HeldByFinalizer"
 
@@ -37,18 +36,11 @@ async def release(kube: Kube, wanted: ReleaseInput, recorder: EventRecorder) -> 
         name, uid = node["metadata"]["name"], pods.uid(node)
         if not node["metadata"].get("deletionTimestamp"):
             await kube.delete(NODES, name, uid=uid)
-        left.append(await change(kube, NODES, name, _freed, uid=uid))
+        left.append(await change(kube, NODES, name, without_finalizer, uid=uid))
     if claim is not None:
         await request_deletion(kube, claim)
-        left.append(await change(kube, NODECLAIMS, wanted.claim.name, _freed, uid=wanted.claim.uid))
+        left.append(await change(kube, NODECLAIMS, wanted.claim.name, without_finalizer, uid=wanted.claim.uid))
     held = [obj for obj in left if obj is not None and foreign_finalizers(obj)]
     for obj in held:
         await recorder.publish(obj, HELD, f"Tenon has let go of it; {held_sentence(obj)}", "Warning")
     return wanted.model_copy(update={"held_by": [held_sentence(obj) for obj in held]})
-
-
-def _freed(obj: Mapping[str, Any]) -> dict[str, Any]:
-    finalizers = obj["metadata"].get("finalizers") or ()
-    if labels.TERMINATION_FINALIZER not in finalizers:
-        return {}
-    return {"metadata": {"finalizers": [one for one in finalizers if one != labels.TERMINATION_FINALIZER]}}

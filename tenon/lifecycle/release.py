@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from tenon.apis import labels
 from tenon.lifecycle.pods import Object
 
 OF_KUBERNETES = frozenset({"foregroundDeletion", "orphan"})
 """Finalizers that Kubernetes' own garbage collection takes off by itself."""
+
+
+def without_finalizer(obj: Object) -> dict[str, Any]:
+    """The change that takes Tenon's own finalizer off; empty when it is not there."""
+    finalizers = obj["metadata"].get("finalizers") or ()
+    if labels.TERMINATION_FINALIZER not in finalizers:
+        return {}
+    return {"metadata": {"finalizers": [one for one in finalizers if one != labels.TERMINATION_FINALIZER]}}
 
 
 def foreign_finalizers(obj: Object) -> list[str]:

@@ -80,8 +80,8 @@ def test_launch_find_and_end(provider: Ec2Provider, clients: Ec2, ready_class: E
     offered = {(row.instance_type, row.zone): row.price for t in request.templates for row in t.overrides}
     assert instance.price == offered[instance.instance_type, instance.zone] > 0
     assert provider.find_instance("life-1") is not None
-    listed = {found.id: (tags, state) for found, tags, state in provider.list_instances()}
-    assert listed[instance.id][0]["karpenter.sh/nodeclaim"] == "life-1"
+    owned = {seen.id: seen.claim for seen in provider.owned_instances()}
+    assert owned[instance.id] == "life-1"
     raw = clients.ec2.describe_instances(InstanceIds=[instance.id])["Reservations"][0]["Instances"][0]
     assert raw["IamInstanceProfile"]["Arn"].endswith(str(ready_class.status.instance_profile))
     assert [group["GroupName"] for group in raw["SecurityGroups"]] == ["sandbox-nodes"]
@@ -108,9 +108,7 @@ def test_a_repeated_request_buys_once(provider: Ec2Provider, server: Server, rea
     assert first.instance is not None
     assert second.instance is not None
     assert first.instance.id == second.instance.id
-    assert [found.id for found, tags, _ in provider.list_instances() if tags["Name"] == "twice-1"] == [
-        first.instance.id
-    ]
+    assert [seen.id for seen in provider.owned_instances() if seen.name == "twice-1"] == [first.instance.id]
 
 
 def test_a_token_with_another_request_finds_what_it_bought(provider: Ec2Provider, ready_class: EC2NodeClass) -> None:
