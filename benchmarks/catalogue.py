@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from cli.simulating import builtin
 from tenon.apis import labels
 from tenon.resources import parse_resources
 from tenon.scheduling.catalog import parse_catalog
@@ -33,9 +34,10 @@ def reference_pool(count: int = 400) -> Pool:
     return Pool("default", Requirements(), parse_catalog(reference_document(count)), limits=limits)
 
 
-def ec2_pool(catalogue: Path) -> Pool:
-    """A NodePool of amd64 on demand over a catalogue file."""
-    types: list[InstanceType] = parse_catalog(json.loads(catalogue.read_text()))
+def ec2_pool(catalogue: Path | None = None) -> Pool:
+    """A NodePool of amd64 on demand over a catalogue file, or the built-in catalogue of EC2."""
+    document = json.loads(catalogue.read_text()) if catalogue else builtin.load()
+    types: list[InstanceType] = parse_catalog(document)
     asked = ((labels.ARCH, "amd64"), (labels.OS, "linux"), (labels.CAPACITY_TYPE, labels.ON_DEMAND))
     return Pool("default", Requirements.of(*(Requirement.new(key, IN, (value,)) for key, value in asked)), types)
 

@@ -125,7 +125,7 @@ def _opened(
     for number, choice in enumerate(choices):
         if not choice.tolerates(pool.taints):
             continue
-        together = [met for term in choice.terms if (met := _together(own, term)) is not None]
+        together = [met for term in choice.terms if (met := _together(own, term, table.known)) is not None]
         allowed = [(met, table.allowing(met)) for met in together]
         for offer, offering in offers.items():
             types = 0
@@ -136,11 +136,11 @@ def _opened(
     return opened
 
 
-def _together(own: Requirements, term: Requirements) -> Requirements | None:
+def _together(own: Requirements, term: Requirements, known: frozenset[str]) -> Requirements | None:
     """The pool's requirements with a pod's, None where they contradict; a label that no one defines is missing."""
-    if own.conflict(term, labels.WELL_KNOWN) is not None or any(r.contradicts() for r in own.values()):
+    if own.conflict(term, known) is not None or any(r.contradicts() for r in own.values()):
         return None
-    met = own.with_(Requirements.of(*(r for key, r in term.items() if key in own or key in labels.WELL_KNOWN)))
+    met = own.with_(Requirements.of(*(r for key, r in term.items() if key in own or key in known)))
     return None if any(met[key].contradicts() for key in met) else met
 
 

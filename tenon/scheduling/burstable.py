@@ -11,7 +11,7 @@ from tenon.scheduling.model import InstanceType
 
 _BY_SIZE = {"nano": 5, "micro": 10, "small": 20, "medium": 20, "large": 30, "xlarge": 40, "2xlarge": 40}
 _T2 = {**_BY_SIZE, "xlarge": 22, "2xlarge": 17}
-_PERCENT = {"t2": _T2, "t3": _BY_SIZE, "t3a": _BY_SIZE, "t4g": _BY_SIZE}
+_PERCENT = {"t1": {"micro": 10}, "t2": _T2, "t3": _BY_SIZE, "t3a": _BY_SIZE, "t4g": _BY_SIZE}
 
 
 def is_burstable(instance_type: InstanceType) -> bool:

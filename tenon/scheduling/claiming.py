@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tenon.resources import Resources
 from tenon.scheduling.fleet import Fleet
-from tenon.scheduling.limits import Limits
+from tenon.scheduling.limits import RESERVATION, Limits
 from tenon.scheduling.model import PlannedClaim, Pod
 from tenon.scheduling.node_values import settled_requirements
 from tenon.scheduling.packing import Bin, Load
-from tenon.scheduling.template import Template
+from tenon.scheduling.template import State, Template
 
 MOST_TYPES = 600
 """Instance types that one NodeClaim lists at most."""
@@ -20,15 +21,30 @@ def claims_of(fleet: Fleet, handed_out: dict[int, int]) -> list[PlannedClaim]:
     """The fleet's nodes as claims; ``handed_out`` counts the pods of each class that have a place."""
     claims = []
     template, limits = fleet.template, fleet.limits.copy(fleet.template.pool)
+    lists: dict[tuple[int, int], _List] = {}
     for number, node in enumerate(fleet.bins):
         types = _shared_limit(template, node, limits, len(fleet.bins) - number)
-        claims.append(_claim(template, node, _listed(template, node, types), _take_pods(node.load, handed_out)))
+        known = lists.get((id(node.state), types))
+        if known is None:
+            numbers = _listed(template, node, types)
+            names = tuple(template.table.types[number].name for number in numbers)
+            known = lists[id(node.state), types] = _List(numbers[0], names, sum(1 << number for number in numbers))
+        claims.append(_claim(template, node, known, _take_pods(node.load, handed_out)))
     return claims
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    """Types that claims list, of which nodes alike share one: the number of the cheapest, the names, the set."""
+
+    cheapest: int
+    names: tuple[str, ...]
+    types: int
 
 
 def _shared_limit(template: Template, node: Bin, limits: Limits, waiting: int) -> int:
     """The types that a node may list within its share of what the pool's limits leave."""
-    if limits.unlimited:
+    if limits.unlimited or any(name.startswith(RESERVATION) for name in limits.left):
         return node.types
     held = template.fitting(node.state, node.amounts) & node.state.types & ~template.blocked(node.state, node.ports)
     own = limits.peak(node.types)
@@ -80,29 +96,33 @@ def _take_pods(load: Load, handed_out: dict[int, int]) -> tuple[Pod, ...]:
     return tuple(pods)
 
 
-def _claim(template: Template, node: Bin, listed: Sequence[int], pods: tuple[Pod, ...]) -> PlannedClaim:
-    price, type_name, zone, capacity_type = node.state.market.best[listed[0]]
-    types = sum(1 << number for number in listed)
+def _claim(template: Template, node: Bin, listed: _List, pods: tuple[Pod, ...]) -> PlannedClaim:
+    price, type_name, zone, capacity_type = node.state.market.best[listed.cheapest]
     lowered = {
         key: offered
         for key, least in template.wished.items()
-        if (offered := template.offered(node.state, types, key)) < least
+        if (offered := template.offered(node.state, listed.types, key)) < least
     }
+    requirements = settled_requirements(template, node.state.requirements, lowered, pods)
+    state, before = node.state, node.state.requirements
+    if state.daemons and any(requirements[key].complement != before[key].complement for key in requirements):
+        # a label got its value only now, and DaemonSets that want another one will not come
+        state = template.state(requirements)
     return PlannedClaim(
         pool=template.pool.name,
         pods=pods,
-        instance_types=tuple(template.table.types[number].name for number in listed),
-        requirements=settled_requirements(template, node.state.requirements, lowered, pods),
-        requests=_requests(template, node, types),
+        instance_types=listed.names,
+        requirements=requirements,
+        requests=_requests(template.table.names, node.amounts, state, listed.types),
         price=price,
         offering=(type_name, zone, capacity_type),
         min_values_relaxed=bool(lowered),
     )
 
 
-def _requests(template: Template, node: Bin, types: int) -> Resources:
-    """What the node's pods ask for, with the DaemonSets of the listed type that has the most of them."""
-    overheads = [overhead for having, overhead in node.state.groups if having & types]
-    most = [max(amounts) for amounts in zip(*overheads, strict=True)]
-    summed = (own + extra for own, extra in zip(node.amounts, most, strict=True))
-    return {name: units for name, units in zip(template.table.names, summed, strict=True) if units}
+def _requests(names: Sequence[str], amounts: Sequence[int], state: State, types: int) -> Resources:
+    """What a node's pods ask for, with the DaemonSets of the listed type that has the most of them."""
+    overheads = [overhead for having, overhead in state.groups if having & types]
+    most = [max(parts) for parts in zip(*overheads, strict=True)]
+    summed = (own + extra for own, extra in zip(amounts, most, strict=True))
+    return {name: units for name, units in zip(names, summed, strict=True) if units}

@@ -10,6 +10,7 @@ from tenon.apis import labels
 from tenon.scheduling.model import Pod
 from tenon.scheduling.pod_classes import NO_TERM, Amounts, PodClass
 from tenon.scheduling.requirements import Requirements
+from tenon.scheduling.type_table import OFFERING_KEYS, TypeTable
 
 LATER_LABELS = Requirements.from_labels({labels.REGISTERED: "true", labels.INITIALIZED: "true"})
 """Labels that every node gets in time: a DaemonSet that waits for them will come."""
@@ -27,6 +28,7 @@ class Launchable(Protocol):
     """The part of a template that is asked here."""
 
     requirements: Requirements
+    known: frozenset[str]
 
     def offers_for(self, requirements: Requirements) -> dict[int, int]:
         """For each offer (a zone and capacity type) the types on it that a node of these requirements may be."""
@@ -48,6 +50,20 @@ def read_daemons(pods: Iterable[Pod], names: tuple[str, ...]) -> list[Daemon]:
         )
         for pod in sorted(pods, key=lambda pod: (pod.key, pod.uid))
     ]
+
+
+def deciding_labels(daemons: Iterable[Daemon], requirements: Requirements, table: TypeTable) -> tuple[str, ...]:
+    """Labels by which DaemonSets choose nodes and that neither the pool nor the instance type alone decides."""
+    named = {key for daemon in daemons for term in daemon.pod_class.terms for key in term}
+    return tuple(key for key in sorted(named) if key in OFFERING_KEYS or _chosen_of_some(key, requirements, table))
+
+
+def _chosen_of_some(key: str, requirements: Requirements, table: TypeTable) -> bool:
+    """Whether a node gets one of several values that its pool lists."""
+    if key not in requirements or table.decides(key):
+        return False
+    listed = requirements[key]
+    return not listed.complement and len(listed.members) > 1
 
 
 def overhead_groups(
@@ -95,7 +111,7 @@ def _places_of(template: Launchable, requirements: Requirements, daemon: Daemon)
     node = requirements.with_(LATER_LABELS)
     found: dict[int, int] = {}
     for term in daemon.pod_class.terms:
-        if known.conflict(term, labels.WELL_KNOWN) is None:
+        if known.conflict(term, template.known) is None:
             together = node.with_(term)
             if not any(together[key].contradicts() for key in term):
                 for offer, types in template.offers_for(together).items():

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenon.apis import labels
 from tenon.scheduling.existing import Room
 from tenon.scheduling.packing import Bin
-from tenon.scheduling.pod_classes import PodClass
+from tenon.scheduling.pod_classes import PodClass, combined
 from tenon.scheduling.requirements import Requirements
 from tenon.scheduling.template import Template
 from tenon.scheduling.topology_groups import NodeFilter
@@ -24,7 +23,7 @@ def launchable(template: Template, requirements: Requirements, key: str) -> set[
         return set()
     if key in OFFERING_KEYS:
         return {value for offer in offers if (value := template.table.offer_value(offer, key))}
-    if key in template.requirements and key not in labels.WELL_KNOWN:
+    if key in template.requirements and not template.table.decides(key):
         wanted = requirements[key]
         return {ANY} if wanted.complement else set(wanted.members)
     types = 0
@@ -75,9 +74,10 @@ class Domains:
         self._usable: dict[tuple[object, ...], frozenset[str]] = {}
         self._present: dict[tuple[str, NodeFilter], frozenset[str]] = {}
 
-    def usable(self, pod_class: PodClass, key: str) -> frozenset[str]:
-        """The domains of nodes that could be launched for the pods."""
-        asked = (pod_class.own_terms, pod_class.tolerations, key)
+    def usable(self, pod_class: PodClass, key: str, nodes: NodeFilter | None = None) -> frozenset[str]:
+        """The domains of nodes that could be launched for the pods and pass the filter, whatever their size."""
+        terms = combined(pod_class.own_terms, nodes.terms or () if nodes else ())
+        asked = (terms, pod_class.tolerations, key)
         known = self._usable.get(asked)
         if known is None:
             found: set[str] = set()
@@ -86,12 +86,22 @@ class Domains:
                     taint.effect == "PreferNoSchedule" or any(t.tolerates(taint) for t in pod_class.tolerations)
                     for taint in template.pool.taints
                 ):
-                    for term in pod_class.own_terms:
+                    for term in terms:
                         narrowed = template.narrow(template.requirements, term)
                         if narrowed is not None:
                             found |= launchable(template, narrowed, key)
             known = self._usable[asked] = frozenset(found)
         return known
+
+    def reachable(self, terms: tuple[Requirements, ...], key: str) -> set[str]:
+        """The domains of nodes that could be launched under one of these terms."""
+        found: set[str] = set()
+        for template in self.templates:
+            for term in terms:
+                narrowed = template.narrow(template.requirements, term)
+                if narrowed is not None:
+                    found |= launchable(template, narrowed, key)
+        return found
 
     def present(self, key: str, nodes: NodeFilter) -> frozenset[str]:
         """The domains of the nodes that there are and that the filter lets count."""

@@ -8,7 +8,9 @@ parts come, gives the same plan.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 from tenon.scheduling import existing
 from tenon.scheduling.claiming import claims_of
@@ -24,6 +26,7 @@ from tenon.scheduling.placing import Placer
 from tenon.scheduling.pod_classes import PodClass, group, resource_names
 from tenon.scheduling.relaxation import forms, without_preferences
 from tenon.scheduling.repacking import repack
+from tenon.scheduling.reservations import drop_far_limits, is_reserved, share_limits, split, used_up
 from tenon.scheduling.template import Template
 from tenon.scheduling.topology import Topology
 from tenon.scheduling.topology_groups import AFFINITY
@@ -65,9 +68,9 @@ def _solve(problem: Problem, compared: frozenset[tuple[int, str]]) -> tuple[Plan
     fleets: list[Fleet] = []
     if stepwise or sum(placed) < len(pods):
         domains.templates = _templates(problem, names)
-        for template in domains.templates:
-            template.limits.drop_if_out_of_reach(len(pods))
+        drop_far_limits(domains.templates, len(pods))
         fleets = [Fleet(template) for template in domains.templates]
+        share_limits(fleets)
     placer = Placer(rooms, fleets, ledger, domains)
 
     stepwise = _in_order(stepwise, ways)
@@ -89,7 +92,7 @@ def _solve(problem: Problem, compared: frozenset[tuple[int, str]]) -> tuple[Plan
     claims = [claim for fleet in fleets for claim in claims_of(fleet, handed_out)]
     for pod_class, count in left:
         why = obstacle(ways[id(pod_class)][-1], placer, ledger)
-        reason = explain(pod_class, [(fleet.template, fleet.limits) for fleet in fleets], why)
+        reason = _reason(pod_class, fleets, why)
         unschedulable.update((pod.key, reason) for pod in pod_class.pods[len(pod_class.pods) - count :])
     plan = Plan(tuple(claims), placements, {key: unschedulable[key] for key in sorted(unschedulable)})
     return plan, placer.missed_domains()
@@ -142,11 +145,30 @@ def _templates(problem: Problem, names: tuple[str, ...]) -> list[Template]:
     daemons = read_daemons(problem.daemons, names)
     tables: dict[int, TypeTable] = {}
     found = []
-    for pool in sorted(problem.pools, key=lambda pool: (-pool.weight, pool.name)):
+    ordered = sorted(problem.pools, key=lambda pool: (-pool.weight, pool.name))
+    for pool in chain.from_iterable(map(split, ordered)):
         table = tables.get(id(pool.instance_types)) or TypeTable(pool.instance_types, names)
         tables[id(pool.instance_types)] = table
-        found.append(Template(pool, daemons, table, problem.min_values_best_effort))
+        found.append(
+            Template(
+                pool,
+                daemons,
+                table,
+                problem.min_values_best_effort,
+                node_charge=problem.node_charge,
+                most_pods_share=problem.most_pods_share,
+            )
+        )
     return found
+
+
+def _reason(pod_class: PodClass, fleets: Sequence[Fleet], why: str) -> str:
+    """Why pods have no place; reservations are told of where the pods may use nothing else of a pool."""
+    reserved = used_up(pod_class, fleets)
+    others = [fleet for fleet in fleets if not is_reserved(fleet.template.pool)]
+    asked = [(fleet.template, fleet.limits) for fleet in others if fleet.template.pool.name not in reserved]
+    explained = [explain(pod_class, asked, why)] if asked or not reserved else []
+    return "; ".join([*reserved.values(), *explained])
 
 
 def _soft_taints(problem: Problem) -> list[Taint]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from tenon.apis import labels
-from tenon.resources import CPU, format_quantity
-from tenon.scheduling.limits import NODES, Limits
+from tenon.apis.restricted import restricted_reason
+from tenon.scheduling.limits import Limits
+from tenon.scheduling.model import Taint
 from tenon.scheduling.pod_classes import PodClass
-from tenon.scheduling.requirements import Requirements
-from tenon.scheduling.template import State, Template
+from tenon.scheduling.requirements import EXISTS, Requirement, Requirements, hint
+from tenon.scheduling.shortage import shortage
+from tenon.scheduling.template import Template
+from tenon.scheduling.type_table import OFFERING_KEYS
 
-_UNLIKELY_CPU = 1_000_000_000
-"""Millicores of a request that was probably meant in another unit."""
-_BINARY = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
+_TERMS_SHOWN = 4
+"""Alternatives of one pod that a reason tells of."""
+_VALUES_SHOWN = 5
 
 
 def explain(pod_class: PodClass, templates: Sequence[tuple[Template, Limits]], obstacle: str = "") -> str:
@@ -28,7 +30,8 @@ def explain(pod_class: PodClass, templates: Sequence[tuple[Template, Limits]], o
         return f"the pod's own requirements on label {key} contradict each other, so no node can ever meet them"
     undefined = _undefined_everywhere(pod_class, [template for template, _ in templates])
     if undefined:
-        return f"no NodePool defines label {undefined}"
+        known = {key for template, _ in templates for key in (*template.known, *template.requirements)}
+        return (restricted_reason(undefined) or f"no NodePool defines label {undefined}") + hint(undefined, known)
     return "; ".join(f"NodePool {t.pool.name}: {_reason(pod_class, t, limits, obstacle)}" for t, limits in templates)
 
 
@@ -40,8 +43,9 @@ def _undefined_everywhere(pod_class: PodClass, templates: Sequence[Template]) ->
     """A label that every term of the pod needs and no pool defines."""
     if len(templates) < 2:
         return ""
+    known = frozenset[str]().union(*(template.known for template in templates))
     needed = [
-        {key for key, wanted in term.items() if not wanted.may_be_absent and key not in labels.WELL_KNOWN}
+        {key for key, wanted in term.items() if not wanted.may_be_absent and key not in known}
         for term in pod_class.terms
     ]
     common = set.intersection(*needed)
@@ -50,71 +54,63 @@ def _undefined_everywhere(pod_class: PodClass, templates: Sequence[Template]) ->
 
 
 def _reason(pod_class: PodClass, template: Template, limits: Limits, obstacle: str) -> str:
-    taint = pod_class.untolerated(template.pool.taints)
-    if taint is not None:
-        value = f"={taint.value}" if taint.value else ""
-        return f"its taint {taint.key}{value}:{taint.effect} is not tolerated"
+    kept_off = [taint for taint in template.pool.taints if pod_class.untolerated((taint,))]
+    if kept_off:
+        return f"its {_named('taint', map(_shown, kept_off))} not tolerated"
     if template.contradiction:
         return f"its own requirements and labels contradict each other on {template.contradiction}"
     if not template.start.types:
         return "no available instance type meets its requirements"
-    conflicts = [_term_conflict(template, term) for term in pod_class.terms]
     states = template.successors(template.start, pod_class)
-    if not states:
-        return " or ".join(dict.fromkeys(text for text in conflicts if text))
-    return _shortage(pod_class, template, states, limits, obstacle)
+    if states:
+        return shortage(pod_class, template, states, limits, obstacle)
+    conflicts = dict.fromkeys(text for term in pod_class.terms if (text := _term_conflict(template, term)))
+    shown = list(conflicts)[:_TERMS_SHOWN]
+    more = f" or {len(conflicts) - len(shown)} other alternatives fail" if len(conflicts) > len(shown) else ""
+    return f"{' or '.join(shown)}{more}{_by_volumes(pod_class, template)}"
+
+
+def _shown(taint: Taint) -> str:
+    return f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
+
+
+def _named(what: str, names: Iterable[str]) -> str:
+    """'taint a is', or 'taints a and b are'."""
+    listed = list(names)
+    return f"{what} {listed[0]} is" if len(listed) == 1 else f"{what}s {' and '.join(listed)} are"
+
+
+def _by_volumes(pod_class: PodClass, template: Template) -> str:
+    """A word on the volumes where the pod's own requirements alone would be met."""
+    own = [term for term in pod_class.own_terms if not _term_conflict(template, term)]
+    return " (by where its volumes are)" if own else ""
 
 
 def _term_conflict(template: Template, term: Requirements) -> str:
-    conflict = template.requirements.conflict(term, labels.WELL_KNOWN)
+    """Why no node of the template meets the term; empty when one does."""
+    conflict = template.requirements.conflict(term, template.known)
     if conflict is not None:
         return conflict
-    narrowed = template.requirements.with_(term)
-    if template.types_for(narrowed):
+    if template.types_for(template.requirements.with_(term)):
         return ""
-    wanted = ", ".join(str(term[key]) for key in sorted(term))
-    return f"no available instance type of the pool meets {wanted}"
+    needed = sorted(term)
+    for key in sorted(term):  # what is left when nothing more can be left out is the smallest thing to change
+        fewer = [other for other in needed if other != key]
+        if not template.types_for(template.requirements.with_(Requirements.of(*(term[k] for k in fewer)))):
+            needed = fewer
+    text = f"no available instance type of the pool meets {', '.join(str(term[key]) for key in needed)}"
+    return f"{text}{_on_offer(template, needed[0])}" if len(needed) == 1 else f"{text} at once"
 
 
-def _shortage(pod_class: PodClass, template: Template, states: Sequence[State], limits: Limits, obstacle: str) -> str:
-    types = 0
-    for state in states:
-        types |= state.types
-    names, room = template.table.names, template.table
-    for number, (name, amount) in enumerate(zip(names, pod_class.amounts, strict=True)):
-        largest = room.largest(number, types)
-        if amount > largest:
-            if not largest:
-                return f"needs {name}, which none of the types that it allows has"
-            hint = ""
-            if name == CPU and amount >= _UNLIKELY_CPU:
-                hint = " (millicores are written with a small m)"
-            return f"needs {_amount(name, amount)}{hint}; the largest type it allows has {_amount(name, largest)}"
-    held = [(state, template.fitting(state, pod_class.amounts)) for state in states]
-    if not any(types for _, types in held):
-        needs = " and ".join(_amount(n, a) for n, a in zip(names, pod_class.amounts, strict=True) if a and n != "pods")
-        daemons = ", once its DaemonSets have their room" if any(state.daemons for state in states) else ""
-        return f"no type that it allows has {needs} at once{daemons}"
-    if pod_class.ports and not any(types & ~template.blocked(state, pod_class.ports) for state, types in held):
-        return "a DaemonSet takes the pod's host port on every type"
-    if not any(types and template.diverse(state, types) for state, types in held):
-        wanted = ", ".join(f"{least} values of {key}" for key, least in sorted(template.least.items()))
-        return f"the types that hold the pod do not offer the minValues of the pool ({wanted})"
-    if obstacle and any(limits.allowed(types) for _, types in held):
-        return obstacle
-    reached = [name for name, amount in limits.left.items() if amount < (1 if name == NODES else 0)] or sorted(
-        limits.left
-    )
-    stated = template.pool.limits or {}
-    text = ", ".join(f"{name} {format_quantity(name, stated[name])}" for name in reached)
-    return f"its limit leaves no room for another node ({text})" if text else "no node of it could take the pod"
-
-
-def _amount(name: str, units: int) -> str:
-    """An amount as a person says it: '96 CPU', '1.5Gi memory'."""
-    if name == CPU:
-        return f"{units / 1000:g} CPU"
-    for size, suffix in _BINARY if units >= 2**20 else ():
-        if units >= size:
-            return f"{round(units / size, 1):g}{suffix} {name}"
-    return f"{units} {name}"
+def _on_offer(template: Template, key: str) -> str:
+    """What the types of the pool have of a label."""
+    if key in OFFERING_KEYS:
+        offers = template.offers_for(template.requirements)
+        values = {value for offer in offers if (value := template.table.offer_value(offer, key))}
+    else:
+        values = template.table.labels_of(key, template.start.types, Requirement.new(key, EXISTS))
+    if not values:
+        return " (none has that label)"
+    ordered = sorted(values, key=lambda value: (len(value), value) if value.isdecimal() else (0, value))
+    more = len(ordered) - _VALUES_SHOWN
+    return f" (there is {', '.join(ordered[:_VALUES_SHOWN])}{f' and {more} others' if more > 0 else ''})"

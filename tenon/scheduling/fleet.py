@@ -5,8 +5,9 @@ A node counts against the limits with its cheapest type; it grows into a larger 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from tenon.scheduling.bin_index import BinIndex
 from tenon.scheduling.limits import Limits
 from tenon.scheduling.packing import Bin
 from tenon.scheduling.pod_classes import PodClass
@@ -22,6 +23,9 @@ class Fleet:
         self.template = template
         self.bins: list[Bin] = []
         self.limits: Limits = template.limits.copy(template.pool)
+        self.sharing: list[tuple[Fleet, str]] = []
+        """Other fleets that count against one of the same limits, with its name."""
+        self._index = BinIndex(template)
 
     def suits(self, pod_class: PodClass) -> bool:
         """Whether nodes of the pool may take the pods, room aside."""
@@ -32,17 +36,31 @@ class Fleet:
     def replace(self, bins: Iterable[Bin], limits: Limits) -> None:
         """Take over nodes that were packed elsewhere, with what the limits then leave."""
         self.bins = list(bins)
-        self.limits = limits
+        before, self.limits = self.limits.left, limits
+        self._share(before)
         for node in self.bins:
             node.wanted = self.template.table.every
             node.restrict(node.types)
-
-    def add(self, node: Bin, pod_class: PodClass, count: int) -> int:
-        """Put as many of the pods on a node of the fleet as fit; how many that was."""
-        if self.limits.unlimited:
-            if node.permitted != self.template.start.types:
+            if self.limits.unlimited:
                 self._permit(node, self.template.start.types)
-            return node.add(pod_class, count)
+        self._index = BinIndex(self.template, self.bins)
+
+    def candidates(self, pod_class: PodClass, start: int) -> Iterable[int]:
+        """The positions from ``start`` on of nodes that may take a pod of the class, ascending."""
+        if self.limits.unlimited:
+            return self._index.candidates(pod_class, start)
+        # what such a node may become depends on what the limits leave just then, which no row can say beforehand
+        return (position for position in range(start, len(self.bins)) if self._may_fit(self.bins[position], pod_class))
+
+    def add(self, position: int, pod_class: PodClass, count: int) -> int:
+        """Put as many of the pods on a node of the fleet as fit; how many that was."""
+        node = self.bins[position]
+        if self.limits.unlimited:
+            added = node.add(pod_class, count)
+            if added:
+                self._index.update(position, node)
+            return added
+        left = dict(self.limits.left)
         held = self.limits.peak(node.types)
         within = {name: amount + max(0, self.limits.left[name]) for name, amount in held.items()}
         before = node.types
@@ -53,6 +71,7 @@ class Fleet:
             return 0
         self.limits.take({name: -amount for name, amount in held.items()}, nodes=0)
         self._count(node, nodes=0)
+        self._share(left)
         return added
 
     def open(self, pod_class: PodClass, count: int) -> Bin | None:
@@ -62,8 +81,11 @@ class Fleet:
         if not permitted or not node.add(pod_class, count):
             return None
         self.bins.append(node)
+        self._index.append(node)
         if not self.limits.unlimited:
+            left = dict(self.limits.left)
             self._count(node, nodes=1)
+            self._share(left)
         return node
 
     def certain(self, node: Bin, terms: Iterable[Requirements]) -> bool:
@@ -86,6 +108,16 @@ class Fleet:
             if not self.template.table.decides(key)
         )
 
+    def _share(self, before: Mapping[str, int]) -> None:
+        """Tell the fleets that share limits how those have changed."""
+        for other, name in self.sharing:
+            other.limits.left[name] -= before[name] - self.limits.left[name]
+
+    def _may_fit(self, node: Bin, pod_class: PodClass) -> bool:
+        if pod_class.host is not None and not pod_class.host.room(node.hosts):
+            return False
+        return bool(self.template.successors(node.state, pod_class))
+
     def _permit(self, node: Bin, permitted: int) -> None:
         """Let the node become any of these types that hold what is on it."""
         fitting = self.template.fitting(node.state, node.amounts) & node.state.types & permitted
@@ -94,7 +126,5 @@ class Fleet:
 
     def _count(self, node: Bin, nodes: int) -> None:
         """Take the node off the limits with its cheapest type, and leave it no larger ones."""
-        kept = self.limits.not_above(node.types, self.limits.peak(1 << node.cheapest()))
-        if node.admits(node.state, kept):
-            node.restrict(kept)
+        node.give_way(self.limits.not_above(node.types, self.limits.peak(1 << node.cheapest())))
         self.limits.take(self.limits.peak(node.types), nodes=nodes)

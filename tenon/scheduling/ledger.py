@@ -38,6 +38,8 @@ class Ledger:
         self._counts: dict[int, Tally] = {}
         self._possible: dict[int, Tally] = {}
         self._holders: dict[int, Tally] = {}
+        self._least: dict[tuple[PodClass, AreaSpread], int] = {}
+        """As of the last pods that were placed."""
         self.totals: dict[int, int] = {}
         """Pods that each group counts, wherever they are."""
         if len(self._groups):
@@ -80,19 +82,24 @@ class Ledger:
 
     def least(self, pod_class: PodClass, spread: AreaSpread) -> int:
         """The smallest count among the domains that the pods could use; 0 while there are too few domains."""
-        universe = self.universe(pod_class, spread)
-        if len(universe) < spread.min_domains:
-            return 0
-        counts = self._counts.get(spread.group, {})
-        return min((counts.get(domain, 0) for domain in universe), default=0)
+        known = self._least.get((pod_class, spread))
+        if known is None:
+            universe = self.universe(pod_class, spread)
+            counts = self._counts.get(spread.group, {})
+            enough = len(universe) >= spread.min_domains
+            known = min((counts.get(domain, 0) for domain in universe), default=0) if enough else 0
+            self._least[pod_class, spread] = known
+        return known
 
     def universe(self, pod_class: PodClass, spread: AreaSpread) -> frozenset[str]:
         """The domains that a spread constraint compares."""
         known = self.compared.get((pod_class, spread))
         if known is None:
-            present = self._domains.present(spread.key, self._groups[spread.group].nodes)
+            nodes = self._groups[spread.group].nodes
             added = {domain for group, domain in self._more if group == spread.group}
-            known = self._domains.usable(pod_class, spread.key) | present | added
+            known = self._domains.usable(pod_class, spread.key, nodes).union(
+                self._domains.present(spread.key, nodes), added
+            )
             self.compared[pod_class, spread] = known
         return known
 
@@ -130,6 +137,7 @@ class Ledger:
         rules = pod_class.area
         if rules is None:
             return
+        self._least.clear()
         own = {spread.group for spread in rules.spreads}
         for group, key in rules.counted:
             domain = chosen.get(key)

@@ -13,6 +13,8 @@ from tenon.scheduling.type_table import TypeTable
 
 NODES = "nodes"
 """The pseudo-resource that limits how many nodes a pool has."""
+RESERVATION = "capacity-reservation/"
+"""Begins the pseudo-resources that limit how many nodes are in a capacity reservation."""
 
 
 class Limits:
@@ -29,15 +31,19 @@ class Limits:
         self.left = dict(left)
         self.unlimited = not self.left
 
-    def drop_if_out_of_reach(self, nodes: int) -> None:
-        """Forget limits that so many nodes of the largest type stay within; packing is then free to repeat nodes."""
+    def out_of_reach(self, nodes: int) -> bool:
+        """Whether so many nodes of the largest type stay within the limits of the pool."""
         every = self._table.every
-        if all(
+        return all(
             amount >= nodes * (1 if name == NODES else self._table.largest_capacity(name, every))
             for name, amount in self.left.items()
-        ):
-            self.left = {}
-            self.unlimited = True
+            if not name.startswith(RESERVATION)
+        )
+
+    def drop(self) -> None:
+        """Forget the limits of the pool, so that packing is free to repeat nodes."""
+        self.left = {name: amount for name, amount in self.left.items() if name.startswith(RESERVATION)}
+        self.unlimited = not self.left
 
     def copy(self, pool: Pool) -> Limits:
         """An independent copy."""
@@ -46,7 +52,7 @@ class Limits:
     def allowed(self, types: int) -> int:
         """Those of the types that one more node may be."""
         for name, amount in self.left.items():
-            if name == NODES:
+            if counts_nodes(name):
                 types = types if amount >= 1 else 0
             elif types:
                 types &= self._table.within(name, amount) if amount >= 0 else 0
@@ -60,13 +66,18 @@ class Limits:
 
     def peak(self, types: int) -> dict[str, int]:
         """The most that a node takes of each limited resource, whichever of the types it is."""
-        return {name: self._table.largest_capacity(name, types) for name in self.left if name != NODES}
+        return {name: self._table.largest_capacity(name, types) for name in self.left if not counts_nodes(name)}
 
     def take(self, amounts: Mapping[str, int], nodes: int = 1) -> None:
         """Count nodes with these amounts altogether; negative figures give back."""
         for name in self.left:
-            self.left[name] -= nodes if name == NODES else amounts.get(name, 0)
+            self.left[name] -= nodes if counts_nodes(name) else amounts.get(name, 0)
 
     def share(self, waiting: int) -> dict[str, int]:
         """An equal part of what is left for each of the nodes that still wait for one."""
-        return {name: max(0, amount) // waiting for name, amount in self.left.items() if name != NODES}
+        return {name: max(0, amount) // waiting for name, amount in self.left.items() if not counts_nodes(name)}
+
+
+def counts_nodes(name: str) -> bool:
+    """Whether a limit is on the number of nodes, not on an amount that their types have."""
+    return name == NODES or name.startswith(RESERVATION)

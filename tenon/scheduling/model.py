@@ -12,6 +12,10 @@ from tenon.resources import MEMORY, Resources
 from tenon.scheduling.pod_rules import NO_RULES, PodRules
 from tenon.scheduling.requirements import Requirements
 
+NODE_CHARGE = 0.02
+"""Dollars an hour that a node counts beside its price: its kubelet, DaemonSets, addresses and upkeep are not free, and
+between plans that cost nearly the same the one with fewer nodes is better. About half the price of one vCPU."""
+
 
 @dataclass(frozen=True, slots=True)
 class Taint:
@@ -165,6 +169,10 @@ class Problem:
     """PREFERENCE_POLICY=Ignore: preferred affinities and ScheduleAnyway spread are passed over."""
     min_values_best_effort: bool = False
     """MIN_VALUES_POLICY=BestEffort: pools' ``minValues`` are lowered to what the types that hold the pods offer."""
+    node_charge: float = NODE_CHARGE
+    """Dollars an hour that a node counts beside its price when plans are compared."""
+    most_pods_share: float = 1.0
+    """The part of the pods of one kind that a single new node may carry, above 0 and at most 1."""
 
 
 @dataclass(frozen=True, slots=True)

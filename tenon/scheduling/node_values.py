@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from tenon.scheduling.model import Pod
 from tenon.scheduling.requirements import IN, Requirement, Requirements
@@ -41,9 +42,11 @@ def _with_least(wanted: Requirement, least: int) -> Requirement:
 
 def _some_value(wanted: Requirement, seed: str) -> str:
     """A whole number that the requirement allows: the same for the same seed, and different for most others."""
-    low = wanted.gte if wanted.gte is not None else min(0, wanted.lte if wanted.lte is not None else 0)
-    high = wanted.lte if wanted.lte is not None else max(low, 0) + _LARGEST
+    low = max(0, wanted.gte or 0)
+    high = wanted.lte if wanted.lte is not None else low + _LARGEST
     start = int.from_bytes(hashlib.sha256(f"{wanted.key}/{seed}".encode()).digest()[:8]) % (high - low + 1)
     span = min(high - low + 1, len(wanted.members) + 1)
-    candidates = (str(low + (start + step) % (high - low + 1)) for step in range(span))
-    return next((value for value in candidates if wanted.has(value)), str(low))
+    numbers = (str(low + (start + step) % (high - low + 1)) for step in range(span))
+    # where every number is excluded by name, another spelling of one is not
+    padded = (f"{'0' * zeros}{low}" for zeros in range(1, len(wanted.members) + 2))
+    return next(value for value in chain(numbers, padded) if wanted.has(value))

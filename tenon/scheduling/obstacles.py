@@ -45,7 +45,11 @@ def obstacle(pod_class: PodClass, placer: Placer, ledger: Ledger) -> str:
         )
     if not blocked:
         return ""
-    said = " and ".join(f"{rule} rules out {_listed(where)}" for rule, where in sorted(blocked.items()))
+    missing = {name for name, _, rules in _single(pod_class.area) if _finds_nobody(rules, ledger)}
+    said = " and ".join(
+        f"{rule} rules out {_listed(where)}{', for no pod that it asks for has a node' if rule in missing else ''}"
+        for rule, where in sorted(blocked.items())
+    )
     return f"{said}, and in {_listed(open_to)} no node can take it" if open_to else said
 
 
@@ -55,6 +59,10 @@ def _blocking(pod_class: PodClass, choice: Choice, ledger: Ledger) -> tuple[str,
         if not ledger.quota(pod_class, choice.chosen, rules):
             return name, key, rules
     return "", "", None
+
+
+def _finds_nobody(rules: AreaRules, ledger: Ledger) -> bool:
+    return bool(rules.affine) and not any(ledger.totals.get(term.group) for term in rules.affine)
 
 
 def _single(rules: AreaRules) -> Iterator[tuple[str, str, AreaRules]]:

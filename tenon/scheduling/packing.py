@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from operator import mul
 
 from tenon.scheduling.hosts import Counts
 from tenon.scheduling.pod_classes import PodClass, Port, ports_clash
@@ -33,7 +34,7 @@ class Bin:
         self.ports: list[Port] = []
         self.hosts: Counts = {}
         self.spot_floor = 0
-        self._ceiling: list[int] | None = None
+        self._ceiling: tuple[int, ...] | None = None
 
     @property
     def empty(self) -> bool:
@@ -46,6 +47,9 @@ class Bin:
             count = 1 if count and not ports_clash(pod_class.ports, self.ports) else 0
         if pod_class.host is not None:
             count = min(count, pod_class.host.room(self.hosts))
+        if self.template.most_pods_share < 1:
+            there = sum(pods for other, pods in self.load if other.origin is pod_class.origin)
+            count = min(count, self.template.most_pods(pod_class) - there)
         most = min(count, self._most(pod_class))
         if most <= 0:
             return 0, None, 0
@@ -74,6 +78,31 @@ class Bin:
             self.put(pod_class, found, state, types)
         return found
 
+    def stack(self, load: Load, state: State) -> bool:
+        """Put a whole load on this empty node at once if all of it fits; for pods that claim no ports only.
+
+        ``state`` is what the pods together leave a new node in.
+        """
+        hosts: Counts = {}
+        for pod_class, count in load:
+            if pod_class.ports or count > self.template.most_pods(pod_class):
+                return False
+            if pod_class.host is not None:
+                if pod_class.host.room(hosts) < count:
+                    return False
+                pod_class.host.put(hosts, count)
+        floor = self._floor(load[0][0], state)
+        columns = zip(*(pod_class.amounts for pod_class, _ in load), strict=True)
+        counts = [count for _, count in load]
+        amounts = [sum(map(mul, column, counts)) for column in columns]
+        types = self.template.fitting(state, amounts) & state.types & self.permitted
+        if not self.admits(state, types, floor):
+            return False
+        self.state, self.types, self.amounts, self.load, self.hosts = state, types, amounts, list(load), hosts
+        self.spot_floor = floor
+        self._ceiling = None
+        return True
+
     def copy(self) -> Bin:
         """Another node with an equal load."""
         twin = Bin(self.template, self.permitted, self.wanted)
@@ -91,6 +120,14 @@ class Bin:
         self.permitted = self.types = types
         self._ceiling = None
 
+    def give_way(self, types: int) -> bool:
+        """Leave only these types open because limits reach no further, which goes before flexibility on spot."""
+        if not self.admits(self.state, types, 0):
+            return False
+        self.restrict(types)
+        self.spot_floor = min(self.spot_floor, (types & self.state.market.spot).bit_count())
+        return True
+
     def admits(self, state: State, types: int, floor: int | None = None) -> bool:
         """Whether these types would leave the node buyable and as flexible as its pool and its market ask."""
         least = self.spot_floor if floor is None else floor
@@ -105,10 +142,17 @@ class Bin:
         ceiling = self._ceilings()
         return ceiling[0] - self.amounts[0], ceiling[1] - self.amounts[1]
 
-    def _ceilings(self) -> list[int]:
+    def spare_amounts(self) -> list[int]:
+        """Upper bounds on what it still has of each resource for pods that may go to other nodes as well."""
+        ceilings: Iterable[int] = self._ceilings()
+        if self.spot_floor:
+            flexible = self.template.table.ceilings(self.types & self.state.market.spot, self.spot_floor)
+            ceilings = map(min, ceilings, flexible)
+        return [ceiling - used for ceiling, used in zip(ceilings, self.amounts, strict=True)]
+
+    def _ceilings(self) -> tuple[int, ...]:
         if self._ceiling is None:
-            table, types = self.template.table, self.types & self.wanted
-            self._ceiling = [table.largest(number, types) for number in range(len(table.names))]
+            self._ceiling = self.template.table.ceilings(self.types & self.wanted)
         return self._ceiling
 
     def _most(self, pod_class: PodClass) -> int:
@@ -153,9 +197,10 @@ class Bin:
         """
         if pod_class.near:
             return 0
-        spot = state.market.spot & state.types & self.permitted
-        if not spot:
+        spot = state.market.spot & state.types
+        if spot.bit_count() < SPOT_FLEXIBILITY:  # those who name a few types want just these
             return 0
+        spot &= self.permitted
         return min(SPOT_FLEXIBILITY, (self.template.fitting(state, pod_class.amounts) & spot).bit_count())
 
 

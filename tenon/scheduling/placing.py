@@ -102,6 +102,8 @@ class Placer:
         return self._choices.of(pod_class)
 
     def _on_rooms(self, choice: Choice, count: int) -> int:
+        if not self._rooms:
+            return 0
         for form in self._joining(choice.pods):
             rooms = self._rooms
             start = choice.next_room if not form.near else 0
@@ -122,27 +124,17 @@ class Placer:
             for number, fleet in enumerate(self._fleets):
                 if not form.tolerates(fleet.template.pool.taints):
                     continue
-                bins = fleet.bins
-                for position in range(0 if form.near else choice.next_bin.get(number, 0), len(bins)):
-                    node = bins[position]
-                    done = fleet.add(node, form, count) if self._may_fit(fleet, node, form) else 0
+                start = 0 if form.near else choice.next_bin.get(number, 0)
+                for position in fleet.candidates(form, start):
+                    done = fleet.add(position, form, count)
                     if done:
-                        self._record(form, done, choice.chosen, _BinView(fleet, node))
+                        self._record(form, done, choice.chosen, _BinView(fleet, fleet.bins[position]))
+                        if not form.near:
+                            choice.next_bin[number] = position
                         return done
-                    if not form.near:
-                        choice.next_bin[number] = position + 1
+                if not form.near:
+                    choice.next_bin[number] = len(fleet.bins)
         return 0
-
-    @staticmethod
-    def _may_fit(fleet: Fleet, node: Bin, form: PodClass) -> bool:
-        """A quick look, before the full answer is worked out."""
-        if form.host is not None and not form.host.room(node.hosts):
-            return False
-        if fleet.limits.unlimited:
-            cpu, memory = node.spare()
-            if cpu < form.amounts[0] or memory < form.amounts[1]:
-                return False
-        return bool(fleet.template.successors(node.state, form))
 
     def _on_new(self, choice: Choice, count: int) -> int:
         form = self._starting(choice.pods)

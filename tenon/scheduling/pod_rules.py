@@ -37,6 +37,10 @@ class LabelSelector:
         """The selector with these labels asked for besides."""
         return LabelSelector((*self.expressions, *((key, "In", (value,)) for key, value in sorted(labels.items()))))
 
+    def both(self, other: LabelSelector) -> LabelSelector:
+        """What this selector and the other one select."""
+        return LabelSelector(tuple(dict.fromkeys((*self.expressions, *other.expressions))))
+
 
 @dataclass(frozen=True, slots=True)
 class PodTerm:

@@ -28,7 +28,7 @@ def without_preferences(rules: PodRules) -> PodRules:
 def forms(pod_class: PodClass, topology: Topology, soft_taints: Iterable[Taint]) -> list[PodClass]:
     """The class with all its preferences as rules, then with fewer and fewer of them."""
     steps = list(_steps(pod_class.part.rules)) if pod_class.part is not None else []
-    found = [_form(pod_class, rules, topology) for rules in steps] or [pod_class]
+    found = [_form(pod_class, rules, topology) for rules in steps] if len(steps) > 1 else [pod_class]
     if any(replace(pod_class, strict=True).untolerated((taint,)) for taint in soft_taints):
         strict = [replace(form, strict=True, base=pod_class.origin) for form in found]
         found = [*strict, found[-1]]

@@ -23,9 +23,9 @@ def repack(fleet: Fleet, waiting: Load) -> Load:
     before = suited
     for node in kept:
         suited = _top_up(node, suited)
-    base = template.limits.copy(template.pool)
-    for node in kept:
-        base.take(base.peak(node.types))
+    base = fleet.limits.copy(template.pool)
+    for node in free:
+        base.take({name: -amount for name, amount in base.peak(node.types).items()}, nodes=-1)
     settled = [pair for node in free for pair in node.load]
     packing = pack(template, _merged(settled + suited), base)
     ours = {id(pod_class) for pod_class, _ in settled}

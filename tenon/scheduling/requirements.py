@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tenon.apis import labels
+from tenon.apis.restricted import restricted_reason
 
 IN = "In"
 NOT_IN = "NotIn"
@@ -27,6 +28,8 @@ OPERATORS = frozenset({IN, NOT_IN, EXISTS, DOES_NOT_EXIST, GT, LT, GTE, LTE})
 _MAX_INT = 2**63 - 1
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 _VALUES_SHOWN = 5
+_ALIKE = 0.85
+"""How much of a label must be as in another one, of 1, to be taken for a slip of the pen."""
 _NOTHING: frozenset[str] = frozenset()
 
 
@@ -84,10 +87,10 @@ class Requirement:
         bound = _whole(stated[0]) if len(stated) == 1 else None
         if bound is None:
             raise ValueError(f"{key}: operator {operator} takes one whole number, not {stated}")
-        if operator == GT and bound >= _MAX_INT:
-            return Requirement(key, False, _NOTHING, min_values=min_values)
         gte = bound + 1 if operator == GT else bound if operator == GTE else None
         lte = bound - 1 if operator == LT else bound if operator == LTE else None
+        if (gte is not None and gte > _MAX_INT) or (lte is not None and lte < 0):  # no label value is below zero
+            return Requirement(key, False, _NOTHING, min_values=min_values)
         return Requirement(key, True, _NOTHING, gte=gte, lte=lte, min_values=min_values)
 
     @property
@@ -201,6 +204,12 @@ def _between(value: str, gte: int | None, lte: int | None) -> bool:
     return number is not None and (gte is None or number >= gte) and (lte is None or number <= lte)
 
 
+def hint(key: str, known: Iterable[str]) -> str:
+    """A question in parentheses after a label that looks like one of the known ones; empty when it looks like none."""
+    close = difflib.get_close_matches(key, sorted(known), n=1, cutoff=_ALIKE)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
 class Requirements(Mapping[str, Requirement]):
     """Requirements by label, at most one for each: several on one label are their intersection. Immutable."""
 
@@ -262,8 +271,11 @@ class Requirements(Mapping[str, Requirement]):
             if wanted.contradicts():
                 return f"the requirements on label {key} contradict each other"
             if mine is None:
+                if key == labels.HOSTNAME and wanted.is_empty():
+                    return f"{wanted} is asked for, and every node has that label"
                 if not wanted.may_be_absent and key not in allow_undefined:
-                    return f"label {key} is not defined{self._hint(key, allow_undefined)}"
+                    known = allow_undefined | self._by_key.keys()
+                    return (restricted_reason(key) or f"label {key} is not defined") + hint(key, known)
             elif not mine.overlaps(wanted):
                 return f"{wanted} is asked for, {mine} is allowed"
         return None
@@ -286,10 +298,6 @@ class Requirements(Mapping[str, Requirement]):
             for key, requirement in sorted(self._by_key.items())
             if not requirement.complement and len(requirement.members) == 1
         }
-
-    def _hint(self, key: str, allow_undefined: frozenset[str]) -> str:
-        close = difflib.get_close_matches(key, sorted(allow_undefined | self._by_key.keys()), n=1, cutoff=0.85)
-        return f" (did you mean {close[0]}?)" if close else ""
 
     def __getitem__(self, key: str) -> Requirement:
         return self._by_key[key]

@@ -6,25 +6,30 @@ left, what they cost, and what DaemonSets take of them. States are few and share
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, product
+from math import ceil
 
 from tenon.apis import labels
 from tenon.scheduling import burstable
-from tenon.scheduling.daemons import Daemon, overhead_groups
+from tenon.scheduling.daemons import Daemon, deciding_labels, overhead_groups
 from tenon.scheduling.limits import Limits
-from tenon.scheduling.model import Pool
+from tenon.scheduling.model import NODE_CHARGE, Pool
 from tenon.scheduling.pod_classes import Amounts, PodClass, Port, ports_clash
-from tenon.scheduling.requirements import NOT_IN, Requirement, Requirements
+from tenon.scheduling.requirements import IN, Requirement, Requirements
 from tenon.scheduling.type_table import OFFERING_KEYS, Market, TypeTable, members
 
 SPOT_FLEXIBILITY = 15
 """Types that a node bought on spot should leave open, where so many fit: fewer make interruptions likelier."""
 
+MOST_APART = 64
+"""States beside a given one that are looked at for a pod which its DaemonSets leave no room."""
+
 
 class State:
     """A node of the template with these requirements. Built by `Template.state` only."""
 
-    __slots__ = ("_order", "_targets", "daemons", "groups", "market", "requirements", "successors", "types")
+    __slots__ = ("_order", "_targets", "apart", "daemons", "groups", "market", "requirements", "successors", "types")
 
     def __init__(self, requirements: Requirements, types: int, market: Market) -> None:
         self.requirements = requirements
@@ -33,6 +38,7 @@ class State:
         self.daemons: list[tuple[Daemon, int]] = []
         self.groups: list[tuple[int, Amounts]] = []
         self.successors: dict[tuple[Requirements, ...], tuple[State, ...]] = {}
+        self.apart: dict[PodClass, tuple[State, ...]] = {}
         self._order: tuple[int, ...] | None = None
         self._targets: tuple[int, ...] | None = None
 
@@ -40,20 +46,30 @@ class State:
 class Template:
     """A NodePool, its types indexed, its states remembered."""
 
-    def __init__(self, pool: Pool, daemons: Iterable[Daemon], table: TypeTable, best_effort: bool = False) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        daemons: Iterable[Daemon],
+        table: TypeTable,
+        best_effort: bool = False,
+        *,
+        node_charge: float = NODE_CHARGE,
+        most_pods_share: float = 1.0,
+    ) -> None:
         """Take a pool and the index over its types; only DaemonSets that tolerate its taints matter.
 
         With ``best_effort`` the pool's ``minValues`` are a wish, not a rule.
         """
         self.pool = pool
+        self.node_charge = node_charge
+        self.most_pods_share = most_pods_share
         requirements = pool.requirements.with_(Requirements.from_labels({**pool.labels, labels.NODEPOOL: pool.name}))
-        if any(o.capacity_type == labels.RESERVED for t in pool.instance_types for o in t.offerings):
-            # places in reservations are not counted here, so they are not sold
-            requirements = requirements.with_(Requirement.new(labels.CAPACITY_TYPE, NOT_IN, (labels.RESERVED,)))
         self.requirements = requirements
         self.contradiction = next((key for key in sorted(requirements) if requirements[key].contradicts()), "")
         """A label on which the pool's own requirements and labels leave nothing."""
         self.table = table
+        self.known = table.known
+        """Labels that a pod may ask for though the pool does not define them."""
         self.limits = Limits(pool, self.table)
         self.burstable = sum(1 << n for n, t in enumerate(self.table.types) if burstable.is_burstable(t))
         self.wished = {key: r.min_values for key, r in requirements.items() if r.min_values}
@@ -61,6 +77,8 @@ class Template:
         self.least = {} if best_effort else self.wished
         """Those that every node must keep."""
         self._daemons = [daemon for daemon in daemons if daemon.pod_class.tolerates(pool.taints)]
+        self._within_limits = self.limits.allowed(self.table.every)
+        self._deciding = deciding_labels(self._daemons, requirements, table)
         self._states: dict[Requirements, State] = {}
         self.start = self.state(requirements)
 
@@ -94,9 +112,9 @@ class Template:
         A label must be defined by the pool itself: that other pods named it does not create it. A term that only
         excludes values of a label without definition is met by every node of the pool, and changes nothing.
         """
-        if self.requirements.conflict(term, labels.WELL_KNOWN) is not None:
+        if self.requirements.conflict(term, self.known) is not None:
             return None
-        telling = [r for key, r in term.items() if key in self.requirements or key in labels.WELL_KNOWN]
+        telling = [r for key, r in term.items() if key in self.requirements or key in self.known]
         narrowed = requirements.with_(Requirements.of(*telling))
         return None if any(narrowed[r.key].contradicts() for r in telling) else narrowed
 
@@ -113,7 +131,38 @@ class Template:
                 if after.types and after not in found:
                     found.append(after)
             known = state.successors[pod_class.terms] = tuple(found)
-        return known
+        return self._and_apart(state, known, pod_class) if self._deciding else known
+
+    def _and_apart(self, state: State, known: tuple[State, ...], pod_class: PodClass) -> tuple[State, ...]:
+        """The successors; where none of them holds a pod, first those in which fewer DaemonSets stand in its way."""
+        found = state.apart.get(pod_class)
+        if found is None:
+            found = known
+            if not any(self._holding(after, pod_class) for after in known):
+                settled = [(self._holding(after, pod_class), after) for one in known for after in self._settled(one)]
+                prices = [(self.price(after, types), after) for types, after in settled if types]
+                found = (*(after for _, after in sorted(prices, key=lambda pair: pair[0])), *known)
+            state.apart[pod_class] = found
+        return found
+
+    def _settled(self, state: State) -> Iterator[State]:
+        """The state with one value of each label by which DaemonSets choose nodes and that is still open in it."""
+        values = [sorted(self._open_values(state, key)) for key in self._deciding]
+        for chosen in islice(product(*values), MOST_APART):
+            settled = Requirements.of(
+                *(Requirement.new(key, IN, (value,)) for key, value in zip(self._deciding, chosen, strict=True))
+            )
+            yield self.state(state.requirements.with_(settled))
+
+    def _open_values(self, state: State, key: str) -> Iterable[str]:
+        if key in OFFERING_KEYS:
+            return {self.table.offer_value(offer, key) for offer in self.offers_for(state.requirements)}
+        return state.requirements[key].members
+
+    def _holding(self, state: State, pod_class: PodClass) -> int:
+        """Types within the pool's limits that hold one pod of the class alone."""
+        held = self.fitting(state, pod_class.amounts) & ~self.blocked(state, pod_class.ports)
+        return held & self._within_limits
 
     def fitting(self, state: State, amounts: Sequence[int]) -> int:
         """Types of the state that hold these amounts beside their DaemonSets, in whatever zone they are bought."""
@@ -129,6 +178,16 @@ class Template:
                         break
             found ^= asked ^ left
         return found
+
+    def most_pods(self, pod_class: PodClass) -> int:
+        """How many pods of one kind a new node may carry, so that its end does not end too many of them.
+
+        Pods that must be beside others are free of this, for they may have no other node to go to.
+        """
+        total = len(pod_class.origin.pods)
+        if self.most_pods_share >= 1 or total < 2 or pod_class.near:
+            return total
+        return ceil(round(self.most_pods_share * total, 9))
 
     def blocked(self, state: State, ports: Sequence[Port]) -> int:
         """Types on which a DaemonSet takes one of the host ports."""
@@ -146,7 +205,7 @@ class Template:
         """How many distinct values of a label the types offer a node in this state."""
         if key in OFFERING_KEYS:
             return self.table.zones_of(key, types, state.requirements)
-        if key in self.requirements and not self.requirements[key].complement and key not in labels.WELL_KNOWN:
+        if key in self.requirements and not self.requirements[key].complement and key not in self.known:
             return len(state.requirements[key].members)
         return self.table.values_of(key, types, state.requirements[key])
 

@@ -8,12 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tenon.apis import labels
 from tenon.scheduling.hosts import HostRules
 from tenon.scheduling.model import Pod, Problem, Toleration
 from tenon.scheduling.pod_rules import PodRules, PodTerm, SpreadRule
 from tenon.scheduling.requirements import Requirements
-from tenon.scheduling.topology_groups import AFFINITY, ANTI_AFFINITY, HOSTNAME, SPREAD, Group, Groups, NodeFilter
+from tenon.scheduling.topology_groups import (
+    AFFINITY,
+    ANTI_AFFINITY,
+    HOSTNAME,
+    SPREAD,
+    Group,
+    Groups,
+    counted_nodes,
+    topology_key,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +80,10 @@ class Part:
     """The labels that ``matchLabelKeys`` name, with the pod's values."""
 
 
+Compiled = tuple[HostRules | None, tuple[HostAffinity, ...], AreaRules | None]
+"""What pods ask of their node, which pods must be on it, and what they ask of its domains."""
+
+
 class Topology:
     """The groups of a batch and the way in which each pod takes part in them."""
 
@@ -80,6 +92,7 @@ class Topology:
         self.groups = Groups(problem.namespaces)
         self._parts: dict[tuple[object, ...], Part] = {}
         self._seen: set[tuple[object, ...]] = set()
+        self._compiled: dict[tuple[object, ...], Compiled] = {}
         for pod in problem.pods:
             if pod.rules:
                 self._register(pod)
@@ -106,14 +119,27 @@ class Topology:
 
     def compile(
         self, part: Part, rules: PodRules, terms: tuple[Requirements, ...], tolerations: tuple[Toleration, ...]
-    ) -> tuple[HostRules | None, tuple[HostAffinity, ...], AreaRules | None]:
+    ) -> Compiled:
         """What the rules ask of the pods' node and of its domains.
 
         A preference that counts as a rule here keeps these pods away from others, not others from these.
         """
+        if rules is not part.rules:
+            return self._compile(part, rules, terms, tolerations)
+        known = self._compiled.get((part, terms, tolerations))
+        if known is None:
+            known = self._compiled[part, terms, tolerations] = self._compile(part, rules, terms, tolerations)
+        return known
+
+    def _compile(
+        self, part: Part, rules: PodRules, terms: tuple[Requirements, ...], tolerations: tuple[Toleration, ...]
+    ) -> Compiled:
         held = [self._term(ANTI_AFFINITY, term, part.namespace) for term in part.rules.anti_affinity]
         anti = [self._term(ANTI_AFFINITY, term, part.namespace) for term in rules.anti_affinity]
-        near = [self._term(AFFINITY, term, part.namespace) for term in rules.affinity]
+        required = part.rules.affinity
+        wished = rules.affinity[len(required) :]
+        near = [*self.groups.joint(required, part.namespace)]
+        near += [self._term(AFFINITY, term, part.namespace) for term in wished]
         spreads = [(rule, self._spread(rule, part, terms, tolerations)) for rule in rules.spreads]
         return (
             self._host_rules(part.counted, anti, held, spreads),
@@ -178,16 +204,17 @@ class Topology:
         part = Part(rules, pod.namespace, (), self._matched(pod))
         for spread in rules.spreads:
             self._spread(spread, part, pod.required_terms, pod.tolerations)
+        self.groups.joint(rules.affinity, pod.namespace)
         for kind, terms in (
-            (AFFINITY, (*rules.affinity, *(term for _, term in rules.preferred_affinity))),
+            (AFFINITY, tuple(term for _, term in rules.preferred_affinity)),
             (ANTI_AFFINITY, (*rules.anti_affinity, *(term for _, term in rules.preferred_anti_affinity))),
         ):
             for term in terms:
                 self._term(kind, term, pod.namespace)
 
     def _term(self, kind: str, term: PodTerm, namespace: str) -> int:
-        key = labels.ALIASES.get(term.key, term.key)
-        return self.groups.number(Group(kind, key, self.groups.namespaces_of(term, namespace), term.selector))
+        namespaces = self.groups.namespaces_of(term, namespace)
+        return self.groups.number(Group(kind, topology_key(term.key), namespaces, term.selector))
 
     def _spread(
         self, rule: SpreadRule, part: Part, terms: tuple[Requirements, ...], tolerations: tuple[Toleration, ...]
@@ -195,12 +222,8 @@ class Topology:
         selector = rule.selector
         if selector is not None and rule.match_label_keys:
             selector = selector.also({key: value for key, value in part.matched if key in rule.match_label_keys})
-        nodes = NodeFilter(
-            terms if rule.honor_affinity and terms else None,
-            tolerations if rule.honor_taints else None,
-        )
-        key = labels.ALIASES.get(rule.key, rule.key)
-        return self.groups.number(Group(SPREAD, key, frozenset((part.namespace,)), selector, nodes))
+        nodes = counted_nodes(rule, part.rules.spreads, terms, tolerations)
+        return self.groups.number(Group(SPREAD, topology_key(rule.key), frozenset((part.namespace,)), selector, nodes))
 
     @staticmethod
     def _matched(pod: Pod) -> tuple[tuple[str, str], ...]:

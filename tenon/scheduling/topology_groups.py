@@ -6,13 +6,13 @@ accepts and how many domains it wants are its own affair, not the group's: pods 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tenon.apis import labels
 from tenon.scheduling.model import Toleration
-from tenon.scheduling.pod_rules import LabelSelector, PodTerm
-from tenon.scheduling.requirements import Requirements
+from tenon.scheduling.pod_rules import LabelSelector, PodTerm, SpreadRule
+from tenon.scheduling.requirements import EXISTS, Requirement, Requirements
 
 HOSTNAME = labels.HOSTNAME
 SPREAD = "spread"
@@ -26,6 +26,30 @@ class NodeFilter:
 
     terms: tuple[Requirements, ...] | None = None
     tolerations: tuple[Toleration, ...] | None = None
+
+
+def counted_nodes(
+    rule: SpreadRule,
+    spreads: Iterable[SpreadRule],
+    terms: tuple[Requirements, ...],
+    tolerations: tuple[Toleration, ...],
+) -> NodeFilter:
+    """The nodes that a spread constraint counts for pods that say ``spreads``, with these terms and tolerations.
+
+    kube-scheduler passes over a node that lacks the label of any constraint that it looks at together with this one.
+    """
+    honored = terms if rule.honor_affinity else ()
+    key = topology_key(rule.key)
+    others = {topology_key(other.key) for other in spreads if other.hard == rule.hard} - {key, HOSTNAME}
+    if others and key != HOSTNAME:
+        present = Requirements.of(*(Requirement.new(other, EXISTS) for other in sorted(others)))
+        honored = tuple(term.with_(present) for term in honored) or (present,)
+    return NodeFilter(honored or None, tolerations if rule.honor_taints else None)
+
+
+def topology_key(key: str) -> str:
+    """The key in its present spelling."""
+    return labels.ALIASES.get(key, key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +103,19 @@ class Groups:
             if term.namespace_selector.matches({"kubernetes.io/metadata.name": name, **texts})
         )
         return frozenset((*chosen, *term.namespaces))
+
+    def joint(self, terms: Sequence[PodTerm], own: str) -> tuple[int, ...]:
+        """The groups of a pod's required affinity terms, one for each.
+
+        kube-scheduler counts for each of them only pods that meet all of them.
+        """
+        namespaces: frozenset[str] | None = None
+        selector: LabelSelector | None = LabelSelector()
+        for term in terms:
+            meant = self.namespaces_of(term, own)
+            namespaces = meant if namespaces is None else namespaces if meant is None else namespaces & meant
+            selector = selector.both(term.selector) if selector is not None and term.selector is not None else None
+        return tuple(self.number(Group(AFFINITY, topology_key(term.key), namespaces, selector)) for term in terms)
 
     def counting(self, namespace: str, texts: Mapping[str, str]) -> tuple[int, ...]:
         """The groups that count a pod of this namespace with these labels, ascending."""

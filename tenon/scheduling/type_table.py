@@ -10,12 +10,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from tenon.apis import labels
 from tenon.scheduling.model import InstanceType, Offering
 from tenon.scheduling.pod_classes import Amounts
 from tenon.scheduling.requirements import Requirement, Requirements
 
-OFFERING_KEYS = (labels.ZONE, labels.CAPACITY_TYPE, labels.ZONE_ID, f"{labels.AWS_GROUP}/capacity-reservation-id")
+RESERVATION_ID = f"{labels.AWS_GROUP}/capacity-reservation-id"
+OFFERING_KEYS = (labels.ZONE, labels.CAPACITY_TYPE, labels.ZONE_ID, RESERVATION_ID)
 TYPE_KEYS = frozenset(
     (labels.AWS_INSTANCE_LABELS | {labels.INSTANCE_TYPE, labels.ARCH, labels.OS, labels.WINDOWS_BUILD, labels.REGION})
     - set(OFFERING_KEYS)
@@ -48,7 +51,13 @@ class TypeTable:
         usable = [(t, left) for t, left in usable if not any(units < 0 for units in left.values())]
         self.types = [t for t, _ in usable]
         self.names = names
+        self.known = labels.WELL_KNOWN.union(
+            key for t, _ in usable for key, stated in t.requirements.items() if stated.members and not stated.complement
+        )
+        """Labels that nodes get without their pool's doing: well-known ones, and those that some type defines."""
         self.room: list[Amounts] = [tuple(left.get(name, 0) for name in names) for _, left in usable]
+        self.rooms = np.array(self.room, dtype=np.float64).reshape(len(usable), len(names))
+        """The same as an array."""
         self.every = (1 << len(usable)) - 1
         self._rooms = [_Scale([room[i] for room in self.room]) for i in range(len(names))]
         self._capacities: dict[str, _Scale] = {}
@@ -56,6 +65,7 @@ class TypeTable:
         self._allowing: dict[Requirement, int] = {}
         self._offers = self._read_offers()
         self._markets: dict[tuple[int, ...], Market] = {}
+        self._ceilings: dict[tuple[int, int], tuple[int, ...]] = {}
 
     def allowing(self, requirements: Requirements) -> int:
         """Types that a node of these requirements may be, zone and capacity type aside."""
@@ -95,6 +105,14 @@ class TypeTable:
     def largest(self, number: int, types: int) -> int:
         """The largest amount of resource ``number`` that one of the types has; 0 for no type."""
         return self._rooms[number].largest(types)
+
+    def ceilings(self, types: int, least: int = 1) -> tuple[int, ...]:
+        """Of each resource the largest amount that at least so many of the types have."""
+        known = self._ceilings.get((types, least))
+        if known is None:
+            known = tuple(scale.largest(types, least) for scale in self._rooms)
+            self._ceilings[types, least] = known
+        return known
 
     def within(self, name: str, amount: int) -> int:
         """Types whose whole capacity of a resource is at most this amount."""
@@ -170,8 +188,11 @@ class TypeTable:
             for offering in instance_type.offerings:
                 if not offering.available:
                     continue
-                offer = _Offer(offering)
-                _, sales = found.setdefault(offer.values, (offer, {}))
+                key = (offering.zone, offering.capacity_type, offering.zone_id, offering.reservation_id)
+                known = found.get(key)
+                if known is None:
+                    known = found[key] = (_Offer(offering), {})
+                sales = known[1]
                 sale = (offering.price, instance_type.name, offering.zone, offering.capacity_type)
                 sales[number] = min(sale, sales.get(number, sale))
         return [found[key] for key in sorted(found)]
@@ -216,11 +237,11 @@ class _Scale:
     def at_least(self, amount: int) -> int:
         return self.sets[bisect_left(self.amounts, amount)]
 
-    def largest(self, types: int) -> int:
-        """The last amount whose set still holds one of the types."""
+    def largest(self, types: int, least: int = 1) -> int:
+        """The last amount whose set still holds so many of the types; 0 where there are fewer."""
         if not types:
             return 0
-        after = bisect_right(self.sets, -1, key=lambda those: 0 if those & types == 0 else -1)
+        after = bisect_right(self.sets, -1, key=lambda those: 0 if (those & types).bit_count() < least else -1)
         return self.amounts[after - 1] if after else 0
 
 

@@ -30,10 +30,12 @@ def test_one_case_for_machines() -> None:
     assert row["podsPerSecond"] == pytest.approx(50 / row["seconds"])
 
 
-def test_without_a_catalogue_the_seed_mix_is_left_out_and_said() -> None:
-    done = run("--mix", "seed")
-    assert done.returncode == 0
-    assert "--catalog" in done.stderr
+def test_the_seed_mix_buys_from_the_built_in_catalogue() -> None:
+    done = run("--mix", "seed", "--pods", "10", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)
+    assert row["price"] <= row["goals"]["price"]
+    assert row["nodes"] <= row["goals"]["nodes"]
 
 
 def test_the_table_says_what_was_refused_and_which_goals_were_missed() -> None:

@@ -284,15 +284,5 @@ def test_sch010_older_pods_go_first_among_equal_ones() -> None:
     assert [p.name for claim in plan.claims for p in claim.pods] == ["old"]
 
 
-def test_reserved_places_are_not_sold_and_the_claim_says_so() -> None:
-    reserved = entry("m5.large", 2, 8, 0.1)
-    reserved["offerings"].append(
-        {"zone": ZONES[0], "capacityType": "reserved", "price": 0.0, "reservationId": "cr-1", "reservationCapacity": 1}
-    )
-    (claim,) = solve(problem([pod()], pool(types=catalog(reserved)))).claims
-    assert claim.offering[2] == labels.SPOT
-    assert not claim.requirements[labels.CAPACITY_TYPE].has("reserved")
-
-
 def test_no_pods_no_plan() -> None:
     assert solve(problem([], pool())) == Plan()

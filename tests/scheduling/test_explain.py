@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tenon.apis import labels
 from tenon.scheduling.engine import solve
-from tenon.scheduling.model import Pod, Pool
+from tenon.scheduling.model import Pod, Pool, Taint
 from tenon.scheduling.requirements import Requirements
-from tests.scheduling.builders import DEDICATED, asking, need, pod, pool, problem
+from tests.scheduling.builders import DEDICATED, ZONES, asking, need, pod, pool, problem
 
 
 def reason(one: Pod, *pools: Pool, daemons: tuple[Pod, ...] = ()) -> str:
@@ -44,7 +44,87 @@ def test_no_type_has_both() -> None:
 def test_daemons_are_blamed_where_they_take_the_room() -> None:
     text = reason(pod("p", "95"), pool(), daemons=(pod("d", "1"),))
     needs = "no type that it allows has 95 CPU and 1Gi memory at once"
-    assert text == f"NodePool default: {needs}, once its DaemonSets have their room"
+    daemons = "once its DaemonSets have their room: beside the rest there is room for 94.9 CPU"
+    assert text == f"NodePool default: {needs}, {daemons}"
+
+
+def test_of_two_resources_the_one_that_lacks_least_is_told() -> None:
+    sizes = need(labels.INSTANCE_TYPE, "In", "c5.4xlarge", "r5.2xlarge")
+    assert reason(pod("p", "15", "40Gi"), pool("default", sizes)) == (
+        "NodePool default: no type that it allows has 15 CPU and 40Gi memory at once: "
+        "beside the rest there is room for 31.5Gi memory"
+    )
+    assert reason(pod("p", "10", "60Gi"), pool("default", sizes)).endswith("there is room for 7.9 CPU")
+
+
+def test_what_there_is_of_a_label_is_told() -> None:
+    text = reason(asking("p", need(labels.ARCH, "In", "s390x")), pool())
+    assert text.endswith("of the pool meets kubernetes.io/arch In [s390x] (there is amd64, arm64)")
+    text = reason(asking("p", need(labels.ZONE, "In", "us-west-2d")), pool("default", need(labels.ZONE, "NotIn", "b")))
+    assert text.endswith("(there is us-west-2a, us-west-2b, us-west-2c)")
+    text = reason(asking("p", need("karpenter.k8s.aws/instance-cpu", "In", "1")), pool())
+    assert text.endswith("(there is 2, 4, 8, 16, 32 and 2 others)")
+    text = reason(asking("p", need("karpenter.k8s.aws/instance-gpu-name", "In", "t4")), pool())
+    assert text.endswith("(none has that label)")
+
+
+def test_only_labels_that_clash_are_told() -> None:
+    wanted = (need(labels.ARCH, "In", "arm64"), need("karpenter.k8s.aws/instance-family", "In", "c5"))
+    text = reason(asking("p", *wanted, need(labels.ZONE, "In", ZONES[0])), pool())
+    assert text == (
+        "NodePool default: no available instance type of the pool meets "
+        "karpenter.k8s.aws/instance-family In [c5], kubernetes.io/arch In [arm64] at once"
+    )
+
+
+def test_every_taint_in_the_way_is_told() -> None:
+    taints = (DEDICATED, Taint("slow", "PreferNoSchedule"), Taint("gpu", "NoExecute"))
+    text = reason(pod(), pool("default", taints=taints))
+    assert text == "NodePool default: its taints dedicated=x:NoSchedule and gpu:NoExecute are not tolerated"
+
+
+def test_a_limit_is_told_with_what_it_leaves_and_what_a_node_takes() -> None:
+    text = reason(pod("p", "3"), pool("default", limits={"cpu": 10, "memory": "1Ti"}, usage={"cpu": 7}))
+    assert text == (
+        "NodePool default: its limit leaves no room for another node (cpu 10); "
+        "3 of cpu is left, and the smallest node for the pod has 4"
+    )
+    text = reason(pod("p", "3"), pool("default", limits={"nodes": 2, "cpu": 100}, usage={"nodes": 2}))
+    assert text == "NodePool default: its limit leaves no room for another node (nodes 2)"
+
+
+def test_minvalues_are_told_with_what_there_is() -> None:
+    family = "karpenter.k8s.aws/instance-family"
+    few = pool("default", need(family, "Exists", least=3), need(labels.ARCH, "Exists", least=1))
+    assert reason(asking("p", need(family, "In", "c5", "m5")), few) == (
+        "NodePool default: the types that hold the pod do not offer the minValues of the pool "
+        f"(3 values of {family}, of which they have 2)"
+    )
+
+
+def test_a_volume_in_another_zone_is_told_as_such() -> None:
+    there = pod("p", volume_terms=(Requirements.of(need(labels.ZONE, "In", ZONES[1])),))
+    text = reason(there, pool("default", need(labels.ZONE, "In", ZONES[0])))
+    assert text.endswith("topology.kubernetes.io/zone In [us-west-2a] is allowed (by where its volumes are)")
+
+
+def test_many_alternatives_are_counted() -> None:
+    terms = tuple(Requirements.of(need(labels.ZONE, "In", f"mars-{n}")) for n in range(6))
+    text = reason(pod("p", "1", "1Gi", *terms), pool())
+    assert text.count("mars-") == 4
+    assert text.endswith(" or 2 other alternatives fail")
+
+
+def test_a_reserved_label_and_a_hostname_are_told_as_such() -> None:
+    text = reason(asking("p", need("karpenter.sh/tier", "In", "x")), pool("a"), pool("b"))
+    assert text == "label karpenter.sh/tier is not allowed: the domain karpenter.sh is reserved"
+    text = reason(asking("p", need("karpenter.sh/capacity-typ", "In", "x")), pool())
+    assert text.endswith("is reserved (did you mean karpenter.sh/capacity-type?)")
+    assert "every node has that label" in reason(asking("p", need(labels.HOSTNAME, "DoesNotExist")), pool())
+
+
+def test_absurd_amounts_are_written_out() -> None:
+    assert reason(pod("p", "1234567"), pool()).startswith("NodePool default: needs 1234567 CPU (millicores")
 
 
 def test_each_pool_speaks_in_the_order_of_their_weights() -> None:

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from tenon.apis import labels
 from tenon.scheduling.engine import solve
-from tenon.scheduling.pod_rules import LabelSelector, PodRules
+from tenon.scheduling.pod_rules import LabelSelector, PodRules, PodTerm
 from tenon.scheduling.requirements import Requirements
-from tests.scheduling.between_pods import DB, WEB, away, domains, near, on_each, web
+from tests.scheduling.between_pods import DB, WEB, away, chosen, domains, near, on_each, web
 from tests.scheduling.builders import ZONES, asking, need, node, pod, pool, problem, replicas
 
 A, B, C = ZONES
@@ -69,6 +69,30 @@ def test_sch063_a_group_does_not_start_anew_where_it_is_already_elsewhere() -> N
     there = node("n", labels={labels.ZONE: B}, cpu="1", used={"cpu": 1000}, pods=web(1, PodRules(), "run"))
     pinned = [asking("web-0", need(labels.ZONE, "In", A), labels=WEB, rules=near())]
     assert solve(problem(pinned, pool(), nodes=[there])).unschedulable
+
+
+def test_sch063_sch067_one_pod_must_meet_all_terms() -> None:
+    """kube-scheduler counts a pod for affinity only where it meets every term, in each term's topology."""
+    asked = PodRules(affinity=(PodTerm(labels.ZONE, chosen(app="db")), PodTerm(HOST, chosen(tier="data"))))
+    both = pod("db", labels={"app": "db", "tier": "data"})
+    halves = (pod("db", labels=DB), pod("other", labels={"tier": "data"}))
+    (apart,) = solve(problem(web(1, asked), pool(), nodes=[node("n", cpu="8", pods=halves)])).unschedulable.values()
+    assert "its pod affinity over kubernetes.io/hostname finds no pod that it asks for" in apart
+    plan = solve(problem(web(1, asked), pool(), nodes=[node("m", cpu="8"), node("n", cpu="8", pods=(both,))]))
+    assert list(plan.placements) == ["n"]
+
+
+def test_sch063_terms_about_different_namespaces_are_met_by_pods_in_all_of_them() -> None:
+    """Terms of which one is about all namespaces and one about two leave the two, of which one must have the pod."""
+    asked = PodRules(
+        affinity=(
+            PodTerm(labels.ZONE, chosen(app="db"), namespace_selector=LabelSelector()),
+            PodTerm(labels.ZONE, chosen(app="db"), namespaces=("default", "other")),
+        )
+    )
+    for namespace, found in (("other", True), ("third", False)):
+        there = node("n", cpu="1", used={"cpu": 1000}, pods=(replace(pod("db", labels=DB), namespace=namespace),))
+        assert bool(solve(problem(web(1, asked), pool(), nodes=[there])).claims) is found
 
 
 def test_sch064_each_zone_takes_one_and_each_claim_is_settled() -> None:

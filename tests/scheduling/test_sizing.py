@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from tenon.apis import labels
-from tenon.scheduling import sizing
+from tenon.resources import CPU
+from tenon.scheduling import first_fit, sizing
+from tenon.scheduling.bound import lower_bound
 from tenon.scheduling.engine import solve
+from tenon.scheduling.model import NODE_CHARGE
 from tenon.scheduling.pod_classes import group, resource_names
+from tenon.scheduling.requirements import Requirement, Requirements
 from tenon.scheduling.template import SPOT_FLEXIBILITY, Template
 from tenon.scheduling.type_table import TypeTable
-from tests.scheduling.builders import AMD64, ON_DEMAND, catalog, entry, ordinary_entries, pool, price, problem, replicas
+from tests.scheduling.between_pods import away, on_each, web
+from tests.scheduling.builders import (
+    AMD64,
+    CATALOG,
+    ON_DEMAND,
+    ZONES,
+    asking,
+    catalog,
+    entry,
+    need,
+    ordinary_entries,
+    pool,
+    price,
+    problem,
+    replicas,
+)
+
+CPUS = {instance_type.name: instance_type.capacity[CPU] // 1000 for instance_type in CATALOG}
 
 
 def test_qrk23_many_equal_pods_share_a_few_nodes_of_the_right_size() -> None:
@@ -60,7 +87,7 @@ def test_no_plan_is_dearer_than_plain_first_fit() -> None:
         wanted = pool("default", ON_DEMAND, AMD64)
         template = Template(wanted, [], TypeTable(wanted.instance_types, names))
         load = [(c, len(c.pods)) for c in group(pods, names)]
-        plain = sizing._first_fit(template, load, template.table.every)
+        plain = first_fit.first_fit(template, load, template.table.every)
         best = sizing.pack(template, load)
         assert best.price() <= plain.price()
         assert not best.left
@@ -69,3 +96,105 @@ def test_no_plan_is_dearer_than_plain_first_fit() -> None:
 def test_large_batches_of_equal_pods_are_placed_in_bulk() -> None:
     plan = solve(problem(replicas(20_000, "500m", "1Gi"), pool()))
     assert sum(len(claim.pods) for claim in plan.claims) == 20_000
+
+
+def test_a_mixed_load_costs_hardly_more_than_it_must() -> None:
+    kinds = [("250m", "1Gi"), ("1", "512Mi"), ("1500m", "4Gi"), ("100m", "2Gi"), ("500m", "256Mi")]
+    pods = [one for n, (cpu, memory) in enumerate(kinds) for one in replicas(300, cpu, memory, f"kind{n}")]
+    batch = problem(pods, pool("default", ON_DEMAND, AMD64))
+    plan = solve(batch)
+    assert plan.unschedulable == {}
+    assert price(plan) <= 1.03 * lower_bound(batch, node_charge=NODE_CHARGE)
+
+
+def test_pods_short_of_memory_and_pods_short_of_cpu_get_nodes_of_their_own() -> None:
+    """No single family suits both: the mix asks for 5 GiB a CPU, and m5 and r5 have 4 and 8."""
+    pods = [*replicas(120, "1", "7Gi", "memory"), *replicas(120, "1", "3Gi", "cpu")]
+    batch = problem(pods, pool("default", ON_DEMAND, AMD64))
+    plan = solve(batch)
+    families = {claim.instance_types[0].partition(".")[0] for claim in plan.claims}
+    assert families == {"m5", "r5"}
+    assert price(plan) <= 1.06 * lower_bound(batch, node_charge=NODE_CHARGE)
+
+
+def test_pods_that_keep_each_other_away_share_the_others_evenly() -> None:
+    pods = [*web(20, away(labels.HOSTNAME), cpu="500m"), *replicas(60, "1", "2Gi", "plain")]
+    plan = solve(problem(pods, pool("default", ON_DEMAND, AMD64)))
+    assert on_each(plan) == [1] * 20
+    assert price(plan) <= 3.6  # first-fit fills large nodes first and pays 4.5
+
+
+def test_pods_bound_to_zones_take_pods_that_go_anywhere_along() -> None:
+    bound_to = [asking(f"bound-{zone}", need(labels.ZONE, "In", zone)) for zone in ZONES]
+    plan = solve(problem([*bound_to, *replicas(6, "1", "1Gi")], pool("default", ON_DEMAND, AMD64)))
+    assert len(plan.claims) == 3
+
+
+def test_limits_hold_for_a_load_that_is_dealt() -> None:
+    pods = [*replicas(60, "1", "2Gi", "a"), *replicas(60, "500m", "4Gi", "b")]
+    plan = solve(problem(pods, pool("default", ON_DEMAND, AMD64, limits={"cpu": "120"})))
+    assert plan.unschedulable == {}
+    assert sum(max(CPUS[name] for name in claim.instance_types) for claim in plan.claims) <= 120
+
+
+def test_the_charge_for_a_node_decides_between_many_small_and_few_large() -> None:
+    sizes = [entry("m5.large", 2, 8, 0.1), entry("m5.4xlarge", 16, 64, 1.1)]
+    batch = problem(replicas(28, "500m", "1Gi"), pool("default", ON_DEMAND, types=catalog(*sizes)))
+    assert len(solve(replace(batch, node_charge=0.0)).claims) > len(solve(replace(batch, node_charge=1.0)).claims)
+
+
+def test_t1_micro_is_sized_by_its_baseline() -> None:
+    types = catalog(*ordinary_entries(), entry("t1.micro", 2, 2, 0.02))
+    plan = solve(problem(replicas(60, "1", "1Gi"), pool("default", ON_DEMAND, AMD64, types=types)))
+    assert len(plan.claims) <= 8
+
+
+def test_pods_that_keep_each_other_away_are_placed_before_others_of_their_size() -> None:
+    pods = [*web(4, away(labels.HOSTNAME), cpu="900m"), *replicas(4, "900m", "1Gi", "plain")]
+    plan = solve(problem(pods, pool("default", ON_DEMAND, types=catalog(entry("m5.large", 2, 8, 0.1)))))
+    assert [len(claim.pods) for claim in plan.claims] == [2, 2, 2, 2]
+
+
+def test_a_pool_of_few_types_on_spot_uses_the_larger_ones_too() -> None:
+    types = catalog(entry("m5.large", 2, 8, 0.096), entry("m5.2xlarge", 8, 32, 0.384))
+    plan = solve(problem(replicas(7, "1", "1Gi"), pool(types=types)))
+    assert [claim.offering[0] for claim in plan.claims] == ["m5.2xlarge"]
+    assert plan.claims[0].offering[2] == labels.SPOT
+
+
+kinds = st.tuples(
+    st.sampled_from(["0", "100m", "900m", "3", "17"]),
+    st.sampled_from(["0", "200Mi", "3Gi", "30Gi"]),
+    st.sampled_from([(), (need(labels.ZONE, "In", ZONES[0]),), (AMD64,), (need(labels.ARCH, "In", "arm64"),)]),
+    st.sampled_from([1, 2, 9, 40, 150]),
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(kinds, min_size=1, max_size=5),
+    st.sampled_from([(), (ON_DEMAND,), (AMD64,)]),
+    st.sampled_from([None, {"cpu": "60"}, {"cpu": "400", "memory": "700Gi"}, {"nodes": 3}]),
+    st.sampled_from([0.0, 0.02, 1.0]),
+)
+def test_no_packing_is_dearer_than_plain_first_fit(
+    chosen: list[tuple[str, str, tuple[Requirement, ...], int]],
+    needs: tuple[Requirement, ...],
+    limits: dict[str, Any] | None,
+    charge: float,
+) -> None:
+    pods = [
+        replace(one, required_terms=(Requirements.of(*wanted),) if wanted else ())
+        for n, (cpu, memory, wanted, count) in enumerate(chosen)
+        for one in replicas(count, cpu, memory, f"k{n}")
+    ]
+    names = resource_names(pods)
+    wanted_pool = pool("default", *needs, limits=limits)
+    template = Template(wanted_pool, [], TypeTable(wanted_pool.instance_types, names), node_charge=charge)
+    load = [(c, len(c.pods)) for c in group(pods, names)]
+    plain = first_fit.first_fit(template, load, template.table.every)
+    best = sizing.pack(template, load)
+    assert best.price() <= plain.price()
+    assert best.cost() <= plain.cost()
+    placed = [pair for node in best.bins for pair in node.load]
+    assert sum(count for _, count in [*placed, *best.left]) == len(pods)

@@ -121,6 +121,24 @@ def test_a_spread_over_pods_that_the_pod_is_not_among_only_keeps_away_from_crowd
     assert sum(domains(plan, prefix="db").values()) == 4
 
 
+@pytest.mark.parametrize(("other_is_hard", "counted"), [(True, False), (False, True)])
+def test_sch052_a_node_counts_where_it_has_the_labels_of_all_hard_constraints(
+    other_is_hard: bool, counted: bool
+) -> None:
+    rack = SpreadRule("rack", 5, chosen(app="web"), other_is_hard)
+    rules = PodRules(spreads=(*spread().spreads, rack))
+    without = node("n", cpu="2", used={"cpu": 2000}, pods=web(2, PodRules(), "run"))
+    plan = solve(problem(web(2, rules), pool("default", need("rack", "In", "r1")), nodes=[without]))
+    assert (A not in domains(plan)) is counted
+
+
+def test_sch051_a_pool_without_the_label_of_another_constraint_gives_no_domain() -> None:
+    rules = PodRules(spreads=(*spread().spreads, SpreadRule("rack", 9, chosen(app="web"))))
+    racked = pool("racked", need("rack", "In", "r1"), need(labels.ZONE, "In", A, B))
+    plan = solve(problem(web(4, rules), racked, pool("plain", need(labels.ZONE, "In", C))))
+    assert domains(plan) == {A: 2, B: 2}
+
+
 def test_several_constraints_hold_at_once_sch_067() -> None:
     rules = PodRules(spreads=(*spread().spreads, *spread(labels.HOSTNAME).spreads))
     plan = solve(problem(web(6, rules), pool()))

@@ -1,0 +1,126 @@
+"""Which of many new nodes may take one more pod of a class, asked of all of them at once.
+
+A large batch makes a thousand nodes, and nearly all of them are full for nearly every pod. Arrays with a row for each
+node answer that in a few steps; only nodes that pass are asked for the full answer. A node that could take the pod is
+never left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tenon.scheduling.packing import Bin
+from tenon.scheduling.pod_classes import PodClass
+from tenon.scheduling.requirements import Requirements
+from tenon.scheduling.template import State, Template
+
+_MOST = 2**62
+"""The largest amount that a row holds; a node that has more counts with so much."""
+
+
+class BinIndex:
+    """Rows for nodes, by their position in a list."""
+
+    def __init__(self, template: Template, bins: Sequence[Bin] = ()) -> None:
+        """Begin with some nodes of the template."""
+        self._template = template
+        self._count = 0
+        self._spare = np.zeros((64, len(template.table.names)), dtype=np.int64)
+        self._state = np.zeros(64, dtype=np.int32)
+        self._floor = np.zeros(64, dtype=np.int32)
+        self._hosts: dict[int, npt.NDArray[np.int32]] = {}
+        self._states: list[State] = []
+        self._known_reaches: dict[tuple[Requirements, ...], npt.NDArray[np.int32]] = {}
+        self._numbers: dict[int, int] = {}
+        for node in bins:
+            self.append(node)
+
+    def append(self, node: Bin) -> None:
+        """Add a row for one more node."""
+        self._count += 1
+        if self._count > len(self._state):
+            self._grow()
+        self.update(self._count - 1, node)
+
+    def update(self, position: int, node: Bin) -> None:
+        """Write down what a node has left."""
+        self._spare[position] = [min(amount, _MOST) for amount in node.spare_amounts()]
+        self._floor[position] = node.spot_floor
+        number = self._numbers.get(id(node.state))
+        if number is None:
+            number = self._numbers[id(node.state)] = len(self._states)
+            self._states.append(node.state)
+        self._state[position] = number
+        for group, pods in node.hosts.items():
+            column = self._hosts.get(group)
+            if column is None:
+                column = self._hosts[group] = np.zeros(len(self._state), dtype=np.int32)
+            column[position] = pods
+
+    def candidates(self, pod_class: PodClass, start: int = 0) -> list[int]:
+        """The positions from ``start`` on of nodes that may take a pod of the class, ascending."""
+        if start >= self._count:
+            return []
+        reaches = self._reaches(pod_class)
+        if reaches is None:
+            return []
+        rows = slice(start, self._count)
+        reach = reaches[self._state[rows]]
+        if pod_class.near:  # pods that must share a node may make it less flexible than its row says
+            fits = reach >= 0
+        else:
+            fits = reach >= self._floor[rows]
+            spare = self._spare[rows]
+            for number, amount in enumerate(pod_class.amounts):
+                if amount > 0:
+                    fits &= spare[:, number] >= amount
+        if pod_class.host is not None:
+            self._by_hosts(fits, pod_class, rows)
+        positions: list[int] = (fits.nonzero()[0] + start).tolist()
+        return positions
+
+    def _reaches(self, pod_class: PodClass) -> npt.NDArray[np.int32] | None:
+        """By the number of a state how far it lets a node with a pod of the class be; None where no state does."""
+        known = self._known_reaches.get(pod_class.terms)
+        if known is None or len(known) < len(self._states):
+            before = [] if known is None else known.tolist()
+            more = [self._reach(state, pod_class) for state in self._states[len(before) :]]
+            known = self._known_reaches[pod_class.terms] = np.array(before + more, dtype=np.int32)
+        return known if known.max() >= 0 else None
+
+    def _reach(self, state: State, pod_class: PodClass) -> int:
+        """How many types on spot a node in this state may keep once it has a pod of the class; -1 if it takes none."""
+        states = self._template.successors(state, pod_class)
+        return max(((after.types & after.market.spot).bit_count() for after in states), default=-1)
+
+    def _by_hosts(self, fits: npt.NDArray[np.bool_], pod_class: PodClass, rows: slice) -> None:
+        rules = pod_class.host
+        assert rules is not None
+        for group in rules.repelled:
+            if (holders := self._hosts.get(~group)) is not None:
+                fits &= holders[rows] == 0
+        for group in rules.needs:
+            counted = self._hosts.get(group)
+            if counted is None:
+                fits[:] = False
+                return
+            fits &= counted[rows] > 0
+        for group, most in rules.beside_at_most:
+            if (counted := self._hosts.get(group)) is not None:
+                fits &= counted[rows] <= most
+        for group, most in rules.at_most:
+            counted = self._hosts.get(group)
+            if counted is not None:
+                fits &= counted[rows] < most
+            elif most <= 0:
+                fits[:] = False
+
+    def _grow(self) -> None:
+        """Double the room."""
+        self._spare = np.concatenate([self._spare, np.zeros_like(self._spare)])
+        self._state = np.concatenate([self._state, np.zeros_like(self._state)])
+        self._floor = np.concatenate([self._floor, np.zeros_like(self._floor)])
+        self._hosts = {g: np.concatenate([column, np.zeros_like(column)]) for g, column in self._hosts.items()}

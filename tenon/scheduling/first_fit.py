@@ -1,0 +1,104 @@
+"""First-fit: each class of pods goes on the first nodes that take it, and new nodes are opened for the rest.
+
+It is what every other packing has to beat, and what finishes those that stop half-way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tenon.scheduling.bin_index import BinIndex
+from tenon.scheduling.limits import Limits
+from tenon.scheduling.packing import Bin, Load
+from tenon.scheduling.pod_classes import PodClass
+from tenon.scheduling.template import Template
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """Nodes, the load that found no place, and what limits leave."""
+
+    bins: list[Bin]
+    left: Load
+    limits: Limits
+
+    def cost(self) -> tuple[int, float]:
+        """Pods left over, then the price with the charge for each node; burstable types at their baseline."""
+        steady = (b.template.sizing_price(b.state, b.types, b.amounts[0]) + b.template.node_charge for b in self.bins)
+        return sum(count for _, count in self.left), round(sum(steady), 9)
+
+    def price(self) -> tuple[int, float]:
+        """Pods left over, then the plain price."""
+        plain = sum(b.template.price(b.state, b.types) for b in self.bins)
+        return sum(count for _, count in self.left), round(plain, 9)
+
+
+def first_fit(
+    template: Template, load: Load, sizes: int, begun: Sequence[Bin] = (), limits: Limits | None = None
+) -> Packing:
+    """Each class goes on the first nodes that take it; a new node is kept to ``sizes`` where a pod fits those.
+
+    ``begun`` are nodes to begin with, which ``limits``, what the pool may still launch, have counted already.
+    """
+    limits = limits or template.limits.copy(template.pool)
+    bins = list(begun)
+    index = BinIndex(template, bins)
+    last: Bin | None = None
+    left: Load = []
+    for pod_class, total in load:
+        count = total
+        for position in index.candidates(pod_class):
+            if added := bins[position].add(pod_class, count):
+                count -= added
+                index.update(position, bins[position])
+                if not count:
+                    break
+        while count:
+            opened = _open(template, pod_class, count, limits, last, sizes)
+            if opened is None:
+                left.append((pod_class, count))
+                break
+            last = opened
+            bins.append(opened)
+            index.append(opened)
+            count -= opened.load[0][1]
+            if limits.unlimited and (full := count // opened.load[0][1]):
+                for _ in range(full):
+                    bins.append(opened.copy())
+                    index.append(bins[-1])
+                count -= full * opened.load[0][1]
+    if last is not None:
+        close(last, limits)
+    return Packing(bins, left, limits)
+
+
+def _open(
+    template: Template, pod_class: PodClass, count: int, limits: Limits, last: Bin | None, sizes: int
+) -> Bin | None:
+    """A new node with at least one pod of the class; the node opened before it is closed against growth."""
+    if last is not None:
+        close(last, limits)
+    permitted = limits.allowed(template.start.types)
+    for wanted in (sizes, template.table.every) if sizes != template.table.every else (sizes,):
+        node = Bin(template, permitted, wanted)
+        if permitted and node.add(pod_class, count):
+            return node
+    if last is not None:
+        _reopen(last, limits)
+    return None
+
+
+def close(node: Bin, limits: Limits) -> None:
+    """Count a node against the limits with its cheapest type, and let it grow no larger than that."""
+    if limits.unlimited:
+        return
+    peak = limits.peak(1 << node.cheapest())
+    node.give_way(limits.not_above(node.types, peak))
+    limits.take(limits.peak(node.types))
+
+
+def _reopen(node: Bin, limits: Limits) -> None:
+    """Take back the counting of `_close`; the node keeps its size."""
+    if not limits.unlimited:
+        limits.take({name: -amount for name, amount in limits.peak(node.types).items()}, nodes=-1)

@@ -1,0 +1,85 @@
+"""Fill the type whose price is best for what it takes, again and again: for small loads whose pods need unlike nodes.
+
+A small load in several zones, or of pods that keep each other away, leaves little to deal out. What counts there is
+that each single node is cheap for just the pods that can share it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tenon.scheduling.dealing import DealtNodes
+from tenon.scheduling.first_fit import Packing, close, first_fit
+from tenon.scheduling.menu import Floats, Menu, Numbers, nodes_needed
+from tenon.scheduling.packing import Bin, Load, without
+from tenon.scheduling.template import State, Template
+
+
+def fill_best(template: Template, load: Load) -> Packing:
+    """Nodes that are each the best for the pods that wait first; pods that no node takes are left over."""
+    limits = template.limits.copy(template.pool)
+    worth: dict[int, float] = {}
+    menus: dict[tuple[int, int], Menu] = {}
+    bins: list[Bin] = []
+    waiting = list(load)
+    unplaced: Load = []
+    while waiting:
+        permitted = limits.allowed(template.start.types)
+        node = _best_node(template, waiting, permitted, menus, worth)
+        if node is None:
+            unplaced.append(waiting.pop(0))
+            continue
+        close(node, limits)
+        bins.append(node)
+        waiting = without(waiting, node.load)
+    return first_fit(template, unplaced, template.table.every, bins, limits)
+
+
+def _best_node(
+    template: Template, load: Load, permitted: int, menus: dict[tuple[int, int], Menu], worth: dict[int, float]
+) -> Bin | None:
+    """A filled node with a pod of the first class at least."""
+    first = load[0][0]
+    for state in template.successors(template.start, first)[:1]:
+        menu = menus.get((id(state), permitted))
+        if menu is None:
+            worthy = sum(1 << number for number in template.targets(state)) | state.types & template.burstable
+            menu = menus[id(state), permitted] = Menu(template, state, permitted & worthy)
+        if not len(menu.numbers):
+            return None
+        taken, value = _taken(template, menu, load, worth)
+        ratio = np.where((taken[:, 0] > 0) & (value > 0), menu.price / np.maximum(value, 1e-12), np.inf)
+        row = int(ratio.argmin())
+        if np.isinf(ratio[row]):
+            return None
+        node = Bin(template, permitted, 1 << int(menu.numbers[row]))
+        for (pod_class, _), count in zip(load, taken[row].tolist(), strict=True):
+            if count:
+                node.add(pod_class, count)
+        return node if node.load and node.load[0][0] is first else None
+    return None
+
+
+def _taken(template: Template, menu: Menu, load: Load, worth: dict[int, float]) -> tuple[Numbers, Floats]:
+    """How many pods of each class (columns) a node of each type (rows) takes in turn, and what they are worth."""
+    nodes = DealtNodes(menu.room)
+    taken = np.zeros((len(menu.numbers), len(load)), dtype=np.int64)
+    value = np.zeros(len(menu.numbers))
+    state: State = menu.state
+    for column, (pod_class, count) in enumerate(load):
+        states = template.successors(state, pod_class)
+        if not states:
+            continue
+        asked = np.array(pod_class.amounts, dtype=np.float64)
+        most = np.full(len(menu.numbers), min(count, 1 if pod_class.ports else template.most_pods(pod_class)))
+        more = nodes.fitting(pod_class, asked, most)
+        if not more.any():
+            continue
+        if id(pod_class) not in worth:
+            needed = nodes_needed(menu.room, asked[None])[:, 0]
+            worth[id(pod_class)] = float((needed * menu.price).min())
+        state = states[0]
+        nodes.put(pod_class, asked, more)
+        taken[:, column] = more
+        value += more * worth[id(pod_class)]
+    return taken, value

@@ -1,0 +1,74 @@
+"""What a node in some state may be bought as, in arrays: one row for each type, so that all are weighed at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from tenon.scheduling import burstable
+from tenon.scheduling.template import SPOT_FLEXIBILITY, State, Template
+
+Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.int64]
+
+
+MOST = 1e6
+"""Times that a node holds a load at most, for loads that ask for nothing."""
+
+
+class Menu:
+    """The types of a state with the room for pods and the price of each."""
+
+    def __init__(self, template: Template, state: State, permitted: int) -> None:
+        """Take those of the state's types that are permitted. Burstable types have their baseline CPU only."""
+        self.state = state
+        types = state.types & permitted
+        self.numbers = positions(types, len(template.table.types))
+        self.room = template.table.rooms[self.numbers]
+        for having, overhead in state.groups:
+            if any(overhead):
+                rows = np.isin(self.numbers, positions(having & types, len(template.table.types)))
+                least = template.table.rooms[self.numbers[rows]] - np.array(overhead, dtype=np.float64)
+                self.room[rows] = np.minimum(self.room[rows], least)
+        best = state.market.best
+        self.price = np.array([best[number][0] for number in self.numbers.tolist()]) + template.node_charge
+        spot = np.isin(self.numbers, positions(types & state.market.spot, len(template.table.types)))
+        floor = (state.types & state.market.spot).bit_count() >= SPOT_FLEXIBILITY
+        self._full = self.room[spot & floor]
+        for row in np.flatnonzero(np.isin(self.numbers, positions(template.burstable, len(template.table.types)))):
+            baseline = burstable.baseline_millicores(template.table.types[self.numbers[row]])
+            self.room[row, 0] = min(self.room[row, 0], baseline)
+
+    def parts(self, total: Floats, largest: Floats) -> Floats:
+        """For each type the part of a load that a node of it holds, 0 where its largest pods do not fit.
+
+        A node that may be bought on spot is not filled beyond what enough other types on spot hold as well.
+        """
+        parts = _parts(self.room, total, largest)
+        if self._full.size:
+            flexible = np.sort(_parts(self._full, total, largest))[::-1]
+            flexible = flexible[flexible > 0][:SPOT_FLEXIBILITY]
+            if flexible.size:
+                parts = np.minimum(parts, flexible[-1])
+        return parts
+
+
+def nodes_needed(room: Floats, totals: Floats) -> Floats:
+    """Nodes of each type (rows) that each of the totals (columns) needs, in fractions."""
+    shape = (len(room), len(totals), room.shape[1])
+    needed = np.divide(totals[None], room[:, None], out=np.full(shape, np.inf), where=room[:, None] > 0)
+    needed[np.broadcast_to(totals[None] <= 0, shape)] = 0
+    most: Floats = needed.max(axis=2)
+    return most
+
+
+def _parts(room: Floats, total: Floats, largest: Floats) -> Floats:
+    asked = total > 0
+    parts: Floats = (room[:, asked] / total[asked]).min(axis=1, initial=MOST)
+    return np.where((room >= largest).all(axis=1), parts, 0.0)
+
+
+def positions(types: int, count: int) -> Numbers:
+    """The positions of the types in a set of at most ``count``, ascending."""
+    bits = np.frombuffer(types.to_bytes((count + 7) // 8, "little"), dtype=np.uint8)
+    return np.flatnonzero(np.unpackbits(bits, bitorder="little"))

@@ -1,0 +1,85 @@
+"""Choose the sizes of nodes that hold a load together, for the least money.
+
+Each type holds a known part of the load. What is wanted is the cheapest set of types whose parts cover all of it: a
+knapsack turned round, solved exactly for the last few nodes; those before them are of the type with the best price.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tenon.scheduling.menu import Floats, Numbers
+
+GRAINS = 240
+"""About so many equal parts of a load are told apart when sizes are chosen."""
+NODES_LEFT = 8
+"""About so many nodes are chosen exactly."""
+LEFT_OVER = 0.1
+"""The part of what is chosen exactly that may be left for smaller nodes."""
+
+
+def choose_sizes(price: Floats, parts: Floats, units: int, rest: float | None = None, charge: float = 0.0) -> list[int]:
+    """The rows of the types to buy, the largest first.
+
+    A node of a row costs ``price`` and holds so many units (whole ones, or 1 for all of the load). With ``rest``,
+    dollars an hour for one unit, a little may be left over, which costs ``charge`` more.
+    """
+    usable = np.flatnonzero(parts > 0)
+    best = usable[(price[usable] / parts[usable]).argmin()]
+    bulk = max(0, int(units / parts[best]) - NODES_LEFT)
+    left = units - bulk * parts[best]
+    # fractions are measured in grains, of which the best type holds a whole number
+    scale = 1.0 if units > 1 else max(1, round(GRAINS * parts[best] / left)) / parts[best]
+    grains = np.floor(parts * scale + 1e-9).astype(np.int64)
+    need = int(np.ceil(left * scale - 1e-9))
+    rows = _worthy(price, grains)
+    held, cost_of = np.minimum(grains[rows], need), price[rows]
+    cost, pick = _table(cost_of, held, need)
+    if rest is not None and need * LEFT_OVER >= 1:
+        less = np.arange(1, int(need * LEFT_OVER) + 1)
+        ways = cost[need - less] + charge + rest * left / need * less
+        if ways.min() < cost[need]:
+            need -= int(less[ways.argmin()])
+    chosen = [int(best)] * bulk
+    while need > 0:
+        chosen.append(int(rows[pick[need]]))
+        need -= int(held[pick[need]])
+    return sorted(chosen, key=lambda row: (-parts[row], row))
+
+
+def spread_sizes(price: Floats, parts: Floats, nodes: int) -> list[int]:
+    """The rows of so many nodes that hold the whole load: of two types, or of one; none where no type is large enough.
+
+    A node of a row costs ``price`` and holds ``parts`` of the load.
+    """
+    rows = _worthy(price, parts)
+    large, small = rows[parts[rows] >= 1 / nodes], rows[parts[rows] < 1 / nodes]
+    if not len(large):
+        return []
+    if not len(small):
+        return [int(large[-1])] * nodes
+    short = 1 - nodes * parts[small][None]
+    few = np.ceil(short / (parts[large][:, None] - parts[small][None]) - 1e-9)
+    cost = few * price[large][:, None] + (nodes - few) * price[small][None]
+    one, other = np.unravel_index(cost.argmin(), cost.shape)
+    count = int(few[one, other])
+    return [int(large[one])] * count + [int(small[other])] * (nodes - count)
+
+
+def _worthy(price: Floats, held: Floats | Numbers) -> Numbers:
+    """The rows that hold anything, the largest first: of equal ones the cheapest, and none dearer than a larger one."""
+    rows = np.flatnonzero(held > 0)
+    order = rows[np.lexsort((rows, price[rows], -held[rows]))]
+    falling = np.minimum.accumulate(price[order])
+    return order[np.concatenate(([True], falling[1:] < falling[:-1]))]
+
+
+def _table(price: Floats, held: Numbers, need: int) -> tuple[Floats, Numbers]:
+    """For each amount up to ``need`` the least that nodes cost which hold it, and the last of these nodes."""
+    cost = np.zeros(need + 1)
+    pick = np.zeros(need + 1, dtype=np.int64)
+    for amount in range(1, need + 1):
+        ways = cost[np.maximum(amount - held, 0)] + price
+        pick[amount] = ways.argmin()
+        cost[amount] = ways[pick[amount]]
+    return cost, pick

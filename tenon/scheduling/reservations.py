@@ -1,0 +1,103 @@
+"""Sell the places of capacity reservations: paid for already, so taken before anything is bought, and only so many.
+
+A reservation stands in front of its NodePool as a pool of its own, which has the same name and rules, launches into the
+reservation only, and has one node for each place. What pools share (their limits, a reservation that several may use)
+is counted once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from tenon.apis import labels
+from tenon.scheduling.fleet import Fleet
+from tenon.scheduling.limits import RESERVATION
+from tenon.scheduling.model import InstanceType, Pool
+from tenon.scheduling.pod_classes import PodClass
+from tenon.scheduling.requirements import IN, NOT_IN, Requirement, Requirements
+from tenon.scheduling.template import Template
+from tenon.scheduling.type_table import RESERVATION_ID
+
+_NOT_RESERVED = Requirement.new(labels.CAPACITY_TYPE, NOT_IN, (labels.RESERVED,))
+
+
+def split(pool: Pool) -> list[Pool]:
+    """A pool for each reservation that the pool may use, the cheapest first, and then the pool without reservations."""
+    offered = {offering.capacity_type for one in pool.instance_types for offering in one.offerings}
+    if labels.RESERVED not in offered:
+        return [pool]
+    types: dict[str, list[InstanceType]] = {}
+    for instance_type in pool.instance_types:
+        offerings = [offering for offering in instance_type.offerings if offering.capacity_type == labels.RESERVED]
+        for name in dict.fromkeys(offering.reservation_id for offering in offerings if offering.available):
+            held = tuple(offering for offering in offerings if offering.reservation_id == name)
+            types.setdefault(name, []).append(replace(instance_type, offerings=held))
+    if not types:
+        return [pool]
+    reserved = [
+        _reserved(pool, name, types[name]) for name in sorted(types, key=lambda name: (_price(types[name]), name))
+    ]
+    rest = replace(pool, requirements=pool.requirements.with_(Requirements.of(_NOT_RESERVED)))
+    found = [one for one in (*reserved, rest) if not one.requirements[labels.CAPACITY_TYPE].contradicts()]
+    return found or [pool]
+
+
+def _reserved(pool: Pool, name: str, types: Sequence[InstanceType]) -> Pool:
+    own = Requirements.of(
+        Requirement.new(labels.CAPACITY_TYPE, IN, (labels.RESERVED,)),
+        Requirement.new(RESERVATION_ID, IN, (name,)),
+    )
+    places = max(o.reservation_capacity for t in types for o in t.offerings)
+    return replace(
+        pool,
+        requirements=pool.requirements.with_(own),
+        instance_types=list(types),
+        limits={**(pool.limits or {}), f"{RESERVATION}{name}": places},
+    )
+
+
+def is_reserved(pool: Pool) -> bool:
+    """Whether a pool stands for a reservation."""
+    return any(name.startswith(RESERVATION) for name in pool.limits or {})
+
+
+def _price(types: Iterable[InstanceType]) -> float:
+    return min(offering.price for instance_type in types for offering in instance_type.offerings)
+
+
+def drop_far_limits(templates: Sequence[Template], nodes: int) -> None:
+    """Forget limits of pools that so many nodes stay within, whichever of a pool's types they are."""
+    for name in dict.fromkeys(template.pool.name for template in templates):
+        same = [template for template in templates if template.pool.name == name]
+        if all(template.limits.out_of_reach(nodes) for template in same):
+            for template in same:
+                template.limits.drop()
+
+
+def share_limits(fleets: Sequence[Fleet]) -> None:
+    """Let fleets that count against the same limits know of each other's nodes."""
+    for fleet in fleets:
+        fleet.sharing = [
+            (other, name)
+            for other in fleets
+            for name in fleet.limits.left
+            if other is not fleet
+            and name in other.limits.left
+            and (name.startswith(RESERVATION) or other.template.pool.name == fleet.template.pool.name)
+        ]
+
+
+def used_up(pod_class: PodClass, fleets: Iterable[Fleet]) -> dict[str, str]:
+    """By name of the pool why pods that may use its reservations only have no place there."""
+    held: dict[str, list[str]] = {}
+    bought = set()
+    for fleet in fleets:
+        if fleet.suits(pod_class):
+            pool = fleet.template.pool
+            names = [name.removeprefix(RESERVATION) for name in pool.limits or {} if name.startswith(RESERVATION)]
+            held.setdefault(pool.name, []).extend(names)
+            if not names:
+                bought.add(pool.name)
+    text = "NodePool {}: no place that would hold it is left in capacity reservation {}"
+    return {name: text.format(name, ", ".join(names)) for name, names in held.items() if name not in bought}

@@ -1,0 +1,225 @@
+"""Say why the type of a planned node won: what it had to hold, which type comes next, and why no cheaper one did it.
+
+Only the choice of the type is explained here, for the pods that the node was given.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tenon.apis import labels
+from tenon.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
+from tenon.scheduling.model import InstanceType, Offering, PlannedClaim, Pool, Problem
+from tenon.scheduling.requirements import Requirement, Requirements
+from tenon.scheduling.type_table import OFFERING_KEYS, RESERVATION_ID
+
+_BINARY = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
+_ALIKE = 0.005
+"""Prices that differ by less than this part are told as the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sale:
+    """A way to buy a type."""
+
+    price: float
+    name: str
+    kind: InstanceType
+    offering: Offering
+    room: Resources
+    """What pods can use of the type."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Market:
+    """What some requirements leave of the sales of a pool, cheapest first."""
+
+    best: Sequence[_Sale]
+    """The best sale of each type that may be bought."""
+    prices: Mapping[str, float]
+    """By type."""
+    others: Sequence[tuple[_Sale, str]]
+    """Sales that the pool allows and a node of these requirements cannot have, with the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shelf:
+    """The types of a pool, with what is known of them once for all claims."""
+
+    pool: Pool
+    own: Requirements
+    """Those of the pool that types or their offerings decide."""
+    known: frozenset[str]
+    """Labels that types or their offerings decide."""
+    sales: Sequence[_Sale]
+    """Every offering of the pool, sold out ones too, cheapest first."""
+    markets: dict[Requirements, _Market] = field(default_factory=dict)
+
+
+class Winners:
+    """Why the claims of a plan for one problem are what they are; what claims share is worked out once."""
+
+    def __init__(self, problem: Problem) -> None:
+        """Take the problem that was solved."""
+        self._pools = {pool.name: pool for pool in problem.pools}
+        self._shelves: dict[str, _Shelf] = {}
+        self._told: dict[tuple[str, Requirements, tuple[tuple[str, int], ...], tuple[str, ...]], str] = {}
+
+    def why(self, claim: PlannedClaim) -> str:
+        """One sentence on the cheapest type of a claim; empty when the claim's pool is not one of the problem."""
+        if claim.pool not in self._pools:
+            return ""
+        shelf = self._shelf(claim.pool)
+        asked = Requirements({key: wanted for key, wanted in claim.requirements.items() if key in shelf.known})
+        same = (claim.pool, asked, tuple(sorted(claim.requests.items())), claim.instance_types)
+        if same not in self._told:
+            self._told[same] = self._tell(claim, shelf, asked)
+        return self._told[same]
+
+    def _tell(self, claim: PlannedClaim, shelf: _Shelf, asked: Requirements) -> str:
+        name, zone, capacity_type = claim.offering
+        market = _market(shelf, asked)
+        *most, last = _amounts(claim.requests) or ["its pods"]
+        held = f"{', '.join(most)} and {last}" if most else last
+        count = len(claim.instance_types)
+        place = f"the cheapest of {count} types that hold {held}" if count > 1 else f"the only type that holds {held}"
+        if capacity_type == labels.RESERVED:
+            place = f"{_reservation(claim)} is paid for already; {place}"
+        parts = [f"{name} in {zone} ({capacity_type}): {place}"]
+        if count > 1:
+            after = claim.instance_types[1]
+            parts.append(f"next is {after}, {_dearer(market.prices.get(after, claim.price), claim.price)}")
+        parts += [clause for clause in (_too_small(claim, market), _ruled_out(claim, market)) if clause]
+        return "; ".join(parts)
+
+    def _shelf(self, name: str) -> _Shelf:
+        if name not in self._shelves:
+            pool = self._pools[name]
+            rooms = ((kind, kind.allocatable) for kind in pool.instance_types)
+            sales = [_Sale(o.price, kind.name, kind, o, room) for kind, room in rooms for o in kind.offerings]
+            known = {key for kind in pool.instance_types for key in kind.requirements}
+            ordered = sorted(sales, key=lambda s: (s.price, s.name, s.offering.zone, s.offering.capacity_type))
+            known |= {labels.INSTANCE_TYPE, *OFFERING_KEYS}
+            own = Requirements({key: wanted for key, wanted in pool.requirements.items() if key in known})
+            self._shelves[name] = _Shelf(pool, own, frozenset(known), ordered)
+        return self._shelves[name]
+
+
+def _reservation(claim: PlannedClaim) -> str:
+    names = claim.requirements.get(RESERVATION_ID).values
+    return f"reservation {names[0]}" if names else "its reservation"
+
+
+def _market(shelf: _Shelf, asked: Requirements) -> _Market:
+    if asked in shelf.markets:
+        return shelf.markets[asked]
+    forbidding = {kind.name: _forbidding(kind, asked) for kind in shelf.pool.instance_types}
+    closed = {kind.name for kind in shelf.pool.instance_types if _forbidding(kind, shelf.own)}
+    best: dict[str, _Sale] = {}
+    others: list[tuple[_Sale, str]] = []
+    for sale in shelf.sales:
+        wanted = forbidding[sale.name] or _refusing(sale.offering, asked)
+        if wanted is None and sale.offering.available:
+            best.setdefault(sale.name, sale)
+        elif sale.name not in closed and not _refusing(sale.offering, shelf.own):
+            reserved = sale.offering.capacity_type == labels.RESERVED  # how many places are left is not known here
+            if not reserved:
+                others.append((sale, f"its pods need {wanted}" if wanted is not None else "it is sold out"))
+    prices = {name: sale.price for name, sale in best.items()}
+    market = shelf.markets[asked] = _Market(list(best.values()), prices, others)
+    return market
+
+
+def _too_small(claim: PlannedClaim, market: _Market) -> str:
+    """The dearest of the cheaper types that lacks room, with what it lacks; one without any device is no news."""
+    listed = set(claim.instance_types)
+    cheaper = bisect_left(market.best, claim.price, key=lambda sale: sale.price)
+    for sale in reversed(market.best[:cheaper]):
+        missing = "" if sale.name in listed else _missing(claim.requests, sale.room)
+        if missing and sale.room.get(missing):
+            have, need = _told_apart(missing, sale.room.get(missing, 0), claim.requests[missing])
+            return f"{sale.name} is cheaper but has {have}, {need} {'is' if need.startswith('1 ') else 'are'} needed"
+    return ""
+
+
+def _ruled_out(claim: PlannedClaim, market: _Market) -> str:
+    """The cheapest offering that would hold the pods and cost less, and is sold out or not what they ask for."""
+    for sale, why in market.others:
+        if sale.price >= claim.price * (1 - _ALIKE):
+            break
+        if not _missing(claim.requests, sale.room):
+            where = f"{sale.name} in {sale.offering.zone} ({sale.offering.capacity_type})"
+            return f"{where} would cost {_percent(1 - sale.price / claim.price)} less, but {why}"
+    return ""
+
+
+def _forbidding(kind: InstanceType, asked: Requirements) -> Requirement | None:
+    """A requirement that the type cannot meet."""
+    for key in sorted(asked):
+        if key in OFFERING_KEYS:
+            continue
+        wanted = asked[key]
+        if key == labels.INSTANCE_TYPE and key not in kind.requirements:
+            met = wanted.has(kind.name)
+        elif key in kind.requirements:
+            met = kind.requirements[key].overlaps(wanted)
+        else:
+            met = wanted.may_be_absent
+        if not met:
+            return wanted
+    return None
+
+
+def _refusing(offering: Offering, asked: Requirements) -> Requirement | None:
+    """A requirement that the offering does not meet."""
+    values = (offering.zone, offering.capacity_type, offering.zone_id, offering.reservation_id)
+    for key, value in zip(OFFERING_KEYS, values, strict=True):
+        if key in asked and not (asked[key].has(value) if value else asked[key].may_be_absent):
+            return asked[key]
+    return None
+
+
+def _missing(requests: Mapping[str, int], allocatable: Resources) -> str:
+    """The first resource of which there is too little: CPU, memory, then the others by name; empty for none."""
+    short = [name for name, units in requests.items() if units > allocatable.get(name, 0)]
+    return min(short, key=lambda name: (name != CPU, name != MEMORY, name), default="")
+
+
+def _amounts(requests: Mapping[str, int]) -> list[str]:
+    """What is asked for, as a person says it; the number of pods is left out, and so is storage beside the others."""
+    shown = [CPU, MEMORY, *sorted(set(requests) - {CPU, MEMORY, PODS, EPHEMERAL_STORAGE})]
+    return [_amount(name, requests[name]) for name in shown if requests.get(name)]
+
+
+def _told_apart(name: str, have: int, need: int) -> tuple[str, str]:
+    """Two amounts with as many digits as it takes to see that they differ."""
+    for digits in range(1, 7):
+        pair = _amount(name, have, digits), _amount(name, need, digits)
+        if pair[0] != pair[1]:
+            break
+    return pair
+
+
+def _amount(name: str, units: int, digits: int = 1) -> str:
+    """An amount such as '7.5 CPU', '12Gi', '2 nvidia.com/gpu' or '58 pods'."""
+    if name == CPU:
+        return f"{round(units / 1000, max(digits, 2)):g} CPU"
+    if name in (MEMORY, EPHEMERAL_STORAGE) or name.startswith("hugepages-"):
+        plain = "" if name == MEMORY else f" {name}"
+        size, suffix = next(((size, suffix) for size, suffix in _BINARY if units >= size), (1, ""))
+        return f"{f'{units / size:.{digits}f}'.removesuffix('.0')}{suffix}{plain}"
+    return f"{units} {name}"
+
+
+def _dearer(price: float, than: float) -> str:
+    if not than and price:
+        return f"at ${price:g} an hour"
+    if price <= than * (1 + _ALIKE):
+        return "at nearly the same price" if price > than else "at the same price"
+    return f"{_percent(price / than - 1)} dearer" if price < 2 * than else f"{price / than:.0f} times as dear"
+
+
+def _percent(part: float) -> str:
+    return f"{round(100 * part)} %"
