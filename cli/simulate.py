@@ -15,16 +15,16 @@ from cli.simulating.cluster import FiledCache, fill
 from cli.simulating.disrupting import empty_nodes_of
 from cli.simulating.files import read_catalogue_file, read_files
 from tenon.apis import labels
+from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.scheduling.bound import lower_bound
 from tenon.simulation.deciding import Question, decide
-from tenon.simulation.defaults import fill_in, namespace_labels, newest_instant
+from tenon.simulation.defaults import fill_in, newest_instant
 from tenon.simulation.document import plan_document, to_json
 from tenon.simulation.faults import Fault, Source, in_order, one_line
 from tenon.simulation.objects import Objects
 from tenon.simulation.reading import finish
 from tenon.simulation.report import Report, report
 from tenon.simulation.settings import read_settings
-from tenon.simulation.volumes import Volumes
 from worker.view import CachedView
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
@@ -105,7 +105,7 @@ def _simulate(
     instant = instant or newest_instant(objects)
     fill_in(objects)
     cache = FiledCache(instant.timestamp())
-    pending, undecodable = fill(cache, objects)
+    pending, undecodable = fill(cache, objects, moving=disruption)
     _stop_at(undecodable)
     for note in [*notes, *_notes(objects)]:
         print(f"note: {one_line(note)}", file=sys.stderr)
@@ -113,15 +113,17 @@ def _simulate(
     question = Question(
         pods=pending.pods,
         types=types,
-        namespaces=namespace_labels(objects),
-        ignore_preferences=chosen.values["PREFERENCE_POLICY"] == "Ignore",
-        volume_limits=Volumes(objects).limits,
+        policy=chosen.policy(),
+        overlays=[NodeOverlay.model_validate(found.body) for found in objects.of("NodeOverlay")],
     )
     decision = decide(view, question, time.perf_counter)
+    for note in decision.notes:
+        print(f"note: {one_line(note)}", file=sys.stderr)
     if catalog is None and any(claim.offering[2] == labels.SPOT for claim in decision.plan.claims):
         print("note: spot prices of the built-in catalogue are estimates, the same in every zone", file=sys.stderr)
     document = plan_document(
         decision.plan,
+        problem=decision.problem,
         refused=pending.refused,
         promised=pending.promised,
         disruption=empty_nodes_of(view, cache, decision.plan, types, instant) if disruption else [],

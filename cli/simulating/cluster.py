@@ -9,13 +9,15 @@ from typing import Any
 import msgspec
 
 from tenon.scheduling.model import Pod
+from tenon.simulation.defaults import namespace_labels
 from tenon.simulation.faults import Fault
 from tenon.simulation.objects import Found, Objects
-from tenon.simulation.volumes import UnplacedVolumeError, Volumes, without_claims
+from worker.cache.budgets import decode_budget
 from worker.cache.cluster import ClusterCache
 from worker.cache.decode import decode_daemonset, decode_node, decode_object, decode_pod
-from worker.cache.records import PodRecord
+from worker.cache.records import PodRecord, ValueRecord
 from worker.cache.state import ClusterState
+from worker.cache.storage_decode import decode_claim, decode_class, decode_csi_node, decode_volume
 
 
 class FiledCache(ClusterCache):
@@ -30,7 +32,7 @@ class FiledCache(ClusterCache):
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """The pods that have no node: those to place, and why the others are not placed."""
+    """The pods that have no node or must leave theirs: those to place, and why the others are not placed."""
 
     pods: list[Pod]
     refused: dict[str, str]
@@ -38,12 +40,21 @@ class Pending:
     """Pods that a starting node was bought for, by its name."""
 
 
-def fill(cache: FiledCache, objects: Objects) -> tuple[Pending, list[Fault]]:
-    """Put all objects into the cache; the pods that wait for a node, and what could not be decoded."""
+def fill(cache: FiledCache, objects: Objects, *, moving: bool = False) -> tuple[Pending, list[Fault]]:
+    """Put all objects into the cache; the pods that wait for a node, and what could not be decoded.
+
+    ``moving``: pods whose node is on its way out are among them, as they are for a worker.
+    """
     faults: list[Fault] = []
     pending = Pending([], {}, {})
-    volumes = Volumes(objects)
+    for name, labels in namespace_labels(objects).items():
+        cache.namespaces.on_event(name, ValueRecord(name, "", "", labels))
     for kind, decode, table in (
+        ("StorageClass", decode_class, cache.storage.classes),
+        ("PersistentVolume", decode_volume, cache.storage.volumes),
+        ("PersistentVolumeClaim", decode_claim, cache.storage.claims),
+        ("CSINode", decode_csi_node, cache.csi_nodes),
+        ("PodDisruptionBudget", decode_budget, cache.moving.budgets),
         ("EC2NodeClass", decode_object, cache.nodeclasses),
         ("NodePool", decode_object, cache.pools),
         ("NodeClaim", decode_object, cache.claims),
@@ -53,16 +64,16 @@ def fill(cache: FiledCache, objects: Objects) -> tuple[Pending, list[Fault]]:
     ):
         for found in objects.of(kind):
             record = _decoded(found, decode, faults)
-            if isinstance(record, PodRecord):
-                record = _with_volumes(record, found, volumes)
             if isinstance(record, PodRecord) and not record.node_name:
                 record = replace(record, unschedulable=True)
                 if reason := why_not_placed(record):
                     pending.refused[record.key] = reason
                 else:
-                    pending.pods.append(record.pod)
+                    pending.pods.append(cache.scheduling_pod(record))
             if record is not None:
-                table.on_event(record.key, record)
+                table.on_event(found.key, record)
+    if moving:
+        pending.pods.extend(cache.scheduling_pod(record) for record in cache.moving_pods())
     return _without_promised(pending, cache), faults
 
 
@@ -96,19 +107,9 @@ def why_not_placed(record: PodRecord) -> str:
     return ""
 
 
-def _with_volumes(record: PodRecord, found: Found, volumes: Volumes) -> PodRecord:
-    try:
-        facts = volumes.facts(found.body)
-    except UnplacedVolumeError as error:
-        return replace(record, pod=replace(record.pod, unsupported=record.pod.unsupported or str(error)))
-    if not facts.terms and not facts.attachments:
-        return record
-    return replace(record, pod=replace(record.pod, volume_terms=facts.terms, attachments=facts.attachments))
-
-
 def _decoded(found: Found, decode: Callable[[Any], Any], faults: list[Fault]) -> Any:
     try:
-        return decode(msgspec.json.encode(without_claims(found.body) if found.kind == "Pod" else found.body))
+        return decode(msgspec.json.encode(found.body))
     except (ValueError, OverflowError) as error:  # what the checks of manifests did not know of
         faults.append(found.fault("", str(error)))
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from rich import box
@@ -17,6 +17,8 @@ from tenon.simulation.report import NodeReport, Report
 MOST_ROWS = 60
 """Nodes that are listed one by one; beyond it those that are alike share a row."""
 MOST_REASONS = 25
+MOST_WHYS = 12
+"""Sentences on why types won that are printed."""
 WIDTH = 140
 """Columns of a table that goes into a file or a pipe."""
 
@@ -31,11 +33,15 @@ def show(report: Report, console: Console | None = None) -> None:
     taking = [node for node in report.nodes if node.price is None]
     if nodes:
         console.print(_nodes("New nodes", nodes))
+        console.print(_whys(report.reasons))
+        console.print()
     if taking:
         console.print(_nodes("Nodes that are there and take pods", taking))
     _unschedulable(console, report.document["unschedulable"])
     _disruption(console, report.document["disruption"])
     _totals(console, report.document["totals"])
+    if nodes:
+        console.print(f"[dim]{escape(report.rules)}[/dim]", highlight=False)
 
 
 def _nodes(title: str, nodes: Sequence[NodeReport]) -> Table:
@@ -59,6 +65,20 @@ def _nodes(title: str, nodes: Sequence[NodeReport]) -> Table:
             _percent(alike, MEMORY),
             escape(_holds(alike)),
         )
+    return table
+
+
+def _whys(reasons: Mapping[str, Sequence[str]]) -> Table:
+    """Why the types won, once for all nodes of which the same is true; the most common reasons where there are many."""
+    table = Table(title="Why these types", title_justify="left", box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(style="dim")
+    common = sorted(reasons, key=lambda why: -len(reasons[why]))[:MOST_WHYS]
+    for why, names in reasons.items():
+        if why in common:
+            table.add_row(escape(names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"), escape(why))
+    if len(reasons) > MOST_WHYS:
+        table.add_row("", f"and {len(reasons) - MOST_WHYS} more reasons: see -o json")
     return table
 
 
@@ -107,7 +127,9 @@ def _disruption(console: Console, entries: Sequence[Document]) -> None:
 def _totals(console: Console, totals: Document) -> None:
     placed = totals["pods"] - totals["unschedulable"]
     text = f"{placed} of {totals['pods']} pods placed; "
-    text += f"{totals['nodes']} new nodes for ${totals['pricePerHour']:.4f} an hour"
+    text += (
+        f"{totals['nodes']} new {'node' if totals['nodes'] == 1 else 'nodes'} for ${totals['pricePerHour']:.4f} an hour"
+    )
     bound = totals["lowerBoundPricePerHour"]
     if bound:
         text += f" (no plan costs less than ${bound:.4f})"

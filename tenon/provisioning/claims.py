@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ from tenon.apis import labels
 from tenon.apis.hashing import NODEPOOL_VERSION, nodepool_hash
 from tenon.apis.nodepool import NodePool
 from tenon.provisioning.pools import instance_type_requirement, template_labels
-from tenon.resources import format_resources
+from tenon.resources import Resources, format_resources, parse_resources, total
 from tenon.scheduling.model import PlannedClaim, Pod
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -41,6 +42,8 @@ def claim_body(planned: PlannedClaim, pool: NodePool, *, batch: int, ordinal: in
                 labels.NODEPOOL_HASH: nodepool_hash(pool),
                 labels.NODEPOOL_HASH_VERSION: NODEPOOL_VERSION,
                 labels.PLANNED_PODS: format_planned_pods(planned.pods),
+                labels.PLANNED_REQUESTS: format_planned_requests(planned.pods),
+                **({labels.MIN_VALUES_RELAXED: "true"} if planned.min_values_relaxed else {}),
             },
             "finalizers": [labels.TERMINATION_FINALIZER],
             "ownerReferences": [
@@ -74,3 +77,16 @@ def planned_uids(annotations: Mapping[str, str]) -> frozenset[str]:
     """The UIDs of the pods that a claim was bought for."""
     text = annotations.get(labels.PLANNED_PODS, "")
     return frozenset(entry.rpartition("=")[2] for entry in text.split(",") if "=" in entry)
+
+
+def format_planned_requests(pods: tuple[Pod, ...]) -> str:
+    """The annotation that says what the pods that a claim is bought for request, DaemonSets left out."""
+    return json.dumps(format_resources(total(pod.requests for pod in pods)), separators=(",", ":"))
+
+
+def planned_requests(annotations: Mapping[str, str]) -> Resources:
+    """What the pods that a claim was bought for request together; empty when it does not say, or not readably."""
+    try:
+        return parse_resources(json.loads(annotations.get(labels.PLANNED_REQUESTS) or "{}"))
+    except (ValueError, AttributeError):
+        return {}

@@ -1,4 +1,4 @@
-"""What planning must know of NodeClaims that exist."""
+"""What planning must know of a cluster beside the problem itself: its NodeClaims, and whether anything is new."""
 
 from __future__ import annotations
 
@@ -7,8 +7,21 @@ from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Values that differ when a pod which fitted nowhere might fit now."""
+
+    supply: object
+    """Of what is there and can be bought."""
+    namespaces: object
+    """Of namespaces' labels, which bear on pods with a namespaceSelector."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimFacts:
-    """A NodeClaim: whether it still answers for the pods that it was bought for (``planned``, their UIDs)."""
+    """A NodeClaim: whether it still answers for the pods that it was bought for.
+
+    ``planned`` are their UIDs, without those of pods that got a node since.
+    """
 
     name: str
     leaving: bool

@@ -15,15 +15,18 @@ NodeClasses = Callable[[str], EC2NodeClass | None]
 
 
 def usable_pools(pools: Sequence[NodePool], node_class: NodeClasses) -> list[NodePool]:
-    """The NodePools that may launch nodes now: valid, not leaving, not static, with a ready class (SCH-007)."""
-    return [
-        pool
-        for pool in pools
-        if pool.metadata.deletion_timestamp is None
-        and pool.spec.replicas is None
-        and not check_nodepool(pool)
-        and not why_class_unready(pool, node_class)
-    ]
+    """The NodePools that may launch nodes now: valid, not leaving, not static, with a ready class."""
+    return [pool for pool in pools if not why_unusable(pool, node_class)]
+
+
+def why_unusable(pool: NodePool, node_class: NodeClasses) -> str:
+    """Why a NodePool launches nothing for pods, in a sentence; empty when it does."""
+    if pool.metadata.deletion_timestamp is not None:
+        return "it is being deleted"
+    if pool.spec.replicas is not None:
+        return "it is static (spec.replicas is set) and gets no nodes for pods"
+    faults = check_nodepool(pool)
+    return str(faults[0]) if faults else why_class_unready(pool, node_class)
 
 
 def why_class_unready(pool: NodePool, node_class: NodeClasses) -> str:

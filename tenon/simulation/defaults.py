@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from tenon.simulation.admission import admitted
 from tenon.simulation.faults import Source
 from tenon.simulation.objects import Body, Found, Objects
+from tenon.simulation.volumes import complete_bindings
 
 READY = {"type": "Ready", "status": "True", "reason": "Ready", "lastTransitionTime": "1970-01-01T00:00:00Z"}
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
@@ -40,13 +42,16 @@ def _texts(body: Body) -> Iterator[str]:
 
 
 def fill_in(objects: Objects) -> None:
-    """Add what is missing: node classes and their readiness, UIDs, the priorities of priority classes."""
+    """Add what is missing: node classes and their readiness, UIDs, priorities of priority classes, bound claims."""
     _node_classes(objects)
+    complete_bindings(objects)
     for found in objects.all():
         metadata = found.body["metadata"]
         if not metadata.get("uid"):
             found.body["metadata"] = {**metadata, "uid": f"{found.kind}/{found.key}"}
     _priorities(objects)
+    for pod in objects.of("Pod"):
+        pod.body["spec"] = admitted(pod.body)["spec"]
 
 
 def _node_classes(objects: Objects) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tenon.resources import format_resources
-from tenon.scheduling.model import Plan, PlannedClaim, Pod
+from tenon.scheduling.model import Plan, PlannedClaim, Pod, Problem
+from tenon.scheduling.winning import Winners
 
 Document = dict[str, Any]
 
@@ -19,6 +20,7 @@ _DIGITS = 6
 def plan_document(
     plan: Plan,
     *,
+    problem: Problem,
     refused: Mapping[str, str],
     promised: Mapping[str, Sequence[Pod]],
     disruption: Sequence[Document],
@@ -27,13 +29,15 @@ def plan_document(
 ) -> Document:
     """The document of a plan.
 
-    Pods that were never asked about are ``refused``, with the reason, or ``promised`` to nodes by earlier plans.
+    ``problem`` is what was decided. Pods that were never asked about are ``refused``, with the reason, or ``promised``
+    to nodes by earlier plans.
     """
+    winners = Winners(problem)
     numbers: Counter[str] = Counter()
     claims = []
     for claim in plan.claims:
         numbers[claim.pool] += 1
-        claims.append(claim_entry(claim, f"{claim.pool}-{numbers[claim.pool]}"))
+        claims.append(claim_entry(claim, f"{claim.pool}-{numbers[claim.pool]}", winners.why(claim)))
     unschedulable = {**plan.unschedulable, **refused}
     there = {
         node: [*promised.get(node, ()), *plan.placements.get(node, ())]
@@ -52,13 +56,15 @@ def plan_document(
             "nodes": len(claims),
             "pricePerHour": round(sum(claim["price"] for claim in claims), _DIGITS),
             "lowerBoundPricePerHour": None if lower_bound is None else round(lower_bound, _DIGITS),
+            "nodeCharge": round(problem.node_charge, _DIGITS),
+            "maxWorkloadSharePerNode": round(problem.most_pods_share, _DIGITS),
             "solveSeconds": round(solve_seconds, 4),
         },
     }
 
 
-def claim_entry(claim: PlannedClaim, name: str) -> Document:
-    """A planned node."""
+def claim_entry(claim: PlannedClaim, name: str, why: str = "") -> Document:
+    """A planned node; ``why`` its cheapest type is what it is."""
     instance_type, zone, capacity_type = claim.offering
     return {
         "name": name,
@@ -66,6 +72,7 @@ def claim_entry(claim: PlannedClaim, name: str) -> Document:
         "instanceTypes": list(claim.instance_types),
         "price": round(claim.price, _DIGITS),
         "offering": {"instanceType": instance_type, "zone": zone, "capacityType": capacity_type},
+        "why": why,
         "requirements": claim.requirements.to_selectors(),
         "requests": format_resources(claim.requests),
         "pods": [pod.key for pod in claim.pods],

@@ -43,6 +43,11 @@ class Template(ApiModel):
     spec: PodSpec
 
 
+class PodTemplate(ApiModel):
+    metadata: Metadata
+    template: Template
+
+
 class Named(ApiModel):
     name: Text
 
@@ -129,6 +134,7 @@ MODELS: dict[str, type[ApiModel]] = {
     "ReplicaSet": Workload,
     "StatefulSet": Workload,
     "DaemonSet": Workload,
+    "PodTemplate": PodTemplate,
     "Job": Workload,
     "Node": Node,
     "NodeClaim": NodeClaimParts,

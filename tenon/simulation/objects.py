@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tenon.apis import labels
+from tenon.apis import capacitybuffer, labels
+from tenon.apis.legacy.global_settings import is_settings
 from tenon.simulation.faults import Fault, Source
 
 Body = dict[str, Any]
@@ -18,7 +19,11 @@ KARPENTER, AWS = "karpenter.sh", labels.AWS_GROUP
 CLUSTER_WIDE: Mapping[str, str] = {
     "NodePool": KARPENTER,
     "NodeClaim": KARPENTER,
+    "NodeOverlay": KARPENTER,
     "EC2NodeClass": AWS,
+    "Provisioner": KARPENTER,
+    "Machine": KARPENTER,
+    "AWSNodeTemplate": AWS,
     "Node": CORE,
     "Namespace": CORE,
     "PersistentVolume": CORE,
@@ -29,6 +34,9 @@ CLUSTER_WIDE: Mapping[str, str] = {
 """Kinds that are read and have no namespace, with their API group."""
 NAMESPACED: Mapping[str, str] = {
     "Pod": CORE,
+    "ConfigMap": CORE,
+    "PodTemplate": CORE,
+    "CapacityBuffer": capacitybuffer.GROUP,
     "PersistentVolumeClaim": CORE,
     "Service": CORE,
     "ReplicationController": CORE,
@@ -40,12 +48,17 @@ NAMESPACED: Mapping[str, str] = {
     "PodDisruptionBudget": "policy",
 }
 GROUPS: Mapping[str, str] = {**CLUSTER_WIDE, **NAMESPACED}
-NEWER_KINDS: Mapping[str, str] = {
-    "Provisioner": "write it as NodePool of karpenter.sh/v1",
-    "Machine": "write it as NodeClaim of karpenter.sh/v1",
-    "AWSNodeTemplate": "write it as EC2NodeClass of karpenter.k8s.aws/v1",
+VERSIONS: Mapping[str, tuple[str, ...]] = {
+    "NodePool": ("v1", "v1beta1"),
+    "NodeClaim": ("v1", "v1beta1"),
+    "EC2NodeClass": ("v1", "v1beta1"),
+    "NodeOverlay": ("v1alpha1",),
+    "Provisioner": ("v1alpha5",),
+    "Machine": ("v1alpha5",),
+    "AWSNodeTemplate": ("v1alpha1",),
+    "CapacityBuffer": ("v1beta1",),
 }
-"""Kinds that Karpenter had once, and what they are written as now."""
+"""The versions that are read, of kinds that have several."""
 
 _NAME = re.compile(r"[a-z0-9A-Z]([-a-zA-Z0-9._:]*[a-zA-Z0-9])?")
 _DEEPEST_LIST = 3
@@ -149,11 +162,13 @@ class Objects:
         named = metadata.get("name") if isinstance(metadata, dict) else None
         subject = f"{kind} {named}" if isinstance(named, str) else kind
         group, _, number = version.rpartition("/")
-        if group in (KARPENTER, AWS) and (kind in NEWER_KINDS or (number != "v1" and kind in GROUPS)):
-            how = NEWER_KINDS.get(kind, f"write it as {kind} of {group}/v1")
-            self.faults.append(Fault(source, f"{version} {kind} is not converted yet: {how}", subject, "apiVersion"))
+        if kind in VERSIONS and GROUPS[kind] == group and number not in VERSIONS[kind]:
+            known = " or ".join(f"{group}/{known}" for known in VERSIONS[kind])
+            self.faults.append(
+                Fault(source, f"{version} is no version that is read: write {known}", subject, "apiVersion")
+            )
             return None
-        if GROUPS.get(kind) != group:
+        if GROUPS.get(kind) != group or (kind == "ConfigMap" and not is_settings(body)):
             self.note(f"{kind} ({version}) is not read")
             return None
         if not isinstance(metadata, dict):

@@ -21,7 +21,8 @@ h1 { font-size: 1.3rem; } h2 { font-size: 1.05rem; margin-top: 2rem; }
 .room { display: flex; height: 1.25rem; background: #eef1f5; border-radius: 3px; overflow: hidden; }
 .room span { border-right: 1px solid #fff; font-size: 11px; line-height: 1.25rem; overflow: hidden; white-space: nowrap;
   padding-left: 3px; box-sizing: border-box; min-width: 1px; color: #14202e; }
-.quiet { color: #5d6b7c; } li { margin: .3rem 0; } code { font-size: .92em; }
+.quiet, .why { color: #5d6b7c; } .why { font-size: 12px; margin: .3rem 0 0 5.1rem; }
+li { margin: .3rem 0; } code { font-size: .92em; }
 .scale { position: relative; height: 1.1rem; background: #e3ecf7; border-radius: 3px; max-width: 40rem; }
 .scale i { display: block; height: 100%; background: #7ba7d9; border-radius: 3px; }
 """
@@ -41,6 +42,7 @@ def to_html(report: Report) -> str:
         "<!doctype html>\n<html lang=en><meta charset=utf-8><title>tenon simulate</title>",
         f"<style>{_STYLE}</style>\n<h1>What the autoscaler would do</h1>\n<div class=figures>{shown}</div>",
         _bound(totals["pricePerHour"], totals["lowerBoundPricePerHour"]),
+        f"<p class=quiet>{escape(report.rules)}.</p>",
         *_section("New nodes", map(_node, (node for node in report.nodes if node.price is not None))),
         *_section("Nodes that are there and take pods", map(_node, (n for n in report.nodes if n.price is None))),
         *_section("Unschedulable pods", map(_refusal, report.document["unschedulable"])),
@@ -70,8 +72,11 @@ def _node(node: NodeReport) -> str:
     where = ", ".join(part for part in (node.zone, node.capacity_type) if part)
     others = f", {node.alternatives} other types would do" if node.alternatives else ""
     bars = "".join(_bar(node, resource) for resource in SHOWN)
+    if node.why:
+        bars += f"<p class=why>{escape(node.why)}</p>"
     return (
-        f"<section class=node><header><span><b>{escape(node.name)}</b> {escape(node.instance_type)} "
+        f"<section class=node><header><span><b>{escape(node.name)}</b> "
+        f'<span title="{escape(node.why)}">{escape(node.instance_type)}</span> '
         f"<span class=quiet>{escape(where + others)}</span></span>"
         f"<span>{price}, {node.pods} {'pod' if node.pods == 1 else 'pods'}</span></header>{bars}</section>"
     )

@@ -4,14 +4,39 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from tenon.apis.base import ApiModel
+from tenon.apis.common import KEY_PATTERN, LABEL_VALUE_PATTERN
 from tenon.resources import parse_quantity
 from tenon.simulation.fields import Amounts, Text
+
+_LEAST_BOUND, _MOST_BOUND = -(2**63), 2**63 - 1
+_MOST_DIGITS = 19
+_LONGEST_NAME, _LONGEST_DOMAIN = 63, 253
+
+
+def _label_key(key: str) -> str:
+    domain, _, name = key.rpartition("/")
+    if len(name) > _LONGEST_NAME or len(domain) > _LONGEST_DOMAIN or re.fullmatch(KEY_PATTERN, key) is None:
+        raise ValueError(f"{key[:80]!r} is not a label name: write name or domain/name")
+    return key
+
+
+def _labels(values: dict[str, str]) -> dict[str, str]:
+    for key, value in values.items():
+        _label_key(key)
+        if len(value) > _LONGEST_NAME or re.fullmatch(LABEL_VALUE_PATTERN, value) is None:
+            raise ValueError(f"{value[:80]!r} of {key} is not a label value")
+    return values
+
+
+LabelKey = Annotated[str, AfterValidator(_label_key)]
+Labels = Annotated[dict[str, str], AfterValidator(_labels)]
 
 
 class Needs(ApiModel):
@@ -43,7 +68,7 @@ class Container(ApiModel):
 class Expression(ApiModel):
     """An expression of a label selector."""
 
-    key: Text
+    key: LabelKey
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
     values: list[str] = []
 
@@ -56,7 +81,7 @@ class Expression(ApiModel):
 class NodeExpression(ApiModel):
     """An expression of node affinity."""
 
-    key: Text
+    key: LabelKey
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
     values: list[str] = []
 
@@ -72,14 +97,15 @@ def _values_suit(operator: str, values: Sequence[str]) -> None:
             raise ValueError(f"operator {operator} takes no values")
     elif operator in ("Gt", "Lt"):
         digits = values[0].removeprefix("-") if len(values) == 1 else ""
-        if not (digits.isascii() and digits.isdecimal() and len(digits) < 19):
+        whole = digits.isascii() and digits.isdecimal() and len(digits) <= _MOST_DIGITS
+        if not (whole and _LEAST_BOUND <= int(values[0]) <= _MOST_BOUND):
             raise ValueError(f"operator {operator} takes one whole number, in quotes")
     elif not values:
         raise ValueError(f"operator {operator} needs values")
 
 
 class LabelSelector(ApiModel):
-    match_labels: dict[str, str] = {}
+    match_labels: Labels = {}
     match_expressions: list[Expression] = []
 
 
@@ -106,12 +132,23 @@ class NodeAffinity(ApiModel):
 
 
 class PodTerm(ApiModel):
-    topology_key: Text
+    topology_key: LabelKey
     label_selector: LabelSelector | None = None
     namespace_selector: LabelSelector | None = None
     namespaces: list[str] = []
-    match_label_keys: list[str] = []
-    mismatch_label_keys: list[str] = []
+    match_label_keys: list[LabelKey] = []
+    mismatch_label_keys: list[LabelKey] = []
+
+    @model_validator(mode="after")
+    def _keys_join_a_selector(self) -> PodTerm:
+        _joins_a_selector("matchLabelKeys", self.match_label_keys, self.label_selector)
+        _joins_a_selector("mismatchLabelKeys", self.mismatch_label_keys, self.label_selector)
+        return self
+
+
+def _joins_a_selector(field: str, keys: Sequence[str], selector: LabelSelector | None) -> None:
+    if keys and selector is None:
+        raise ValueError(f"{field} needs a labelSelector, which it narrows")
 
 
 class PreferredPod(ApiModel):
@@ -153,13 +190,30 @@ class Taint(ApiModel):
 
 class Spread(ApiModel):
     max_skew: int = Field(ge=1, le=2**31 - 1)
-    topology_key: Text
-    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = "DoNotSchedule"
+    topology_key: LabelKey
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
     label_selector: LabelSelector | None = None
     min_domains: int | None = Field(default=None, ge=1, le=2**31 - 1)
-    match_label_keys: list[str] = []
+    match_label_keys: list[LabelKey] = []
     node_affinity_policy: Literal["Honor", "Ignore"] = "Honor"
     node_taints_policy: Literal["Honor", "Ignore"] = "Ignore"
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Spread:
+        if self.min_domains is not None and self.when_unsatisfiable != "DoNotSchedule":
+            raise ValueError("minDomains goes with whenUnsatisfiable DoNotSchedule only")
+        _joins_a_selector("matchLabelKeys", self.match_label_keys, self.label_selector)
+        return self
+
+
+def _each_once(spreads: list[Spread]) -> list[Spread]:
+    seen: set[tuple[str, str]] = set()
+    for spread in spreads:
+        kind = (spread.topology_key, spread.when_unsatisfiable)
+        if kind in seen:
+            raise ValueError(f"there are two constraints over {kind[0]} with {kind[1]}: keep one")
+        seen.add(kind)
+    return spreads
 
 
 class ClaimName(ApiModel):
@@ -187,14 +241,14 @@ class Volume(ApiModel):
 
 class PodSpec(ApiModel):
     node_name: str = ""
-    node_selector: dict[str, str] = {}
+    node_selector: Labels = {}
     affinity: Affinity | None = None
     tolerations: list[Toleration] = []
     containers: list[Container] = []
     init_containers: list[Container] = []
     overhead: Amounts = {}
     resources: Needs = Needs()
-    topology_spread_constraints: list[Spread] = []
+    topology_spread_constraints: Annotated[list[Spread], AfterValidator(_each_once)] = []
     volumes: list[Volume] = []
     resource_claims: list[dict[str, Any]] = []
     scheduling_gates: list[dict[str, Any]] = []

@@ -5,18 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tenon.apis.base import ApiModel
+from tenon.apis.capacitybuffer import CapacityBuffer
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeclaim import NodeClaim
+from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import Problem, parse
-from tenon.simulation import manifests
+from tenon.simulation import manifests, older_kinds
+from tenon.simulation.buffers import add_buffer_pods
 from tenon.simulation.faults import Fault, Source
 from tenon.simulation.objects import Found, Objects
 from tenon.simulation.workloads import expand
 from tenon.simulation.yaml_scalars import UnreadableError
 from tenon.simulation.yaml_values import read_documents
 
-OWN_KINDS: dict[str, type[ApiModel]] = {"NodePool": NodePool, "EC2NodeClass": EC2NodeClass, "NodeClaim": NodeClaim}
+OWN_KINDS: dict[str, type[ApiModel]] = {
+    "NodePool": NodePool,
+    "EC2NodeClass": EC2NodeClass,
+    "NodeClaim": NodeClaim,
+    "NodeOverlay": NodeOverlay,
+    "CapacityBuffer": CapacityBuffer,
+}
 
 
 def read_text(objects: Objects, file: str, text: str) -> None:
@@ -30,11 +39,13 @@ def read_text(objects: Objects, file: str, text: str) -> None:
 
 
 def finish(objects: Objects) -> None:
-    """Check every object, then expand workloads; ``objects.faults`` says whether it may be used."""
+    """Bring every object to v1, check it, then expand workloads; ``objects.faults`` says whether it may be used."""
+    older_kinds.convert(objects)
     for found in objects.all():
         objects.faults += [found.fault(problem.path, problem.sentence) for problem in _problems(found)]
     if not objects.faults:
         expand(objects)
+        add_buffer_pods(objects)
 
 
 def _problems(found: Found) -> Iterable[Problem]:

@@ -39,6 +39,8 @@ class NodeReport:
     """How many other types would do."""
     allocatable: Resources
     shares: Sequence[Share]
+    why: str = ""
+    """Why it is of this type, in a sentence; empty for a node that is there already."""
 
     @property
     def requested(self) -> Resources:
@@ -63,6 +65,23 @@ class Report:
     document: Document
     nodes: Sequence[NodeReport]
 
+    @property
+    def reasons(self) -> dict[str, list[str]]:
+        """Why new nodes are of their types -> the nodes of which it is true, in the order of the plan."""
+        found: dict[str, list[str]] = {}
+        for node in self.nodes:
+            if node.why:
+                found.setdefault(node.why, []).append(node.name)
+        return found
+
+    @property
+    def rules(self) -> str:
+        """What plans were compared by, beside their prices, in a sentence."""
+        totals = self.document["totals"]
+        share = totals["maxWorkloadSharePerNode"]
+        text = f"Every new node counts ${totals['nodeCharge']:g} an hour beside its price"
+        return text if share >= 1 else f"{text}; at most {share:.0%} of a workload is put on one of them"
+
 
 def report(decision: Decision, document: Document, types: Sequence[InstanceType]) -> Report:
     """The report of a plan and its document."""
@@ -85,6 +104,7 @@ def report(decision: Decision, document: Document, types: Sequence[InstanceType]
                 alternatives=len(claim.instance_types) - 1,
                 allocatable=known[instance_type].allocatable,
                 shares=shares,
+                why=entry["why"],
             )
         )
     return Report(document, [*nodes, *_existing(decision)])

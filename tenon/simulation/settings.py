@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tenon.provisioning.policy import PlanPolicy
+from tenon.scheduling.model import NODE_CHARGE
 from tenon.simulation.faults import Fault, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The numbers that a setting may have."""
+
+    least: float
+    most: float
+    default: float
+    open_below: bool = False
+    """Whether ``least`` itself is too little."""
+
+    def holds(self, number: float) -> bool:
+        """Whether the setting may have this value."""
+        return self.least <= number <= self.most and not (self.open_below and number == self.least)
+
+    def __str__(self) -> str:
+        return f"a number {'above' if self.open_below else 'from'} {self.least:g} up to {self.most:g}"
+
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "PREFERENCE_POLICY": ("Respect", "Ignore"),
     "MIN_VALUES_POLICY": ("Strict", "BestEffort"),
 }
 """Settings that a plan depends on, with their values; the first is the default."""
-UNFOLLOWED = frozenset({"MIN_VALUES_POLICY"})
-"""Settings whose other values the engine does not know yet."""
+NUMBERS = {
+    "NODE_CHARGE": Span(0, 1000, NODE_CHARGE),
+    "MAX_WORKLOAD_SHARE_PER_NODE": Span(0, 1, 1.0, open_below=True),
+}
+"""Settings that a plan depends on and that are numbers."""
 _WITHOUT_EFFECT = """
 BATCH_MAX_DURATION BATCH_IDLE_DURATION IGNORE_DRA_REQUESTS SCHEDULER_CONFIG FEATURE_GATES KUBE_CLIENT_QPS
 KUBE_CLIENT_BURST METRICS_PORT HEALTH_PROBE_PORT ENABLE_PROFILING DISABLE_LEADER_ELECTION LEADER_ELECTION_NAME
@@ -21,9 +46,12 @@ LEADER_ELECTION_NAMESPACE DISABLE_CONTROLLER_WARMUP DISABLE_CLUSTER_STATE_OBSERV
 LOG_LEVEL LOG_OUTPUT_PATHS LOG_ERROR_OUTPUT_PATHS KARPENTER_SERVICE CLUSTER_NAME CLUSTER_ENDPOINT CLUSTER_CA_BUNDLE
 ISOLATED_VPC EKS_CONTROL_PLANE VM_MEMORY_OVERHEAD_PERCENT INTERRUPTION_QUEUE RESERVED_ENIS DISABLE_DRY_RUN
 ENABLE_ZONAL_SHIFT AMI_REFRESH_INTERVAL SUBNET_REFRESH_INTERVAL AWS_FEATURE_GATES
+GARBAGE_COLLECTION_INTERVAL INITIALIZATION_TIMEOUT WATCH_SILENCE_LIMIT
 """
 WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT.split())
 """Settings of a worker that change no plan made from files."""
+
+_NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?|\.[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
@@ -31,6 +59,16 @@ class PlanSettings:
     """The settings that a plan depends on, by name."""
 
     values: dict[str, str] = field(default_factory=lambda: {name: kinds[0] for name, kinds in CHOICES.items()})
+    numbers: dict[str, float] = field(default_factory=lambda: {name: span.default for name, span in NUMBERS.items()})
+
+    def policy(self) -> PlanPolicy:
+        """The settings as planning takes them."""
+        return PlanPolicy(
+            ignore_preferences=self.values["PREFERENCE_POLICY"] == "Ignore",
+            min_values_best_effort=self.values["MIN_VALUES_POLICY"] == "BestEffort",
+            node_charge=self.numbers["NODE_CHARGE"],
+            most_pods_share=self.numbers["MAX_WORKLOAD_SHARE_PER_NODE"],
+        )
 
 
 def read_settings(texts: Iterable[str]) -> tuple[PlanSettings, list[Fault], list[str]]:
@@ -38,18 +76,24 @@ def read_settings(texts: Iterable[str]) -> tuple[PlanSettings, list[Fault], list
     settings, faults, notes = PlanSettings(), [], []
     for text in texts:
         name, equals, value = text.partition("=")
-        name = name.strip().upper().replace("-", "_")
-        source = Source(f"--set {text}")
+        name, value = name.strip().upper().replace("-", "_"), value.strip()
+        wrong = ""
         if not equals:
-            faults.append(Fault(source, "is not NAME=VALUE"))
+            wrong = "is not NAME=VALUE"
         elif name in CHOICES:
-            if value not in CHOICES[name]:
-                faults.append(Fault(source, f"{name} is one of {', '.join(CHOICES[name])}"))
-            elif name in UNFOLLOWED and value != CHOICES[name][0]:
-                notes.append(f"setting {name}={value} is not followed yet: the plan is made with {CHOICES[name][0]}")
             settings.values[name] = value
+            if value not in CHOICES[name]:
+                wrong = f"{name} is one of {', '.join(CHOICES[name])}"
+        elif name in NUMBERS:
+            number = float(value) if _NUMBER.fullmatch(value) else None
+            if number is None or not NUMBERS[name].holds(number):
+                wrong = f"{name} is {NUMBERS[name]}"
+            else:
+                settings.numbers[name] = number
         elif name in WITHOUT_EFFECT:
             notes.append(f"setting {name} has no effect on a simulation")
         else:
-            faults.append(Fault(source, f"there is no setting {name[:80]}"))
+            wrong = f"there is no setting {name[:80]}"
+        if wrong:
+            faults.append(Fault(Source(f"--set {text}"), wrong))
     return settings, faults, notes

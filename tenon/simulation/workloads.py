@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tenon.simulation.admission import replica_labels, workload_labels
 from tenon.simulation.objects import Body, Found, Objects
 from tenon.simulation.volumes import add_template_claims
 
@@ -53,13 +54,15 @@ def _pods(workload: Found, count: int) -> Iterator[Found]:
     stated = template.get("metadata") or {}
     identity = workload.body["metadata"].get("uid") or f"{workload.kind}/{workload.key}"
     width = len(str(max(0, count - 1)))
+    labels = {**workload_labels(workload.kind, workload.name, template), **(stated.get("labels") or {})}
     for number in range(count):
+        added = replica_labels(workload.kind, workload.name, number)
         body: Body = {
             "metadata": {
                 "name": f"{workload.name}-{number}",
                 "namespace": workload.namespace,
                 "uid": f"{identity}/{number:0{width}d}",
-                "labels": stated.get("labels") or {},
+                "labels": {**labels, **added} if added else labels,
                 "annotations": stated.get("annotations") or {},
                 "creationTimestamp": workload.body["metadata"].get("creationTimestamp"),
                 "ownerReferences": [

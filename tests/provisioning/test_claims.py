@@ -13,7 +13,7 @@ from tenon.apis.hashing import nodepool_hash
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import check
-from tenon.provisioning.claims import claim_body, claim_name, format_planned_pods, planned_uids
+from tenon.provisioning.claims import claim_body, claim_name, format_planned_pods, planned_requests, planned_uids
 from tenon.provisioning.pools import scheduling_pool
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import PlannedClaim, Pod, Toleration
@@ -23,6 +23,9 @@ from tests.scheduling.builders import CATALOG, asking, need, pod, problem
 SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _PARTS = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?", fullmatch=True)
 POOL_NAMES = st.lists(_PARTS, min_size=1, max_size=6).map(lambda parts: ".".join(parts)[:200].rstrip("-."))
+MANY_FAMILIES = {
+    "template/spec/requirements": [{"key": labels.INSTANCE_TYPE, "operator": "Exists", "minValues": 15}],
+}
 ORDINALS = st.integers(0, 5000)
 BATCHES = st.integers(1, 2**40)
 
@@ -107,6 +110,23 @@ def test_a_claim_lists_its_instance_types_and_what_its_pods_need() -> None:
     assert body["spec"]["resources"]["requests"]["cpu"] == "6"
 
 
+def test_a_claim_says_what_its_pods_alone_request() -> None:
+    """Its requests count the DaemonSets that it may get, too."""
+    pool = node_pool()
+    pods = [pod("a", cpu="1500m", memory="1Gi"), pod("b", cpu="1", memory="512Mi")]
+    (plan,) = solve(problem(pods, scheduling_pool(pool, CATALOG, {}), daemons=[pod("log", cpu="100m")])).claims
+    body = claim_body(plan, pool, batch=7, ordinal=0)
+    text = body["metadata"]["annotations"]["tenon.sh/planned-requests"]
+    assert text == '{"cpu":"2500m","memory":"1536Mi","pods":"2"}'
+    assert planned_requests({labels.PLANNED_REQUESTS: text}) == {"cpu": 2500, "memory": 1536 * 2**20, "pods": 2}
+    assert body["spec"]["resources"]["requests"]["cpu"] == "2600m"
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "[]", "2", '{"cpu": "much"}', '{"cpu": null}', '{"cpu": ["1"]}'])
+def test_planned_requests_that_cannot_be_read_are_none(text: str) -> None:
+    assert planned_requests({labels.PLANNED_REQUESTS: text}) == {}
+
+
 @given(st.lists(st.from_regex(r"[a-z]([-a-z0-9.]{0,20}[a-z0-9])?", fullmatch=True), unique=True, max_size=20))
 def test_planned_pods_read_back_in_any_order(names: list[str]) -> None:
     pods = tuple(pod(name) for name in names)
@@ -119,3 +139,15 @@ def test_planned_pods_read_back_in_any_order(names: list[str]) -> None:
 def test_claims_without_planned_pods_answer_for_none(annotations: dict[str, str]) -> None:
     """A claim that a person wrote, or spoiled, covers no pod."""
     assert planned_uids(annotations) == frozenset()
+
+
+def test_a_claim_says_when_min_values_were_lowered_for_it() -> None:
+    """ANN-05: under BestEffort, and only where it was needed."""
+    pool = node_pool(edits=MANY_FAMILIES)
+    (lowered,) = solve(problem([pod(cpu="90")], scheduling_pool(pool, CATALOG, {}), min_values_best_effort=True)).claims
+    body = claim_body(lowered, pool, batch=1, ordinal=0)
+    assert body["metadata"]["annotations"]["karpenter.sh/nodeclaim-min-values-relaxed"] == "true"
+    (term,) = [t for t in body["spec"]["requirements"] if t["key"] == labels.INSTANCE_TYPE]
+    assert term["minValues"] == len(term["values"]) < 15
+    (enough,) = solve(problem([pod()], scheduling_pool(pool, CATALOG, {}), min_values_best_effort=True)).claims
+    assert labels.MIN_VALUES_RELAXED not in claim_body(enough, pool, batch=1, ordinal=1)["metadata"]["annotations"]

@@ -56,11 +56,11 @@ AFFINITY = "requiredDuringSchedulingIgnoredDuringExecution"
         ("apiVersion: v1\nkind: List\nitems: {}", "List: items: is not a list"),
         (
             "apiVersion: karpenter.sh/v1beta1\nkind: NodePool\nmetadata: {name: a}",
-            "NodePool a: apiVersion: karpenter.sh/v1beta1 NodePool is not converted yet: write it as NodePool of",
+            "NodePool a: spec: is required",
         ),
         (
-            "apiVersion: karpenter.sh/v1alpha5\nkind: Provisioner\nmetadata: {name: a}",
-            "Provisioner a: apiVersion: karpenter.sh/v1alpha5 Provisioner is not converted yet",
+            "apiVersion: karpenter.sh/v1alpha4\nkind: Provisioner\nmetadata: {name: a}",
+            "Provisioner a: apiVersion: karpenter.sh/v1alpha4 is no version that is read: write karpenter.sh/v1alpha5",
         ),
         (POOL.replace("On", "Off").replace("values", "values: [], x"), "spec.template.spec.requirements[0]"),
         (POOL + "  limits: {cpu: -5}", "NodePool default: spec.limits[cpu]: -5 is below zero"),

@@ -73,6 +73,8 @@ def test_the_cluster_is_read_and_files_win(server: type[ApiServer], tmp_path: Pa
         "nodes": 0,
         "pricePerHour": 0,
         "lowerBoundPricePerHour": 0.0,
+        "nodeCharge": 0.02,
+        "maxWorkloadSharePerNode": 1.0,
     }
     answer = command("-f", str(larger), *options)
     assert answer.plan["existingNodes"] == [{"name": "n1", "pods": ["default/web-0", "default/web-1", "team/waits"]}]

@@ -73,8 +73,40 @@ def test_the_table_names_nodes_prices_pods_and_reasons(tmp_path: Path) -> None:
         assert f" {len(claim['pods'])} " in row
     assert re.search(r"n1 .* 2 ", answer.out)
     assert "huge-0 and 2 more: NodePool default: needs 4000 CPU" in answer.out
-    assert f"40 of 43 pods placed; {plan['totals']['nodes']} new nodes" in answer.out
+    assert f"40 of 43 pods placed; {plan['totals']['nodes']} new node" in answer.out
     assert f"no plan costs less than ${plan['totals']['lowerBoundPricePerHour']:.4f}" in answer.out
+
+
+def test_every_form_says_why_a_type_won_and_what_a_node_counts(tmp_path: Path) -> None:
+    (claim,) = simulate(tmp_path, POOL + deployment(replicas=2)).plan["nodeClaims"]
+    assert claim["why"].startswith(f"{claim['offering']['instanceType']} in us-west-2a (on-demand): the cheapest of ")
+    table = simulate(tmp_path, POOL + deployment(replicas=2), form="table").out
+    page = simulate(tmp_path, POOL + deployment(replicas=2), form="html").out
+    first, _, rest = claim["why"].partition("; ")
+    assert first in table
+    assert rest.split()[0] in table.partition(first)[2]
+    assert Page(page).text.count(claim["why"]) == 1
+    assert f'title="{claim["why"]}"' in page
+    for shown in (table, page):
+        assert "Every new node counts $0.02 an hour beside its price" in shown
+
+
+def test_the_settings_that_plans_are_compared_by_are_shown(tmp_path: Path) -> None:
+    chosen = ("--set", "NODE_CHARGE=0.5", "--set", "MAX_WORKLOAD_SHARE_PER_NODE=0.25")
+    for form in ("table", "html"):
+        shown = simulate(tmp_path, POOL + deployment(replicas=4), *chosen, form=form).out
+        assert "Every new node counts $0.5 an hour beside its price" in shown
+        assert "at most 25% of a workload is put on one of them" in shown
+    plan = simulate(tmp_path, POOL + deployment(replicas=4), *chosen).plan
+    assert (plan["totals"]["nodeCharge"], plan["totals"]["maxWorkloadSharePerNode"]) == (0.5, 0.25)
+    assert plan["totals"]["nodes"] == 4
+
+
+def test_nodes_of_which_the_same_is_true_share_a_sentence(tmp_path: Path) -> None:
+    ports = [{"name": "main", "ports": [{"hostPort": 80}], "resources": {"requests": {"cpu": "1"}}}]
+    out = simulate(tmp_path, POOL + deployment("web", 5, containers=ports), form="table").out
+    assert "default-1 and 4 more" in out
+    assert out.count("the cheapest of") == 1
 
 
 def test_many_nodes_share_rows(tmp_path: Path) -> None:

@@ -107,6 +107,13 @@ def test_volumes_that_are_nowhere_are_a_reason(tmp_path: Path) -> None:
     assert "of the unknown StorageClass other" in reason(tmp_path, unknown)
 
 
+def test_a_claim_that_says_it_is_pending_is_not_bound_to_the_volume_it_names(tmp_path: Path) -> None:
+    """Without a status it is taken as bound; files seldom have one."""
+    pending = made("PersistentVolumeClaim", "data", spec={"volumeName": "vol"}, status={"phase": "Pending"})
+    text = volume("vol", "us-west-2b") + pending + mounting("data")
+    assert "its volume claim default/data is not bound to the volume vol yet" in reason(tmp_path, text)
+
+
 def stateful(replicas: int, storage: str = "waits") -> str:
     template = {"metadata": {"name": "data"}, "spec": {"storageClassName": storage}}
     text = deployment("db", replicas).replace("Deployment", "StatefulSet")

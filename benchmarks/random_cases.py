@@ -1,0 +1,44 @@
+"""Random inputs of ``tenon simulate``, each told apart by one number: the same number gives the same input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from benchmarks import random_capacity, random_loads, random_workloads
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An input: manifests, and a catalogue where it is not the built-in one."""
+
+    number: int
+    manifests: list[Object]
+    catalogue: Object | None
+
+
+def rules_case(number: int) -> Case:
+    """A small input over all rules: every kind of constraint, pools with limits, nodes, DaemonSets, volumes."""
+    draw = Random(f"rules {number}")
+    pools = random_capacity.pools(draw)
+    running: list[Object] = []
+    nodes = random_capacity.nodes(draw, pools, running)
+    asked = random_workloads.workloads(draw)
+    daemons = random_capacity.daemons(draw)
+    spaces = [_namespace("default", {}), _namespace("other", {"kind": "shared"})]
+    needs_storage = any("volumes" in workload["spec"]["template"]["spec"] for workload in asked)
+    storage = random_capacity.storage() if needs_storage else []
+    manifests = [*pools, *spaces, *nodes, *running, *daemons, *storage, *asked]
+    return Case(number, manifests, random_capacity.catalogue(draw))
+
+
+def load_case(number: int, pods: int = random_loads.PODS) -> Case:
+    """A load of 400 pods on the built-in catalogue of EC2."""
+    return Case(number, random_loads.load(Random(f"load {number}"), pods), None)
+
+
+def _namespace(name: str, known: dict[str, str]) -> Object:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": known}}

@@ -1,0 +1,185 @@
+"""AWSNodeTemplate (karpenter.k8s.aws/v1alpha1), and the provider that a Provisioner could hold, as EC2NodeClass."""
+
+# ruff: noqa: RUF012 - pydantic copies the defaults of fields
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from tenon.apis import labels
+from tenon.apis.base import ApiModel
+from tenon.apis.legacy.amis import OldFamily, convert_family, family_problem, incompatible_status, is_incompatible
+from tenon.apis.legacy.conversion import (
+    NODE_CLASS_KIND,
+    PROVISIONER_NAME,
+    Converted,
+    Manifest,
+    OldObject,
+    metadata_of,
+    read,
+    without_empty,
+)
+from tenon.apis.validation import Problem
+
+METADATA_OPTIONS: Manifest = {
+    "httpEndpoint": "enabled",
+    "httpProtocolIPv6": "disabled",
+    "httpPutResponseHopLimit": 2,
+    "httpTokens": "required",
+}
+ANYTHING_DISCOVERED: list[Manifest] = [{"tags": {"karpenter.sh/discovery": "*"}}]
+IDS = ("aws-ids", "aws::ids")
+RESTRICTED_TAGS = (PROVISIONER_NAME, "karpenter.sh/managed-by")
+EXCLUDED_BY_LAUNCH_TEMPLATE = (
+    "userData",
+    "amiSelector",
+    "amiFamily",
+    "securityGroupSelector",
+    "metadataOptions",
+    "instanceProfile",
+    "blockDeviceMappings",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What the settings of the whole cluster say of classes that leave it open."""
+
+    instance_profile: str = ""
+    cluster: str = ""
+
+
+class TemplateSpec(ApiModel):
+    """The fields that v1 reads otherwise."""
+
+    ami_family: OldFamily = "AL2"
+    ami_selector: dict[str, str] = {}
+    subnet_selector: dict[str, str] = {}
+    security_group_selector: dict[str, str] = {}
+    instance_profile: str = ""
+    launch_template: str = ""
+    metadata_options: dict[str, Any] = {}
+    block_device_mappings: list[dict[str, Any]] = []
+    tags: dict[str, str] = {}
+
+
+class NodeTemplate(OldObject):
+    spec: TemplateSpec
+    status: dict[str, Any] = {}
+
+
+def convert_template(manifest: Mapping[str, Any], defaults: Defaults | None = None) -> Converted:
+    """The AWSNodeTemplate as an EC2NodeClass of the same name."""
+    found, problems = read(NodeTemplate, manifest)
+    if found is None:
+        return Converted(problems=problems)
+    problems = [*_problems(found.spec, manifest["spec"])]
+    for field, given in (("subnetSelector", found.spec.subnet_selector), ("securityGroupSelector", None)):
+        wanted = found.spec.security_group_selector if given is None else given
+        if not wanted and not (field == "securityGroupSelector" and found.spec.launch_template):
+            problems.append(Problem(f"spec.{field}", "is required"))
+    if problems:
+        return Converted(problems=problems)
+    return _converted(manifest, found, defaults or Defaults())
+
+
+def convert_provider(name: str, provider: Mapping[str, Any], defaults: Defaults | None = None) -> Converted:
+    """The provider that the Provisioner ``name`` holds, as an EC2NodeClass of its name."""
+    manifest = {"metadata": {"name": name}, "spec": dict(provider)}
+    found, problems = read(NodeTemplate, manifest)
+    if found is not None:
+        problems = [*_problems(found.spec, provider)]
+    if found is None or problems:
+        return Converted(problems=[Problem(p.path.replace("spec", "spec.provider", 1), p.sentence) for p in problems])
+    return _converted(manifest, found, defaults or Defaults())
+
+
+def _converted(manifest: Mapping[str, Any], found: NodeTemplate, defaults: Defaults) -> Converted:
+    spec, given = found.spec, manifest["spec"]
+    annotations = (manifest.get("metadata") or {}).get("annotations") or {}
+    terms = ami_terms(spec.ami_selector)
+    fields, added, notes = convert_family(spec.ami_family, terms, spec.block_device_mappings, annotations)
+    for field, selector, what in (
+        ("subnetSelectorTerms", spec.subnet_selector, "subnets"),
+        ("securityGroupSelectorTerms", spec.security_group_selector, "security groups"),
+    ):
+        fields[field] = selector_terms(selector) if selector else ANYTHING_DISCOVERED
+        if not selector:
+            notes.append(f"it names no {what}: those with the tag karpenter.sh/discovery are taken")
+    if spec.launch_template:
+        notes.append(f"launchTemplate {spec.launch_template} is left out: launch templates of your own are no more")
+    fields |= _identity(spec, defaults, notes)
+    fields["metadataOptions"] = {**METADATA_OPTIONS, **spec.metadata_options}
+    for name in ("userData", "tags", "detailedMonitoring", "context"):
+        fields |= without_empty({name: given.get(name)})
+    status = incompatible_status(found.status) if is_incompatible(added) else found.status
+    node_class = {
+        "apiVersion": f"{labels.AWS_GROUP}/v1",
+        "kind": NODE_CLASS_KIND,
+        "metadata": metadata_of(manifest, added),
+        "spec": fields,
+        **({"status": status} if status else {}),
+    }
+    return Converted([node_class], notes)
+
+
+def _identity(spec: TemplateSpec, defaults: Defaults, notes: list[str]) -> Manifest:
+    profile = spec.instance_profile or defaults.instance_profile
+    if profile:
+        if not spec.instance_profile:
+            notes.append(f"its instance profile is aws.defaultInstanceProfile of the settings: {profile}")
+        return {"instanceProfile": profile}
+    role = f"KarpenterNodeRole-{defaults.cluster}" if defaults.cluster else "KarpenterNodeRole"
+    notes.append(f"it names no instance profile, and no settings do: the role {role} stands for your nodes' role")
+    return {"role": role}
+
+
+def _problems(spec: TemplateSpec, given: Mapping[str, Any]) -> Iterable[Problem]:
+    if problem := family_problem(spec.ami_family, [*spec.ami_selector], "spec.amiSelector"):
+        yield problem
+    for field, selector in (
+        ("amiSelector", spec.ami_selector),
+        ("subnetSelector", spec.subnet_selector),
+        ("securityGroupSelector", spec.security_group_selector),
+    ):
+        ids = [key for key in IDS if key in selector]
+        if ids and len(selector) > 1:
+            yield Problem(f"spec.{field}[{ids[0]}]", "stands alone: ids are not combined with tags")
+        elif ids and not _split(selector[ids[0]]):
+            yield Problem(f"spec.{field}[{ids[0]}]", "names no id")
+        if "" in selector:
+            yield Problem(f"spec.{field}", "has an empty key")
+    if spec.launch_template:
+        for name in EXCLUDED_BY_LAUNCH_TEMPLATE:
+            if given.get(name):
+                yield Problem(f"spec.{name}", "is not combined with launchTemplate")
+    for tag in RESTRICTED_TAGS:
+        if tag in spec.tags:
+            yield Problem(f"spec.tags[{tag}]", "is a tag that Karpenter kept for itself")
+
+
+def ami_terms(selector: Mapping[str, str]) -> list[Manifest]:
+    """An AMI selector as terms: one for each id; else each name with each owner, and with the tags."""
+    for key in IDS:
+        if key in selector:
+            return [{"id": name} for name in _split(selector[key])]
+    tags = {key: value or "*" for key, value in selector.items() if key not in ("aws::name", "aws::owners")}
+    names = _split(selector.get("aws::name", "")) or [""]
+    owners = _split(selector.get("aws::owners", "")) or [""]
+    terms = [without_empty({"name": n or None, "owner": o or None, "tags": tags}) for n, o in product(names, owners)]
+    return [term for term in terms if term]
+
+
+def selector_terms(selector: Mapping[str, str]) -> list[Manifest]:
+    """A selector of subnets or security groups as terms; an empty value means any."""
+    for key in IDS:
+        if key in selector:
+            return [{"id": name} for name in _split(selector[key])]
+    return [{"tags": {key: value or "*" for key, value in selector.items()}}]
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]

@@ -1,0 +1,115 @@
+"""What a conversion answers, and the steps that the conversions of all kinds share."""
+
+# ruff: noqa: RUF012 - pydantic copies the defaults of fields
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tenon.apis import labels
+from tenon.apis.base import ApiModel
+from tenon.apis.validation import Problem, parse
+
+Manifest = dict[str, Any]
+
+NODE_CLASS_KIND = "EC2NodeClass"
+COMPATIBILITY = "compatibility.karpenter.sh"
+KUBELET_ANNOTATION = f"{COMPATIBILITY}/v1beta1-kubelet-conversion"
+"""On a converted NodePool: its kubelet settings as JSON, until they are moved to its class."""
+PROVISIONER_NAME = f"{labels.GROUP}/provisioner-name"
+
+_GONE = frozenset(
+    {
+        f"{labels.GROUP}/provisioner-hash",
+        f"{labels.GROUP}/nodepool-hash",
+        f"{labels.GROUP}/nodepool-hash-version",
+        f"{labels.GROUP}/linked",
+        f"{labels.GROUP}/managed-by",
+        f"{labels.GROUP}/emptiness-timestamp",
+        f"{labels.AWS_GROUP}/nodetemplate-hash",
+        f"{labels.AWS_GROUP}/ec2nodeclass-hash",
+        f"{labels.AWS_GROUP}/ec2nodeclass-hash-version",
+        KUBELET_ANNOTATION,
+        "kubectl.kubernetes.io/last-applied-configuration",
+    }
+)
+"""Annotations that mean nothing, or something else, for the v1 object."""
+
+ModelT = TypeVar("ModelT", bound=ApiModel)
+
+
+class OldMetadata(ApiModel):
+    """Of the metadata, what is changed."""
+
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class OldObject(ApiModel):
+    """What all old objects have."""
+
+    metadata: OldMetadata = OldMetadata()
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """The answer of a conversion; with problems there are no manifests."""
+
+    manifests: Sequence[Manifest] = ()
+    """v1 objects: the one that the old object became, then those that had to be made beside it."""
+    notes: Sequence[str] = ()
+    """What a person should know of the change, a sentence each."""
+    problems: Sequence[Problem] = ()
+
+
+def read(model: type[ModelT], manifest: Mapping[str, Any]) -> tuple[ModelT | None, list[Problem]]:
+    """The old manifest as its model; None where there are problems."""
+    found, problems = parse(model, manifest)
+    return (None, problems) if problems else (found, [])
+
+
+def name_of(manifest: Mapping[str, Any]) -> str:
+    """The name of an object; empty when it has none."""
+    return str((manifest.get("metadata") or {}).get("name") or "")
+
+
+def metadata_of(manifest: Mapping[str, Any], annotations: Mapping[str, str] | None = None) -> Manifest:
+    """The metadata of the v1 object: labels under their new names, annotations without those that went."""
+    old = manifest.get("metadata") or {}
+    kept = {key: value for key, value in (old.get("annotations") or {}).items() if key not in _GONE}
+    found = {**old, "annotations": {**kept, **(annotations or {})}}
+    if old.get("labels"):
+        found["labels"] = renamed(old["labels"])
+    if not found["annotations"]:
+        del found["annotations"]
+    return found
+
+
+def renamed(given: Mapping[str, Any]) -> Manifest:
+    """Labels with the Provisioner's name as that of the NodePool."""
+    return {labels.NODEPOOL if key == PROVISIONER_NAME else key: value for key, value in given.items()}
+
+
+def class_reference(name: str) -> Manifest:
+    """The v1 reference to an EC2NodeClass."""
+    return {"group": labels.AWS_GROUP, "kind": NODE_CLASS_KIND, "name": name}
+
+
+def without_empty(fields: Mapping[str, Any]) -> Manifest:
+    """The fields that say something."""
+    return {name: value for name, value in fields.items() if value not in (None, [], {})}
+
+
+def text_of_seconds(seconds: int) -> str:
+    """A duration as people write it: ``720h``, ``15m``, ``30s``."""
+    for size, unit in ((3600, "h"), (60, "m")):
+        if seconds and seconds % size == 0:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names for a sentence."""
+    return ", ".join(sorted(names))

@@ -1,0 +1,106 @@
+"""The ConfigMaps that held Karpenter's settings before they became environment variables and flags."""
+
+# ruff: noqa: RUF012 - pydantic copies the defaults of fields
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenon.apis.legacy.awsnodetemplate import Defaults
+from tenon.apis.legacy.conversion import OldObject, read
+from tenon.apis.validation import Problem
+
+SETTINGS = "karpenter-global-settings"
+LOGGING = "config-logging"
+
+RENAMED: Mapping[str, str] = {
+    "batchMaxDuration": "BATCH_MAX_DURATION",
+    "batchIdleDuration": "BATCH_IDLE_DURATION",
+    "aws.clusterCABundle": "CLUSTER_CA_BUNDLE",
+    "aws.clusterName": "CLUSTER_NAME",
+    "aws.clusterEndpoint": "CLUSTER_ENDPOINT",
+    "aws.isolatedVPC": "ISOLATED_VPC",
+    "aws.vmMemoryOverheadPercent": "VM_MEMORY_OVERHEAD_PERCENT",
+    "aws.interruptionQueueName": "INTERRUPTION_QUEUE",
+    "aws.reservedENIs": "RESERVED_ENIS",
+    "loglevel.controller": "LOG_LEVEL",
+}
+DROPPED: Mapping[str, str] = {
+    "featureGates.driftEnabled": "drift always counts now",
+    "aws.assumeRoleARN": "give the worker's own credentials the rights",
+    "aws.assumeRoleDuration": "give the worker's own credentials the rights",
+    "aws.defaultInstanceProfile": "each EC2NodeClass names its role or its instanceProfile",
+    "aws.enablePodENI": "pods that ask for vpc.amazonaws.com/pod-eni are counted on types that have it",
+    "aws.enableENILimitedPodDensity": "write kubelet.maxPods into the EC2NodeClass for another number of pods",
+    "aws.tags": "write the tags into spec.tags of each EC2NodeClass",
+    "loglevel.webhook": "there is no webhook any more",
+}
+"""Settings that are no more, with what is done instead."""
+_LOGGER = {"level": "LOG_LEVEL", "outputPaths": "LOG_OUTPUT_PATHS", "errorOutputPaths": "LOG_ERROR_OUTPUT_PATHS"}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings as the worker has them now."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    """By the name of the environment variable."""
+    defaults: Defaults = field(default_factory=Defaults)
+    """What they say of node classes that leave it open."""
+    notes: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+class ConfigMap(OldObject):
+    data: dict[str, str] = {}
+
+
+def is_settings(manifest: Mapping[str, Any]) -> bool:
+    """Whether an object is one of the ConfigMaps that held settings."""
+    named = (manifest.get("metadata") or {}).get("name") if isinstance(manifest.get("metadata"), dict) else None
+    return manifest.get("kind") == "ConfigMap" and manifest.get("apiVersion") == "v1" and named in (SETTINGS, LOGGING)
+
+
+def convert_settings(manifest: Mapping[str, Any]) -> Settings:
+    """The settings of karpenter-global-settings or config-logging under their present names."""
+    found, problems = read(ConfigMap, manifest)
+    if found is None:
+        return Settings(problems=tuple(problems))
+    values: dict[str, str] = {}
+    notes = []
+    for key, value in found.data.items():
+        if key in RENAMED:
+            values[RENAMED[key]] = value
+            notes.append(f"{key} is {RENAMED[key]} now")
+        elif key == "zap-logger-config":
+            values |= _logger(value, notes)
+        elif (known := key if key in DROPPED else "aws.tags" if key.startswith("aws.tags.") else "") != "":
+            notes.append(f"{key} is no more: {DROPPED[known]}")
+        else:
+            notes.append(f"{key} is no setting of Karpenter")
+    defaults = Defaults(
+        instance_profile=found.data.get("aws.defaultInstanceProfile", ""), cluster=found.data.get("aws.clusterName", "")
+    )
+    return Settings(values, defaults, tuple(notes))
+
+
+def _logger(text: str, notes: list[str]) -> dict[str, str]:
+    try:
+        given = json.loads(text)
+    except ValueError:
+        given = None
+    if not isinstance(given, dict):
+        notes.append("zap-logger-config is no JSON object and is left out: LOG_LEVEL sets the level now")
+        return {}
+    values = {}
+    for key, name in _LOGGER.items():
+        value = given.get(key)
+        if isinstance(value, list):
+            value = ",".join(map(str, value))
+        if isinstance(value, str) and value:
+            values[name] = value
+            notes.append(f"{key} of zap-logger-config is {name} now")
+    return values

@@ -1,0 +1,83 @@
+"""Kubelet settings from NodePools, where they were before v1, into the EC2NodeClasses, where they are now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenon.apis.legacy.conversion import KUBELET_ANNOTATION, Manifest, listed, name_of
+
+
+@dataclass(slots=True)
+class Moved:
+    """The objects that changed, by name, and notes on it by NodePool."""
+
+    pools: dict[str, Manifest] = field(default_factory=dict)
+    classes: dict[str, Manifest] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+
+
+def move_kubelets(pools: Mapping[str, Manifest], classes: Mapping[str, Manifest], converted: Collection[str]) -> Moved:
+    """Give each class the kubelet settings of its pools; pools that differ get a class of their own.
+
+    Args:
+        pools: all NodePools that are sound enough to name their class.
+        classes: all EC2NodeClasses whose spec is a mapping.
+        converted: the NodePools that come from older objects, with their settings in the annotation.
+    """
+    moved = Moved()
+    by_class: dict[str, list[str]] = {}
+    for name, pool in pools.items():
+        by_class.setdefault(class_of(pool) or "", []).append(name)
+    for class_name, names in by_class.items():
+        kubelets = {name: _kubelet(pools[name]) if name in converted else None for name in names}
+        if not any(kubelets.values()):
+            continue
+        if class_name not in classes:
+            for name in names:
+                if kubelets[name]:
+                    moved.notes[name] = f"its kubelet settings wait for EC2NodeClass {class_name}, which is not here"
+            continue
+        node_class = classes[class_name]
+        alike = len({kubelet or "" for kubelet in kubelets.values()}) == 1
+        for name in names:
+            text = kubelets[name]
+            if text is None:
+                continue
+            own = class_name if alike else f"{class_name}-{name}"
+            moved.classes[own] = _with_kubelet(node_class, own, text)
+            moved.pools[name] = _without_annotation(pools[name], own)
+            moved.notes[name] = f"its kubelet settings ({listed(json.loads(text))}) are those of EC2NodeClass {own} now"
+    return moved
+
+
+def class_of(pool: Manifest) -> str | None:
+    """The class that a NodePool names; None for a NodePool that is not sound."""
+    value: Any = pool
+    for name in ("spec", "template", "spec", "nodeClassRef", "name"):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else None
+
+
+def _kubelet(pool: Manifest) -> str | None:
+    text = (pool["metadata"].get("annotations") or {}).get(KUBELET_ANNOTATION)
+    return str(text) if text else None
+
+
+def _with_kubelet(node_class: Manifest, name: str, text: str) -> Manifest:
+    metadata = node_class["metadata"]
+    if name != name_of(node_class):
+        metadata = {key: value for key, value in metadata.items() if key not in ("uid", "resourceVersion")}
+    known = node_class["spec"].get("kubelet")
+    kubelet = {**(known if isinstance(known, dict) else {}), **json.loads(text)}
+    return {**node_class, "metadata": {**metadata, "name": name}, "spec": {**node_class["spec"], "kubelet": kubelet}}
+
+
+def _without_annotation(pool: Manifest, class_name: str) -> Manifest:
+    annotations = {k: v for k, v in pool["metadata"]["annotations"].items() if k != KUBELET_ANNOTATION}
+    template = pool["spec"]["template"]
+    reference = {**template["spec"]["nodeClassRef"], "name": class_name}
+    spec = {**pool["spec"], "template": {**template, "spec": {**template["spec"], "nodeClassRef": reference}}}
+    return {**pool, "metadata": {**pool["metadata"], "annotations": annotations}, "spec": spec}

@@ -1,0 +1,94 @@
+"""Labels, annotations and taints that pods and nodes carried before v1, under the names that count now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tenon.apis import labels
+from tenon.apis.legacy.conversion import PROVISIONER_NAME, Manifest, renamed
+
+KEPT_FROM_DISRUPTION = ("karpenter.sh/do-not-evict", "karpenter.sh/do-not-consolidate")
+OLD_TAINT = ("karpenter.sh/disruption", "disrupting", "NoSchedule")
+
+
+def convert_node(manifest: Mapping[str, Any]) -> tuple[Manifest, list[str]]:
+    """A Node with today's labels, annotations and taints."""
+    notes: list[str] = []
+    metadata = _metadata(manifest.get("metadata"), notes)
+    spec = manifest.get("spec")
+    taints = spec.get("taints") if isinstance(spec, dict) else None
+    if isinstance(spec, dict) and isinstance(taints, list):
+        spec = {**spec, "taints": [_taint(taint, notes) for taint in taints]}
+    return {**manifest, "metadata": metadata, **({"spec": spec} if spec is not None else {})}, notes
+
+
+def convert_pod(manifest: Mapping[str, Any]) -> tuple[Manifest, list[str]]:
+    """A Pod, or the template of pods, with today's annotations and node selectors."""
+    notes: list[str] = []
+    body = {**manifest, "metadata": _metadata(manifest.get("metadata"), notes)}
+    if not body["metadata"]:
+        del body["metadata"]
+    spec = manifest.get("spec")
+    if isinstance(spec, dict):
+        body["spec"] = _pod_spec(spec, notes)
+    return body, notes
+
+
+def _metadata(given: Any, notes: list[str]) -> Any:
+    if not isinstance(given, dict):
+        return given
+    found = dict(given)
+    if isinstance(given.get("labels"), dict) and PROVISIONER_NAME in given["labels"]:
+        found["labels"] = renamed(given["labels"])
+        notes.append(f"label {PROVISIONER_NAME} is {labels.NODEPOOL} now")
+    annotations = given.get("annotations")
+    for key in KEPT_FROM_DISRUPTION:
+        if isinstance(annotations, dict) and key in annotations:
+            value = annotations[key]
+            annotations = {k: v for k, v in annotations.items() if k != key}
+            annotations.setdefault(labels.DO_NOT_DISRUPT, value)
+            found["annotations"] = annotations
+            notes.append(f"annotation {key} is {labels.DO_NOT_DISRUPT} now")
+    return found
+
+
+def _taint(taint: Any, notes: list[str]) -> Any:
+    if isinstance(taint, dict) and (taint.get("key"), taint.get("value"), taint.get("effect")) == OLD_TAINT:
+        key, effect = labels.DISRUPTED_TAINT
+        notes.append(f"taint {OLD_TAINT[0]}={OLD_TAINT[1]} is {key} now")
+        return {"key": key, "effect": effect}
+    return taint
+
+
+def _pod_spec(spec: Manifest, notes: list[str]) -> Manifest:
+    found = dict(spec)
+    changed = False
+    if isinstance(spec.get("nodeSelector"), dict) and PROVISIONER_NAME in spec["nodeSelector"]:
+        found["nodeSelector"] = renamed(spec["nodeSelector"])
+        changed = True
+    if PROVISIONER_NAME in _keys(spec.get("affinity")):
+        found["affinity"] = _with_keys_renamed(spec["affinity"])
+        changed = True
+    if changed:
+        notes.append(f"its choice of nodes by {PROVISIONER_NAME} is by {labels.NODEPOOL} now")
+    return found
+
+
+def _keys(value: Any) -> set[str]:
+    """Every value of a field ``key`` in it."""
+    if isinstance(value, list):
+        return {key for item in value for key in _keys(item)}
+    if not isinstance(value, dict):
+        return set()
+    own = {value["key"]} if isinstance(value.get("key"), str) else set()
+    return own.union(*(_keys(item) for item in value.values()))
+
+
+def _with_keys_renamed(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_with_keys_renamed(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    found = {name: _with_keys_renamed(item) for name, item in value.items()}
+    return {**found, "key": labels.NODEPOOL} if found.get("key") == PROVISIONER_NAME else found

@@ -1,0 +1,231 @@
+"""Provisioner and Machine of karpenter.sh/v1alpha5 as NodePool and NodeClaim."""
+
+# ruff: noqa: RUF012 - pydantic copies the defaults of fields
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from tenon.apis import labels
+from tenon.apis.base import ApiModel
+from tenon.apis.duration import NEVER_TEXT
+from tenon.apis.legacy.awsnodetemplate import Defaults, convert_provider
+from tenon.apis.legacy.conversion import (
+    KUBELET_ANNOTATION,
+    PROVISIONER_NAME,
+    Converted,
+    Manifest,
+    OldObject,
+    class_reference,
+    metadata_of,
+    name_of,
+    read,
+    renamed,
+    text_of_seconds,
+    without_empty,
+)
+from tenon.apis.validation import Problem
+
+LABELS_GONE = frozenset({f"{labels.AWS_GROUP}/instance-pods", f"{labels.AWS_GROUP}/instance-ami-id"})
+CHOOSING_TYPES = frozenset(
+    {
+        labels.INSTANCE_TYPE,
+        *(f"{labels.AWS_GROUP}/instance-{part}" for part in ("family", "category", "generation")),
+    }
+)
+"""Labels by which types are chosen; without a requirement on any of them only common ones were taken."""
+DEFAULT_CLASS = "default"
+
+Seconds = Annotated[int, Field(ge=0, le=2**31)]
+
+
+class Reference(ApiModel):
+    name: Annotated[str, Field(min_length=1)]
+
+
+class Consolidation(ApiModel):
+    enabled: bool = False
+
+
+class Limits(ApiModel):
+    resources: dict[str, Any] = {}
+
+
+class NodeSpec(ApiModel):
+    """What Provisioners and Machines say of a node."""
+
+    taints: list[dict[str, Any]] = []
+    startup_taints: list[dict[str, Any]] = []
+    requirements: list[dict[str, Any]] = []
+
+
+class ProvisionerSpec(NodeSpec):
+    annotations: dict[str, Any] = {}
+    labels: dict[str, Any] = {}
+    kubelet_configuration: dict[str, Any] = {}
+    provider: dict[str, Any] | None = None
+    provider_ref: Reference | None = None
+    ttl_seconds_after_empty: Seconds | None = None
+    ttl_seconds_until_expired: Seconds | None = None
+    consolidation: Consolidation = Consolidation()
+    limits: Limits = Limits()
+    weight: int | None = None
+
+
+class Provisioner(OldObject):
+    spec: ProvisionerSpec
+    status: dict[str, Any] = {}
+
+
+class MachineSpec(NodeSpec):
+    resources: dict[str, Any] = {}
+    kubelet: dict[str, Any] = {}
+    machine_template_ref: Reference | None = None
+
+
+class Machine(OldObject):
+    spec: MachineSpec
+    status: dict[str, Any] = {}
+
+
+def convert_provisioner(manifest: Mapping[str, Any], defaults: Defaults | None = None) -> Converted:
+    """The Provisioner as a NodePool of its name, with an EC2NodeClass of that name if it holds its provider."""
+    provisioner, problems = read(Provisioner, manifest)
+    if provisioner is None:
+        return Converted(problems=problems)
+    spec, name = provisioner.spec, name_of(manifest)
+    if spec.provider is not None and spec.provider_ref is not None:
+        return Converted(problems=[Problem("spec.provider", "and providerRef exclude each other: keep one of them")])
+    if spec.consolidation.enabled and spec.ttl_seconds_after_empty is not None:
+        sentence = "and consolidation.enabled exclude each other: keep one of them"
+        return Converted(problems=[Problem("spec.ttlSecondsAfterEmpty", sentence)])
+    made = Converted() if spec.provider is None else convert_provider(name, spec.provider, defaults)
+    if made.problems:
+        return made
+    notes = list(made.notes)
+    class_name = name if spec.provider is not None else spec.provider_ref.name if spec.provider_ref else DEFAULT_CLASS
+    if spec.provider is None and spec.provider_ref is None:
+        notes.append(f"it names no provider: its nodes are launched from EC2NodeClass {DEFAULT_CLASS}")
+    requirements = [*_requirements(spec.requirements, notes)]
+    requirements += _defaults_of_that_time({str(term.get("key")) for term in requirements}, notes)
+    disruption = _disruption(spec)
+    template = {
+        "metadata": without_empty({"labels": renamed(spec.labels), "annotations": spec.annotations}),
+        "spec": {
+            **without_empty({"taints": spec.taints, "startupTaints": spec.startup_taints}),
+            "requirements": requirements,
+            "nodeClassRef": class_reference(class_name),
+            "expireAfter": NEVER_TEXT
+            if spec.ttl_seconds_until_expired is None
+            else text_of_seconds(spec.ttl_seconds_until_expired),
+        },
+    }
+    status = without_empty({"resources": provisioner.status.get("resources")})
+    pool = {
+        "apiVersion": f"{labels.GROUP}/v1",
+        "kind": "NodePool",
+        "metadata": metadata_of(manifest, _kubelet(spec.kubelet_configuration, notes)),
+        "spec": {
+            "template": without_empty(template),
+            "disruption": disruption,
+            **without_empty({"limits": spec.limits.resources, "weight": spec.weight}),
+        },
+        **({"status": status} if status else {}),
+    }
+    return Converted([pool, *made.manifests], notes)
+
+
+def convert_machine(manifest: Mapping[str, Any], expiry: Mapping[str, str] | None = None) -> Converted:
+    """The Machine as a NodeClaim of its name; ``expiry`` is expireAfter of the NodePools, by name."""
+    machine, problems = read(Machine, manifest)
+    if machine is None:
+        return Converted(problems=problems)
+    spec, notes = machine.spec, list[str]()
+    reference = spec.machine_template_ref.name if spec.machine_template_ref else DEFAULT_CLASS
+    owner = str(((manifest.get("metadata") or {}).get("labels") or {}).get(PROVISIONER_NAME) or "")
+    status = dict(machine.status)
+    conditions = status.get("conditions")
+    if isinstance(conditions, list):
+        status["conditions"] = [_condition(c) for c in conditions if not _gone(c)]
+    claim = {
+        "apiVersion": f"{labels.GROUP}/v1",
+        "kind": "NodeClaim",
+        "metadata": metadata_of(manifest, _kubelet(spec.kubelet, notes)),
+        "spec": {
+            **without_empty({"taints": spec.taints, "startupTaints": spec.startup_taints}),
+            "requirements": [*_requirements(spec.requirements, notes)],
+            **without_empty({"resources": spec.resources}),
+            "nodeClassRef": class_reference(reference),
+            "expireAfter": (expiry or {}).get(owner, NEVER_TEXT),
+        },
+        **({"status": status} if status else {}),
+    }
+    return Converted([claim], notes)
+
+
+def _requirements(terms: Sequence[Manifest], notes: list[str]) -> list[Manifest]:
+    kept = []
+    for term in terms:
+        key = str(term.get("key"))
+        if key in LABELS_GONE:
+            notes.append(f"the requirement on label {key} is dropped: no node has that label any more")
+        elif key == PROVISIONER_NAME:
+            notes.append(f"the requirement on label {key} is dropped: a node's pool is known from its name")
+        else:
+            kept.append(term)
+    return kept
+
+
+def _defaults_of_that_time(keys: set[str], notes: list[str]) -> list[Manifest]:
+    """The requirements that were added to every Provisioner without one on the label."""
+    added = [
+        {"key": key, "operator": "In", "values": values}
+        for key, values in (
+            (labels.OS, ["linux"]),
+            (labels.ARCH, ["amd64"]),
+            (labels.CAPACITY_TYPE, [labels.ON_DEMAND]),
+        )
+        if key not in {labels.ALIASES.get(known, known) for known in keys}
+    ]
+    if not {labels.ALIASES.get(known, known) for known in keys} & CHOOSING_TYPES:
+        added += [
+            {"key": f"{labels.AWS_GROUP}/instance-category", "operator": "In", "values": ["c", "m", "r"]},
+            {"key": f"{labels.AWS_GROUP}/instance-generation", "operator": "Gt", "values": ["2"]},
+        ]
+    if added:
+        texts = (f"{term['key']} {term['operator']} [{', '.join(term['values'])}]" for term in added)
+        notes.append(f"what was added to a Provisioner by default is written out: {'; '.join(texts)}")
+    return added
+
+
+def _disruption(spec: ProvisionerSpec) -> Manifest:
+    if spec.consolidation.enabled:
+        return {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "0s"}
+    seconds = spec.ttl_seconds_after_empty
+    after = NEVER_TEXT if seconds is None else text_of_seconds(seconds)
+    return {"consolidationPolicy": "WhenEmpty", "consolidateAfter": after}
+
+
+def _kubelet(given: Mapping[str, Any], notes: list[str]) -> dict[str, str]:
+    """The kubelet settings as an annotation, for the class."""
+    if not given:
+        return {}
+    notes.append("kubelet settings belong to the EC2NodeClass now")
+    kept = {name: value for name, value in given.items() if name != "containerRuntime"}
+    if len(kept) < len(given):
+        notes.append("containerRuntime is dropped: every node runs containerd")
+    return {KUBELET_ANNOTATION: json.dumps(kept, sort_keys=True)} if kept else {}
+
+
+def _gone(condition: Any) -> bool:
+    return isinstance(condition, dict) and condition.get("type") in ("MachineEmpty", "MachineExpired")
+
+
+def _condition(condition: Any) -> Any:
+    if not isinstance(condition, dict):
+        return condition
+    return {**condition, "type": str(condition.get("type", "")).removeprefix("Machine")}

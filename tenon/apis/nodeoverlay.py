@@ -1,0 +1,104 @@
+"""NodeOverlay (karpenter.sh/v1alpha1): what planning is to believe of prices and capacity that EC2 does not tell."""
+
+# ruff: noqa: RUF012 - pydantic copies the defaults of fields
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from tenon.apis.base import ApiModel, ResourceList, Rule
+from tenon.apis.common import KEY_PATTERN, MAX_KEY, MAX_REQUIREMENTS, Conditions, ObjectMeta, Operator
+from tenon.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+
+PRICE_PATTERN = r"^[0-9]+(\.[0-9]+)?$"
+ADJUSTMENT_PATTERN = r"^(\+[0-9]*\.?[0-9]+%?|-[0-9]*\.?[0-9]+|-([0-9]{1,2}(\.[0-9]+)?|\.[0-9]+|100(\.0+)?)%)$"
+NOT_OVERLAID = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
+"""Resources that a type has as EC2 says."""
+
+VALIDATION_SUCCEEDED = "ValidationSucceeded"
+CONFLICT = "Conflict"
+"""Reason of ValidationSucceeded=False: another overlay of the same weight changes the same."""
+
+
+def _bounds_ok(term: OverlayRequirement) -> bool:
+    if term.operator not in ("Gt", "Lt", "Gte", "Lte"):
+        return True
+    return len(term.values) == 1 and term.values[0].isascii() and term.values[0].isdigit()
+
+
+class OverlayRequirement(ApiModel):
+    """A rule on one label of the types or offerings that are meant."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!(self.operator in ['In', 'NotIn']) || (has(self.values) && self.values.size() > 0)",
+            "operators In and NotIn need at least one value",
+            lambda term: term.operator not in ("In", "NotIn") or len(term.values) > 0,
+        ),
+        Rule(
+            "!(self.operator in ['Gt', 'Lt', 'Gte', 'Lte']) || "
+            "(has(self.values) && self.values.size() == 1 && self.values[0].matches('^[0-9]+$'))",
+            "operators Gt, Lt, Gte and Lte need exactly one value, a whole number that is not negative",
+            _bounds_ok,
+        ),
+    )
+
+    key: Annotated[str, Field(max_length=MAX_KEY, pattern=KEY_PATTERN)]
+    """The label."""
+    operator: Operator
+    """How the label's value relates to the values."""
+    values: list[Annotated[str, Field(max_length=63)]] = []
+    """The values: some for In and NotIn; one whole number for Gt, Lt, Gte, Lte; none for Exists, DoesNotExist."""
+
+
+class NodeOverlaySpec(ApiModel):
+    """What is changed, and on which types and offerings."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.price) || !has(self.priceAdjustment)",
+            "price and priceAdjustment exclude each other: give one of them",
+            lambda spec: spec.price is None or spec.price_adjustment is None,
+        ),
+        Rule(
+            "!has(self.capacity) || self.capacity.all(name, "
+            f"!(name in [{', '.join(repr(name) for name in NOT_OVERLAID)}]))",
+            f"capacity must not set {', '.join(NOT_OVERLAID)}",
+            lambda spec: not set(spec.capacity) & set(NOT_OVERLAID),
+        ),
+        Rule(
+            "!has(self.capacity) || self.capacity.all(name, !string(self.capacity[name]).startsWith('-'))",
+            "capacity must not be negative",
+            lambda spec: not any(text.startswith("-") for text in spec.capacity.values()),
+        ),
+    )
+
+    requirements: Annotated[list[OverlayRequirement], Field(max_length=MAX_REQUIREMENTS)]
+    """Rules on the labels of the types, offerings and NodePools that are meant; none means all."""
+    price: Annotated[str, Field(max_length=64, pattern=PRICE_PATTERN)] | None = None
+    """The price of an offering in dollars an hour."""
+    price_adjustment: Annotated[str, Field(max_length=64, pattern=ADJUSTMENT_PATTERN)] | None = None
+    """What is added to the price, in dollars an hour or percent, with its sign: +0.5, -10%. No price is below zero."""
+    capacity: ResourceList = {}
+    """Extended resources that the types have beside what EC2 says."""
+    weight: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    """Overlays of a higher weight win; unset is the lowest."""
+
+
+class NodeOverlayStatus(ApiModel):
+    """What became of the overlay."""
+
+    conditions: Conditions = []
+    """Facts about the overlay."""
+
+
+class NodeOverlay(ApiModel):
+    """Prices and extended resources that planning is to believe of instance types."""
+
+    api_version: Literal["karpenter.sh/v1alpha1"] = "karpenter.sh/v1alpha1"
+    kind: Literal["NodeOverlay"] = "NodeOverlay"
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+    spec: NodeOverlaySpec
+    status: NodeOverlayStatus = Field(default_factory=NodeOverlayStatus)

@@ -1,0 +1,73 @@
+"""The pods that a CapacityBuffer stands for: how many, and what each is like. No cluster ever sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tenon.apis.capacitybuffer import CapacityBufferSpec
+from tenon.lifecycle.room import requests
+from tenon.resources import Resources, parse_resources
+
+LOWEST_PRIORITY = -(2**31)
+FAKE_POD = "karpenter.sh/capacity-buffer-fake-pod"
+BUFFER_NAME = "karpenter.sh/capacity-buffer-name"
+BUFFER_NAMESPACE = "karpenter.sh/capacity-buffer-namespace"
+
+Manifest = dict[str, Any]
+
+
+def buffer_size(spec: CapacityBufferSpec, unit: Resources, replicas: int | None) -> int:
+    """How many pods room is kept for.
+
+    Args:
+        spec: what the buffer says; without a number and a percentage its limits alone decide.
+        unit: what one of the pods asks for.
+        replicas: those of the workload that the buffer follows; None when it follows none.
+    """
+    wanted = [spec.replicas] if spec.replicas is not None else []
+    if spec.percentage is not None and replicas is not None:
+        wanted.append(max(1, -(-replicas * spec.percentage // 100)))
+    limits = parse_resources(spec.limits)
+    within = [limits[name] // unit[name] for name in limits if unit.get(name, 0) > 0]
+    if not wanted:
+        return min(within, default=0)
+    return min([max(wanted), *within])
+
+
+def unit_requests(template: Mapping[str, Any]) -> Resources:
+    """What one pod of a template asks for; limits stand in for requests that are not stated."""
+    spec = dict(template.get("spec") or {})
+    for part in ("containers", "initContainers"):
+        spec[part] = [_with_requests(container) for container in spec.get(part) or ()]
+    return requests({"spec": spec})
+
+
+def buffer_pod(name: str, namespace: str, template: Mapping[str, Any], number: int) -> Manifest:
+    """The pod ``number`` of the buffer ``name``: as the template says, without volumes that would have to be made."""
+    stated = template.get("metadata") or {}
+    spec = {key: value for key, value in template["spec"].items() if key not in ("nodeName", "priorityClassName")}
+    if spec.get("volumes"):
+        spec["volumes"] = [
+            volume
+            for volume in spec["volumes"]
+            if not volume.get("persistentVolumeClaim") and not volume.get("ephemeral")
+        ]
+    marks = {FAKE_POD: "true", BUFFER_NAME: name, BUFFER_NAMESPACE: namespace}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"capacity-buffer-{name}-{number}",
+            "namespace": namespace,
+            "labels": stated.get("labels") or {},
+            "annotations": {**(stated.get("annotations") or {}), **marks},
+        },
+        "spec": {**spec, "priority": LOWEST_PRIORITY},
+    }
+
+
+def _with_requests(container: Mapping[str, Any]) -> Manifest:
+    needs = container.get("resources") or {}
+    stated = {**(needs.get("limits") or {}), **(needs.get("requests") or {})}
+    return {**container, "resources": {**needs, "requests": stated}}

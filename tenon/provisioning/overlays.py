@@ -1,0 +1,188 @@
+"""What NodeOverlays change of the instance types that pools can buy: prices of offerings, extended resources of types.
+
+An overlay is held against each type and offering together with the labels that every node of the pool has, so that it
+may also be meant for one pool. Which overlays contradict each other is decided over all pools at once, because an
+overlay is refused as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+
+from tenon.apis import labels
+from tenon.apis.nodeoverlay import NodeOverlay
+from tenon.apis.nodepool import NodePool
+from tenon.provisioning.pools import template_labels
+from tenon.resources import Resources, parse_resources
+from tenon.scheduling.model import InstanceType, Offering
+from tenon.scheduling.requirements import IN, Requirement, Requirements
+from tenon.scheduling.type_table import OFFERING_KEYS
+
+Sold = Sequence[tuple[NodePool, Sequence[InstanceType]]]
+"""Pools, each with the types that it can buy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overlaid:
+    """The types as planning is to see them, and the overlays that were left out."""
+
+    sold: Sold
+    refused: Mapping[str, str]
+    """Overlay -> the reason, in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Overlay:
+    name: str
+    weight: int
+    requirements: Requirements
+    price: str | None
+    adjustment: str | None
+    capacity: Resources
+
+    @property
+    def reprices(self) -> bool:
+        return self.price is not None or self.adjustment is not None
+
+
+@dataclass(slots=True)
+class _Changes:
+    """Who changes what of a type in a pool."""
+
+    prices: dict[int, _Overlay] = field(default_factory=dict)
+    """By the number of the offering."""
+    capacity: dict[str, _Overlay] = field(default_factory=dict)
+    """By resource."""
+
+
+_All = dict[tuple[str, str], _Changes]
+"""By pool and type."""
+
+
+def overlaid(sold: Sold, overlays: Sequence[NodeOverlay]) -> Overlaid:
+    """The types of each pool with the overlays on them.
+
+    Args:
+        sold: the pools, each with the types that its class can buy.
+        overlays: valid overlays in any order.
+
+    Returns:
+        Types that nothing changes, and lists in which nothing changes, are the same objects as before.
+    """
+    refused: dict[str, str] = {}
+    made: _All = {}
+    in_order = sorted(map(_read, overlays), key=lambda overlay: overlay.name, reverse=True)
+    for overlay in sorted(in_order, key=lambda overlay: -overlay.weight):
+        contradiction = next((key for key, wanted in overlay.requirements.items() if wanted.contradicts()), "")
+        wanted = _wanted(overlay, sold)
+        rival = _rival(overlay.weight, wanted, made)
+        if contradiction:
+            refused[overlay.name] = f"its requirements on label {contradiction} contradict each other"
+        elif rival:
+            refused[overlay.name] = (
+                f"it changes {rival[1]} and so does NodeOverlay {rival[0]}, and both have weight {overlay.weight}: "
+                "give one of them a higher weight"
+            )
+        else:
+            _take_over(wanted, made)
+    return Overlaid([(pool, _changed(pool.metadata.name, types, made)) for pool, types in sold], refused)
+
+
+def _read(overlay: NodeOverlay) -> _Overlay:
+    spec = overlay.spec
+    terms = [term.model_dump(by_alias=True) for term in spec.requirements]
+    return _Overlay(
+        overlay.metadata.name,
+        spec.weight or 0,
+        Requirements.from_terms(terms),
+        spec.price,
+        spec.price_adjustment,
+        parse_resources(spec.capacity),
+    )
+
+
+def _wanted(overlay: _Overlay, sold: Sold) -> _All:
+    """Everything that the overlay would change."""
+    wanted: _All = {}
+    of_offerings = [r for key, r in overlay.requirements.items() if key in OFFERING_KEYS]
+    of_types = [r for key, r in overlay.requirements.items() if key not in OFFERING_KEYS]
+    for pool, types in sold:
+        fixed = template_labels(pool)
+        for kind in types:
+            if all(_type_has(kind, fixed, r) for r in of_types):
+                meant = [n for n, offering in enumerate(kind.offerings) if _offers(offering, of_offerings)]
+                if meant:
+                    prices = dict.fromkeys(meant, overlay) if overlay.reprices else {}
+                    wanted[pool.metadata.name, kind.name] = _Changes(prices, dict.fromkeys(overlay.capacity, overlay))
+    return wanted
+
+
+def _type_has(kind: InstanceType, fixed: Mapping[str, str], wanted: Requirement) -> bool:
+    """Whether a node of the type in a pool with these labels may meet a requirement."""
+    if wanted.key in fixed:
+        return wanted.has(fixed[wanted.key])
+    stated = kind.requirements.get(wanted.key) if wanted.key in kind.requirements else None
+    if stated is None and wanted.key == labels.INSTANCE_TYPE:
+        stated = Requirement.new(labels.INSTANCE_TYPE, IN, (kind.name,))
+    if stated is None or stated.is_empty():
+        return wanted.may_be_absent
+    return stated.overlaps(wanted)
+
+
+def _offers(offering: Offering, wanted: Sequence[Requirement]) -> bool:
+    values = (offering.zone, offering.capacity_type, offering.zone_id, offering.reservation_id)
+    said = dict(zip(OFFERING_KEYS, values, strict=True))
+    return all(r.has(said[r.key]) if said[r.key] else r.may_be_absent for r in wanted)
+
+
+def _rival(weight: int, wanted: _All, made: _All) -> tuple[str, str] | None:
+    """An overlay of the same weight that changes the same, and what that is."""
+    for place, changes in wanted.items():
+        there = made.get(place, _Changes())
+        for number in changes.prices:
+            if number in there.prices and there.prices[number].weight == weight:
+                return there.prices[number].name, f"the price of {place[1]}"
+        for resource in changes.capacity:
+            if resource in there.capacity and there.capacity[resource].weight == weight:
+                return there.capacity[resource].name, f"{resource} of {place[1]}"
+    return None
+
+
+def _take_over(wanted: _All, made: _All) -> None:
+    """Add the changes to those of overlays that come first, which stay."""
+    for place, changes in wanted.items():
+        there = made.setdefault(place, _Changes())
+        there.prices = changes.prices | there.prices
+        there.capacity = changes.capacity | there.capacity
+
+
+def _changed(pool: str, types: Sequence[InstanceType], made: _All) -> Sequence[InstanceType]:
+    if not any((pool, kind.name) in made for kind in types):
+        return types
+    return [_with(kind, made[pool, kind.name]) if (pool, kind.name) in made else kind for kind in types]
+
+
+def _with(kind: InstanceType, changes: _Changes) -> InstanceType:
+    offerings = tuple(
+        replace(offering, price=_price(offering.price, changes.prices[number]))
+        if number in changes.prices
+        else offering
+        for number, offering in enumerate(kind.offerings)
+    )
+    more = {resource: overlay.capacity[resource] for resource, overlay in changes.capacity.items()}
+    return replace(kind, offerings=offerings, capacity={**kind.capacity, **more})
+
+
+def _price(price: float, overlay: _Overlay) -> float:
+    """The price of an offering with an overlay on it; never below zero."""
+    if overlay.price is not None:
+        return float(overlay.price)
+    assert overlay.adjustment is not None  # it reprices
+    before = Decimal(str(price))
+    if overlay.adjustment.endswith("%"):
+        after = before * (1 + Decimal(overlay.adjustment[:-1]) / 100)
+    else:
+        after = before + Decimal(overlay.adjustment)
+    return max(0.0, float(after))

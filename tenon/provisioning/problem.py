@@ -1,0 +1,110 @@
+"""The scheduling problem of a cluster: one way to state it, for provisioning, disruption and ``tenon simulate``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from typing import Protocol
+
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.nodepool import NodePool
+from tenon.provisioning.policy import PlanPolicy
+from tenon.provisioning.pools import scheduling_pool
+from tenon.provisioning.readiness import why_unusable
+from tenon.resources import Resources, subtract, total
+from tenon.scheduling.model import InstanceType, Node, Plan, Pod, Problem
+
+
+class Cluster(Protocol):
+    """What a plan needs of a cluster; the worker's view of its cache has it all."""
+
+    def nodes(self) -> Sequence[Node]:
+        """Existing and in-flight capacity."""
+        ...
+
+    def daemons(self) -> Sequence[Pod]:
+        """One template pod for each DaemonSet."""
+        ...
+
+    def namespaces(self) -> Mapping[str, Mapping[str, str]]:
+        """The labels of every namespace."""
+        ...
+
+    def node_pools(self) -> Sequence[NodePool]:
+        """The NodePools that can be read."""
+        ...
+
+    def node_class(self, name: str) -> EC2NodeClass | None:
+        """An EC2NodeClass that can be read."""
+        ...
+
+    def pool_usage(self, pool: str) -> Resources:
+        """What a pool's nodes and claims take of its limits, ``nodes`` included."""
+        ...
+
+
+def problem_of(
+    cluster: Cluster,
+    pods: Sequence[Pod],
+    sold: Sequence[tuple[NodePool, Sequence[InstanceType]]],
+    policy: PlanPolicy,
+    promised: Mapping[str, Sequence[Pod]] | None = None,
+) -> Problem:
+    """The problem of placing these pods.
+
+    Args:
+        cluster: the cluster as it is now.
+        pods: the pods that want a place.
+        sold: the pools that may launch nodes, each with the types that its class can buy.
+        policy: what an operator set.
+        promised: by node, pods that earlier plans put there and that are not there yet: their room is taken, and rules
+            between pods count them there and nowhere else.
+    """
+    expected = promised or {}
+    placed_anew = {pod.uid for group in (pods, *expected.values()) for pod in group}
+    return Problem(
+        pods=pods,
+        pools=[scheduling_pool(pool, types, cluster.pool_usage(pool.metadata.name)) for pool, types in sold],
+        nodes=[_with(_without(node, placed_anew), expected.get(node.name, ())) for node in cluster.nodes()],
+        daemons=cluster.daemons(),
+        namespaces=cluster.namespaces(),
+        ignore_preferences=policy.ignore_preferences,
+        min_values_best_effort=policy.min_values_best_effort,
+        node_charge=policy.node_charge,
+        most_pods_share=policy.most_pods_share,
+    )
+
+
+def explained(plan: Plan, cluster: Cluster, pods: Sequence[Pod]) -> Plan:
+    """The plan with a word, for each of the pods that fits nowhere, on the NodePools that the engine never saw."""
+    if not plan.unschedulable:
+        return plan
+    reasons = {pool.metadata.name: why_unusable(pool, cluster.node_class) for pool in cluster.node_pools()}
+    unseen = [f"NodePool {name}: {why}" for name, why in sorted(reasons.items()) if why]
+    hopeless = {pod.key for pod in pods if pod.unsupported}
+    told = {
+        key: reason if key in hopeless else "; ".join([reason, *unseen]) for key, reason in plan.unschedulable.items()
+    }
+    return replace(plan, unschedulable=told)
+
+
+def _without(node: Node, placed_anew: Set[str]) -> Node:
+    """The node without the pods that are given a place (by UID): what was kept for them there is theirs to take."""
+    back = [pod for pod in node.pods if pod.uid in placed_anew]
+    if not back:
+        return node
+    ports = {port for pod in back for port in pod.host_ports}
+    return replace(
+        node,
+        used=subtract(node.used, total(pod.requests for pod in back)),
+        pods=tuple(pod for pod in node.pods if pod.uid not in placed_anew),
+        host_ports=tuple(port for port in node.host_ports if port not in ports),
+    )
+
+
+def _with(node: Node, pods: Sequence[Pod]) -> Node:
+    """The node as if these pods were on it."""
+    if not pods:
+        return node
+    used = total((node.used, *(pod.requests for pod in pods)))
+    return replace(node, used=used, pods=(*node.pods, *pods))

@@ -1,0 +1,193 @@
+"""What the volumes of a pod ask of its node: where they can be reached, and what must be attached.
+
+A claim that is bound holds its pod where its volume is. One that waits for its first consumer may be made wherever its
+StorageClass allows. A pod with any other claim cannot run anywhere yet, and buying a node for it would be a waste.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from tenon.scheduling.model import Pod
+from tenon.scheduling.requirements import Requirements
+
+EBS = "ebs.csi.aws.com"
+IN_TREE = {
+    "kubernetes.io/aws-ebs": EBS,
+    "kubernetes.io/azure-disk": "disk.csi.azure.com",
+    "kubernetes.io/azure-file": "file.csi.azure.com",
+    "kubernetes.io/cinder": "cinder.csi.openstack.org",
+    "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
+    "kubernetes.io/portworx-volume": "pxd.portworx.com",
+    "kubernetes.io/vsphere-volume": "csi.vsphere.vmware.com",
+}
+"""Provisioners of old names, by the driver that serves them now."""
+WAITS = "WaitForFirstConsumer"
+"""The binding mode of classes whose volumes are made where the pod goes."""
+DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
+"""Annotations that make a class the default one."""
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+"""The annotation of claims whose binding to their volume is complete; kube-scheduler waits for it too."""
+AUTO_MODE_DRIVERS = frozenset({"ebs.csi.eks.amazonaws.com"})
+"""Drivers that run on nodes of EKS Auto Mode only."""
+AUTO_MODE_KEYS = frozenset({"eks.amazonaws.com/compute-type"})
+"""Labels that nodes of EKS Auto Mode alone carry."""
+MOST_WAYS = 64
+"""Alternatives that the volumes of one pod may have together."""
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeClaim:
+    """A PersistentVolumeClaim, or the template of one that is made with its pod."""
+
+    storage_class: str | None = None
+    """None: that of the default class; empty: of no class."""
+    volume: str = ""
+    """The volume that it is bound to, or reserved for."""
+    bound: bool = False
+    lost: bool = False
+    leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A PersistentVolume."""
+
+    terms: tuple[Requirements, ...] | None = None
+    """OR-ed alternatives of the nodes that reach it; None when all do, empty when none does."""
+    driver: str = ""
+    leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StorageClass:
+    """A StorageClass."""
+
+    name: str
+    driver: str = ""
+    waits: bool = False
+    """Whether its volumes are made where the first pod goes (WaitForFirstConsumer)."""
+    terms: tuple[Requirements, ...] | None = None
+    """OR-ed alternatives of its allowed topologies; None when it allows all, empty when none."""
+    default: bool = False
+    created: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeUse:
+    """A volume of a pod: the claim's ``namespace/name``, and what it will say if it is made with its pod."""
+
+    claim: str
+    template: VolumeClaim | None = None
+
+
+class Storage(Protocol):
+    """The claims, volumes and classes of a cluster."""
+
+    def claim(self, key: str) -> VolumeClaim | None:
+        """A claim by ``namespace/name``."""
+        ...
+
+    def volume(self, name: str) -> Volume | None:
+        """A volume."""
+        ...
+
+    def storage_class(self, name: str | None) -> StorageClass | None:
+        """A class; None stands for the default one."""
+        ...
+
+
+class UnplacedVolumeError(Exception):
+    """A volume that no node is known to reach, in one sentence."""
+
+
+def with_volumes(pod: Pod, uses: Sequence[VolumeUse], storage: Storage) -> Pod:
+    """The pod with what its volumes ask; why it cannot run yet, if so, is in ``unsupported``."""
+    if not uses:
+        return pod
+    attachments = tuple(sorted({(driver, use.claim) for use in uses if (driver := _driver(use, storage))}))
+    try:
+        terms = _together([found for use in uses if (found := _terms(use, storage)) is not None])
+    except UnplacedVolumeError as error:
+        return replace(pod, attachments=attachments, unsupported=pod.unsupported or str(error))
+    return replace(pod, volume_terms=terms, attachments=attachments)
+
+
+def default_class(classes: Iterable[StorageClass]) -> StorageClass | None:
+    """The newest of the default classes, as the API server chooses it; of those made together the first by name."""
+    return min((one for one in classes if one.default), key=lambda one: (-one.created, one.name), default=None)
+
+
+def _terms(use: VolumeUse, storage: Storage) -> tuple[Requirements, ...] | None:
+    """The alternatives of one volume; None when every node reaches it."""
+    claim = storage.claim(use.claim) or use.template
+    if claim is None:
+        raise UnplacedVolumeError(f"its volume claim {use.claim} is not there: create it")
+    if claim.leaving:
+        raise UnplacedVolumeError(f"its volume claim {use.claim} is being deleted")
+    if claim.lost:
+        raise UnplacedVolumeError(f"its volume claim {use.claim} has lost its volume {claim.volume}: create it anew")
+    terms = _of_volume(use.claim, claim, storage) if claim.volume else _of_class(use.claim, claim, storage)
+    driver = _driver(use, storage)
+    if driver in AUTO_MODE_DRIVERS:
+        raise UnplacedVolumeError(
+            f"its volume claim {use.claim} is served by {driver}, which runs on nodes of EKS Auto Mode only"
+        )
+    return terms
+
+
+def _of_volume(key: str, claim: VolumeClaim, storage: Storage) -> tuple[Requirements, ...] | None:
+    volume = storage.volume(claim.volume)
+    if volume is None:
+        raise UnplacedVolumeError(f"the volume {claim.volume} of its claim {key} is not there")
+    if volume.leaving:
+        raise UnplacedVolumeError(f"the volume {claim.volume} of its claim {key} is being deleted")
+    if not claim.bound:
+        raise UnplacedVolumeError(f"its volume claim {key} is not bound to the volume {claim.volume} yet")
+    if volume.terms == ():
+        raise UnplacedVolumeError(f"the node affinity of the volume of its claim {key} matches no node")
+    return volume.terms
+
+
+def _of_class(key: str, claim: VolumeClaim, storage: Storage) -> tuple[Requirements, ...] | None:
+    found = storage.storage_class(claim.storage_class) if claim.storage_class != "" else None
+    if found is None:
+        why = f"of the unknown StorageClass {claim.storage_class}" if claim.storage_class else "without a StorageClass"
+        raise UnplacedVolumeError(f"its volume claim {key} is not bound and {why}")
+    if not found.waits:
+        raise UnplacedVolumeError(f"its volume claim {key} is not bound yet, and its StorageClass binds at once")
+    foreign = sorted({label for term in found.terms or () for label in term if label in AUTO_MODE_KEYS})
+    if foreign:
+        raise UnplacedVolumeError(
+            f"StorageClass {found.name} of its volume claim {key} allows only nodes of EKS Auto Mode ({foreign[0]})"
+        )
+    if found.terms == ():
+        raise UnplacedVolumeError(f"the allowed topologies of StorageClass {found.name} match no node")
+    return found.terms
+
+
+def _driver(use: VolumeUse, storage: Storage) -> str:
+    """The CSI driver that attaches the volume; empty when it is not known or none does."""
+    claim = storage.claim(use.claim) or use.template
+    if claim is None:
+        return ""
+    volume = storage.volume(claim.volume) if claim.volume else None
+    if volume is not None:
+        return volume.driver
+    found = storage.storage_class(claim.storage_class) if claim.storage_class != "" else None
+    return IN_TREE.get(found.driver, found.driver) if found is not None else ""
+
+
+def _together(ways: Sequence[tuple[Requirements, ...]]) -> tuple[Requirements, ...]:
+    """Every choice of one alternative for each volume, without those that contradict themselves."""
+    combined: dict[Requirements, None] = {Requirements(): None}
+    for terms in ways:
+        crossed = (one.with_(term) for one in combined for term in terms)
+        combined = dict.fromkeys(one for one in crossed if not any(one[key].contradicts() for key in one))
+        if not combined:
+            raise UnplacedVolumeError("no node can reach all of its volumes: they are in different zones")
+        if len(combined) > MOST_WAYS:
+            raise UnplacedVolumeError(f"its volumes have more than {MOST_WAYS} alternatives together")
+    return tuple(combined) if ways else ()

@@ -1,0 +1,85 @@
+"""What the API server and the controllers of workloads write into pods, which pods that come from files lack.
+
+Rules between pods go by labels: without these, a Deployment that spreads by its ``pod-template-hash`` or a Job that
+keeps apart by its ``job-name`` would be planned otherwise than a cluster places it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from tenon.simulation.objects import Body
+
+_TERMS = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
+_HASH_DIGITS = 10
+
+
+def workload_labels(kind: str, name: str, template: Body) -> dict[str, str]:
+    """The labels that the controller of a workload adds to each of its pods."""
+    if kind == "Deployment":
+        return {"pod-template-hash": _template_hash(template)}
+    if kind == "StatefulSet":
+        return {"controller-revision-hash": f"{name}-{_template_hash(template)}"}
+    if kind == "Job":
+        return {"batch.kubernetes.io/job-name": name, "job-name": name}
+    return {}
+
+
+def replica_labels(kind: str, name: str, number: int) -> dict[str, str]:
+    """The labels that the controller adds to the one pod of this number."""
+    if kind == "StatefulSet":
+        return {"statefulset.kubernetes.io/pod-name": f"{name}-{number}", "apps.kubernetes.io/pod-index": str(number)}
+    return {}
+
+
+def admitted(pod: Body) -> Body:
+    """The pod with ``matchLabelKeys`` and ``mismatchLabelKeys`` of its affinity terms written into their selectors.
+
+    The pod itself stays as it is. A cluster has done this already for pods that come from it; then nothing changes.
+    """
+    spec = pod["spec"]
+    affinity = spec.get("affinity") or {}
+    own: dict[str, str] = pod["metadata"].get("labels") or {}
+    merged = {
+        side: {kind: [_merged(term, own) for term in affinity[side].get(kind) or ()] for kind in _TERMS}
+        for side in ("podAffinity", "podAntiAffinity")
+        if affinity.get(side) and any(_keyed(term) for term in _pod_terms(affinity[side]))
+    }
+    return {**pod, "spec": {**spec, "affinity": {**affinity, **merged}}} if merged else pod
+
+
+def _pod_terms(side: Body) -> Iterator[Body]:
+    for kind in _TERMS:
+        for term in side.get(kind) or ():
+            yield _inner(term)
+
+
+def _inner(term: Body) -> Body:
+    inner: Body = term.get("podAffinityTerm") or term
+    return inner
+
+
+def _keyed(term: Body) -> bool:
+    return bool(term.get("matchLabelKeys") or term.get("mismatchLabelKeys"))
+
+
+def _merged(term: Body, own: dict[str, str]) -> Body:
+    if "podAffinityTerm" in term:
+        return {**term, "podAffinityTerm": _merged(term["podAffinityTerm"], own)}
+    selector = term.get("labelSelector")
+    if selector is None:
+        return term
+    stated: list[Any] = list(selector.get("matchExpressions") or ())
+    for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
+        for key in term.get(field) or ():
+            expression = {"key": key, "operator": operator, "values": [own.get(key)]}
+            if key in own and expression not in stated:
+                stated.append(expression)
+    return {**term, "labelSelector": {**selector, "matchExpressions": stated}}
+
+
+def _template_hash(template: Body) -> str:
+    return hashlib.sha256(json.dumps(template, sort_keys=True, default=str).encode()).hexdigest()[:_HASH_DIGITS]

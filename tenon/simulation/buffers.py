@@ -1,0 +1,46 @@
+"""CapacityBuffers of an input as pending pods, so that room is planned for them as for any other."""
+
+from __future__ import annotations
+
+from tenon.apis.capacitybuffer import ACTIVE_CAPACITY, CapacityBuffer
+from tenon.provisioning.buffers import buffer_pod, buffer_size, unit_requests
+from tenon.simulation.objects import Body, Found, Objects
+from tenon.simulation.workloads import MOST_PODS, replicas
+
+
+def add_buffer_pods(objects: Objects) -> None:
+    """Add the pods of all buffers to ``objects``, which must be free of faults."""
+    pods = objects.by_kind.setdefault("Pod", {})
+    for found in list(objects.of("CapacityBuffer")):
+        spec = CapacityBuffer.model_validate(found.body).spec
+        if spec.provisioning_strategy != ACTIVE_CAPACITY:
+            objects.note(f"{found.subject} is left out: strategy {spec.provisioning_strategy} is not followed")
+            continue
+        template, scaled, missing = _template(objects, found, spec.model_dump(by_alias=True))
+        if template is None:
+            objects.note(f"{found.subject} is left out: {missing} is not here")
+            continue
+        count = buffer_size(spec, unit_requests(template), scaled)
+        if len(pods) + count > MOST_PODS:
+            found_fault = f"{count} pods are too many: a simulation takes {MOST_PODS}"
+            objects.faults.append(found.fault("spec.replicas", found_fault))
+            continue
+        for number in range(count):
+            pod = Found("Pod", buffer_pod(found.name, found.namespace, template, number), found.source)
+            if pod.key in pods:
+                where = pods[pod.key].source
+                objects.faults.append(found.fault("", f"makes Pod {pod.key}, which is there too, in {where}"))
+                break
+            pods[pod.key] = pod
+
+
+def _template(objects: Objects, buffer: Found, spec: Body) -> tuple[Body | None, int | None, str]:
+    """The pods that the buffer is for, the replicas of its workload, and the name of what it refers to."""
+    workload = spec["scalableRef"]
+    kind, name = (workload["kind"], workload["name"]) if workload else ("PodTemplate", spec["podTemplateRef"]["name"])
+    found = objects.by_kind.get(kind, {}).get(f"{buffer.namespace}/{name}")
+    if found is None:
+        return None, None, f"{kind} {buffer.namespace}/{name}"
+    if workload:
+        return found.body["spec"]["template"], replicas(found), ""
+    return found.body["template"], None, ""

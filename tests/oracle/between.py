@@ -1,0 +1,194 @@
+"""Rules between pods: topology spread, affinity and anti-affinity.
+
+kube-scheduler places pods one after another, so a plan is right when there is an order in which each of its pods is
+let in. Each rule is looked at by itself, in the order that suits it best: what is found wrong is wrong in any order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+
+from tests.oracle.beside_daemons import tolerates
+from tests.oracle.conditions import HOST, Value
+from tests.oracle.findings import Finding
+from tests.oracle.inputs import Inputs, Pod, Spread, Term
+from tests.oracle.places import Place, launchable
+
+
+class Between:
+    """Looks at all nodes of a plan together."""
+
+    def __init__(self, inputs: Inputs, places: Sequence[Place]) -> None:
+        self._places = places
+        self._pools = [launchable(inputs, pool) for pool in inputs.pools.values() if not pool.static]
+        self._offered: dict[tuple[object, ...], frozenset[str]] = {}
+
+    def findings(self) -> Iterator[Finding]:
+        """All rules between pods that the plan breaks."""
+        owners: dict[Spread, list[tuple[Pod, Place]]] = defaultdict(list)
+        for place in self._places:
+            for pod in place.planned:
+                for spread in pod.spreads:
+                    owners[spread].append((pod, place))
+        for spread, pods in owners.items():
+            yield from self._spread(spread, pods)
+        yield from self._near()
+        yield from self._away()
+
+    def counts(self, spread: Spread, place: Place) -> bool:
+        """Whether a constraint counts the pods of a node."""
+        if spread.honors_affinity and not place.suits(spread.wish):
+            return False
+        if spread.honors_taints and not tolerates(spread.tolerations, place.taints):
+            return False
+        return all(None not in place.domains(key) for key in spread.keys)
+
+    def offered(self, spread: Spread) -> frozenset[str]:
+        """The domains in which nodes for the constraint's pods could be launched, whatever their size."""
+        asked = (spread.wish, spread.tolerations, spread.key, spread.keys)
+        if asked not in self._offered:
+            found: set[Value] = set()
+            for pool in self._pools:
+                if tolerates(spread.tolerations, pool.taints):
+                    for labels in pool.futures((*spread.wish.keys, *spread.keys)):
+                        if None not in map(labels.get, spread.keys) and spread.wish.met(labels, open_counts=True):
+                            found.add(labels[spread.key])
+            self._offered[asked] = frozenset(value for value in found if isinstance(value, str))
+        return self._offered[asked]
+
+    def _spread(self, spread: Spread, owners: Sequence[tuple[Pod, Place]]) -> Iterator[Finding]:
+        """Let the constraint's own pods in one by one; others that it counts come whenever that helps."""
+        own = {pod.key for pod, _ in owners}
+        there: Counter[str] = Counter()
+        later: Counter[str] = Counter()
+        if spread.key != HOST:
+            there.update(dict.fromkeys(self.offered(spread), 0))
+        for place in self._places:
+            domain = place.domain(spread.key) if self.counts(spread, place) else None
+            if domain is not None:
+                there[domain] += sum(spread.chosen.has(pod.namespace, pod.labels) for pod in place.running)
+                later[domain] += sum(
+                    pod.key not in own and spread.chosen.has(pod.namespace, pod.labels) for pod in place.planned
+                )
+        waiting: dict[str, list[list[Pod]]] = defaultdict(lambda: [[], []])
+        for pod, place in owners:
+            domain = place.domain(spread.key)
+            if domain is None:
+                yield Finding("spread", place.name, f"{pod.key}: {spread.key} is absent or left open")
+            else:
+                waiting[domain][spread.chosen.has(pod.namespace, pod.labels)].append(pod)
+        yield from self._let_in(spread, there, later, waiting)
+
+    @staticmethod
+    def _let_in(
+        spread: Spread, there: Counter[str], later: Counter[str], waiting: dict[str, list[list[Pod]]]
+    ) -> Iterator[Finding]:
+        """``waiting`` are the pods of each domain: those that the constraint does not count, and those it does."""
+        while any(map(any, waiting.values())):
+            lowest = 0 if spread.key == HOST or len(there) < spread.least_domains else min(there.values(), default=0)
+            moved = False
+            for domain, (outside, counted) in waiting.items():
+                if there[domain] - lowest <= spread.most_skew:
+                    moved = moved or bool(outside)
+                    outside.clear()
+                if counted and there[domain] + 1 - lowest <= spread.most_skew:
+                    counted.pop()
+                    there[domain] += 1
+                    moved = True
+                    break
+            if not moved:
+                helped = next((d for d, count in there.items() if count == lowest and later[d]), None)
+                if helped is None:
+                    break
+                later[helped] -= 1
+                there[helped] += 1
+        for domain, groups in waiting.items():
+            for pod in (*groups[0], *groups[1]):
+                counts = dict(sorted(there.items())[:12])
+                what = f"{pod.key}: {spread.key} {domain} would be above maxSkew {spread.most_skew}, of {counts}"
+                yield Finding("spread", domain, what)
+
+    def _near(self) -> Iterator[Finding]:
+        """Required affinity: kube-scheduler counts only pods that all terms of the arriving pod are about.
+
+        A pod that is itself what it asks for may be the first, where none was running: once for all that ask alike.
+        """
+        asking = list(dict.fromkeys(pod.near for place in self._places for pod in place.planned if pod.near))
+        present: dict[tuple[Term, ...], dict[str, set[Value]]] = {near: defaultdict(set) for near in asking}
+        hosts: dict[tuple[Term, ...], set[str]] = {near: set() for near in asking}
+
+        def arrived(pod: Pod, place: Place) -> None:
+            for near in asking:
+                if _all_about(near, pod):
+                    hosts[near].add(place.name)
+                    for term in near:
+                        domain = place.domain(term.key)
+                        present[near][term.key] |= {domain} if domain is not None else set()
+
+        def beside(pod: Pod, place: Place) -> bool:
+            for term in pod.near:
+                domains = place.domains(term.key)
+                if None in domains:
+                    return False
+                if place.name not in hosts[pod.near] and not domains <= present[pod.near][term.key]:
+                    return False
+            return True
+
+        for place in self._places:
+            for pod in place.running:
+                arrived(pod, place)
+        begun = {near for near in asking if any(map(bool, present[near].values()))}
+
+        def first(pod: Pod, place: Place) -> bool:
+            if pod.near in begun or not _all_about(pod.near, pod):
+                return False
+            return all(None not in place.domains(term.key) for term in pod.near)
+
+        waiting: list[tuple[Pod, Place]] = []
+        for place in self._places:
+            for pod in place.planned:
+                if pod.near:
+                    waiting.append((pod, place))
+                else:
+                    arrived(pod, place)
+        while waiting:
+            ready = [(pod, place) for pod, place in waiting if beside(pod, place)]
+            if not ready:
+                starting = [(pod, place) for pod, place in waiting if first(pod, place)]
+                if not starting:
+                    break
+                # one whose domains are settled tells more than one whose domains are open
+                ready = [min(starting, key=lambda pair: sum(len(pair[1].domains(t.key)) for t in pair[0].near))]
+                begun.add(ready[0][0].near)
+            for pod, place in ready:
+                arrived(pod, place)
+            gone = {pod.key for pod, _ in ready}
+            waiting = [(pod, place) for pod, place in waiting if pod.key not in gone]
+        for pod, place in waiting:
+            yield Finding("pod-affinity", place.name, f"{pod.key} is beside no pod that it asks for")
+
+    def _away(self) -> Iterator[Finding]:
+        """Required anti-affinity keeps both apart, whoever comes second; two that ran before are not looked at."""
+        holders: dict[Term, list[tuple[Pod, Place]]] = defaultdict(list)
+        for place in self._places:
+            for pod in (*place.running, *place.planned):
+                for term in pod.away:
+                    holders[term].append((pod, place))
+        planned = {pod.key for place in self._places for pod in place.planned}
+        for term, holding in holders.items():
+            about: dict[Value, list[Pod]] = defaultdict(list)
+            for place in self._places:
+                chosen = [p for p in (*place.running, *place.planned) if term.chosen.has(p.namespace, p.labels)]
+                for domain in place.domains(term.key) - {None} if chosen else ():
+                    about[domain] += chosen
+            for pod, place in holding:
+                for domain in place.domains(term.key) - {None}:
+                    other = next((p for p in about[domain] if p is not pod and {p.key, pod.key} & planned), None)
+                    if other is not None:
+                        what = f"{pod.key} and {other.key} may both be in {term.key} {domain}"
+                        yield Finding("pod-anti-affinity", place.name, what)
+
+
+def _all_about(terms: Sequence[Term], pod: Pod) -> bool:
+    return all(term.chosen.has(pod.namespace, pod.labels) for term in terms)

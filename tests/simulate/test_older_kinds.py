@@ -1,0 +1,175 @@
+"""Objects of Karpenter before v1, and NodeOverlays, in the input of a simulation."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.simulate.mutating import ANYTHING, places
+from tests.simulate.running import POOL, deployment, simulate
+from tests.simulate.test_fuzz import judged
+
+PROVISIONER = """
+apiVersion: karpenter.sh/v1alpha5
+kind: Provisioner
+metadata: {name: default}
+spec:
+  requirements: [{key: node.kubernetes.io/instance-type, operator: In, values: [m5.large]}]
+  providerRef: {name: default}
+"""
+TEMPLATE = """
+---
+apiVersion: karpenter.k8s.aws/v1alpha1
+kind: AWSNodeTemplate
+metadata: {name: default}
+spec: {subnetSelector: {a: b}, securityGroupSelector: {a: b}}
+"""
+SETTINGS = """
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: karpenter-global-settings, namespace: karpenter}
+data: {aws.defaultInstanceProfile: nodes, batchMaxDuration: 10s}
+"""
+BETA = """
+---
+apiVersion: karpenter.sh/v1beta1
+kind: NodePool
+metadata: {name: beta, labels: {a: b}, annotations: {c: d}}
+spec:
+  disruption: {consolidationPolicy: WhenEmpty, consolidateAfter: 30s, budgets: [{nodes: 10%}]}
+  template:
+    metadata: {labels: {team: a}}
+    spec:
+      nodeClassRef: {apiVersion: karpenter.k8s.aws/v1beta1, kind: EC2NodeClass, name: beta}
+      requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}]
+      kubelet: {maxPods: 20}
+---
+apiVersion: karpenter.k8s.aws/v1beta1
+kind: EC2NodeClass
+metadata: {name: beta}
+spec:
+  amiFamily: AL2
+  role: r
+  amiSelectorTerms: [{id: ami-1}]
+  blockDeviceMappings: [{deviceName: /dev/xvda, ebs: {volumeSize: 20Gi}}]
+  metadataOptions: {httpTokens: required}
+  subnetSelectorTerms: [{tags: {a: b}}]
+  securityGroupSelectorTerms: [{tags: {a: b}}]
+---
+apiVersion: karpenter.sh/v1beta1
+kind: NodeClaim
+metadata: {name: c1, labels: {karpenter.sh/nodepool: beta}}
+spec: {requirements: [], nodeClassRef: {name: beta}}
+status: {providerID: "aws:///us-west-2a/i-1", conditions: [{type: Empty, status: "True"}]}
+---
+apiVersion: karpenter.sh/v1alpha5
+kind: Machine
+metadata: {name: m1, labels: {karpenter.sh/provisioner-name: default}}
+spec: {requirements: [], machineTemplateRef: {name: default}, kubelet: {maxPods: 3}}
+status: {conditions: [{type: MachineLaunched, status: "True", lastTransitionTime: "2023-01-01T00:00:00Z"}]}
+---
+apiVersion: karpenter.sh/v1alpha1
+kind: NodeOverlay
+metadata: {name: dear}
+spec: {weight: 5, requirements: [{key: a, operator: In, values: [b]}], price: "1", capacity: {example.com/x: 1}}
+---
+apiVersion: autoscaling.x-k8s.io/v1beta1
+kind: CapacityBuffer
+metadata: {name: spare}
+spec:
+  provisioningStrategy: buffer.x-k8s.io/active-capacity
+  podTemplateRef: {name: small}
+  replicas: 2
+  limits: {cpu: 1}
+---
+apiVersion: v1
+kind: PodTemplate
+metadata: {name: small}
+template:
+  metadata: {labels: {app: small}}
+  spec:
+    nodeSelector: {karpenter.sh/provisioner-name: default}
+    containers: [{name: a, resources: {limits: {cpu: 500m}}}]
+    volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p, annotations: {karpenter.sh/do-not-evict: "true"}}
+spec: {nodeSelector: {karpenter.sh/provisioner-name: default}, containers: [{name: a}]}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n1, labels: {karpenter.sh/provisioner-name: default}}
+spec: {taints: [{key: karpenter.sh/disruption, value: disrupting, effect: NoSchedule}]}
+status: {allocatable: {cpu: 1, memory: 1Gi, pods: 10}, capacity: {cpu: 1, memory: 1Gi, pods: 10}}
+"""
+OLD: list[dict[str, Any]] = list(yaml.safe_load_all(PROVISIONER + TEMPLATE + SETTINGS + BETA))
+PLACES = [(number, path) for number, document in enumerate(OLD) for path in places(document)]
+
+
+def test_a_provisioner_with_its_template_and_settings_is_planned_with(tmp_path: Path) -> None:
+    answer = simulate(tmp_path, PROVISIONER + TEMPLATE + SETTINGS + deployment(replicas=1))
+    (claim,) = answer.plan["nodeClaims"]
+    assert (claim["nodePool"], claim["instanceTypes"]) == ("default", ["m5.large"])
+    assert claim["offering"]["capacityType"] == "on-demand"
+    assert "note: Provisioner default (karpenter.sh/v1alpha5) is read as NodePool default of v1\n" in answer.err
+    assert "its instance profile is aws.defaultInstanceProfile of the settings: nodes" in answer.err
+
+
+def test_the_order_of_documents_does_not_matter(tmp_path: Path) -> None:
+    parts = [PROVISIONER, TEMPLATE.replace("---", ""), SETTINGS.replace("---", ""), deployment().replace("---", "")]
+    answers = [simulate(tmp_path, "\n---\n".join(order)) for order in (parts, parts[::-1])]
+    assert answers[0].plan == answers[1].plan
+    assert sorted(answers[0].err.splitlines()) == sorted(answers[1].err.splitlines())
+
+
+def test_all_older_kinds_together(tmp_path: Path) -> None:
+    answer = simulate(tmp_path, PROVISIONER + TEMPLATE + SETTINGS + BETA)
+    assert answer.plan["totals"] | {"pods": 3, "unschedulable": 0} == answer.plan["totals"]
+
+
+def test_what_is_wrong_in_an_old_object_is_told_by_its_own_fields(tmp_path: Path) -> None:
+    wrong = PROVISIONER.replace("providerRef:", "ttlSecondsAfterEmpty: -5\n  providerRef:")
+    (fault,) = simulate(tmp_path, wrong).faults
+    assert fault.startswith("document 1: Provisioner default: spec.ttlSecondsAfterEmpty: ")
+
+
+def test_an_old_and_a_new_object_of_one_name_are_a_fault(tmp_path: Path) -> None:
+    (fault,) = simulate(tmp_path, f"{PROVISIONER}\n---\n{POOL}").faults
+    assert "Provisioner default: becomes NodePool default, which is there too" in fault
+
+
+def test_config_maps_that_are_no_settings_are_not_read(tmp_path: Path) -> None:
+    answer = simulate(tmp_path, POOL + SETTINGS.replace("karpenter-global-settings", "other"))
+    assert answer.err == "note: ConfigMap (v1) is not read\n"
+
+
+def test_pods_of_today_keep_their_old_annotations(tmp_path: Path) -> None:
+    """Without older kinds nothing is renamed: do-not-evict means nothing in v1."""
+    text = POOL + "\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
+    text += "spec: {nodeSelector: {karpenter.sh/provisioner-name: default}, containers: [{name: a}]}"
+    assert simulate(tmp_path, text).plan["totals"]["unschedulable"] == 1
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.sampled_from(PLACES), st.sampled_from(ANYTHING)), min_size=1, max_size=2))
+def test_any_value_in_any_field_of_an_old_object(
+    tmp_path: Path, edits: list[tuple[tuple[int, tuple[Any, ...]], Any]]
+) -> None:
+    documents = copy.deepcopy(OLD)
+    for (number, path), value in edits:
+        inner: Any = documents[number]
+        try:
+            for key in path[:-1]:
+                inner = inner[key]
+            inner[path[-1]] = copy.deepcopy(value)  # a later edit may lie inside it
+        except (KeyError, IndexError, TypeError):
+            continue  # an earlier edit took the place away
+    judged(simulate(tmp_path, "\n---\n".join(json.dumps(document) for document in documents)))
