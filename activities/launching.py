@@ -15,6 +15,7 @@ from activities.ec2.provider import Ec2Provider
 from activities.kubernetes import cordon, nodeclaims
 from activities.kubernetes.client import Kube, Object
 from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.opening import open_named
 from activities.kubernetes.resources import EC2NODECLASSES
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -91,10 +92,12 @@ class Launching:
             # The workflow before this one may have been ended between its taint and its deletion.
             if await cordon.withdraw(self._kube, given.claim, view.node_name):
                 log.info("took the disruption taint off", extra={"nodeclaim": given.claim.name, "node": view.node_name})
+            if view.initialized and await open_named(self._kube, view.node_name):  # ended before its pods were bound
+                log.info("opened the node to all pods", extra={"nodeclaim": given.claim.name, "node": view.node_name})
             return PrepareLaunchResult(view=view.model_copy(update={"instance": known}))
         if view.deleting:
             return PrepareLaunchResult(view=view)
-        if not await nodeclaims.ensure_claim_finalizer(self._kube, given.claim):
+        if not await nodeclaims.ensure_claim_finalizer(self._kube, given.claim, seen=raw):
             return PrepareLaunchResult(view=ClaimView())
         claim, faults = parse(NodeClaim, raw)
         if claim is None or faults:
@@ -214,6 +217,7 @@ class Launching:
                 labels.EC2NODECLASS_HASH: ec2nodeclass_hash(node_class),
                 labels.EC2NODECLASS_HASH_VERSION: EC2NODECLASS_VERSION,
             },
+            seen=raw,
         )
 
     async def _refused(self, ref: ClaimRef, view: ClaimView, reason: str, message: str) -> PrepareLaunchResult:

@@ -120,9 +120,7 @@ class NodeActivities:
     @activity.defn(name=ActivityName.BIND)
     async def bind(self, given: NodeInput) -> BindResult:
         """Bind those of the pods that the node was bought for which kube-scheduler has not placed by itself."""
-        if await binding.still_wait(self._kube, given):
-            await asyncio.sleep(SCHEDULER_SECONDS)
-        result = await binding.bind(self._kube, given)
+        result = await binding.bind(self._kube, given, lambda: asyncio.sleep(SCHEDULER_SECONDS))
         log.info(
             "bound pods",
             extra={

@@ -19,6 +19,21 @@ def worker(
     cluster_endpoint: Annotated[str | None, typer.Option(help="Its API server (CLUSTER_ENDPOINT).")] = None,
     batch_max_duration: Annotated[str | None, typer.Option(help="Longest batch window (BATCH_MAX_DURATION).")] = None,
     batch_idle_duration: Annotated[str | None, typer.Option(help="Idle time that ends a batch.")] = None,
+    preference_policy: Annotated[
+        str | None, typer.Option(help="Respect or Ignore preferred affinities and ScheduleAnyway spread.")
+    ] = None,
+    min_values_policy: Annotated[
+        str | None, typer.Option(help="minValues of NodePools: Strict, or BestEffort, which lowers them where it must.")
+    ] = None,
+    ignore_dra_requests: Annotated[
+        str | None, typer.Option(help="true: pods with dynamic resource claims are left out.")
+    ] = None,
+    node_charge: Annotated[
+        str | None, typer.Option(help="Dollars an hour that a node counts beside its price, 0 to 1000.")
+    ] = None,
+    max_workload_share_per_node: Annotated[
+        str | None, typer.Option(help="Part of a workload's pods that one new node may carry, above 0 up to 1.")
+    ] = None,
     garbage_collection_interval: Annotated[
         str | None, typer.Option(help="Time between two searches for orphans, 30s to 24h.")
     ] = None,

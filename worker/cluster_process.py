@@ -38,6 +38,7 @@ from worker.housekeeping import keep_schedule, sweep_now
 from worker.lease import LeaseElection
 from worker.lostnodes import LostNodes
 from worker.nodepools import NodePoolKeeper
+from worker.opening import NodeOpener
 from worker.podevents import PodEventKeeper
 from worker.process import Readiness, run, until_stopped
 from worker.settings import Settings
@@ -83,7 +84,9 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
     clients = await connect(settings)
     cache = ClusterCache(clients.kube, silence_limit=settings.watch_silence_limit.total_seconds())
     warming = asyncio.create_task(warm_up(clients), name="warm up")
-    readiness.checks.append(lambda: "" if cache.synced else "the cluster cache is not synced yet")
+    readiness.checks.append(
+        lambda: f"the cluster cache still reads {', '.join(waits)}" if (waits := cache.awaited) else ""
+    )
     readiness.why = ""
     try:
         await until_stopped(
@@ -104,7 +107,15 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
 
 async def _lead_when_elected(settings: Settings, client: Client, clients: Clients, cache: ClusterCache) -> None:
     async def lead() -> None:
-        await _lead(settings, client, clients, cache)
+        # it needs no Temporal, and is there for when that is away
+        opener = asyncio.create_task(NodeOpener(clients.kube, cache).run(), name="node opener")
+        try:
+            await _lead(settings, client, clients, cache)
+        finally:
+            opener.cancel()
+            for end in await asyncio.gather(opener, return_exceptions=True):
+                if isinstance(end, Exception):
+                    log.warning("Opening nodes did not end cleanly: %r", end, exc_info=end)
 
     if settings.disable_leader_election:
         await lead()
@@ -122,8 +133,8 @@ async def _lead(settings: Settings, client: Client, clients: Clients, cache: Clu
     """Serve the plan queue, the bridge and the NodePools' status until cancelled."""
     view = CachedView(cache)
     batcher = Batcher(view)
-    planner = Planner(view, clients.ec2, clients.kube, clients.recorder, batcher)
-    plan = PlanActivities(batcher, planner, Disruptor(view))
+    planner = Planner(view, clients.ec2, clients.kube, clients.recorder, batcher, policy=settings.plan_policy())
+    plan = PlanActivities(batcher, planner, Disruptor(view, promised=batcher.promised))
     window = (settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
     bridge = Bridge(client, cache, settings.cluster_name, window)
 

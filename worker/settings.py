@@ -10,8 +10,11 @@ import re
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from tenon.provisioning.policy import PlanPolicy
+from tenon.scheduling.model import NODE_CHARGE
 
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -71,6 +74,12 @@ def parse_wait(value: Any) -> timedelta | None:
 Wait = Annotated[timedelta | None, BeforeValidator(parse_wait)]
 
 
+def _only_true(value: bool) -> bool:
+    if not value:
+        raise ValueError("dynamic resource claims cannot be planned for yet, so pods with them are always left out")
+    return value
+
+
 class SettingsError(Exception):
     """Settings that cannot be used; one sentence each."""
 
@@ -84,6 +93,11 @@ class Settings(BaseSettings):
     cluster_endpoint: str = ""
     batch_max_duration: GoDuration = timedelta(seconds=10)
     batch_idle_duration: GoDuration = timedelta(seconds=1)
+    preference_policy: Literal["Respect", "Ignore"] = "Respect"
+    min_values_policy: Literal["Strict", "BestEffort"] = "Strict"
+    ignore_dra_requests: Annotated[bool, AfterValidator(_only_true)] = True
+    node_charge: float = Field(default=NODE_CHARGE, ge=0, le=1000, allow_inf_nan=False)
+    max_workload_share_per_node: float = Field(default=1.0, gt=0, le=1, allow_inf_nan=False)
     garbage_collection_interval: Annotated[timedelta, _between("30s", "24h")] = timedelta(minutes=10)
     initialization_timeout: Wait = timedelta(hours=1)
     watch_silence_limit: Annotated[timedelta, _between("1s", "10m")] = timedelta(seconds=75)
@@ -97,6 +111,15 @@ class Settings(BaseSettings):
     leader_election_name: str = "karpenter-leader-election"
     leader_election_namespace: str = ""
     log_level: Literal["debug", "info", "warn", "error"] = "info"
+
+    def plan_policy(self) -> PlanPolicy:
+        """The settings that bear on plans."""
+        return PlanPolicy(
+            ignore_preferences=self.preference_policy == "Ignore",
+            min_values_best_effort=self.min_values_policy == "BestEffort",
+            node_charge=self.node_charge,
+            most_pods_share=self.max_workload_share_per_node,
+        )
 
     def as_environment(self) -> dict[str, str]:
         """The settings as a child process reads them back."""

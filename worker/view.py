@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 
 from activities.kubernetes.resources import NODECLAIMS, PODS
@@ -15,13 +15,13 @@ from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse
 from tenon.disruption.emptiness import ManagedNode
 from tenon.lifecycle.instants import parse_instant
-from tenon.provisioning.facts import ClaimFacts
+from tenon.provisioning.facts import ClaimFacts, Fingerprint
 from tenon.resources import Resources
 from tenon.scheduling.model import Node, Pod
-from worker.cache.capacity import leaving
 from worker.cache.cluster import ClusterCache
+from worker.cache.moving import leaving
 from worker.cache.records import ObjectRecord
-from worker.cache.state import planned_pods
+from worker.cache.state import answers_for, planned_pods
 
 log = logging.getLogger("worker.view")
 
@@ -44,14 +44,15 @@ class CachedView:
         """Whether the picture is whole."""
         return self._cache.synced
 
-    def fingerprint(self) -> object:
+    def fingerprint(self) -> Fingerprint:
         """Changes whenever a pod that fitted nowhere might fit now."""
         pools = tuple((p.name, p.body["metadata"].get("generation"), _ready(p)) for p in self._cache.pools)
         classes = tuple((c.name, c.body["metadata"].get("generation"), _ready(c)) for c in self._cache.nodeclasses)
-        return pools, classes, frozenset(claim.name for claim in self._cache.claims)
+        claims = frozenset(claim.name for claim in self._cache.claims)
+        return Fingerprint((pools, classes, claims), self._cache.namespace_changes)
 
     def pending_pods(self) -> list[Pod]:
-        """Pods that kube-scheduler could not place."""
+        """Pods that kube-scheduler could not place, or whose node is on its way out."""
         return self._cache.pending_pods()
 
     def nodes(self) -> list[Node]:
@@ -61,6 +62,10 @@ class CachedView:
     def daemons(self) -> list[Pod]:
         """One template pod for each DaemonSet."""
         return self._cache.daemons()
+
+    def namespaces(self) -> Mapping[str, Mapping[str, str]]:
+        """The labels of every namespace."""
+        return self._cache.namespace_labels()
 
     def node_pools(self) -> list[NodePool]:
         """The NodePools that can be read."""
@@ -89,7 +94,22 @@ class CachedView:
 
     def claims(self) -> list[ClaimFacts]:
         """All NodeClaims."""
-        return [_facts(claim) for claim in self._cache.claims]
+        return [self._facts(claim) for claim in self._cache.claims]
+
+    def place_of(self, name: str) -> str:
+        """The name under which `nodes` lists what was a Node or NodeClaim of this name when a plan was made: a claim
+        goes by its Node's name once it has one. Empty when it is gone, or on its way out.
+        """
+        node = self._cache.nodes.get(name)
+        if node is not None:
+            return "" if leaving(node, self._cache.claim_of(node)) else name
+        claim = self._cache.claims.get(name)
+        if claim is None:
+            return ""
+        node = self._cache.node_of(claim)
+        if leaving(node, claim):
+            return ""
+        return node.name if node is not None and self._cache.claim_of(node) is claim else name
 
     def newest_batch(self, up_to: int) -> int:
         """The highest batch number on a NodeClaim, not above ``up_to``; 0 when there is none."""
@@ -142,7 +162,23 @@ class CachedView:
             empty=since is not None,
             protected=protected or kept,
             quiet_since=datetime.fromtimestamp(since, UTC) if since is not None else None,
+            node=node.name if node is not None else "",
         )
+
+    def _facts(self, claim: ObjectRecord) -> ClaimFacts:
+        initialized = claim.condition("Initialized")
+        done = initialized.get("status") == "True"
+        return ClaimFacts(
+            name=claim.name,
+            leaving=leaving(self._cache.node_of(claim), claim),
+            initialized_at=parse_instant(initialized.get("lastTransitionTime")) if done else None,
+            planned=frozenset(uid for key, uid in planned_pods(claim).items() if not self._elsewhere(claim, key, uid)),
+        )
+
+    def _elsewhere(self, claim: ObjectRecord, key: str, uid: str) -> bool:
+        """Whether a pod that the claim was bought for went somewhere else."""
+        pod = self._cache.pods.get(key)
+        return pod is not None and pod.uid == uid and not answers_for(claim, pod)
 
     async def changed(self, seconds: float) -> None:
         """Return on the next change, at the latest after ``seconds``."""
@@ -153,14 +189,3 @@ class CachedView:
 
 def _ready(record: ObjectRecord) -> str:
     return str(record.condition("Ready").get("status", ""))
-
-
-def _facts(claim: ObjectRecord) -> ClaimFacts:
-    initialized = claim.condition("Initialized")
-    done = initialized.get("status") == "True"
-    return ClaimFacts(
-        name=claim.name,
-        leaving=claim.deleting,
-        initialized_at=parse_instant(initialized.get("lastTransitionTime")) if done else None,
-        planned=frozenset(planned_pods(claim).values()),
-    )

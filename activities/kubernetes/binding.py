@@ -1,61 +1,80 @@
-"""The step "bind pods": put the pods that a node was bought for onto it at once, where no rule needs the scheduler."""
+"""The step "bind pods": put the pods that a node was bought for onto it, where no rule needs the scheduler.
+
+Usually the node is closed to all others until then. Where it is not, kube-scheduler is given a moment first and places
+most of them; one list of the node's pods shows those, and only what is missing there is asked for by name: at 10,000
+pods a request for each would hold up every other node.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from activities.kubernetes.bounded import bounded
 from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError, ApiUnreachable
 from activities.kubernetes.nodeclaims import read_claim
 from activities.kubernetes.nodes import find_node, pods_on
+from activities.kubernetes.opening import open_node
 from activities.kubernetes.resources import PODS
 from tenon.apis import labels
-from tenon.lifecycle import pods
-from tenon.lifecycle.binding import PlannedPod, choose, parse_planned
+from tenon.lifecycle import opening, pods
+from tenon.lifecycle.binding import Choice, PlannedPod, choose, parse_planned, waits
 from tenon.lifecycle.messages import BindResult, NodeInput
+
+log = logging.getLogger("controller.nodeclaim.binding")
 
 AT_ONCE = 20
 """Requests in flight for one node."""
 
-
-async def still_wait(kube: Kube, wanted: NodeInput) -> bool:
-    """Whether a planned pod has no node yet."""
-    claim = await read_claim(kube, wanted.claim)
-    annotations = (claim["metadata"].get("annotations") if claim else None) or {}
-    found = await _read(kube, parse_planned(annotations.get(labels.PLANNED_PODS) or ""))
-    return any(not (pod.get("spec") or {}).get("nodeName") for pod in found.values())
+Object = Mapping[str, Any]
+Settle = Callable[[], Awaitable[None]]
 
 
-async def bind(kube: Kube, wanted: NodeInput, planned: str | None = None) -> BindResult:
-    """Bind the claim's planned pods; a pod that cannot be bound is kube-scheduler's.
+async def bind(kube: Kube, wanted: NodeInput, settle: Settle) -> BindResult:
+    """Bind the claim's planned pods, then open the node; a pod that cannot be bound is kube-scheduler's.
 
     Args:
         kube: the cluster.
         wanted: the claim and its Node.
-        planned: the annotation's text; None reads it from the claim.
+        settle: returns when kube-scheduler has had a moment. It gets one before anything is bound to a node that is
+            open to it while a planned pod has no node yet; and one after, before a closed node is opened.
 
     Returns:
         ``bound`` counts pods that are on the node already, so that a repetition answers the same.
     """
-    claim = await read_claim(kube, wanted.claim)
-    if planned is None:
-        annotations = claim["metadata"].get("annotations") if claim else None
-        planned = (annotations or {}).get(labels.PLANNED_PODS) or ""
-    entries = parse_planned(planned)
-    if not entries or claim is None or claim["metadata"].get("deletionTimestamp"):
+    claim, node = await _read_both(kube, wanted)
+    entries = _planned(claim)
+    if node is not None and not opening.closed(node):
+        if await _any_waits(kube, _missing(entries, await pods_on(kube, node["metadata"]["name"]))):
+            await settle()
+        # Meanwhile the claim may have begun to leave, and the Node may have been cordoned.
+        claim, node = await _read_both(kube, wanted)
+    if claim is None or node is None or claim["metadata"].get("deletionTimestamp"):
         return BindResult(planned=len(entries), left=len(entries))
-    found = await _read(kube, entries)
-    node = (await find_node(kube, wanted, claim)).node
-    if node is None or (node["metadata"].get("labels") or {}).get(labels.INITIALIZED) != "true":
-        return BindResult(planned=len(entries), left=len(entries))
-    name = node["metadata"]["name"]
-    # The node's pods are read last: what kube-scheduler has put there meanwhile must be seen.
-    choice = choose(entries, found, node, await pods_on(kube, name))
+    result = await _bind(kube, entries, node)
+    if opening.closed(node):
+        if result.bound:
+            await settle()  # until kube-scheduler has seen them: it would give the same room away again
+        await open_node(kube, node)
+    return result
 
-    async def post(pod: Mapping[str, Any]) -> bool:
+
+async def _bind(kube: Kube, entries: Sequence[PlannedPod], node: Object) -> BindResult:
+    if not entries or (node["metadata"].get("labels") or {}).get(labels.INITIALIZED) != "true":
+        return BindResult(planned=len(entries), left=len(entries))
+    choice = await _choose(kube, entries, node)
+
+    async def post(pod: Object) -> bool:
         metadata = pod["metadata"]
-        return await kube.bind(metadata["namespace"], metadata["name"], name, pods.uid(pod))
+        try:
+            return await kube.bind(metadata["namespace"], metadata["name"], node["metadata"]["name"], pods.uid(pod))
+        except ApiUnreachable:
+            raise
+        except ApiError as error:  # of an admission webhook, say: the other pods and the node must not wait for it
+            log.warning("a pod was not bound", extra={"pod": pods.key(pod), "error": str(error)})
+            return False
 
     bound = sum(await bounded(choice.bind, AT_ONCE, post))
     return BindResult(
@@ -65,7 +84,41 @@ async def bind(kube: Kube, wanted: NodeInput, planned: str | None = None) -> Bin
     )
 
 
-async def _read(kube: Kube, entries: list[PlannedPod]) -> dict[str, Mapping[str, Any]]:
+async def _read_both(kube: Kube, wanted: NodeInput) -> tuple[Object | None, Object | None]:
+    claim = await read_claim(kube, wanted.claim)
+    return claim, (await find_node(kube, wanted, claim)).node if claim is not None else None
+
+
+async def _choose(kube: Kube, entries: Sequence[PlannedPod], node: Object) -> Choice:
+    name = node["metadata"]["name"]
+    company = await pods_on(kube, name)
+    found = await _read(kube, _missing(entries, company))
+    if not opening.closed(node) and any(waits(entry, found.get(entry.key)) for entry in entries):
+        # The node's pods are read last: what kube-scheduler has put there meanwhile must be seen.
+        company = await pods_on(kube, name)
+    return choose(entries, found | {pods.key(pod): pod for pod in company}, node, company)
+
+
+async def _any_waits(kube: Kube, entries: Sequence[PlannedPod]) -> bool:
+    """Whether one of them has no node yet; nearly always the first that is asked for says so."""
+    for entry in entries:
+        if waits(entry, await kube.get(PODS, entry.name, entry.namespace)):
+            return True
+    return False
+
+
+def _planned(claim: Object | None) -> list[PlannedPod]:
+    annotations = claim["metadata"].get("annotations") if claim else None
+    return parse_planned((annotations or {}).get(labels.PLANNED_PODS) or "")
+
+
+def _missing(entries: Sequence[PlannedPod], company: Sequence[Object]) -> list[PlannedPod]:
+    """The planned pods that are not among those of the node."""
+    there = {pods.uid(pod) for pod in company}
+    return [entry for entry in entries if entry.uid not in there]
+
+
+async def _read(kube: Kube, entries: Sequence[PlannedPod]) -> dict[str, Object]:
     async def read(entry: PlannedPod) -> dict[str, Any] | None:
         return await kube.get(PODS, entry.name, entry.namespace)
 

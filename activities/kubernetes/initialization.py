@@ -9,10 +9,11 @@ from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.nodeclaims import Clock, Fact, read_claim, set_facts
 from activities.kubernetes.nodes import find_node
+from activities.kubernetes.opening import open_node
 from activities.kubernetes.resources import NODES
 from tenon.apis import labels
 from tenon.apis.nodeclaim import INITIALIZED
-from tenon.lifecycle import pods
+from tenon.lifecycle import opening, pods
 from tenon.lifecycle.initialization import initialization
 from tenon.lifecycle.messages import InitializeResult, NodeInput
 
@@ -27,11 +28,13 @@ async def initialize(kube: Kube, wanted: NodeInput, now: Clock) -> InitializeRes
         return await _awaited(kube, wanted, found.reason, found.message, now)
     verdict = initialization(claim, found.node)
     if not verdict.initialized:
+        if opening.closed_long(claim, now()):
+            await open_node(kube, found.node)
         return await _awaited(kube, wanted, verdict.reason, verdict.message, now)
     name = found.node["metadata"]["name"]
-    if await change(kube, NODES, name, _label, uid=pods.uid(found.node)) is None:
+    if await change(kube, NODES, name, _label, uid=pods.uid(found.node), seen=found.node) is None:
         return await _awaited(kube, wanted, "NodeNotFound", f"Node {name} went away", now)
-    if not await set_facts(kube, wanted.claim, [Fact(INITIALIZED, "True")], now):
+    if not await set_facts(kube, wanted.claim, [Fact(INITIALIZED, "True")], now, seen=claim):
         return InitializeResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
     return InitializeResult(initialized=True)
 

@@ -90,8 +90,11 @@ def launched_at(claim: Object) -> datetime:
     return (launched.last_transition_time if launched else None) or datetime.min.replace(tzinfo=UTC)
 
 
-async def ensure_claim_finalizer(kube: Kube, ref: ClaimRef) -> bool:
-    """Put the finalizer on, so that a deletion waits for the instance's end. False when the claim is gone."""
+async def ensure_claim_finalizer(kube: Kube, ref: ClaimRef, seen: Object | None = None) -> bool:
+    """Put the finalizer on, so that a deletion waits for the instance's end. False when the claim is gone.
+
+    ``seen``, here as below, is the claim as the caller has just read it.
+    """
 
     def compute(claim: Object) -> dict[str, Any]:
         finalizers = list(claim["metadata"].get("finalizers") or ())
@@ -99,12 +102,12 @@ async def ensure_claim_finalizer(kube: Kube, ref: ClaimRef) -> bool:
             return {}
         return {"metadata": {"finalizers": [*finalizers, labels.TERMINATION_FINALIZER]}}
 
-    return await change(kube, NODECLAIMS, ref.name, compute, uid=ref.uid) is not None
+    return await change(kube, NODECLAIMS, ref.name, compute, uid=ref.uid, seen=seen) is not None
 
 
 async def annotate_claim(kube: Kube, ref: ClaimRef, annotations: Mapping[str, str]) -> bool:
     """Write annotations that are not there yet. False when the claim is gone."""
-    return await _merge_metadata(kube, ref, {}, annotations)
+    return await _merge_metadata(kube, ref, {}, annotations) is not None
 
 
 async def record_keep(kube: Kube, ref: ClaimRef, until: datetime) -> bool:
@@ -122,13 +125,15 @@ async def mark_launched(
     labels_: Mapping[str, str],
     now: Clock,
     annotations: Mapping[str, str] | None = None,
+    seen: Object | None = None,
 ) -> bool:
     """Copy the launch onto the claim: labels first, then status, whose Launched says that all of it is there.
 
     Returns:
         False when the claim is gone.
     """
-    if not await _merge_metadata(kube, ref, labels_, annotations or {}):
+    labelled = await _merge_metadata(kube, ref, labels_, annotations or {}, seen)
+    if labelled is None:
         return False
     fields = {
         "providerID": instance.provider_id,
@@ -136,7 +141,7 @@ async def mark_launched(
         "capacity": format_resources(capacity),
         "allocatable": format_resources(allocatable),
     }
-    return await set_facts(kube, ref, [Fact(LAUNCHED, "True")], now, fields=fields)
+    return await set_facts(kube, ref, [Fact(LAUNCHED, "True")], now, fields=fields, seen=labelled)
 
 
 async def mark_launch_failed(kube: Kube, ref: ClaimRef, reason: str, message: str, now: Clock) -> bool:
@@ -150,7 +155,13 @@ async def mark_instance_terminating(kube: Kube, ref: ClaimRef, now: Clock) -> bo
 
 
 async def set_facts(
-    kube: Kube, ref: ClaimRef, facts: Sequence[Fact], now: Clock, *, fields: Mapping[str, Any] | None = None
+    kube: Kube,
+    ref: ClaimRef,
+    facts: Sequence[Fact],
+    now: Clock,
+    *,
+    fields: Mapping[str, Any] | None = None,
+    seen: Object | None = None,
 ) -> bool:
     """Set conditions, and with them the root condition Ready, and status fields. False when the claim is gone."""
 
@@ -158,7 +169,8 @@ async def set_facts(
         patch = status_patch(claim, facts, now(), fields or {})
         return {"status": patch} if patch else {}
 
-    return await change(kube, NODECLAIMS, ref.name, compute, uid=ref.uid, subresource="status") is not None
+    changed = await change(kube, NODECLAIMS, ref.name, compute, uid=ref.uid, subresource="status", seen=seen)
+    return changed is not None
 
 
 async def clear_fact(kube: Kube, ref: ClaimRef, type_: str) -> bool:
@@ -231,8 +243,10 @@ def camel(text: str) -> str:
 
 
 async def _merge_metadata(
-    kube: Kube, ref: ClaimRef, labels_: Mapping[str, str], annotations: Mapping[str, str]
-) -> bool:
+    kube: Kube, ref: ClaimRef, labels_: Mapping[str, str], annotations: Mapping[str, str], seen: Object | None = None
+) -> dict[str, Any] | None:
+    """The claim afterwards; None when it is gone."""
+
     def compute(claim: Object) -> dict[str, Any]:
         patch: dict[str, Any] = {}
         for field, wanted in (("labels", labels_), ("annotations", annotations)):
@@ -242,4 +256,4 @@ async def _merge_metadata(
                 patch[field] = missing
         return {"metadata": patch} if patch else {}
 
-    return await change(kube, NODECLAIMS, ref.name, compute, uid=ref.uid) is not None
+    return await change(kube, NODECLAIMS, ref.name, compute, uid=ref.uid, seen=seen)

@@ -34,9 +34,11 @@ async def register(kube: Kube, recorder: EventRecorder, wanted: NodeInput, now: 
             "its labels and taints did: register it with the taint in its user data",
             "Warning",
         )
-    written = await change(kube, NODES, name, lambda node: registration(claim, node).patch, uid=pods.uid(found.node))
+    written = await change(
+        kube, NODES, name, lambda node: registration(claim, node).patch, uid=pods.uid(found.node), seen=found.node
+    )
     if written is None:
         return RegisterResult(reason="NodeNotFound", message=f"Node {name} went away while it was registered")
-    if not await set_facts(kube, wanted.claim, [Fact(REGISTERED, "True")], now, fields={"nodeName": name}):
+    if not await set_facts(kube, wanted.claim, [Fact(REGISTERED, "True")], now, fields={"nodeName": name}, seen=claim):
         return RegisterResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
     return RegisterResult(node_name=name)

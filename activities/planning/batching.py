@@ -1,4 +1,4 @@
-"""Which pending pods want a decision, and when a batch of them is complete.
+"""Which pods want a decision, those that wait and those that must leave their node, and when a batch is complete.
 
 What was decided is mostly read back from the cluster: a pod that a living NodeClaim was bought for is decided. Only
 pods that were planned onto existing nodes, or that fit nowhere, are remembered here; a restart merely asks again.
@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from activities.metrics import QUEUE_DEPTH
 from activities.planning.ports import ClusterView
 from tenon.lifecycle.messages import AwaitBatchInput, BatchSummary
+from tenon.provisioning.facts import Fingerprint
 from tenon.scheduling.model import Pod
 
 log = logging.getLogger("controller.provisioner")
@@ -23,6 +24,8 @@ NOMINATED_FOR = timedelta(seconds=20)
 """How long kube-scheduler has to bind a pod to the node that a plan found for it (CTL-33)."""
 BOUGHT_FOR = timedelta(seconds=2)
 """How long the cache may take to show a NodeClaim; from then on the claim itself says which pods it is for."""
+PLANNED_WITHIN = timedelta(seconds=30)
+"""How long a plan may take once its batch is complete."""
 FIRST_RETRY = timedelta(seconds=10)
 LONGEST_RETRY = timedelta(minutes=5)
 
@@ -34,6 +37,8 @@ class _Answered:
     fingerprint: object
     """None: valid whatever changes."""
     node: str = ""
+    pod: Pod | None = None
+    """The pod that fitted nowhere, as it was then."""
 
 
 class Batcher:
@@ -44,52 +49,88 @@ class Batcher:
         self._now = now
         self._answered: dict[str, _Answered] = {}
         self._turn = 0
+        self._renewed_within = PLANNED_WITHIN
+        """How long it may take from a pod that wants a decision to the decision."""
+        self._kept: dict[str, datetime] = {}
+        """By name: until when a node is kept for what may come in place of a pod that was promised it and is gone."""
 
     def undecided(self) -> list[Pod]:
-        """Pending pods without a valid answer."""
+        """Pending pods, and pods that must leave their node, without a valid answer."""
         now = self._now()
-        covered = self._covered(now)
+        covered, bought = self._covered(now)
         fingerprint = self._view.fingerprint()
         pending = self._view.pending_pods()
         self._forget({pod.uid for pod in pending})
-        return [pod for pod in pending if pod.uid not in covered and not self._valid(pod.uid, now, fingerprint)]
+        return [
+            pod
+            for pod in pending
+            if pod.uid not in (bought if pod.node_name else covered) and not self._valid(pod, now, fingerprint)
+        ]
 
     def nominated(self, placements: Mapping[str, Iterable[Pod]]) -> None:
         """These pods were planned onto nodes (by name) that exist or are on their way."""
-        for node, pods in placements.items():
-            self._decided((pod.uid for pod in pods), NOMINATED_FOR, node)
-
-    def promised(self) -> dict[str, list[Pod]]:
-        """The nominated pods that still wait, by node: their room is taken, and rules between pods count them."""
         now = self._now()
-        promised: dict[str, list[Pod]] = {}
+        for node, pods in placements.items():
+            for pod in pods:
+                attempts = self._attempts(pod) if pod.node_name else 0  # a drain may take its time
+                pause = min(NOMINATED_FOR * 2 ** max(0, attempts - 1), LONGEST_RETRY)
+                self._answered[pod.uid] = _Answered(now + pause, attempts, None, node)
+
+    def reserved(self) -> dict[str, list[Pod]]:
+        """The nominated pods that still wait, by the node as it is called now: their room is taken, and rules between
+        pods count them.
+
+        Once a pod is asked for again, a new plan may put it anywhere.
+        """
+        now = self._now()
+        reserved: dict[str, list[Pod]] = {}
         for pod in self._view.pending_pods():
             answer = self._answered.get(pod.uid)
-            if answer is not None and answer.node and now < answer.again_at:
-                promised.setdefault(answer.node, []).append(pod)
-        return promised
+            if answer is None or not answer.node or now >= answer.again_at:
+                continue
+            if place := self._view.place_of(answer.node):
+                reserved.setdefault(place, []).append(pod)
+        return reserved
+
+    def promised(self) -> set[str]:
+        """The names of the Nodes and NodeClaims that pods are on their way to.
+
+        Longer than they are `reserved`, so that none counts as empty while its pods, or those that are made in place of
+        evicted ones, are planned anew.
+        """
+        now = self._now()
+        self._forget({pod.uid for pod in self._view.pending_pods()})
+        self._kept = {node: until for node, until in self._kept.items() if now < until}
+        since = now - self._renewed_within
+        return {a.node for a in self._answered.values() if a.node and since < a.again_at} | self._kept.keys()
 
     def bought(self, uids: Iterable[str]) -> None:
         """A NodeClaim was written for these pods: should it fail, they are planned again at once."""
-        self._decided(uids, BOUGHT_FOR)
-
-    def _decided(self, uids: Iterable[str], duration: timedelta, node: str = "") -> None:
-        until = self._now() + duration
+        until = self._now() + BOUGHT_FOR
         for uid in uids:
-            self._answered[uid] = _Answered(until, 0, None, node)
+            self._answered[uid] = _Answered(until, 0, None)
 
-    def unschedulable(self, uids: Iterable[str], fingerprint: object) -> None:
-        """These pods fit nowhere: ask again when the view no longer has this fingerprint, or later and later."""
+    def unschedulable(self, pods: Iterable[Pod], fingerprint: Fingerprint) -> None:
+        """These pods fit nowhere: ask again when what bears on them of this fingerprint has changed, when they ask for
+        something else (their volumes were made, or went), or later and later.
+        """
         now = self._now()
-        for uid in uids:
-            attempts = self._answered[uid].attempts + 1 if uid in self._answered else 1
+        for pod in pods:
+            attempts = self._attempts(pod)
             pause = min(FIRST_RETRY * 2 ** (attempts - 1), LONGEST_RETRY)
-            self._answered[uid] = _Answered(now + pause, attempts, fingerprint)
+            # What must leave its node still runs: to plan it ahead is not worth a plan whenever a claim comes or goes.
+            changes = None if pod.node_name else _bearing_on(pod, fingerprint)
+            self._answered[pod.uid] = _Answered(now + pause, attempts, changes, pod=pod)
+
+    def _attempts(self, pod: Pod) -> int:
+        """How often it was asked for this pod in vain, this time included."""
+        return self._answered[pod.uid].attempts + 1 if pod.uid in self._answered else 1
 
     async def await_batch(self, given: AwaitBatchInput) -> BatchSummary:
         """Wait for an undecided pod, then until no new one came for the idle time or the window is full."""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + given.wait_seconds
+        self._renewed_within = timedelta(seconds=given.max_seconds) + PLANNED_WITHIN
         self._turn += 1
         turn = self._turn
         while not (self._view.synced() and (pods := self.undecided())):
@@ -114,26 +155,51 @@ class Batcher:
         QUEUE_DEPTH.labels("provisioner").set(len(pods))
         return BatchSummary(pods=len(pods), opened_at=opened_at)
 
-    def _covered(self, now: datetime) -> set[str]:
-        covered: set[str] = set()
-        for claim in self._view.claims():
-            done = claim.initialized_at is not None and now - claim.initialized_at > NOMINATED_FOR
-            if not claim.leaving and not done:
-                covered |= claim.planned
-        return covered
+    def _covered(self, now: datetime) -> tuple[set[str], set[str]]:
+        """The UIDs of pods that a claim answers for still, and of those that one was bought for at any time.
 
-    def _valid(self, uid: str, now: datetime, fingerprint: object) -> bool:
-        answer = self._answered.get(uid)
+        A pod that must leave its node comes to its new one when the drain lets it, so the claim answers for it for
+        ever; kube-scheduler puts a waiting one there at once or not at all.
+        """
+        covered: set[str] = set()
+        bought: set[str] = set()
+        for claim in self._view.claims():
+            if not claim.leaving:
+                bought |= claim.planned
+                if claim.initialized_at is None or now - claim.initialized_at <= NOMINATED_FOR:
+                    covered |= claim.planned
+        return covered, bought
+
+    def _valid(self, pod: Pod, now: datetime, fingerprint: Fingerprint) -> bool:
+        answer = self._answered.get(pod.uid)
         if answer is None or now >= answer.again_at:
             return False
-        return answer.fingerprint is None or answer.fingerprint == fingerprint
+        if answer.node and not self._view.place_of(answer.node):
+            return False
+        if answer.pod is not None and answer.pod is not pod and _wanted(answer.pod) != _wanted(pod):
+            return False
+        return answer.fingerprint is None or answer.fingerprint == _bearing_on(pod, fingerprint)
 
     def _forget(self, pending: set[str]) -> None:
+        until = self._now() + self._renewed_within
         for uid in [uid for uid in self._answered if uid not in pending]:
-            del self._answered[uid]
+            answer = self._answered.pop(uid)
+            if answer.node:
+                self._kept[answer.node] = until
 
     def _until_next_retry(self) -> float:
         now = self._now()
         # What is over is not waited for: its pod is covered by a claim, whose end wakes the wait.
         waits = [(answer.again_at - now).total_seconds() for answer in self._answered.values() if answer.again_at > now]
         return max(0.05, min([60.0, *waits]))
+
+
+def _bearing_on(pod: Pod, fingerprint: Fingerprint) -> object:
+    """What of the cluster bears on whether the pod fits; namespaces come and go often, and few pods select any."""
+    selects = any(term.namespace_selector is not None for term in pod.rules.terms)
+    return fingerprint if selects else fingerprint.supply
+
+
+def _wanted(pod: Pod) -> tuple[object, ...]:
+    """What of a pod that waits can change and bears on where it fits."""
+    return pod.unsupported, pod.volume_terms, pod.attachments, pod.labels, pod.requests, pod.tolerations

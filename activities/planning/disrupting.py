@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from activities import metrics
@@ -32,8 +33,15 @@ LOOK_AGAIN = 30.0
 class Disruptor:
     """Finds candidates."""
 
-    def __init__(self, view: ClusterView, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(
+        self,
+        view: ClusterView,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        promised: Callable[[], Collection[str]] = frozenset,
+    ) -> None:
+        """``promised``: the names of Nodes and NodeClaims that pods are on their way to."""
         self._view = view
+        self._promised = promised
         self._now = now
         self._turn = 0
 
@@ -48,7 +56,7 @@ class Disruptor:
                 await self._view.changed(min(left, 1.0))
                 continue
             policies = {pool.metadata.name: policy(pool) for pool in self._view.node_pools()}
-            nodes = self._view.managed_nodes()
+            nodes = self._nodes()
             gone = settled(given.ledger, nodes, self._now())
             found, again = empty_nodes(
                 nodes, policies, under_command=frozenset(given.ledger) - frozenset(gone), now=self._now()
@@ -61,6 +69,14 @@ class Disruptor:
                 pause = min(pause, max(0.05, (again - self._now()).total_seconds()))
             await self._view.changed(pause)
         return DisruptionDecision()
+
+    def _nodes(self) -> list[ManagedNode]:
+        """The nodes, of which none counts as empty that pods were promised to a moment ago."""
+        promised = set(self._promised())
+        return [
+            replace(node, empty=False) if node.claim in promised or node.node in promised else node
+            for node in self._view.managed_nodes()
+        ]
 
 
 def settled(ledger: Mapping[str, LedgerEntry], nodes: Sequence[ManagedNode], now: datetime) -> list[str]:

@@ -22,7 +22,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -38,11 +38,12 @@ from activities.planning.writing import write_claims
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.lifecycle.messages import PlanInput, PlanResult
-from tenon.provisioning.pools import scheduling_pool
+from tenon.provisioning.facts import Fingerprint
+from tenon.provisioning.policy import PlanPolicy
+from tenon.provisioning.problem import explained, problem_of
 from tenon.provisioning.readiness import usable_pools
-from tenon.resources import total
 from tenon.scheduling.engine import solve
-from tenon.scheduling.model import Node, Plan, Pod, Pool, Problem
+from tenon.scheduling.model import InstanceType, Plan, Pod
 
 log = logging.getLogger("controller.provisioner")
 
@@ -57,7 +58,7 @@ class _Decision:
     plan: Plan
     pods: Sequence[Pod]
     pools: dict[str, NodePool]
-    fingerprint: object
+    fingerprint: Fingerprint
     took: float
 
 
@@ -72,13 +73,16 @@ class Planner:
         recorder: EventRecorder,
         batcher: Batcher,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        policy: PlanPolicy | None = None,
     ) -> None:
+        """``policy``: what the operator set that bears on plans."""
         self._view = view
         self._types = types
         self._kube = kube
         self._recorder = recorder
         self._batcher = batcher
         self._now = now
+        self._policy = policy or PlanPolicy()
         self._one_at_a_time = asyncio.Lock()
 
     async def plan(self, given: PlanInput) -> PlanResult:
@@ -101,7 +105,9 @@ class Planner:
         if made is None:
             return PlanResult(batch=given.batch)
         plan, pods = made.plan, made.pods
-        metrics.UNSCHEDULABLE_PODS.labels("provisioner").set(len(plan.unschedulable))
+        metrics.UNSCHEDULABLE_PODS.labels("provisioner").set(
+            sum(_waits(pod) and pod.key in plan.unschedulable for pod in pods)
+        )
         metrics.QUEUE_DEPTH.labels("provisioner").set(0)
         metrics.IGNORED_PODS.set(sum(1 for pod in pods if pod.unsupported))
         claims = await write_claims(self._kube, plan, made.pools, given.batch)
@@ -125,23 +131,14 @@ class Planner:
         if not pods:
             return None
         log.info("found provisionable pod(s)", extra={"pods": _some(pods), "count": len(pods)})
-        pools = {pool.metadata.name: pool for pool in usable_pools(self._view.node_pools(), self._view.node_class)}
-        problem = Problem(
-            pods=pods,
-            pools=await self._scheduling_pools(list(pools.values()), given),
-            nodes=self._nodes(),
-            daemons=list(self._view.daemons()),
-        )
+        pools = usable_pools(self._view.node_pools(), self._view.node_class)
+        sold = await self._sold(pools, given)
+        problem = problem_of(self._view, pods, sold, self._policy, self._batcher.reserved())
         started = time.perf_counter()
-        plan = await asyncio.to_thread(solve, problem)
+        plan = explained(await asyncio.to_thread(solve, problem), self._view, pods)
         took = time.perf_counter() - started
         metrics.SCHEDULING_SECONDS.labels("provisioner").observe(took)
-        return _Decision(plan, pods, pools, fingerprint, took)
-
-    def _nodes(self) -> list[Node]:
-        """Existing and in-flight capacity, with the pods to which earlier plans promised it and that still wait."""
-        promised = self._batcher.promised()
-        return [_with(node, promised.get(node.name, ())) for node in self._view.nodes()]
+        return _Decision(plan, pods, {pool.metadata.name: pool for pool in pools}, fingerprint, took)
 
     async def _check_up_to_date(self, given: PlanInput) -> list[str]:
         """The NodeClaims of this batch that exist; those of others are in the picture when this returns."""
@@ -166,46 +163,51 @@ class Planner:
                 "the cluster cache is behind the API server and could not be read anew", type="CacheBehind"
             ) from None
 
-    async def _scheduling_pools(self, pools: Sequence[NodePool], given: PlanInput) -> list[Pool]:
+    async def _sold(self, pools: Sequence[NodePool], given: PlanInput) -> list[tuple[NodePool, Sequence[InstanceType]]]:
+        """The pools with what can be bought for each."""
         now = self._now()
         unavailable = frozenset(
             (u.offering.capacity_type, u.offering.instance_type, u.offering.zone)
             for u in given.unavailable
             if u.until > now
         )
-        result = []
-        for pool in pools:
-            node_class = self._view.node_class(pool.spec.template.spec.node_class_ref.name)
+        classes = [self._view.node_class(pool.spec.template.spec.node_class_ref.name) for pool in pools]
+        sold = []
+        for pool, node_class in zip(pools, classes, strict=True):
             assert node_class is not None  # usable_pools looked
-            types = await asyncio.to_thread(self._types.instance_types, node_class, unavailable)
-            result.append(scheduling_pool(pool, types, self._view.pool_usage(pool.metadata.name)))
-        return result
+            sold.append((pool, await asyncio.to_thread(self._types.instance_types, node_class, unavailable)))
+        return sold
 
-    def _remember(self, plan: Plan, pods: Sequence[Pod], fingerprint: object) -> None:
-        uid = {pod.key: pod.uid for pod in pods}
-        self._batcher.unschedulable([uid[key] for key in plan.unschedulable], fingerprint)
+    def _remember(self, plan: Plan, pods: Sequence[Pod], fingerprint: Fingerprint) -> None:
+        by_key = {pod.key: pod for pod in pods}
+        self._batcher.unschedulable([by_key[key] for key in plan.unschedulable], fingerprint)
         self._batcher.nominated(plan.placements)
         self._batcher.bought(pod.uid for claim in plan.claims for pod in claim.pods)
 
     async def _tell(self, plan: Plan, pods: Sequence[Pod], claims: Sequence[str]) -> None:
-        by_key = {pod.key: pod for pod in pods}
+        waiting = {pod.key: pod for pod in pods if _waits(pod)}
+        refused = [(waiting[key], why) for key, why in plan.unschedulable.items() if key in waiting]
         told = [
-            self._recorder.publish(_reference(by_key[key]), "FailedScheduling", why, "Warning")
-            for key, why in list(plan.unschedulable.items())[:EVENTS_PER_BATCH]
+            self._recorder.publish(_reference(pod), "FailedScheduling", why, "Warning")
+            for pod, why in refused[:EVENTS_PER_BATCH]
         ]
-        for name, planned in list(zip(claims, plan.claims, strict=True))[:EVENTS_PER_BATCH]:
+        places = [(f"nodeclaim/{name}", planned.pods) for name, planned in zip(claims, plan.claims, strict=True)]
+        places = places[:EVENTS_PER_BATCH]
+        places += [(f"node/{node}", placed) for node, placed in list(plan.placements.items())[:EVENTS_PER_BATCH]]
+        for place, placed in places:
             told += [
-                self._recorder.publish(_reference(pod), "Nominated", f"Pod should schedule on: nodeclaim/{name}")
-                for pod in planned.pods[:10]
-            ]
-        for node, placed in list(plan.placements.items())[:EVENTS_PER_BATCH]:
-            told += [
-                self._recorder.publish(_reference(pod), "Nominated", f"Pod should schedule on: node/{node}")
+                self._recorder.publish(_reference(pod), "Nominated", f"Pod should schedule on: {place}")
                 for pod in placed[:10]
+                if _waits(pod)
             ]
-        for key, why in list(plan.unschedulable.items())[:EVENTS_PER_BATCH]:
-            log.warning("could not schedule pod", extra={"pod": key, "reason": why})
+        for pod, why in refused[:EVENTS_PER_BATCH]:
+            log.warning("could not schedule pod", extra={"pod": pod.key, "reason": why})
         await asyncio.gather(*told)
+
+
+def _waits(pod: Pod) -> bool:
+    """Whether the pod waits for a node; one that must leave its node runs, and nobody need hear of it yet."""
+    return not pod.node_name
 
 
 def _reference(pod: Pod) -> dict[str, Any]:
@@ -219,14 +221,6 @@ def _reference(pod: Pod) -> dict[str, Any]:
 def _some(pods: Sequence[Pod]) -> str:
     shown = ", ".join(pod.key for pod in pods[:5])
     return f"{shown} and {len(pods) - 5} other(s)" if len(pods) > 5 else shown
-
-
-def _with(node: Node, pods: Sequence[Pod]) -> Node:
-    """The node as if these pods were on it."""
-    if not pods:
-        return node
-    used = total((node.used, *(pod.requests for pod in pods)))
-    return replace(node, used=used, pods=(*node.pods, *pods))
 
 
 def _digest(plan: Plan) -> str:

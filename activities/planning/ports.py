@@ -6,50 +6,35 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.apis.nodepool import NodePool
 from tenon.disruption.emptiness import ManagedNode
-from tenon.provisioning.facts import ClaimFacts
-from tenon.resources import Resources
-from tenon.scheduling.model import InstanceType, Node, Pod
+from tenon.provisioning.facts import ClaimFacts, Fingerprint
+from tenon.provisioning.problem import Cluster
+from tenon.scheduling.model import InstanceType, Pod
 
 
-class ClusterView(Protocol):
-    """A live, read-only picture of the cluster."""
+class ClusterView(Cluster, Protocol):
+    """A live, read-only picture of the cluster: what a plan needs of it, and what the planner must know beside."""
 
     def synced(self) -> bool:
         """Whether the picture is whole."""
         ...
 
-    def fingerprint(self) -> object:
-        """Changes whenever a pod that fitted nowhere might fit now: pools, classes, claims."""
+    def fingerprint(self) -> Fingerprint:
+        """Of the pools, classes and claims, and of the namespaces."""
         ...
 
     def pending_pods(self) -> Sequence[Pod]:
-        """Pods that kube-scheduler could not place and that Tenon may serve."""
-        ...
-
-    def nodes(self) -> Sequence[Node]:
-        """Existing and in-flight capacity."""
-        ...
-
-    def daemons(self) -> Sequence[Pod]:
-        """One template pod for each DaemonSet."""
-        ...
-
-    def node_pools(self) -> Sequence[NodePool]:
-        """The NodePools that can be read."""
-        ...
-
-    def node_class(self, name: str) -> EC2NodeClass | None:
-        """An EC2NodeClass that can be read."""
-        ...
-
-    def pool_usage(self, pool: str) -> Resources:
-        """What a pool's nodes and claims take of its limits, ``nodes`` included."""
+        """Pods that kube-scheduler could not place and that Tenon may serve, and pods whose node is on its way out."""
         ...
 
     def claims(self) -> Sequence[ClaimFacts]:
         """All NodeClaims."""
+        ...
+
+    def place_of(self, name: str) -> str:
+        """The name under which ``nodes`` lists what was a Node or NodeClaim of this name when a plan was made: a claim
+        goes by its Node's name once it has one. Empty when it is gone, or on its way out.
+        """
         ...
 
     def newest_batch(self, up_to: int) -> int:

@@ -47,7 +47,8 @@ async def write_claims(kube: Kube, plan: Plan, pools: Mapping[str, NodePool], ba
     bodies = []
     for ordinal, planned in enumerate(plan.claims):
         bodies.append(claim_body(planned, pools[planned.pool], batch=batch, ordinal=ordinal))
-        metrics.CLAIMS_CREATED.labels("provisioned", planned.pool, "false").inc()
+        relaxed = "true" if planned.min_values_relaxed else "false"
+        metrics.CLAIMS_CREATED.labels("provisioned", planned.pool, relaxed).inc()
         log.info(
             "computed packing",
             extra={

@@ -37,6 +37,8 @@ class ManagedNode:
     empty: bool
     protected: bool
     quiet_since: datetime | None
+    node: str = ""
+    """The name of its Node."""
 
 
 @dataclass(frozen=True, slots=True)

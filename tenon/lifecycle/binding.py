@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tenon.lifecycle import pods, room
+from tenon.lifecycle import opening, pods, room
 from tenon.lifecycle.pods import Object
 from tenon.lifecycle.selectors import admits_node, selects
 from tenon.resources import format_quantity, subtract
@@ -92,6 +92,13 @@ def choose(
     return Choice(tuple(bind), tuple(here), tuple(settled), left)
 
 
+def waits(entry: PlannedPod, pod: Object | None) -> bool:
+    """Whether a planned pod, as it is now (None: gone), still has no node."""
+    if pod is None or pods.uid(pod) != entry.uid or _is_over(pod):
+        return False
+    return not (pod.get("spec") or {}).get("nodeName")
+
+
 def refusal(pod: Object, node: Object) -> str:
     """Why this pod may not be bound to this node whoever else is there; empty when nothing speaks against it."""
     return _scheduler_needed(pod) or _node_refuses(pod, node)
@@ -129,9 +136,12 @@ def _node_refuses(pod: Object, node: Object) -> str:
         return f"it is nominated for Node {nominated}"
     if metadata.get("deletionTimestamp"):
         return "the Node is being deleted"
-    if spec.get("unschedulable"):
+    closed = opening.closed(node)
+    if spec.get("unschedulable") and not closed:
         return "the Node is unschedulable"
     for taint in pods.taints(spec.get("taints")):
+        if closed and (taint.key, taint.effect) == opening.UNSCHEDULABLE_TAINT:
+            continue
         if taint.effect in ("NoSchedule", "NoExecute") and not pods.tolerates(pod, taint):
             return f"it does not tolerate the taint {taint.key}:{taint.effect}"
     if not admits_node(pod, metadata["name"], metadata.get("labels") or {}):

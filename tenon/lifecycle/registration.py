@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tenon.apis import labels
+from tenon.lifecycle import opening
+from tenon.lifecycle.binding import parse_planned
 from tenon.lifecycle.pods import Object
 
 OWN_ANNOTATIONS = frozenset(
     {
         labels.PLANNED_PODS,
+        labels.PLANNED_REQUESTS,
         labels.TERMINATION_TIMESTAMP,
         labels.KEEP_UNTIL,
         "kubectl.kubernetes.io/last-applied-configuration",
@@ -65,6 +68,9 @@ def registration(claim: Object, node: Object) -> Registration:
     metadata: dict[str, Any] = {}
     _add(metadata, "labels", _missing(present, (want.get("labels") or {}) | {labels.REGISTERED: "true"}))
     wanted = {name: text for name, text in (want.get("annotations") or {}).items() if name not in OWN_ANNOTATIONS}
+    close = not registered and _bought_for_pods(claim) and not opening.cordoned(node)
+    if close:
+        wanted[labels.CLOSED] = "true"
     _add(metadata, "annotations", _missing(have.get("annotations") or {}, wanted))
     _add(metadata, "ownerReferences", _owners(have.get("ownerReferences") or (), want))
     finalizers = list(have.get("finalizers") or ())
@@ -73,11 +79,14 @@ def registration(claim: Object, node: Object) -> Registration:
     patch: dict[str, Any] = {"metadata": metadata} if metadata else {}
     after = taints
     if not registered and present.get(labels.DO_NOT_SYNC_TAINTS) != "true":
-        spec = claim.get("spec") or {}
-        after = merged(after, [*(spec.get("taints") or ()), *(spec.get("startupTaints") or ())])
+        stated = claim.get("spec") or {}
+        after = merged(after, [*(stated.get("taints") or ()), *(stated.get("startupTaints") or ())])
     after = without(after, labels.UNREGISTERED_TAINT)
-    if after != taints:
-        patch["spec"] = {"taints": after}
+    spec: dict[str, Any] = {"taints": after} if after != taints else {}
+    if close:
+        spec["unschedulable"] = True
+    if spec:
+        patch["spec"] = spec
     missing = not registered and without(taints, labels.UNREGISTERED_TAINT) == taints
     return Registration(patch=patch, unregistered_taint_missing=missing)
 
@@ -121,3 +130,7 @@ def _owners(present: Sequence[Object], claim: Object) -> list[Object]:
         "blockOwnerDeletion": True,
     }
     return [*present, owner]
+
+
+def _bought_for_pods(claim: Object) -> bool:
+    return bool(parse_planned((claim["metadata"].get("annotations") or {}).get(labels.PLANNED_PODS) or ""))

@@ -6,8 +6,10 @@ import itertools
 import json
 from typing import Any
 
+from worker.cache.budgets import decode_budget
 from worker.cache.decode import decode_daemonset, decode_node, decode_object, decode_pod
 from worker.cache.records import DaemonRecord, NodeRecord, ObjectRecord, PodRecord
+from worker.cache.storage_decode import decode_claim, decode_class, decode_csi_node, decode_namespace, decode_volume
 
 _versions = itertools.count(1)
 
@@ -84,3 +86,61 @@ def daemonset(name: str = "ds", *, cpu: str = "100m", **spec: Any) -> DaemonReco
     template = {"metadata": {"labels": {}}, "spec": {"containers": [container(cpu)], **spec}}
     body = {"metadata": metadata(name, namespace="kube-system"), "spec": {"template": template}}
     return decode_daemonset(json.dumps(body).encode())
+
+
+def mounting(*claims: str) -> list[dict[str, Any]]:
+    """The volumes of a pod with these claims."""
+    return [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
+
+
+def ephemeral(**spec: Any) -> list[dict[str, Any]]:
+    """The volumes of a pod whose one claim is made with it."""
+    return [{"name": "tmp", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}]
+
+
+def volume_claim(name: str = "data", *, meta: Any = None, phase: str = "Bound", **spec: Any) -> Any:
+    done = {"pv.kubernetes.io/bind-completed": "yes"} if spec.get("volumeName") else {}
+    meta = {"namespace": "ns", "annotations": done, **(meta or {})}
+    body = {"metadata": metadata(name, **meta), "spec": spec, "status": {"phase": phase}}
+    return decode_claim(json.dumps(body).encode())
+
+
+def volume(name: str = "vol", *zones: str, meta: Any = None, **spec: Any) -> Any:
+    terms = [
+        {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": [z]}]} for z in zones
+    ]
+    spec = {"csi": {"driver": "ebs.csi.aws.com"}, **spec}
+    if terms:
+        spec.setdefault("nodeAffinity", {"required": {"nodeSelectorTerms": terms}})
+    return decode_volume(json.dumps({"metadata": metadata(name, **(meta or {})), "spec": spec}).encode())
+
+
+def storage_class(name: str = "waits", *zones: str, meta: Any = None, **fields: Any) -> Any:
+    fields.setdefault("provisioner", "ebs.csi.aws.com")
+    fields.setdefault("volumeBindingMode", "WaitForFirstConsumer")
+    if zones:
+        values = [{"key": "topology.kubernetes.io/zone", "values": list(zones)}]
+        fields.setdefault("allowedTopologies", [{"matchLabelExpressions": values}])
+    return decode_class(json.dumps({"metadata": metadata(name, **(meta or {})), **fields}).encode())
+
+
+def default_class(name: str, *zones: str, created: str = "2026-01-01T00:00:00Z") -> Any:
+    annotations = {"storageclass.kubernetes.io/is-default-class": "true"}
+    return storage_class(name, *zones, meta={"annotations": annotations, "creationTimestamp": created})
+
+
+def csi_node(name: str = "n", **counts: int | None) -> Any:
+    drivers = [{"name": f"{driver}.csi", "allocatable": {"count": count}} for driver, count in counts.items()]
+    return decode_csi_node(json.dumps({"metadata": metadata(name), "spec": {"drivers": drivers}}).encode())
+
+
+def namespace(name: str, **labels: str) -> Any:
+    return decode_namespace(json.dumps({"metadata": metadata(name, labels=labels)}).encode())
+
+
+def budget(name: str = "keep", *, meta: Any = None, app: str | None = "web", **spec: Any) -> Any:
+    if app is not None:
+        spec["selector"] = {"matchLabels": {"app": app}}
+    return decode_budget(
+        json.dumps({"metadata": metadata(name, **{"namespace": "ns", **(meta or {})}), "spec": spec}).encode()
+    )

@@ -84,12 +84,25 @@ def test_a_claim_without_a_node_counts_with_its_planned_pods_sch_090() -> None:
     assert found.planned(NOW) == {"uid-wanted": "claim"}
 
 
-def test_a_claim_without_an_instance_promises_nothing_but_keeps_its_pods() -> None:
-    planned = {"annotations": {"tenon.sh/planned-pods": "ns/p=uid-p"}}
-    found = state(claims=[claim(node_name="", meta=planned)], pods=[waiting("p")])
-    (closed,) = scheduling_nodes(found, NOW)
-    assert (closed.closed, [pod.name for pod in closed.pods], closed.allocatable) == (True, ["p"], {})
-    assert found.planned(NOW) == {"uid-p": "claim"}
+def test_a_claim_without_an_instance_promises_what_its_pods_asked_for_sch_005() -> None:
+    """A pod that comes in place of one that was evicted finds room there: nothing is bought twice."""
+    annotations = {
+        "tenon.sh/planned-pods": "ns/a=uid-a,ns/b=uid-b",
+        "tenon.sh/planned-requests": '{"cpu":"2","pods":"2"}',
+    }
+    asked = claim(node_name="", meta={"annotations": annotations}, resources={"requests": {"cpu": "2300m"}})
+    pods = [waiting("a"), waiting("b")]
+    full = only(state(claims=[asked], pods=pods, daemonsets=[daemonset()]))
+    assert (full.closed, full.used, full.allocatable) == (False, full.allocatable, {"cpu": 2000, "pods": 2})
+    left = only(state(claims=[asked], pods=pods[:1], daemonsets=[daemonset()]))
+    assert left.used == {"cpu": 1000, "pods": 1}
+    assert [pod.name for pod in left.pods] == ["a"]
+
+
+def test_a_claim_without_an_instance_that_does_not_say_what_it_was_bought_for_promises_nothing_sch_090() -> None:
+    asked = claim(node_name="", resources={"requests": {"cpu": "2300m", "pods": "3"}})
+    found = only(state(claims=[asked], daemonsets=[daemonset()]))
+    assert (found.allocatable, found.used) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -131,8 +144,15 @@ def test_daemon_requests_come_from_a_live_pod_sch_081() -> None:
 
 
 def test_a_daemon_waits_for_labels_that_every_node_gets_sch_081() -> None:
-    found = state(nodes=[node()], daemonsets=[daemonset(nodeSelector={"karpenter.sh/initialized": "true"})])
-    assert only(found).used == {"cpu": 100, "pods": 1}
+    daemons = [daemonset(nodeSelector={"karpenter.sh/initialized": "true"})]
+    assert only(state(nodes=[node()], claims=[claim()], daemonsets=daemons)).used == {"cpu": 100, "pods": 1}
+    assert only(state(nodes=[node()], daemonsets=daemons)).used == {}, "nobody labels a node of others"
+
+
+def test_a_daemon_that_takes_more_than_expected_does_not_stand_in_for_another_sch_082() -> None:
+    large = running("large", "n", cpu="1", meta=owned_by("DaemonSet", "uid-ds"))
+    found = state(nodes=[node()], daemonsets=[daemonset(), daemonset("late")], pods=[large])
+    assert only(found).used == {"cpu": 1100, "pods": 2}
 
 
 def test_host_ports_of_pods_and_coming_daemons_are_taken_sch_075() -> None:

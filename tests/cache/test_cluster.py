@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
+
+import pytest
+import yaml
 
 from tests.cache.objects import claim, node, owned_by, pod, running, waiting
 from tests.kubernetes.fake_api import FakeApi
@@ -29,11 +33,11 @@ def test_pods_are_found_by_their_node_and_leave_it() -> None:
     cache = Cache()
     cache.tell(running("b", "n"), running("a", "n"), running("c", "m"))
     assert [record.pod.name for record in cache.pods_on("n")] == ["a", "b"]
-    assert cache.used("n")[0] == {"cpu": 2000, "pods": 2}
+    assert cache.used("n") == {"cpu": 2000, "pods": 2}
     cache.pods.on_event("ns/a", None)
-    assert cache.used("n")[0] == {"cpu": 1000, "pods": 1}
+    assert cache.used("n") == {"cpu": 1000, "pods": 1}
     cache.tell(running("b", "n", status={"phase": "Failed"}))
-    assert cache.used("n")[0] == {}
+    assert cache.used("n") == {}
     assert cache.pods_on("m")[0].pod.name == "c"
 
 
@@ -113,6 +117,44 @@ def test_a_node_is_empty_since_its_last_pod_left() -> None:
     assert cache.empty_since(mine) == T0 + 2000, "pods of DaemonSets do not count"
 
 
+@pytest.mark.parametrize(
+    "let_go",
+    [
+        running("p", "old", meta={"deletionTimestamp": START}),
+        running("p", "old", status={"phase": "Failed"}),
+        None,
+    ],
+    ids=["ending", "ended", "gone"],
+)
+def test_a_node_that_waited_for_a_pod_is_empty_since_the_pods_old_node_let_it_go(let_go: Any) -> None:
+    """A drain may be held up for long; what comes in the pod's place has the node's whole time to live to get there."""
+    cache = Cache()
+    meta = {"annotations": {"tenon.sh/planned-pods": "ns/p=uid-p,ns/q=uid-q"}}
+    new = claim("new", node_name="m", initialized=START, meta=meta)
+    cache.tell(node("old", meta={"deletionTimestamp": START}), node("m"), new, running("p", "old"))
+    assert cache.empty_since(new) is None
+    cache.now = T0 + 2000
+    with cache.subscribe([Topic.NODE_PODS]) as news:
+        cache.pods.on_event("ns/p", let_go)
+        assert news.take() == [(Topic.NODE_PODS, "m"), (Topic.NODE_PODS, "old")]
+    assert cache.empty_since(new) == T0 + 2000
+    cache.now = T0 + 3000
+    cache.tell(running("other", "old"))
+    cache.pods.on_event("ns/other", None)
+    assert cache.empty_since(new) == T0 + 2000, "nothing was bought for that one"
+    cache.claims.on_event("new", None)
+    cache.pods.on_event("ns/p", None)
+    assert cache.last_pod_event("m") == T0 + 2000, "the claim is gone"
+
+
+def test_a_pod_that_went_elsewhere_at_once_is_no_event_of_the_node_that_was_bought_for_it() -> None:
+    cache = Cache()
+    new = claim("new", node_name="m", initialized=START, meta={"annotations": {"tenon.sh/planned-pods": "ns/p=uid-p"}})
+    cache.tell(node("m"), new, running("p", "elsewhere", since="2026-01-01T00:00:01Z"))
+    cache.pods.on_event("ns/p", None)
+    assert cache.last_pod_event("m") is None
+
+
 def test_an_ending_pod_leaves_its_node_empty_unless_a_stateful_set_brings_it_back() -> None:
     cache = Cache()
     mine = claim(initialized=START)
@@ -164,3 +206,17 @@ async def test_the_cache_syncs_all_resources_and_stops_when_told() -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert task.cancelled()
+
+
+def test_the_worker_may_read_what_it_caches() -> None:
+    """OPS-08: a resource that it may not list would keep it unready for ever."""
+    rights = Path(__file__).parents[2] / "deploy" / "rbac.yaml"
+    (role,) = [
+        one
+        for one in yaml.safe_load_all(rights.read_text())
+        if (one["kind"], one["metadata"]["name"]) == ("ClusterRole", "tenon")
+    ]
+    held = {(verb, resource) for rule in role["rules"] for verb in rule["verbs"] for resource in rule["resources"]}
+    cached = {reflector.plural for reflector in Cache()._reflectors}
+    assert {"namespaces", "persistentvolumeclaims", "persistentvolumes", "storageclasses", "csinodes"} < cached
+    assert {(verb, plural) for verb in ("list", "watch") for plural in cached} <= held

@@ -114,13 +114,11 @@ PEER = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "h", 
         ({"affinity": required({"matchFields": [{"key": "metadata.name", "operator": "In"}]})}, "matchFields"),
         ({"affinity": required({})}, "match no node"),
         ({"affinity": required({"matchExpressions": [{"key": "a", "operator": "Near"}]})}, "'Near' is unknown"),
-        ({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "x"}}]}, "volume data"),
-        ({"volumes": [{"name": "tmp", "ephemeral": {"volumeClaimTemplate": {}}}]}, "volume tmp"),
-        ({"volumes": [{"name": "tmp", "emptyDir": {}}]}, ""),
+        ({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "x"}}]}, ""),
         ({"resourceClaims": [{"name": "gpu"}]}, "dynamic resource claims"),
     ],
 )
-def test_what_the_engine_cannot_plan_for_is_said_sch_003_004_096(spec: dict[str, Any], words: str) -> None:
+def test_what_the_engine_cannot_plan_for_is_said_sch_003_096(spec: dict[str, Any], words: str) -> None:
     found = pod(**spec).pod
     assert words in found.unsupported
     assert bool(found.unsupported) == bool(words)
@@ -134,6 +132,12 @@ def test_host_ports_of_lasting_containers_sch_075() -> None:
         initContainers=[container(ports=[{"hostPort": 7}]), container(ports=[{"hostPort": 8}], **SIDECAR)],
     )
     assert set(found.pod.host_ports) == {("0.0.0.0", 80, "TCP"), ("10.0.0.1", 53, "UDP"), ("0.0.0.0", 8, "TCP")}
+
+
+def test_every_port_in_the_nodes_own_network_is_one_of_the_nodes_sch_075() -> None:
+    ports = [{"containerPort": 8080}, {"containerPort": 9000, "hostPort": 9000, "protocol": "UDP"}, {}]
+    found = pod(containers=[container(ports=ports)], hostNetwork=True).pod
+    assert set(found.host_ports) == {("0.0.0.0", 8080, "TCP"), ("0.0.0.0", 9000, "UDP")}
 
 
 @pytest.mark.parametrize(
@@ -175,6 +179,9 @@ def test_tolerations_and_taints_keep_kubernetes_defaults() -> None:
         Taint(key="k", effect="NoSchedule"),
         Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule"),
     )
+    cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    closed = node(taints=[cordon], unschedulable=True, meta={"annotations": {"tenon.sh/closed": "true"}})
+    assert closed.taints == (), "closed by Tenon until its pods are bound: a plan may count on it"
 
 
 def test_equal_pods_share_their_parts() -> None:

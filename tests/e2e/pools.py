@@ -234,12 +234,14 @@ class Pool:
         return found
 
     async def settled(self, count: int) -> list[Object]:
-        """Wait until the pool has so many NodeClaims, all Ready; the claims."""
+        """Wait until the pool has so many NodeClaims, all Ready, and no Node is closed any more; the claims."""
         found: list[Object] = []
 
         async def ready() -> bool:
             found[:] = await self.claims()
-            return len(found) == count and all(condition(c, "Ready").get("status") == "True" for c in found)
+            if len(found) != count or any(condition(c, "Ready").get("status") != "True" for c in found):
+                return False
+            return all(labels.CLOSED not in (n["metadata"].get("annotations") or {}) for n in await self.nodes())
 
         await until(ready, within=WITHIN)
         return found

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from activities.kubernetes.resources import PDBS
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
 from tests.e2e.conftest import MakePool
-from tests.e2e.pools import SMALL, leaving
+from tests.e2e.pools import KEY, NAMESPACE, SMALL, leaving
 from tests.workflows.waiting import until
 
 
@@ -55,3 +56,33 @@ async def test_deleting_a_nodepool_takes_its_nodes_along(make_pool: MakePool, sa
     await until(going)
     await pool.gone(claim["metadata"]["name"])
     assert await pool.pods() == []
+
+
+async def test_pods_of_a_node_on_its_way_out_get_their_new_node_before_they_are_evicted(
+    make_pool: MakePool, sandbox: Sandbox
+) -> None:
+    """SCH-005: a budget that is used up holds the drain, and the new node waits for its pod; none is bought twice."""
+    pool = await make_pool(consolidate_after="1s", requirements=SMALL)
+    await pool.deploy(1)
+    (pod,) = await pool.running(1)
+    (old,) = await pool.settled(1)
+    budget = {"minAvailable": 1, "selector": {"matchLabels": {KEY: pool.name}}}
+    await pool.kube.create(
+        PDBS, {"metadata": {"name": pool.name, "labels": {KEY: pool.name}}, "spec": budget}, NAMESPACE
+    )
+
+    async def used_up() -> bool:
+        found = await pool.kube.get(PDBS, pool.name, NAMESPACE)
+        return found is not None and (found.get("status") or {}).get("expectedPods") == 1
+
+    await until(used_up)
+    sandbox.kubectl("delete", "nodeclaim", old["metadata"]["name"], "--wait=false")
+    await pool.settled(2)
+    (still,) = await pool.running(1)
+    assert still["metadata"]["uid"] == pod["metadata"]["uid"]
+    await pool.kube.delete(PDBS, pool.name, namespace=NAMESPACE)
+    await pool.gone(old["metadata"]["name"])
+    (moved,) = await pool.running(1)
+    new = await pool.claim()
+    assert moved["spec"]["nodeName"] == new["status"]["nodeName"]
+    assert len(pool.instances()) == 2

@@ -66,6 +66,11 @@ class Stage:
         self._api.hold("POST", f"/pods/{draining.name}-[^/]+/eviction")
         await terminating.scale(0)
         await draining.kube.delete(NODECLAIMS, (await draining.claim())["metadata"]["name"])
+
+        async def moving() -> bool:
+            return len(await asyncio.to_thread(draining.instances)) == 2
+
+        await until(moving)  # the node that its pod is to move to is bought
         await self._held(api=1, ec2=1)
 
         await self._launched_and_joined()

@@ -96,8 +96,9 @@ async def enter(pools: tuple[Pool, Pool, Pool], seen: Observer, ec2: Ec2Admin, a
     name = claim["metadata"]["name"]
     seen.may_move(draining)
     api.hold("POST", f"/pods/{draining.name}-[^/]+/eviction")
-    ec2.hold("CreateFleet", after_effect=True)
     await draining.kube.delete(NODECLAIMS, name)
+    await draining.settled(2)  # the node that its pod is to move to
+    ec2.hold("CreateFleet", after_effect=True)
     await launching.deploy(1)
 
     async def both_held() -> bool:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from activities.kubernetes.client import EvictionAnswer
-from activities.kubernetes.errors import Conflict, Forbidden
+from activities.kubernetes.errors import ApiError, Conflict, Forbidden
 from activities.kubernetes.resources import PODS, Resource
 
 Object = dict[str, Any]
@@ -57,15 +57,17 @@ class Recorder:
 class FakeKube:
     """Objects by (plural, namespace, name). ``calls`` lists every write; ``kubelet`` lets terminating pods end.
 
-    ``undeletable`` names what an admission policy guards.
+    ``gets`` lists what was read by name. ``undeletable`` names what an admission policy guards.
     """
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.objects: dict[tuple[str, str, str], Object] = {}
         self.calls: list[tuple[str, ...]] = []
+        self.gets: list[tuple[str, str]] = []
         self.answers: dict[str, EvictionAnswer] = {}
         self.unbindable: set[str] = set()
+        self.forbidden: set[str] = set()
         self.undeletable: set[str] = set()
         self.before_patch: list[Callable[[], None]] = []
         self.kubelet = True
@@ -96,6 +98,7 @@ class FakeKube:
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> Object | None:
         assert bool(namespace) == resource.namespaced
+        self.gets.append((resource.plural, name))
         return copy.deepcopy(self.objects.get((resource.plural, namespace, name)))
 
     async def list(self, resource: Resource, *, namespace: str = "", field_selector: str = "") -> list[Object]:
@@ -185,6 +188,8 @@ class FakeKube:
     async def bind(self, namespace: str, name: str, node: str, uid: str) -> bool:
         self.calls.append(("bind", name, node))
         pod = self.objects.get(("pods", namespace, name))
+        if name in self.forbidden:
+            raise ApiError(403, "Forbidden", f"admission webhook denied the request: {name}")
         if pod is None or pod["metadata"]["uid"] != uid or pod["spec"].get("nodeName") or name in self.unbindable:
             return False
         pod["spec"]["nodeName"] = node

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from activities.kubernetes.binding import bind, still_wait
+from activities.kubernetes.binding import bind
 from activities.kubernetes.initialization import initialize
+from activities.kubernetes.opening import open_named
 from activities.kubernetes.registration import register
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.lifecycle.messages import NodeInput
-from tests.lifecycle_k8s.world import PROVIDER_ID, REF, UNREGISTERED, World, claim, node, pod
+from tests.lifecycle_k8s.world import DISRUPTED, PROVIDER_ID, REF, UNREGISTERED, World, claim, node, pod
 
 WANTED = NodeInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1")
 STARTUP = {"key": "cni", "effect": "NoSchedule"}
@@ -108,6 +109,10 @@ async def test_initialization_without_a_node_says_so() -> None:
     assert (await initialize(world.kube, WANTED, world.clock)).reason == "NodeNotFound"
 
 
+async def at_once() -> None:
+    """kube-scheduler does nothing in its moment."""
+
+
 def planned(world: World, *entries: str) -> World:
     world.claim["metadata"]["annotations"]["tenon.sh/planned-pods"] = ",".join(entries)
     return world
@@ -118,7 +123,7 @@ async def test_planned_pods_are_bound_once() -> None:
     world = World().put_live().put_pods(pod("a", on=""), pod("b", on=""), pod("stranger", on=""))
     planned(world, "default/a=uid-a", "default/b=uid-b")
     for _ in range(2):
-        result = await bind(world.kube, WANTED)
+        result = await bind(world.kube, WANTED, at_once)
         assert (result.bound, result.planned, result.left) == (2, 2, 0)
     assert [call for call in world.kube.calls if call[0] == "bind"] == [
         ("bind", "a", "node-1"),
@@ -128,13 +133,164 @@ async def test_planned_pods_are_bound_once() -> None:
     assert "nodeName" not in stranger["spec"]
 
 
-async def test_planned_pods_are_waited_for_only_while_one_has_no_node() -> None:
-    """kube-scheduler is given a moment before Tenon binds, unless there is nothing left to bind."""
-    world = World().put_live().put_pods(pod("a", on=""), pod("b"))
+class Moment:
+    """The moment that kube-scheduler is given, and what it does with it."""
+
+    def __init__(self, world: World, **placed: str) -> None:
+        self.world = world
+        self.placed = placed
+        self.times = 0
+
+    async def __call__(self) -> None:
+        self.times += 1
+        for name, on in self.placed.items():
+            self.world.kube.objects[("pods", "default", name)]["spec"]["nodeName"] = on
+
+
+async def test_what_the_scheduler_placed_in_its_moment_is_not_bound_again() -> None:
+    world = World().put_live().put_pods(*(pod(name, on="") for name in "abc"))
+    planned(world, "default/a=uid-a", "default/b=uid-b", "default/c=uid-c")
+    moment = Moment(world, a="node-1", b="node-2")
+    result = await bind(world.kube, WANTED, moment)
+    assert moment.times == 1
+    assert (result.bound, result.planned, result.left) == (2, 3, 0)
+    assert [call for call in world.kube.calls if call[0] == "bind"] == [("bind", "c", "node-1")]
+
+
+async def test_the_scheduler_gets_no_moment_when_no_planned_pod_waits() -> None:
+    """Placed here, placed elsewhere, gone, ended, or another pod of the name: there is nothing to wait for."""
+    world = World().put_live().put_pods(pod("here"), pod("away", on="node-2"), pod("new", on=""), pod("done", on=""))
+    world.kube.objects[("pods", "default", "done")]["status"]["phase"] = "Failed"
+    names = ("here", "away", "gone", "done")
+    planned(world, *(f"default/{name}=uid-{name}" for name in names), "default/new=older")
+    moment = Moment(world)
+    result = await bind(world.kube, WANTED, moment)
+    assert moment.times == 0
+    assert (result.bound, result.planned, result.left) == (1, 5, 0)
+    assert world.kube.calls == []
+
+
+async def test_a_node_that_begins_to_leave_in_the_schedulers_moment_gets_no_pod() -> None:
+    world = World().put_live().put_pods(pod("a", on=""))
+    planned(world, "default/a=uid-a")
+
+    async def cordoned() -> None:
+        world.node["spec"]["taints"] = [DISRUPTED]
+
+    assert (await bind(world.kube, WANTED, cordoned)).bound == 0
+    assert world.kube.calls == []
+
+
+async def test_pods_on_their_node_are_seen_in_one_list() -> None:
+    """A request for each of 10,000 pods would hold up every other node."""
+    names = [f"p{number}" for number in range(7)]
+    world = World().put_live().put_pods(*(pod(name) for name in names))
+    planned(world, *(f"default/{name}=uid-{name}" for name in names))
+    assert (await bind(world.kube, WANTED, at_once)).bound == 7
+    assert not [name for kind, name in world.kube.gets if kind == "pods"]
+
+
+CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": "t"}
+
+
+async def test_a_node_bought_for_pods_is_closed_until_they_are_bound_and_then_open() -> None:
+    """Nobody else's pod takes their room, not even before kube-scheduler has seen them, and no mark stays behind."""
+    world = joined(UNREGISTERED).put_pods(pod("a", on=""))
+    planned(world, "default/a=uid-a")
+    await register(world.kube, world.recorder, WANTED, world.clock)
+    assert world.node["spec"]["unschedulable"] is True
+    world.node["spec"]["taints"].append(CORDON)  # as the node lifecycle controller does
+    assert (await initialize(world.kube, WANTED, world.clock)).initialized
+    seen: list[tuple[bool, str]] = []
+
+    async def moment() -> None:
+        placed = world.kube.objects[("pods", "default", "a")]["spec"].get("nodeName", "")
+        seen.append((world.node["spec"]["unschedulable"], placed))
+
+    assert (await bind(world.kube, WANTED, moment)).bound == 1
+    assert seen == [(True, "node-1")], "closed until kube-scheduler has had its moment with what was bound"
+    assert not world.node["spec"].get("unschedulable")
+    assert world.node["spec"]["taints"] == []
+    assert "tenon.sh/closed" not in world.node["metadata"]["annotations"]
+
+
+async def test_a_node_bought_for_no_pod_is_open_from_the_start() -> None:
+    world = joined(UNREGISTERED)
+    await register(world.kube, world.recorder, WANTED, world.clock)
+    assert not world.node["spec"].get("unschedulable")
+
+
+async def test_a_cordon_of_somebody_else_is_neither_used_nor_taken_off() -> None:
+    world = joined(UNREGISTERED).put_pods(pod("a", on=""))
+    planned(world, "default/a=uid-a")
+    world.node["spec"]["unschedulable"] = True
+    await register(world.kube, world.recorder, WANTED, world.clock)
+    await initialize(world.kube, WANTED, world.clock)
+    assert (await bind(world.kube, WANTED, at_once)).bound == 0
+    assert world.node["spec"]["unschedulable"] is True
+
+
+async def test_a_closed_node_that_does_not_get_ready_is_opened_after_a_while() -> None:
+    """What the node lacks may be a thing that only kube-scheduler's pods bring."""
+    world = joined(UNREGISTERED)
+    planned(world, "default/a=uid-a")
+    await register(world.kube, world.recorder, WANTED, world.clock)
+    world.node["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    await initialize(world.kube, WANTED, world.clock)
+    assert world.node["spec"]["unschedulable"] is True
+    await world.clock.sleep(60)
+    await initialize(world.kube, WANTED, world.clock)
+    assert not world.node["spec"].get("unschedulable")
+
+
+async def test_a_node_whose_workflow_ended_before_its_pods_were_bound_is_opened() -> None:
+    world = joined(UNREGISTERED)
+    planned(world, "default/a=uid-a")
+    await register(world.kube, world.recorder, WANTED, world.clock)
+    assert await open_named(world.kube, "node-1")
+    assert not world.node["spec"].get("unschedulable")
+    assert not await open_named(world.kube, "node-1")
+    assert not await open_named(world.kube, "gone")
+
+
+async def test_a_pod_that_a_webhook_keeps_from_being_bound_holds_up_neither_node_nor_others() -> None:
+    world = joined(UNREGISTERED).put_pods(pod("a", on=""), pod("b", on=""))
     planned(world, "default/a=uid-a", "default/b=uid-b")
-    assert await still_wait(world.kube, WANTED)
-    planned(world, "default/b=uid-b", "default/gone=x")
-    assert not await still_wait(world.kube, WANTED)
+    await register(world.kube, world.recorder, WANTED, world.clock)
+    await initialize(world.kube, WANTED, world.clock)
+    world.kube.forbidden = {"a"}
+    result = await bind(world.kube, WANTED, at_once)
+    assert (result.bound, result.left) == (1, 1)
+    assert not world.node["spec"].get("unschedulable")
+
+
+async def test_a_claim_whose_planned_pods_cannot_be_read_closes_no_node() -> None:
+    world = joined(UNREGISTERED)
+    planned(world, "none")
+    await register(world.kube, world.recorder, WANTED, world.clock)
+    assert not world.node["spec"].get("unschedulable")
+
+
+async def test_a_person_may_open_a_closed_node_and_cordon_it_afterwards() -> None:
+    """What Tenon closed is no longer its own then: only its mark goes."""
+    world = joined(UNREGISTERED)
+    planned(world, "default/a=uid-a")
+    await register(world.kube, world.recorder, WANTED, world.clock)
+    world.node["spec"]["unschedulable"] = False
+    assert await open_named(world.kube, "node-1")
+    assert "tenon.sh/closed" not in world.node["metadata"]["annotations"]
+    world.node["spec"]["unschedulable"] = True
+    assert not await open_named(world.kube, "node-1")
+    assert world.node["spec"]["unschedulable"] is True
+
+
+async def test_a_closed_node_that_leaves_stays_closed() -> None:
+    world = joined(UNREGISTERED)
+    planned(world, "default/a=uid-a")
+    await register(world.kube, world.recorder, WANTED, world.clock)
+    world.claim["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
+    await bind(world.kube, WANTED, at_once)
+    assert world.node["spec"]["unschedulable"] is True
 
 
 async def test_a_conflict_leaves_the_pod_to_the_scheduler() -> None:
@@ -142,7 +298,7 @@ async def test_a_conflict_leaves_the_pod_to_the_scheduler() -> None:
     planned(world, "default/a=uid-a", "default/b=uid-b", "default/new=old-uid", "default/gone=x")
     world.put_pods(pod("new", on=""))
     world.kube.unbindable = {"a"}
-    result = await bind(world.kube, WANTED)
+    result = await bind(world.kube, WANTED, at_once)
     assert (result.bound, result.planned, result.left) == (1, 4, 1)
     assert ("bind", "new", "node-1") not in world.kube.calls, "a pod recreated under the name was not planned"
 
@@ -151,7 +307,7 @@ async def test_pods_that_came_meanwhile_take_their_room() -> None:
     """The fit is judged on a fresh list: 4 cores less 8 pods of 500m leave nothing."""
     world = World().put_live().put_pods(pod("a", on=""), *(pod(f"other-{n}") for n in range(8)))
     planned(world, "default/a=uid-a")
-    result = await bind(world.kube, WANTED)
+    result = await bind(world.kube, WANTED, at_once)
     assert (result.bound, result.left) == (0, 1)
 
 
@@ -159,8 +315,8 @@ async def test_nothing_is_bound_before_initialized_or_while_leaving() -> None:
     world = World().put_live().put_pods(pod("a", on=""))
     planned(world, "default/a=uid-a")
     del world.node["metadata"]["labels"]["karpenter.sh/initialized"]
-    assert (await bind(world.kube, WANTED)).bound == 0
+    assert (await bind(world.kube, WANTED, at_once)).bound == 0
     world.node["metadata"]["labels"]["karpenter.sh/initialized"] = "true"
     world.claim["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
-    assert (await bind(world.kube, WANTED)).bound == 0
+    assert (await bind(world.kube, WANTED, at_once)).bound == 0
     assert world.kube.calls == []

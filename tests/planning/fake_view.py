@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,7 +15,7 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.emptiness import ManagedNode
 from tenon.provisioning.claims import planned_uids
-from tenon.provisioning.facts import ClaimFacts
+from tenon.provisioning.facts import ClaimFacts, Fingerprint
 from tenon.resources import Resources
 from tenon.scheduling.model import InstanceType, Node, Pod
 from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
@@ -60,6 +60,7 @@ class FakeView:
         self.existing: list[Node] = []
         self.managed: list[ManagedNode] = []
         self.usage: Resources = {}
+        self.spaces: dict[str, dict[str, str]] = {"default": {}}
         self.waits = 0
         self.known_batch = 0
         self.behind: list[Collection[str]] = []
@@ -86,8 +87,9 @@ class FakeView:
     def synced(self) -> bool:
         return self.whole
 
-    def fingerprint(self) -> object:
-        return tuple((pool.metadata.name, pool.metadata.generation) for pool in self.pools)
+    def fingerprint(self) -> Fingerprint:
+        pools = tuple((pool.metadata.name, pool.metadata.generation) for pool in self.pools)
+        return Fingerprint(pools, {name: dict(labels) for name, labels in self.spaces.items()})
 
     def pending_pods(self) -> Sequence[Pod]:
         return list(self.pods)
@@ -97,6 +99,9 @@ class FakeView:
 
     def daemons(self) -> Sequence[Pod]:
         return []
+
+    def namespaces(self) -> Mapping[str, Mapping[str, str]]:
+        return self.spaces
 
     def node_pools(self) -> Sequence[NodePool]:
         return self.pools
@@ -109,6 +114,11 @@ class FakeView:
 
     def claims(self) -> Sequence[ClaimFacts]:
         return list(self.claim_facts.values())
+
+    def place_of(self, name: str) -> str:
+        claim = self.claim_facts.get(name)
+        there = any(node.name == name for node in self.existing) or (claim is not None and not claim.leaving)
+        return name if there else ""
 
     def newest_batch(self, up_to: int) -> int:
         return min(self.known_batch, up_to)

@@ -10,7 +10,7 @@ import pytest
 from activities.planning.batching import Batcher
 from tenon.lifecycle.messages import AwaitBatchInput, BatchSummary
 from tests.planning.fake_view import START, FakeView, loop_clock, node_pool
-from tests.scheduling.builders import pod
+from tests.scheduling.builders import node, pod
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
@@ -22,6 +22,7 @@ class Setting:
 
     def __init__(self) -> None:
         self.view = FakeView()
+        self.view.existing = [node("node-1"), node("node-2")]
         self.now = loop_clock()
         self.batcher = Batcher(self.view, self.now)
 
@@ -144,9 +145,32 @@ async def test_nominated_pods_are_asked_again_after_twenty_seconds() -> None:
     at = Setting()
     at.view.add(pod("a"))
     at.batcher.nominated({"node-1": [pod("a")]})
-    assert at.batcher.promised() == {"node-1": [pod("a")]}
+    assert at.batcher.reserved() == {"node-1": [pod("a")]}
     assert (await at.batcher.await_batch(WINDOW)).pods == 1
     assert at.seconds() == pytest.approx(21.0)
+
+
+async def test_a_promise_outlasts_the_longest_batch_that_renews_it() -> None:
+    """DIS-10: or the node would count as empty between two plans."""
+    at = Setting()
+    at.view.add(pod("a"))
+    at.batcher.nominated({"node-1": [pod("a")]})
+    await at.batcher.await_batch(WINDOW.model_copy(update={"idle_seconds": 60.0, "max_seconds": 60.0}))
+    assert at.seconds() == pytest.approx(80.0)
+    assert at.batcher.promised() == {"node-1"}
+    await asyncio.sleep(29.0)
+    assert at.batcher.promised() == {"node-1"}
+    await asyncio.sleep(2.0)
+    assert at.batcher.promised() == set(), "nobody plans: it may go"
+
+
+async def test_a_new_answer_ends_a_promise() -> None:
+    at = Setting()
+    at.view.add(pod("a"), pod("b"))
+    at.batcher.nominated({"node-1": [pod("a"), pod("b")], "node-3": []})
+    at.batcher.nominated({"node-2": [pod("a")]})
+    at.batcher.bought(["uid-b"])
+    assert at.batcher.promised() == {"node-2"}
 
 
 async def test_bought_pods_are_left_alone_until_the_cache_shows_their_claim() -> None:
@@ -163,7 +187,7 @@ async def test_unschedulable_pods_come_back_later_and_later() -> None:
     at.view.add(pod("a"))
     pauses = []
     for _ in range(8):
-        at.batcher.unschedulable(["uid-a"], at.view.fingerprint())
+        at.batcher.unschedulable([pod("a")], at.view.fingerprint())
         before = at.seconds()
         await at.batcher.await_batch(WINDOW)
         pauses.append(at.seconds() - before - 1.0)
@@ -175,7 +199,7 @@ async def test_unschedulable_pods_come_back_at_once_when_pools_change() -> None:
     at = Setting()
     at.view.add(pod("a"))
     for _ in range(6):
-        at.batcher.unschedulable(["uid-a"], at.view.fingerprint())
+        at.batcher.unschedulable([pod("a")], at.view.fingerprint())
 
     def mended() -> None:
         at.view.pools = [node_pool(generation=2)]
@@ -186,20 +210,38 @@ async def test_unschedulable_pods_come_back_at_once_when_pools_change() -> None:
     assert at.seconds() == pytest.approx(31.0)
 
 
+async def test_unschedulable_pods_come_back_at_once_when_their_volumes_change() -> None:
+    """A claim that is made at last, or bound, is news of its pods alone."""
+    at = Setting()
+    lost = pod("a", unsupported="its volume claim default/a is not there: create it")
+    at.view.add(lost, pod("b"))
+    for _ in range(6):
+        at.batcher.unschedulable([lost, pod("b")], at.view.fingerprint())
+
+    def mended() -> None:
+        at.view.pods = [pod("a"), pod("b")]
+        at.view.tell()
+
+    asyncio.get_running_loop().call_later(30.0, mended)
+    assert (await at.batcher.await_batch(WINDOW)).pods == 1
+    assert at.seconds() == pytest.approx(31.0)
+    assert at.names() == ["a"]
+
+
 async def test_a_change_during_the_solve_is_not_missed() -> None:
     """The verdict speaks of the pools as they were read, not as they are when it is written down."""
     at = Setting()
     at.view.add(pod("a"))
     read = at.view.fingerprint()
     at.view.pools = [node_pool(generation=2)]
-    at.batcher.unschedulable(["uid-a"], read)
+    at.batcher.unschedulable([pod("a")], read)
     assert at.names() == ["a"]
 
 
 async def test_what_was_said_of_a_pod_is_forgotten_once_it_no_longer_waits() -> None:
     at = Setting()
     at.view.add(pod("a"))
-    at.batcher.unschedulable(["uid-a"], at.view.fingerprint())
+    at.batcher.unschedulable([pod("a")], at.view.fingerprint())
     at.view.pods.clear()
     assert at.names() == []
     at.view.add(pod("a"))

@@ -42,7 +42,8 @@ class Setting:
         self.view.pools = [node_pool(edits=edits)]
         self.view.managed = list(nodes)
         self.now = loop_clock()
-        self.disruptor = Disruptor(self.view, self.now)
+        self.promised: set[str] = set()
+        self.disruptor = Disruptor(self.view, self.now, lambda: self.promised)
 
     def seconds(self) -> float:
         return (self.now() - START).total_seconds()
@@ -146,3 +147,12 @@ async def test_a_policy_says_what_its_pool_says() -> None:
     assert (first.nodes, first.reasons, first.schedule) == ("20%", frozenset({"Empty"}), "@daily")
     assert first.duration == timedelta(hours=8)
     assert (second.reasons, second.schedule, second.duration) == (None, None, None)
+
+
+async def test_a_node_that_pods_are_on_their_way_to_is_not_empty() -> None:
+    """DIS-10: whether the plan knew it by its NodeClaim or by its Node."""
+    at = Setting(managed("starting"), managed("there", node="node-1"), managed("alone", node="node-2"))
+    at.promised = {"starting", "node-1"}
+    assert claims(await at.disruptor.await_candidates(QUESTION)) == ["alone"]
+    at.promised.clear()
+    assert claims(await at.disruptor.await_candidates(QUESTION)) == ["alone", "starting", "there"]

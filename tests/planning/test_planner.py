@@ -17,7 +17,10 @@ from activities.planning.batching import Batcher
 from activities.planning.planner import Planner
 from tenon.apis import labels
 from tenon.lifecycle.messages import OfferingKey, PlanInput, PlanResult, UnavailableOffering
+from tenon.provisioning.policy import PlanPolicy
 from tenon.scheduling.model import Pod
+from tenon.scheduling.pod_rules import LabelSelector, PodRules, PodTerm
+from tenon.scheduling.requirements import Requirements
 from tests.lifecycle_k8s.fake_kube import Recorder
 from tests.planning.fake_view import START, UNREADY, FakeClaims, FakeTypes, FakeView, node_class, node_pool
 from tests.scheduling.builders import asking, need, node, pod
@@ -28,7 +31,8 @@ BATCH = PlanInput(cluster="c", batch=41)
 class Setting:
     """A planner, and everything around it in memory; ``follows``: the cache shows a claim as soon as it is written."""
 
-    def __init__(self, *pods: Pod, follows: bool = True) -> None:
+    def __init__(self, *pods: Pod, follows: bool = True, policy: PlanPolicy | None = None) -> None:
+        self.policy = policy
         self.view = FakeView()
         self.view.pods = list(pods)
         self.kube = FakeClaims(self.view if follows else None)
@@ -47,6 +51,7 @@ class Setting:
             cast("EventRecorder", self.told),
             self.batcher,
             lambda: self.now,
+            self.policy,
         )
 
     def pools_used(self) -> set[str]:
@@ -266,6 +271,19 @@ async def test_unusable_pools_are_left_out_and_the_others_go_on() -> None:
     assert at.pools_used() == {"good"}
 
 
+async def test_pods_that_fit_nowhere_hear_of_the_pools_that_launch_nothing() -> None:
+    """SCH-007: the pool that would have taken them may be the one that is not ready."""
+    claim = "its volume claim default/b is not there: create it"
+    at = Setting(pod("a", cpu="5000"), pod("b", unsupported=claim))
+    at.view.classes["unready"] = node_class("unready", UNREADY)
+    at.view.pools.append(node_pool("other", {"template/spec/nodeClassRef/name": "unready"}))
+    await at.planner.plan(BATCH)
+    said = {event[1]: event[3] for event in at.told.events}
+    assert "NodePool default: " in said["a"]
+    assert "NodePool other: EC2NodeClass unready is not ready" in said["a"]
+    assert said["b"] == claim, "no pool could change that"
+
+
 async def test_no_pool_at_all_leaves_every_pod_with_a_reason() -> None:
     at = Setting(pod("a"))
     at.view.pools = []
@@ -342,3 +360,54 @@ async def test_the_limits_of_a_pool_hold() -> None:
     at.view.usage = {"nodes": 3}
     assert (await at.planner.plan(BATCH)).unschedulable == 1
     assert at.kube.objects == {}
+
+
+async def test_preferences_hold_unless_the_operator_says_otherwise() -> None:
+    """SET-03, SCH-015: two pods that would rather not share a node do so only under PREFERENCE_POLICY=Ignore."""
+    apart = PodRules(preferred_anti_affinity=((1, PodTerm(labels.HOSTNAME, LabelSelector())),))
+    pods = [pod("a", rules=apart), pod("b", rules=apart)]
+    assert len((await Setting(*pods).planner.plan(BATCH)).claims) == 2
+    ignoring = Setting(*pods, policy=PlanPolicy(ignore_preferences=True))
+    assert len((await ignoring.planner.plan(BATCH)).claims) == 1
+
+
+async def test_min_values_are_lowered_only_where_the_operator_lets_them() -> None:
+    """SET-04, ANN-05: Strict leaves the pod pending, BestEffort buys and says so on the claim."""
+    many = {"template/spec/requirements": [{"key": labels.INSTANCE_TYPE, "operator": "Exists", "minValues": 15}]}
+    for best_effort in (False, True):
+        at = Setting(pod("large", cpu="90"), policy=PlanPolicy(min_values_best_effort=best_effort))
+        at.view.pools = [node_pool(edits=many)]
+        result = await at.planner.plan(BATCH)
+        said = [body["metadata"]["annotations"].get(labels.MIN_VALUES_RELAXED) for body in at.kube.objects.values()]
+        assert (result.unschedulable, said) == ((0, ["true"]) if best_effort else (1, []))
+
+
+async def test_terms_that_choose_namespaces_by_label_see_their_labels() -> None:
+    """SCH-064: the labels come from the cluster."""
+    term = PodTerm(labels.HOSTNAME, LabelSelector(), (), LabelSelector((("team", "In", ("a",)),)))
+    at = Setting(pod("a", rules=PodRules(anti_affinity=(term,))), pod("b"))
+    assert len((await at.planner.plan(BATCH)).claims) == 1
+    at = Setting(pod("a", rules=PodRules(anti_affinity=(term,))), pod("b"))
+    at.view.spaces = {"default": {"team": "a"}}
+    assert len((await at.planner.plan(BATCH)).claims) == 2
+
+
+async def test_a_pod_with_a_volume_gets_a_node_where_it_can_be_reached() -> None:
+    """SCH-070, SCH-072."""
+    at = Setting(pod("a", volume_terms=(Requirements.of(need(labels.ZONE, "In", "us-west-2b")),)))
+    await at.planner.plan(BATCH)
+    (body,) = at.kube.objects.values()
+    (zones,) = [term["values"] for term in body["spec"]["requirements"] if term["key"] == labels.ZONE]
+    assert zones == ["us-west-2b"]
+
+
+async def test_a_pod_whose_volume_is_made_at_last_is_planned_at_once() -> None:
+    """SCH-004: it is told why it waits, and does not sit out a back-off afterwards."""
+    at = Setting(pod("a", unsupported="its volume claim default/a is not there: create it"))
+    assert (await at.planner.plan(BATCH)).unschedulable == 1
+    assert [event[2:4] for event in at.told.events] == [
+        ("FailedScheduling", "its volume claim default/a is not there: create it")
+    ]
+    assert at.batcher.undecided() == []
+    at.view.pods = [pod("a", volume_terms=(Requirements.of(need(labels.ZONE, "In", "us-west-2b")),))]
+    assert len((await at.planner.plan(BATCH.model_copy(update={"batch": 42}))).claims) == 1

@@ -53,8 +53,8 @@ def from_sandbox(scenario: str) -> list[WorkflowHistory]:
     return [WorkflowHistory.from_json(workflow_id, run) for workflow_id, runs in workflows.items() for run in runs]
 
 
-def replayer() -> Replayer:
-    return Replayer(workflows=WORKFLOWS, plugins=[TenonPlugin()])
+def replayer(*, guarded: bool = False) -> Replayer:
+    return Replayer(workflows=WORKFLOWS, plugins=[TenonPlugin(guarded=guarded)])
 
 
 def kind(history: WorkflowHistory) -> str:
@@ -69,12 +69,13 @@ def carried_state() -> dict[str, Any]:
     return state
 
 
+@pytest.mark.parametrize("guarded", [False, True], ids=["as-a-worker", "guarded"])
 @pytest.mark.parametrize("scenario", sorted(SCENARIOS))
-async def test_recorded_lives_replay(scenario: str) -> None:
+async def test_recorded_lives_replay(scenario: str, guarded: bool) -> None:
     histories = recorded(scenario)
     assert len(histories) == EXPECTED_RUNS[scenario]
     for history in histories:
-        await replayer().replay_workflow(history)
+        await replayer(guarded=guarded).replay_workflow(history)
 
 
 @pytest.mark.parametrize("scenario", sorted(HAPPENED))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenon.provisioning.policy import PlanPolicy
 from worker.settings import Settings, SettingsError, load, parse_duration
 
 
@@ -31,6 +32,20 @@ def test_defaults_are_those_of_karpenter() -> None:
     assert found.garbage_collection_interval == timedelta(minutes=10)
     assert found.initialization_timeout == timedelta(hours=1)
     assert found.watch_silence_limit == timedelta(seconds=75)
+    assert (found.preference_policy, found.min_values_policy, found.ignore_dra_requests) == ("Respect", "Strict", True)
+    assert found.plan_policy() == PlanPolicy()
+
+
+def test_what_bears_on_plans_reaches_them() -> None:
+    """SET-03, SET-04, and our own two."""
+    found = load(
+        cluster_name="c",
+        preference_policy="Ignore",
+        min_values_policy="BestEffort",
+        node_charge="0.1",
+        max_workload_share_per_node="0.5",
+    )
+    assert found.plan_policy() == PlanPolicy(True, True, node_charge=0.1, most_pods_share=0.5)
 
 
 def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,6 +107,16 @@ def test_a_missing_cluster_name_is_one_sentence_that_says_what_to_do() -> None:
         ("initialization_timeout", "eventually"),
         ("watch_silence_limit", "0"),
         ("watch_silence_limit", "11m"),
+        ("preference_policy", "ignore"),
+        ("min_values_policy", "Lax"),
+        ("ignore_dra_requests", "perhaps"),
+        ("ignore_dra_requests", "false"),
+        ("node_charge", "-0.01"),
+        ("node_charge", "nan"),
+        ("node_charge", "1e9"),
+        ("max_workload_share_per_node", "0"),
+        ("max_workload_share_per_node", "50"),
+        ("max_workload_share_per_node", "half"),
     ],
 )
 def test_a_malformed_value_is_one_sentence_with_its_name_and_value(
@@ -125,6 +150,11 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "garbage_collection_interval": st.integers(30, 86400).map(lambda count: timedelta(seconds=count)),
     "initialization_timeout": st.one_of(st.none(), st.integers(10, 10**6).map(lambda count: timedelta(seconds=count))),
     "watch_silence_limit": st.integers(1000, 600_000).map(lambda count: timedelta(milliseconds=count)),
+    "preference_policy": st.sampled_from(["Respect", "Ignore"]),
+    "min_values_policy": st.sampled_from(["Strict", "BestEffort"]),
+    "ignore_dra_requests": st.just(True),
+    "node_charge": st.floats(0, 1000),
+    "max_workload_share_per_node": st.floats(0, 1, exclude_min=True),
     "disable_leader_election": st.booleans(),
     "log_level": st.sampled_from(["debug", "info", "warn", "error"]),
 }

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from activities.kubernetes.errors import ApiUnreachable
-from activities.kubernetes.resources import NODECLAIMS, PODS
+from activities.kubernetes.resources import NAMESPACES, NODECLAIMS, PODS, PVCS
 from tenon.apis import labels
+from tests.cache.objects import mounting, waiting
 from tests.kubernetes.fake_api import FakeApi
+from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.view import CATCH_UP_SECONDS, QUIET_SECONDS, REFRESH_SECONDS, CachedView
 
@@ -122,3 +124,28 @@ async def test_batches_that_are_no_numbers_do_not_count() -> None:
         await cache.wait_holds(["a", "b", "c", "d"], 5)
         assert view.newest_batch(up_to=100) == 12
         assert view.newest_batch(up_to=11) == 9
+
+
+async def test_namespaces_are_read_with_their_labels_and_a_change_of_them_counts() -> None:
+    """A pod that no rule let in may fit once a namespace is labelled."""
+    async with viewing() as (api, cache, view):
+        before = view.fingerprint()
+        with cache.subscribe([Topic.NAMESPACE]) as news:
+            api.of(NAMESPACES.path()).put("shop", "1", labels={"team": "a"})
+            await news.next()
+        assert view.namespaces() == {"shop": {"team": "a"}}
+        assert view.fingerprint().namespaces != before.namespaces
+        assert view.fingerprint().supply == before.supply
+
+
+async def test_waiting_pods_come_with_what_their_claims_say() -> None:
+    async with viewing() as (api, cache, view):
+        record = waiting(volumes=mounting("data"))
+        cache.pods.on_event(record.key, record)
+        (seen,) = view.pending_pods()
+        assert "its volume claim ns/data is not there" in seen.unsupported
+        with cache.subscribe([Topic.PENDING]) as news:
+            api.of(PVCS.path()).put("data", "1", namespace="ns")
+            await news.next()
+        (seen,) = view.pending_pods()
+        assert "not bound and without a StorageClass" in seen.unsupported

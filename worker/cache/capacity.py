@@ -6,15 +6,18 @@ A starting node promises what its claim says until it is initialized, and the ta
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tenon.apis import labels
-from tenon.resources import Resources, parse_resources, subtract, total
+from tenon.provisioning.claims import planned_requests
+from tenon.resources import Resources, parse_resources, total
 from tenon.scheduling.model import Node, Pod, Taint
 from tenon.scheduling.requirements import Requirements
-from worker.cache.records import NodeRecord, ObjectRecord
+from worker.cache.moving import leaving
+from worker.cache.records import NodeRecord, ObjectRecord, PodRecord
 from worker.cache.state import ClusterState
 
 log = logging.getLogger(__name__)
@@ -26,9 +29,10 @@ NODES = "nodes"
 def scheduling_nodes(state: ClusterState, now: float) -> list[Node]:
     """Existing and in-flight capacity that may take pods, by name.
 
-    Pods planned for a claim count as used there. What is leaving, and a claim without an instance, whose capacity is
-    unknown, can promise nothing: they are listed, closed, only where pods are on them or planned for them, because
-    rules between pods still count those.
+    Pods planned for a claim count as used there. A claim without an instance promises what its planned pods request,
+    which every instance that it may become has beside its DaemonSets: pods that come in place of planned ones find room
+    there, and nothing is bought twice. What is leaving can promise nothing: it is listed, closed, only where pods are
+    on it that no claim was bought for, because rules between pods still count those.
     """
     expected = Expected(state, now)
     nodes: list[Node] = []
@@ -37,29 +41,19 @@ def scheduling_nodes(state: ClusterState, now: float) -> list[Node]:
         claim = state.claim_of(record)
         if claim is not None:
             paired.add(claim.name)
+        there = [pod for pod in state.pods_on(record.name) if not pod.terminal]
         if not leaving(record, claim):
-            nodes.append(_existing(state, record, claim, expected))
-        elif there := _placed_on(state, record):
-            nodes.append(Node(record.name, record.labels, record.taints, {}, {}, pods=there, closed=True))
+            nodes.append(_existing(state, record, claim, there, expected))
+        elif counted := _counted(state, there, expected):
+            nodes.append(Node(record.name, record.labels, record.taints, {}, {}, pods=counted, closed=True))
     for claim in state.claims:
         if claim.name in paired or claim.deleting:
             continue
-        known = bool(claim.status.get("allocatable"))
-        if not known and not expected.planned(claim.name):
-            continue
         try:
-            node = _in_flight(claim, expected)
-            nodes.append(node if known else replace(node, closed=True))
+            nodes.append(_in_flight(claim, expected))
         except ValueError as error:
             log.warning("NodeClaim %s is left out of planning, for it cannot be read: %s", claim.name, error)
     return sorted(nodes, key=lambda node: node.name)
-
-
-def leaving(node: NodeRecord | None, claim: ObjectRecord | None) -> bool:
-    """Whether a node is on its way out: asked to be deleted, or tainted for disruption."""
-    if claim is not None and claim.deleting:
-        return True
-    return node is not None and (node.deleting or any((t.key, t.effect) == labels.DISRUPTED_TAINT for t in node.taints))
 
 
 def pool_usage(state: ClusterState, pool: str, *, with_leaving: bool = False) -> Resources:
@@ -104,14 +98,23 @@ class Expected:
     def __init__(self, state: ClusterState, now: float) -> None:
         self._daemons = daemon_pods(state)
         self._planned: dict[str, list[Pod]] = {}
-        by_uid = {record.uid: record.pod for record in state.pending()}
+        self.decided: set[str] = set()
+        """The UIDs of the pods that a claim was bought for."""
+        by_uid = {record.uid: state.scheduling_pod(record) for record in (*state.pending(), *state.moving_pods())}
         for uid, claim in state.planned(now).items():
             if uid in by_uid:
                 self._planned.setdefault(claim, []).append(by_uid[uid])
+                self.decided.add(uid)
 
-    def daemons(self, node: Requirements, taints: Iterable[Taint]) -> list[Pod]:
-        """The DaemonSet pods that belong on such a node, there already or not."""
+    def daemons(self, node: Requirements, taints: Iterable[Taint], *, managed: bool = True) -> list[Pod]:
+        """The DaemonSet pods that belong on such a node, there already or not.
+
+        One with a NodeClaim (``managed``) will be labelled as registered and initialized.
+        """
         hard = [taint for taint in taints if taint.effect != "PreferNoSchedule"]
+        if managed:
+            started = {key: "true" for key in (labels.REGISTERED, labels.INITIALIZED) if key not in node}
+            node = node.with_(Requirements.from_labels(started))
         return [daemon for daemon in self._daemons if _tolerates(daemon, hard) and _matches(daemon, node)]
 
     def planned(self, claim: str) -> list[Pod]:
@@ -119,7 +122,14 @@ class Expected:
         return self._planned.get(claim, [])
 
 
-def _existing(state: ClusterState, record: NodeRecord, claim: ObjectRecord | None, expected: Expected) -> Node:
+def _existing(
+    state: ClusterState,
+    record: NodeRecord,
+    claim: ObjectRecord | None,
+    there: Sequence[PodRecord],
+    expected: Expected,
+) -> Node:
+    """A node with the pods that are ``there`` and have not ended."""
     initialized = claim is None or record.labels.get(labels.INITIALIZED) == "true"
     known = record.labels
     taints, allocatable = record.taints, record.allocatable
@@ -127,26 +137,38 @@ def _existing(state: ClusterState, record: NodeRecord, claim: ObjectRecord | Non
         known = {**claim.labels, **record.labels}
         taints = _lasting(taints, claim)
         allocatable = {**_quantities(claim, "allocatable"), **_known(allocatable)}
-    used, running = state.used(record.name)
-    daemons = expected.daemons(Requirements.from_labels(known), taints)
+    served = {pod.owner_uid for pod in there if pod.daemon}
+    daemons = expected.daemons(Requirements.from_labels(known), taints, managed=claim is not None)
+    missing = [daemon for daemon in daemons if daemon.uid not in served]
     planned = expected.planned(claim.name) if claim is not None else []
-    missing = _positive(subtract(total(pod.requests for pod in daemons), running))
-    present = [pod.pod for pod in state.pods_on(record.name) if not pod.terminal]
     return Node(
         name=record.name,
         labels=known,
         taints=taints,
         allocatable=allocatable,
-        used=total((used, missing, *(pod.requests for pod in planned))),
+        used=total((state.used(record.name), *(pod.requests for pod in (*missing, *planned)))),
         initialized=initialized,
-        host_ports=_ports(present, planned, daemons),
-        pods=(*_placed_on(state, record), *planned),
+        host_ports=_ports((pod.pod for pod in there), planned, daemons),
+        pods=(*_counted(state, there, expected), *planned),
+        volume_limits=_volume_limits(state, record.name, there),
     )
 
 
-def _placed_on(state: ClusterState, record: NodeRecord) -> tuple[Pod, ...]:
-    """The pods of a node that rules between pods count: those that neither ended nor are ending."""
-    return tuple(pod.pod for pod in state.pods_on(record.name) if not pod.terminal and not pod.deleting)
+def _counted(state: ClusterState, there: Iterable[PodRecord], expected: Expected) -> tuple[Pod, ...]:
+    """The pods of a node that rules between pods count there: none that is ending, or has another place."""
+    return tuple(state.scheduling_pod(pod) for pod in there if not pod.deleting and pod.uid not in expected.decided)
+
+
+def _volume_limits(state: ClusterState, node: str, there: Iterable[PodRecord]) -> Mapping[str, int]:
+    """How many volumes of each driver the node can have attached, less those of pods that are ending."""
+    limits = state.volume_limits(node)
+    if not limits:
+        return limits
+    attached: dict[bool, set[tuple[str, str]]] = {True: set(), False: set()}
+    for pod in there:
+        attached[pod.deleting].update(state.scheduling_pod(pod).attachments)
+    taken = Counter(driver for driver, _ in attached[True] - attached[False])
+    return {driver: most - taken[driver] for driver, most in limits.items()} if taken else limits
 
 
 def _in_flight(claim: ObjectRecord, expected: Expected) -> Node:
@@ -154,14 +176,18 @@ def _in_flight(claim: ObjectRecord, expected: Expected) -> Node:
         Requirements.from_labels(claim.labels)
     )
     taints = _lasting(_taints(claim.spec.get("taints")), claim)
-    daemons = expected.daemons(requirements, taints)
     planned = expected.planned(claim.name)
+    allocatable = _quantities(claim, "allocatable")
+    launched = bool(allocatable)
+    daemons = expected.daemons(requirements, taints)
+    # Which of them come depends on the instance: before there is one, neither they nor room for them are counted.
+    taken = [*daemons, *planned] if launched else planned
     return Node(
         name=claim.name,
         labels={**requirements.labels(), **claim.labels},
         taints=taints,
-        allocatable=_quantities(claim, "allocatable"),
-        used=total(pod.requests for pod in (*daemons, *planned)),
+        allocatable=allocatable if launched else planned_requests(claim.annotations),
+        used=total(pod.requests for pod in taken),
         initialized=False,
         host_ports=_ports(planned, daemons),
         requirements=requirements,
@@ -188,12 +214,8 @@ def _tolerates(pod: Pod, taints: Iterable[Taint]) -> bool:
 
 
 def _matches(pod: Pod, node: Requirements) -> bool:
-    """Whether a daemon goes to such a node, once it is registered and initialized as every node will be."""
-    if not pod.required_terms:
-        return True
-    started = {key: "true" for key in (labels.REGISTERED, labels.INITIALIZED) if key not in node}
-    node = node.with_(Requirements.from_labels(started))
-    return any(node.conflict(term) is None for term in pod.required_terms)
+    """Whether a daemon goes to such a node."""
+    return not pod.required_terms or any(node.conflict(term) is None for term in pod.required_terms)
 
 
 def _quantities(claim: ObjectRecord, field: str) -> Resources:
@@ -215,10 +237,6 @@ def _requested(claim: ObjectRecord) -> Resources:
 def _known(resources: Resources) -> Resources:
     """Without the zeros that a kubelet reports of devices whose driver has not started."""
     return {name: amount for name, amount in resources.items() if amount}
-
-
-def _positive(resources: Resources) -> Resources:
-    return {name: amount for name, amount in resources.items() if amount > 0}
 
 
 def _ports(*groups: Iterable[Pod]) -> tuple[tuple[str, int, str], ...]:

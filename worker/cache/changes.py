@@ -17,7 +17,7 @@ class Topic(StrEnum):
     """What a key is the name of."""
 
     PENDING = "pending"
-    """A pod (namespace/name) began or ceased to wait for capacity."""
+    """A pod (namespace/name) began or ceased to wait for capacity, or its volumes ask for something else."""
     CLAIM = "claim"
     NODE = "node"
     NODE_PODS = "node-pods"
@@ -25,6 +25,7 @@ class Topic(StrEnum):
     POOL = "pool"
     NODECLASS = "nodeclass"
     DAEMON = "daemon"
+    NAMESPACE = "namespace"
 
 
 Change = tuple[Topic, str]

@@ -1,10 +1,10 @@
-"""The cluster cache: six reflectors and the questions that planning and disruption ask of them."""
+"""The cluster cache: a reflector for each resource, and the questions that planning and disruption ask of them."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from activities.kubernetes import resources
@@ -12,11 +12,13 @@ from activities.kubernetes.client import Kube
 from tenon.resources import Resources
 from tenon.scheduling.model import Node, Pod
 from worker.cache import capacity
+from worker.cache.budgets import decode_budget
 from worker.cache.changes import Topic
 from worker.cache.decode import decode_daemonset, decode_node, decode_object, decode_pod, instant
 from worker.cache.records import ObjectRecord
 from worker.cache.reflector import SILENCE_SECONDS, Reflector
 from worker.cache.state import ClusterState
+from worker.cache.storage_decode import decode_claim, decode_class, decode_csi_node, decode_namespace, decode_volume
 from worker.cache.table import Table
 
 
@@ -39,6 +41,12 @@ class ClusterCache(ClusterState):
             reflect(resources.NODEPOOLS, decode_object, self.pools),
             reflect(resources.EC2NODECLASSES, decode_object, self.nodeclasses),
             reflect(resources.DAEMONSETS, decode_daemonset, self.daemonsets),
+            reflect(resources.NAMESPACES, decode_namespace, self.namespaces),
+            reflect(resources.PVCS, decode_claim, self.storage.claims),
+            reflect(resources.PVS, decode_volume, self.storage.volumes),
+            reflect(resources.STORAGECLASSES, decode_class, self.storage.classes),
+            reflect(resources.CSINODES, decode_csi_node, self.csi_nodes),
+            reflect(resources.PDBS, decode_budget, self.moving.budgets),
         ]
         self._by_plural = {reflector.plural: reflector for reflector in self._reflectors}
         self._synced_at = 0.0
@@ -55,6 +63,11 @@ class ClusterCache(ClusterState):
     def synced(self) -> bool:
         """Whether every resource has been read completely once."""
         return all(reflector.synced.is_set() for reflector in self._reflectors)
+
+    @property
+    def awaited(self) -> list[str]:
+        """The resources that have not been read completely yet, as kubectl and RBAC name them."""
+        return [reflector.plural for reflector in self._reflectors if not reflector.synced.is_set()]
 
     async def wait_synced(self) -> None:
         """Waits for `synced`."""
@@ -86,13 +99,13 @@ class ClusterCache(ClusterState):
         return True
 
     def pending_pods(self) -> list[Pod]:
-        """Pods that wait for capacity, covered by a plan or not, by key."""
-        return [record.pod for record in self.pending()]
+        """Pods that wait for capacity, or must leave the node that they are on, covered by a plan or not."""
+        return [self.scheduling_pod(record) for record in (*self.pending(), *self.moving_pods())]
 
     def unplanned_pods(self, now: float | None = None) -> list[Pod]:
-        """Pods that wait for capacity and for which no claim was bought yet, by key."""
+        """Those of `pending_pods` for which no claim was bought yet."""
         planned = self.planned(now)
-        return [record.pod for record in self.pending() if record.uid not in planned]
+        return [pod for pod in self.pending_pods() if pod.uid not in planned]
 
     def scheduling_nodes(self, now: float | None = None) -> list[Node]:
         """Existing and in-flight capacity, by name."""
@@ -101,6 +114,10 @@ class ClusterCache(ClusterState):
     def daemons(self) -> list[Pod]:
         """One template pod for each DaemonSet."""
         return capacity.daemon_pods(self)
+
+    def namespace_labels(self) -> dict[str, Mapping[str, str]]:
+        """The labels of every namespace."""
+        return {record.key: record.value for record in self.namespaces}
 
     def pool_usage(self, pool: str, *, with_leaving: bool = False) -> Resources:
         """What a pool's nodes and claims take of its limits, the pseudo-resource ``nodes`` included."""

@@ -1,25 +1,27 @@
 """From the API server's bytes to records.
 
 Pods of one workload are alike, so texts, label sets, requests and tolerations are shared between records: a cluster
-of ten thousand pods then costs a few megabytes.
+of ten thousand pods then costs a few megabytes. Volumes, their claims and classes are in `worker.cache.storage_decode`.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from tenon.apis import labels
+from tenon.provisioning.volumes import VolumeClaim, VolumeUse
 from tenon.scheduling.model import Pod, Taint, Toleration
 from tenon.scheduling.pod_rules import NO_RULES
 from tenon.scheduling.requirements import DOES_NOT_EXIST, Requirement, Requirements
 from worker.cache.records import DaemonRecord, NodeRecord, ObjectRecord, PodRecord
 from worker.cache.requests import effective_requests, host_ports, units
 from worker.cache.rules import pod_rules
+from worker.cache.sharing import share, share_texts, share_value
 from worker.cache.wire import (
     Condition,
     DaemonSetObject,
@@ -33,13 +35,8 @@ from worker.cache.wire import (
     TolerationSpec,
 )
 
-T = TypeVar("T")
-
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
-
-_SHARED_LIMIT = 50_000
-_shared: dict[Hashable, Any] = {}
 
 _pods = msgspec.json.Decoder(PodObject)
 _nodes = msgspec.json.Decoder(NodeObject)
@@ -72,6 +69,7 @@ def decode_pod(raw: bytes | msgspec.Raw) -> PodRecord:
         nominated=bool(status.nominated_node_name),
         gated=bool(spec.scheduling_gates),
         opted_out=_opted_out(pod.required_terms),
+        volumes=_volumes(metadata, spec),
         do_not_disrupt=annotations.get(labels.DO_NOT_DISRUPT, ""),
         bound_at=instant(scheduled.last_transition_time) if scheduled and scheduled.status == "True" else 0.0,
     )
@@ -86,7 +84,9 @@ def decode_node(raw: bytes | msgspec.Raw) -> NodeRecord:
     wire = _nodes.decode(raw)
     metadata, spec, status = wire.metadata, wire.spec, wire.status
     taints = _taints(spec.taints)
-    if spec.unschedulable and UNSCHEDULABLE_TAINT not in taints:
+    if (metadata.annotations or {}).get(labels.CLOSED) == "true":  # for a moment, and a plan must ignore it
+        taints = tuple(taint for taint in taints if taint != UNSCHEDULABLE_TAINT)
+    elif spec.unschedulable and UNSCHEDULABLE_TAINT not in taints:
         taints = (*taints, UNSCHEDULABLE_TAINT)
     ready = _condition(status.conditions, "Ready")
     return NodeRecord(
@@ -94,11 +94,11 @@ def decode_node(raw: bytes | msgspec.Raw) -> NodeRecord:
         uid=metadata.uid,
         resource_version=metadata.resource_version,
         provider_id=spec.provider_id,
-        labels=_texts(metadata.labels),
+        labels=share_texts(metadata.labels),
         annotations=dict(metadata.annotations or {}),
         taints=taints,
-        capacity=_share(units(status.capacity)),
-        allocatable=_share(units(status.allocatable)),
+        capacity=share(units(status.capacity)),
+        allocatable=share(units(status.allocatable)),
         ready=ready is not None and ready.status == "True",
         deleting=metadata.deletion_timestamp is not None,
         created=instant(metadata.creation_timestamp),
@@ -158,16 +158,16 @@ def scheduling_pod(metadata: Metadata, spec: PodSpec, status: PodStatus | None) 
         namespace=sys.intern(metadata.namespace or "default"),
         name=metadata.name,
         uid=metadata.uid,
-        requests=_share(effective_requests(spec, status)),
-        labels=_texts(metadata.labels),
-        required_terms=_shared_value(terms) if terms else (),
+        requests=share(effective_requests(spec, status)),
+        labels=share_texts(metadata.labels),
+        required_terms=share_value(terms) if terms else (),
         tolerations=_tolerations(spec.tolerations),
         host_ports=host_ports(spec),
         created=instant(metadata.creation_timestamp),
         priority=spec.priority or 0,
         node_name=sys.intern(spec.node_name),
         unsupported=unsupported or _unsupported(spec),
-        rules=_shared_value(rules) if rules else NO_RULES,
+        rules=share_value(rules) if rules else NO_RULES,
     )
 
 
@@ -203,12 +203,21 @@ def _term(term: SelectorTerm) -> Requirements:
 
 
 def _unsupported(spec: PodSpec) -> str:
-    if spec.resource_claims:
-        return "it asks for dynamic resource claims, which are not planned for yet"
+    return "it asks for dynamic resource claims, which are not planned for yet" if spec.resource_claims else ""
+
+
+def _volumes(metadata: Metadata, spec: PodSpec) -> tuple[VolumeUse, ...]:
+    """The pod's volumes that are claims; the claim of an ephemeral one is made after the pod, and named after both."""
+    namespace = metadata.namespace or "default"
+    uses = []
     for volume in spec.volumes or ():
-        if volume.persistent_volume_claim is not None or volume.ephemeral is not None:
-            return f"its volume {volume.name} is a persistent volume claim, whose zone is not planned for yet"
-    return ""
+        if volume.persistent_volume_claim is not None:
+            uses.append(VolumeUse(f"{namespace}/{volume.persistent_volume_claim.claim_name}"))
+        elif volume.ephemeral is not None:
+            template = volume.ephemeral.volume_claim_template.spec
+            made = VolumeClaim(template.storage_class_name, template.volume_name)
+            uses.append(VolumeUse(f"{namespace}/{metadata.name}-{volume.name}", share_value(made)))
+    return tuple(uses)
 
 
 def _opted_out(terms: Sequence[Requirements]) -> bool:
@@ -223,7 +232,7 @@ def _condition(conditions: Sequence[Condition] | None, type_: str) -> Condition 
 
 
 def _tolerations(wire: Sequence[TolerationSpec] | None) -> tuple[Toleration, ...]:
-    return _shared_value(
+    return share_value(
         tuple(
             Toleration(key=t.key or "", operator=t.operator or "Equal", value=t.value or "", effect=t.effect or "")
             for t in wire or ()
@@ -232,25 +241,4 @@ def _tolerations(wire: Sequence[TolerationSpec] | None) -> tuple[Toleration, ...
 
 
 def _taints(wire: Sequence[TaintSpec] | None) -> tuple[Taint, ...]:
-    return _shared_value(tuple(Taint(key=t.key, effect=t.effect, value=t.value or "") for t in wire or ()))
-
-
-def _texts(values: Mapping[str, str] | None) -> dict[str, str]:
-    return _share({sys.intern(key): sys.intern(value) for key, value in (values or {}).items()})
-
-
-def _share(values: dict[str, T]) -> dict[str, T]:
-    """The one dictionary of this content; nobody may change it."""
-    shared: dict[str, T] = _known(("dict", frozenset(values.items())), values)
-    return shared
-
-
-def _shared_value(value: T) -> T:
-    shared: T = _known(("value", value), value)
-    return shared
-
-
-def _known(key: Hashable, value: Any) -> Any:
-    if len(_shared) >= _SHARED_LIMIT:
-        _shared.clear()  # only sharing is lost, and grows again
-    return _shared.setdefault(key, value)
+    return share_value(tuple(Taint(key=t.key, effect=t.effect, value=t.value or "") for t in wire or ()))

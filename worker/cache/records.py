@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
+from tenon.provisioning.volumes import VolumeUse
 from tenon.resources import Resources
 from tenon.scheduling.model import Pod, Taint
+
+V_co = TypeVar("V_co", covariant=True)
 
 
 class Record(Protocol):
@@ -47,6 +50,8 @@ class PodRecord:
     """The pod asks for nodes that belong to no NodePool."""
     do_not_disrupt: str = ""
     """The value of the do-not-disrupt annotation; empty when absent."""
+    volumes: tuple[VolumeUse, ...] = ()
+    """Its volumes that are claims; what they ask of a node changes with the claims, and `Storage` knows it."""
     bound_at: float = 0.0
     """When the pod was given its node, seconds since the epoch; 0 when unknown."""
 
@@ -187,3 +192,13 @@ class DaemonRecord:
     def uid(self) -> str:
         """The DaemonSet's UID."""
         return self.pod.uid
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRecord(Generic[V_co]):
+    """An object of which one value is all that is needed, such as the labels of a Namespace."""
+
+    key: str
+    uid: str
+    resource_version: str
+    value: V_co

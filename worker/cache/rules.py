@@ -50,7 +50,7 @@ def _spread(wire: Spread) -> SpreadRule:
     return SpreadRule(
         key=sys.intern(wire.topology_key),
         max_skew=wire.max_skew,
-        selector=_selector(wire.label_selector),
+        selector=label_selector(wire.label_selector),
         hard=wire.when_unsatisfiable != "ScheduleAnyway",
         min_domains=wire.min_domains or 1,
         match_label_keys=tuple(wire.match_label_keys or ()),
@@ -62,13 +62,18 @@ def _spread(wire: Spread) -> SpreadRule:
 def _term(wire: PodAffinityTerm) -> PodTerm:
     return PodTerm(
         key=sys.intern(wire.topology_key),
-        selector=_selector(wire.label_selector),
+        selector=label_selector(wire.label_selector),
         namespaces=tuple(sorted(wire.namespaces or ())),
-        namespace_selector=_selector(wire.namespace_selector),
+        namespace_selector=label_selector(wire.namespace_selector),
     )
 
 
-def _selector(wire: Selector | None) -> LabelSelector | None:
+def label_selector(wire: Selector | None) -> LabelSelector | None:
+    """A label selector; None, which selects nothing, where there is none.
+
+    Raises:
+        ValueError: an operator in it is unknown.
+    """
     if wire is None:
         return None
     exact = [(key, "In", (value,)) for key, value in sorted((wire.match_labels or {}).items())]

@@ -1,15 +1,18 @@
-"""What is known of the cluster: six tables and the indexes between them, kept up to date change by change."""
+"""What is known of the cluster: its tables and the indexes between them, kept up to date change by change."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from tenon.apis import labels
 from tenon.resources import Resources, total
+from tenon.scheduling.model import Pod
 from worker.cache.changes import Changes, Subscription, Topic
 from worker.cache.decode import instant
-from worker.cache.records import DaemonRecord, NodeRecord, ObjectRecord, PodRecord
+from worker.cache.moving import Moving, leaving
+from worker.cache.records import DaemonRecord, NodeRecord, ObjectRecord, PodRecord, ValueRecord
+from worker.cache.storage import Storage
 from worker.cache.table import Table
 
 PLANNED_GRACE_SECONDS = 60.0
@@ -17,7 +20,8 @@ PLANNED_GRACE_SECONDS = 60.0
 
 
 class ClusterState:
-    """The tables ``pods``, ``nodes``, ``claims``, ``pools``, ``nodeclasses``, ``daemonsets`` and lookups over them.
+    """The tables ``pods``, ``nodes``, ``claims``, ``pools``, ``nodeclasses``, ``daemonsets``, ``namespaces``,
+    ``csi_nodes`` and those of ``storage`` and ``moving``, and lookups over them.
 
     Everything happens in one event loop; what a method returns is the caller's, the records in it are shared and
     immutable. ``clock`` gives seconds since the epoch.
@@ -32,12 +36,20 @@ class ClusterState:
         self.pools: Table[ObjectRecord] = Table(self._teller(Topic.POOL))
         self.nodeclasses: Table[ObjectRecord] = Table(self._teller(Topic.NODECLASS))
         self.daemonsets: Table[DaemonRecord] = Table(self._teller(Topic.DAEMON))
+        self.namespaces: Table[ValueRecord[Mapping[str, str]]] = Table(self._namespace_changed)
+        self.csi_nodes: Table[ValueRecord[Mapping[str, int]]] = Table(lambda _key, _before, _after: None)
+        self.storage = Storage(self._volumes_changed)
+        self.moving = Moving(self._leaving_nodes)
+        self.namespace_changes = 0
+        """Counts the changes of namespaces' labels."""
         self._pods_by_node: dict[str, dict[str, PodRecord]] = {}
         self._pending: dict[str, PodRecord] = {}
-        self._used: dict[str, tuple[Resources, Resources]] = {}
+        self._used: dict[str, Resources] = {}
         self._last_pod_event: dict[str, float] = {}
         self._node_by_provider: dict[str, str] = {}
         self._claim_by_provider: dict[str, str] = {}
+        self._bought_for: dict[str, set[str]] = {}
+        """By the UID of a planned pod: the claims that were bought for it."""
 
     def subscribe(self, topics: Collection[Topic] = ()) -> Subscription:
         """News of these topics (all, when none is named), each key once however often it changes."""
@@ -56,6 +68,20 @@ class ClusterState:
         """Pods that wait for capacity, whether or not a plan covers them, by key."""
         return [self._pending[key] for key in sorted(self._pending)]
 
+    def moving_pods(self) -> list[PodRecord]:
+        """Pods that must find another place because their node is on its way out, by key."""
+        there = (pod for name in self.moving.nodes() for pod in (self._pods_by_node.get(name) or {}).values())
+        return sorted(filter(self.moving.has_to, there), key=lambda pod: pod.key)
+
+    def scheduling_pod(self, record: PodRecord) -> Pod:
+        """A pod as scheduling sees it, what its volumes ask included."""
+        return self.storage.scheduling_pod(record)
+
+    def volume_limits(self, node_name: str) -> Mapping[str, int]:
+        """How many volumes of each CSI driver the node can have attached, as far as its drivers have said."""
+        found = self.csi_nodes.get(node_name)
+        return found.value if found is not None else {}
+
     def node_of(self, claim: ObjectRecord) -> NodeRecord | None:
         """The Node of a NodeClaim, by provider ID, else by the name in its status."""
         provider_id = claim.status.get("providerID") or ""
@@ -70,32 +96,42 @@ class ClusterState:
         """Waiting pods that a claim was bought for: pod UID -> claim name.
 
         A pod drops out when it has a node or is gone, when its claim is leaving, and a minute after the claim's node
-        was initialized, so that a pod which did not get there is planned again.
+        was initialized, so that a pod which did not get there is planned again. One that must move keeps its new place
+        until its old node has let it go, however long that takes.
         """
         now = self.clock() if now is None else now
         found: dict[str, str] = {}
         for claim in sorted(self.claims, key=lambda claim: claim.name):
-            for key, uid in planned_pods(claim).items():
+            planned = planned_pods(claim)
+            if not planned or leaving(self.node_of(claim), claim):
+                continue
+            in_time = _awaits_pods(claim, now)
+            for key, uid in planned.items():
                 pod = self.pods.get(key)
-                waiting = pod is not None and pod.uid == uid and not (pod.node_name or pod.terminal or pod.deleting)
-                if waiting and _awaits_pods(claim, now):
+                if pod is None or pod.uid != uid:
+                    continue
+                waits = in_time and not (pod.node_name or pod.terminal or pod.deleting)
+                if waits or (pod.node_name and self.moving.has_to(pod) and answers_for(claim, pod)):
                     found.setdefault(uid, claim.name)
         return found
 
-    def used(self, node_name: str) -> tuple[Resources, Resources]:
-        """(what all pods on a node request, what those of DaemonSets request); pods that ended hold nothing."""
+    def used(self, node_name: str) -> Resources:
+        """What all pods on a node request; pods that ended hold nothing."""
         known = self._used.get(node_name)
         if known is None:
-            pods = [pod for pod in (self._pods_by_node.get(node_name) or {}).values() if not pod.terminal]
-            daemons = total(pod.pod.requests for pod in pods if pod.daemon)
-            known = self._used[node_name] = (total(pod.pod.requests for pod in pods), daemons)
+            pods = (self._pods_by_node.get(node_name) or {}).values()
+            known = self._used[node_name] = total(pod.pod.requests for pod in pods if not pod.terminal)
         return known
 
     def last_pod_event(self, node_name: str) -> float | None:
-        """When a pod last came to this node, ended or left, as seen here; DaemonSet and mirror pods do not count."""
+        """When a pod last came to this node, ended or left, as seen here, or left another node to come to this one that
+        was bought for it; DaemonSet and mirror pods do not count.
+        """
         return self._last_pod_event.get(node_name)
 
     def _pod_changed(self, key: str, before: PodRecord | None, after: PodRecord | None) -> None:
+        if after is None:
+            self.storage.forget(key)
         waited, waits = key in self._pending, after is not None and after.provisionable
         if after is not None and waits:
             self._pending[key] = after
@@ -114,7 +150,8 @@ class ClusterState:
             self._used.pop(after.node_name, None)
         if _matters(before) != _matters(after):
             self._note_pod_event(before, after)
-            for node_name in sorted({pod.node_name for pod in (before, after) if pod and pod.node_name}):
+            concerned = {pod.node_name for pod in (before, after) if pod and pod.node_name}
+            for node_name in sorted(concerned | self._note_let_go(before, after)):
                 self.changes.tell(Topic.NODE_PODS, node_name)
 
     def _note_pod_event(self, before: PodRecord | None, after: PodRecord | None) -> None:
@@ -131,9 +168,27 @@ class ClusterState:
             return
         self._last_pod_event[pod.node_name] = max(self._last_pod_event.get(pod.node_name, 0.0), seen)
 
+    def _note_let_go(self, before: PodRecord | None, after: PodRecord | None) -> set[str]:
+        """The nodes that were bought for a pod which its old node has let go now: for them too, this is a pod event."""
+        if before is None or not before.node_name or not before.reschedulable:
+            return set()
+        if after is not None and after.uid == before.uid and after.reschedulable:
+            return set()
+        waited = set()
+        for name in self._bought_for.get(before.uid, ()):
+            claim = self.claims.get(name)
+            if claim is None or not answers_for(claim, before):
+                continue
+            node = self.node_of(claim)
+            if node is not None and node.name != before.node_name:
+                self._last_pod_event[node.name] = max(self._last_pod_event.get(node.name, 0.0), self.clock())
+                waited.add(node.name)
+        return waited
+
     def _node_changed(self, key: str, before: NodeRecord | None, after: NodeRecord | None) -> None:
         earlier, later = (record.provider_id if record else None for record in (before, after))
         _reindex(self._node_by_provider, key, earlier, later)
+        self.moving.nodes_changed()
         if after is None:
             self._last_pod_event.pop(key, None)
         self.changes.tell(Topic.NODE, key)
@@ -146,7 +201,29 @@ class ClusterState:
     def _claim_changed(self, key: str, before: ObjectRecord | None, after: ObjectRecord | None) -> None:
         earlier, later = (record.status.get("providerID") if record else None for record in (before, after))
         _reindex(self._claim_by_provider, key, earlier, later)
+        had, has = (set(planned_pods(record).values()) if record else set() for record in (before, after))
+        for uid in had - has:
+            self._bought_for[uid].discard(key)
+            if not self._bought_for[uid]:
+                del self._bought_for[uid]
+        for uid in has - had:
+            self._bought_for.setdefault(uid, set()).add(key)
+        self.moving.nodes_changed()
         self.changes.tell(Topic.CLAIM, key)
+
+    def _leaving_nodes(self) -> frozenset[str]:
+        return frozenset(node.name for node in self.nodes if leaving(node, self.claim_of(node)))
+
+    def _namespace_changed(
+        self, key: str, before: ValueRecord[Mapping[str, str]] | None, after: ValueRecord[Mapping[str, str]] | None
+    ) -> None:
+        if before is None or after is None or before.value != after.value:
+            self.namespace_changes += 1
+            self.changes.tell(Topic.NAMESPACE, key)
+
+    def _volumes_changed(self, pod_key: str) -> None:
+        if pod_key in self._pending:
+            self.changes.tell(Topic.PENDING, pod_key)
 
     def _teller(self, topic: Topic) -> Callable[[str, object, object], None]:
         return lambda key, _before, _after: self.changes.tell(topic, key)
@@ -158,9 +235,13 @@ def planned_pods(claim: ObjectRecord) -> dict[str, str]:
     return {key.strip(): uid.strip() for key, _, uid in entries if key.strip() and uid.strip()}
 
 
+def answers_for(claim: ObjectRecord, pod: PodRecord) -> bool:
+    """Whether a claim was bought for the pod as it is: one that got its node later went there instead."""
+    created = instant(claim.body["metadata"].get("creationTimestamp")) if pod.node_name else 0.0
+    return not created or pod.bound_at <= created
+
+
 def _awaits_pods(claim: ObjectRecord, now: float) -> bool:
-    if claim.deleting:
-        return False
     initialized = claim.condition("Initialized")
     if initialized.get("status") != "True":
         return True

@@ -44,6 +44,7 @@ class ResourceNeeds(Wire):
 
 
 class Port(Wire):
+    container_port: int = 0
     host_port: int = 0
     host_ip: str = field(default="", name="hostIP")
     protocol: str = "TCP"
@@ -139,14 +140,23 @@ class ClaimName(Wire):
     claim_name: str = ""
 
 
-class Present(Wire):
-    """Something whose presence is all that matters."""
+class ClaimSpec(Wire):
+    storage_class_name: str | None = None
+    volume_name: str = ""
+
+
+class ClaimTemplate(Wire):
+    spec: ClaimSpec = field(default_factory=ClaimSpec)
+
+
+class Ephemeral(Wire):
+    volume_claim_template: ClaimTemplate = field(default_factory=ClaimTemplate)
 
 
 class Volume(Wire):
     name: str = ""
     persistent_volume_claim: ClaimName | None = None
-    ephemeral: Present | None = None
+    ephemeral: Ephemeral | None = None
 
 
 class PodSpec(Wire):
@@ -160,6 +170,7 @@ class PodSpec(Wire):
     resources: ResourceNeeds | None = None
     topology_spread_constraints: list[Spread] | None = None
     volumes: list[Volume] | None = None
+    host_network: bool = False
     resource_claims: list[Raw] | None = None
     scheduling_gates: list[Raw] | None = None
     priority: int | None = None

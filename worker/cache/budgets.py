@@ -1,0 +1,56 @@
+"""PodDisruptionBudgets, as far as the cache needs them: which pods they keep where they are for ever."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+import msgspec
+from msgspec import field
+
+from tenon.scheduling.pod_rules import LabelSelector
+from worker.cache.records import ValueRecord
+from worker.cache.rules import label_selector
+from worker.cache.sharing import share_value
+from worker.cache.wire import Metadata, Selector, Wire
+
+
+class BudgetSpec(Wire):
+    selector: Selector | None = None
+    max_unavailable: int | str | None = None
+    min_available: int | str | None = None
+
+
+class BudgetObject(Wire):
+    metadata: Metadata
+    spec: BudgetSpec = field(default_factory=BudgetSpec)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A PodDisruptionBudget: the pods of its namespace that it selects (None: none), and whether it never lets one go.
+
+    One that is used up for the moment does let pods go, later.
+    """
+
+    namespace: str
+    selector: LabelSelector | None
+    never: bool
+
+
+_budgets = msgspec.json.Decoder(BudgetObject)
+
+
+def decode_budget(raw: bytes | msgspec.Raw) -> ValueRecord[Budget]:
+    """The record of a PodDisruptionBudget.
+
+    Raises:
+        ValueError: the bytes are no PodDisruptionBudget, or its selector has an unknown operator.
+    """
+    wire = _budgets.decode(raw)
+    metadata, spec = wire.metadata, wire.spec
+    namespace = sys.intern(metadata.namespace or "default")
+    never = spec.max_unavailable in (0, "0", "0%") or spec.min_available == "100%"
+    selector = label_selector(spec.selector)
+    budget = Budget(namespace, share_value(selector) if selector is not None else None, never)
+    return ValueRecord(f"{namespace}/{metadata.name}", metadata.uid, metadata.resource_version, budget)

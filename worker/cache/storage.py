@@ -1,0 +1,104 @@
+"""Claims, volumes and classes of the cluster, and pods together with what these make of their volumes.
+
+What a pod's volumes ask is worked out once and kept until something that it was read from changes: ten thousand pods
+with a volume each then cost as much as those whose claims change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tenon.provisioning.volumes import StorageClass, Volume, VolumeClaim, default_class, with_volumes
+from tenon.scheduling.model import Pod
+from worker.cache.records import PodRecord, ValueRecord
+from worker.cache.table import Table
+
+CLAIM, VOLUME, CLASS = "claim", "volume", "class"
+Source = tuple[str, str]
+"""A kind of the above and a key: something that an answer was read from."""
+ANY_CLASS = (CLASS, "")
+"""Which class is the default depends on all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    record: PodRecord
+    pod: Pod
+    sources: frozenset[Source]
+
+
+class Storage:
+    """The tables ``claims``, ``volumes`` and ``classes``, and pods as scheduling sees them.
+
+    ``tell`` is called with the key of a pod whose volumes may ask for something else than they did when last asked.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self.claims: Table[ValueRecord[VolumeClaim]] = Table(lambda key, _b, _a: self._changed((CLAIM, key)))
+        self.volumes: Table[ValueRecord[Volume]] = Table(lambda key, _b, _a: self._changed((VOLUME, key)))
+        self.classes: Table[ValueRecord[StorageClass]] = Table(lambda key, _b, _a: self._class_changed(key))
+        self._tell = tell
+        self._known: dict[str, _Known] = {}
+        self._readers: dict[Source, set[str]] = {}
+
+    def scheduling_pod(self, record: PodRecord) -> Pod:
+        """The pod with what its volumes ask; the same object as before as long as nothing changed."""
+        if not record.volumes:
+            return record.pod
+        known = self._known.get(record.key)
+        if known is None or known.record is not record:
+            self.forget(record.key)
+            reading = _Reading(self)
+            pod = with_volumes(record.pod, record.volumes, reading)
+            known = self._known[record.key] = _Known(record, pod, frozenset(reading.sources))
+            for source in known.sources:
+                self._readers.setdefault(source, set()).add(record.key)
+        return known.pod
+
+    def forget(self, pod_key: str) -> None:
+        """Drop what is known of a pod; again is harmless."""
+        known = self._known.pop(pod_key, None)
+        for source in known.sources if known is not None else ():
+            readers = self._readers[source]
+            readers.discard(pod_key)
+            if not readers:
+                del self._readers[source]
+
+    def _changed(self, source: Source) -> None:
+        for pod_key in sorted(self._readers.get(source, ())):
+            self.forget(pod_key)
+            self._tell(pod_key)
+
+    def _class_changed(self, name: str) -> None:
+        self._changed((CLASS, name))
+        self._changed(ANY_CLASS)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Looks things up and remembers what was asked for, there or not."""
+
+    storage: Storage
+    sources: set[Source] = field(default_factory=set)
+
+    def claim(self, key: str) -> VolumeClaim | None:
+        """A claim by ``namespace/name``."""
+        self.sources.add((CLAIM, key))
+        found = self.storage.claims.get(key)
+        return found.value if found is not None else None
+
+    def volume(self, name: str) -> Volume | None:
+        """A volume."""
+        self.sources.add((VOLUME, name))
+        found = self.storage.volumes.get(name)
+        return found.value if found is not None else None
+
+    def storage_class(self, name: str | None) -> StorageClass | None:
+        """A class; None stands for the default one."""
+        if name is None:
+            self.sources.add(ANY_CLASS)
+            return default_class(record.value for record in self.storage.classes)
+        self.sources.add((CLASS, name))
+        found = self.storage.classes.get(name)
+        return found.value if found is not None else None

@@ -1,0 +1,132 @@
+"""From the API server's bytes to the records that say where volumes can be, and to the labels of namespaces.
+
+Classes and affinities are few and volumes many: alike terms and names are shared between records.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from tenon.apis import labels
+from tenon.provisioning.volumes import BIND_COMPLETED, DEFAULT_CLASS, IN_TREE, WAITS, StorageClass, Volume, VolumeClaim
+from tenon.scheduling.requirements import Requirement, Requirements
+from worker.cache.decode import instant
+from worker.cache.records import ValueRecord
+from worker.cache.sharing import share, share_texts, share_value
+from worker.cache.storage_wire import (
+    ClaimObject,
+    ClassObject,
+    CsiNodeObject,
+    NamespaceObject,
+    TopologyTerm,
+    VolumeObject,
+    VolumeSpec,
+)
+from worker.cache.wire import Metadata, SelectorTerm
+
+T = TypeVar("T")
+W = TypeVar("W", ClaimObject, VolumeObject, ClassObject, CsiNodeObject, NamespaceObject)
+
+CLAIM_CLASS = "volume.beta.kubernetes.io/storage-class"
+"""The annotation that named a claim's class before its spec did; it still wins."""
+IN_TREE_SOURCES = {
+    "aws_elastic_block_store": "kubernetes.io/aws-ebs",
+    "azure_disk": "kubernetes.io/azure-disk",
+    "azure_file": "kubernetes.io/azure-file",
+    "cinder": "kubernetes.io/cinder",
+    "gce_persistent_disk": "kubernetes.io/gce-pd",
+    "portworx_volume": "kubernetes.io/portworx-volume",
+    "vsphere_volume": "kubernetes.io/vsphere-volume",
+}
+"""Fields of volumes of old kinds, by the provisioner that made them."""
+
+
+def _decoder(shape: type[W], read: Callable[[W], T]) -> Callable[[bytes | msgspec.Raw], ValueRecord[T]]:
+    """A function from bytes to a record; it raises ValueError for bytes that do not have this shape."""
+    decoder = msgspec.json.Decoder(shape)
+
+    def decode(raw: bytes | msgspec.Raw) -> ValueRecord[T]:
+        wire = decoder.decode(raw)
+        metadata: Metadata = wire.metadata
+        key = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+        return ValueRecord(sys.intern(key), metadata.uid, metadata.resource_version, read(wire))
+
+    return decode
+
+
+def _claim(wire: ClaimObject) -> VolumeClaim:
+    annotations = wire.metadata.annotations or {}
+    named = annotations.get(CLAIM_CLASS, wire.spec.storage_class_name)
+    return VolumeClaim(
+        storage_class=None if named is None else sys.intern(named),
+        volume=wire.spec.volume_name,
+        bound=BIND_COMPLETED in annotations,
+        lost=wire.status.phase == "Lost",
+        leaving=wire.metadata.deletion_timestamp is not None,
+    )
+
+
+def _volume(wire: VolumeObject) -> Volume:
+    return Volume(
+        terms=_reachable_from(wire.spec),
+        driver=sys.intern(_driver(wire.spec)),
+        leaving=wire.metadata.deletion_timestamp is not None,
+    )
+
+
+def _driver(spec: VolumeSpec) -> str:
+    if spec.csi is not None:
+        return spec.csi.driver
+    old = (name for field, name in IN_TREE_SOURCES.items() if getattr(spec, field) is not None)
+    return next((IN_TREE[name] for name in old), "")
+
+
+def _reachable_from(spec: VolumeSpec) -> tuple[Requirements, ...] | None:
+    """The nodes that reach a volume; a disk of a machine that is gone shall not tie its pod to that name."""
+    required = spec.node_affinity.required if spec.node_affinity is not None else None
+    stated = required.node_selector_terms if required is not None else None
+    if not stated:
+        return None
+    local = spec.local is not None or spec.host_path is not None
+    terms = (_term(term, local) for term in stated if term.match_expressions and not term.match_fields)
+    return share_value(tuple(dict.fromkeys(terms)))
+
+
+def _term(term: SelectorTerm, local: bool) -> Requirements:
+    kept = (e for e in term.match_expressions or () if not (local and e.key == labels.HOSTNAME))
+    return Requirements.of(*(Requirement.new(sys.intern(e.key), e.operator, e.values or ()) for e in kept))
+
+
+def _class(wire: ClassObject) -> StorageClass:
+    stated = wire.allowed_topologies
+    annotations = wire.metadata.annotations or {}
+    return StorageClass(
+        name=wire.metadata.name,
+        driver=wire.provisioner,
+        waits=wire.volume_binding_mode == WAITS,
+        terms=tuple(_topology(term) for term in stated if term.match_label_expressions) if stated else None,
+        default=any(annotations.get(name) == "true" for name in DEFAULT_CLASS),
+        created=instant(wire.metadata.creation_timestamp),
+    )
+
+
+def _topology(term: TopologyTerm) -> Requirements:
+    return Requirements.of(*(Requirement.new(e.key, "In", e.values or ()) for e in term.match_label_expressions or ()))
+
+
+def _limits(wire: CsiNodeObject) -> Mapping[str, int]:
+    """How many volumes of each driver the node can have attached; drivers without a limit are left out."""
+    counts = {driver.name: driver.allocatable.count for driver in wire.spec.drivers or () if driver.allocatable}
+    return share({name: count for name, count in counts.items() if count is not None})
+
+
+decode_claim = _decoder(ClaimObject, _claim)
+decode_volume = _decoder(VolumeObject, _volume)
+decode_class = _decoder(ClassObject, _class)
+decode_csi_node = _decoder(CsiNodeObject, _limits)
+decode_namespace = _decoder(NamespaceObject, lambda wire: share_texts(wire.metadata.labels))
+"""The labels of a namespace."""

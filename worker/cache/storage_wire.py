@@ -1,0 +1,86 @@
+"""The fields of claims, volumes, classes, CSI nodes and namespaces that the cache reads, as `worker.cache.wire`."""
+
+from __future__ import annotations
+
+from msgspec import field
+
+from worker.cache.wire import ClaimSpec, Metadata, NodeSelector, Wire
+
+
+class Present(Wire):
+    """Something whose presence is all that matters."""
+
+
+class ClaimStatus(Wire):
+    phase: str = ""
+
+
+class ClaimObject(Wire):
+    metadata: Metadata
+    spec: ClaimSpec = field(default_factory=ClaimSpec)
+    status: ClaimStatus = field(default_factory=ClaimStatus)
+
+
+class CsiSource(Wire):
+    driver: str = ""
+
+
+class VolumeNodeAffinity(Wire):
+    required: NodeSelector | None = None
+
+
+class VolumeSpec(Wire):
+    csi: CsiSource | None = None
+    aws_elastic_block_store: Present | None = None
+    azure_disk: Present | None = None
+    azure_file: Present | None = None
+    cinder: Present | None = None
+    gce_persistent_disk: Present | None = None
+    portworx_volume: Present | None = None
+    vsphere_volume: Present | None = None
+    local: Present | None = None
+    host_path: Present | None = None
+    node_affinity: VolumeNodeAffinity | None = None
+
+
+class VolumeObject(Wire):
+    metadata: Metadata
+    spec: VolumeSpec = field(default_factory=VolumeSpec)
+
+
+class TopologyExpression(Wire):
+    key: str
+    values: list[str] | None = None
+
+
+class TopologyTerm(Wire):
+    match_label_expressions: list[TopologyExpression] | None = None
+
+
+class ClassObject(Wire):
+    metadata: Metadata
+    provisioner: str = ""
+    volume_binding_mode: str | None = None
+    allowed_topologies: list[TopologyTerm] | None = None
+
+
+class AttachableCount(Wire):
+    count: int | None = None
+
+
+class CsiDriver(Wire):
+    name: str
+    allocatable: AttachableCount | None = None
+
+
+class CsiNodeSpec(Wire):
+    drivers: list[CsiDriver] | None = None
+
+
+class CsiNodeObject(Wire):
+    metadata: Metadata
+    spec: CsiNodeSpec = field(default_factory=CsiNodeSpec)
+
+
+class NamespaceObject(Wire):
+    metadata: Metadata

@@ -1,0 +1,60 @@
+"""Whatever happens to a node's workflow, no node stays closed: the leader opens those that are closed for too long.
+
+A node that was bought for pods is closed to others until its workflow has bound them. While Temporal is away, while a
+binding is refused again and again, or when a worker of another version serves the step, nobody else would open it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
+from activities.kubernetes.opening import open_named
+from tenon.apis import labels
+from worker.cache.changes import Topic
+from worker.cache.cluster import ClusterCache
+
+log = logging.getLogger("worker.opening")
+
+LONGEST = 90.0
+"""Seconds that a node may be closed. Its own workflow takes a few; opening it early costs no more than a poorer fit."""
+RETRY = 15.0
+
+
+class NodeOpener:
+    """Opens nodes by the cache and the API server alone."""
+
+    def __init__(self, kube: Kube, cache: ClusterCache) -> None:
+        self._kube = kube
+        self._cache = cache
+        self._closed: dict[str, float] = {}
+        """By Node: since when it was seen closed; an attempt that failed moves it on."""
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        clock = asyncio.get_running_loop().time
+        with self._cache.subscribe([Topic.NODE]) as news:
+            await self._cache.wait_synced()
+            while True:
+                self._observe(clock())
+                try:
+                    async with asyncio.timeout_at(min(self._closed.values()) + LONGEST if self._closed else None):
+                        await news.next()
+                except TimeoutError:
+                    await self._open(clock())
+
+    def _observe(self, now: float) -> None:
+        closed = (node.name for node in self._cache.nodes if node.annotations.get(labels.CLOSED) == "true")
+        self._closed = {name: self._closed.get(name, now) for name in closed}
+
+    async def _open(self, now: float) -> None:
+        for name in [name for name, since in self._closed.items() if since + LONGEST <= now]:
+            try:
+                if await open_named(self._kube, name):
+                    log.warning("a node was closed for too long and is open now", extra={"Node": name})
+                del self._closed[name]
+            except ApiError as error:
+                log.warning("a node could not be opened", extra={"Node": name, "error": str(error)})
+                self._closed[name] = now - LONGEST + RETRY
