@@ -7,24 +7,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
-import subprocess
-import sys
-import tempfile
 import time
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
+from activities.kubernetes.resources import NODECLAIMS
+from benchmarks.cluster import node_class
+from benchmarks.running import running
 from sandbox.cluster import Sandbox
-from sandbox.progress import shown
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 STAGES = ("Launched", "Registered", "Initialized")
 
 
@@ -55,9 +50,7 @@ async def reached(kube: Kube, stage: str) -> int:
 async def measure(sandbox: Sandbox, count: int, console: Console) -> None:
     """Create the claims, watch them through their stages, delete them all."""
     kube = await Kube.connect(str(sandbox.kubeconfig), qps=1000, burst=1000)
-    sandbox.apply(EXAMPLES / "ec2nodeclass.yaml")
-    while not _ready(await kube.get(EC2NODECLASSES, "default")):
-        await asyncio.sleep(0.2)
+    await node_class(sandbox, kube)
     rows: list[tuple[str, float]] = []
     began = time.monotonic()
     names = [f"bench-{number:04d}" for number in range(count)]
@@ -85,30 +78,14 @@ async def measure(sandbox: Sandbox, count: int, console: Console) -> None:
     console.print(table)
 
 
-def _ready(node_class: dict[str, Any] | None) -> bool:
-    conditions = ((node_class or {}).get("status") or {}).get("conditions", [])
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
-
-
 def main() -> None:
     """Run the benchmark."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--claims", type=int, default=200)
     given = arguments.parse_args()
     console = Console()
-    with tempfile.TemporaryDirectory() as folder:
-        with shown(console) as on_progress:
-            sandbox = Sandbox.start(folder, boot_delay=0.5, on_progress=on_progress)
-        log = (sandbox.logs / "worker.log").open("wb")
-        worker = subprocess.Popen(
-            [sys.executable, "-m", "cli", "worker"], env=os.environ | sandbox.worker_env(), stdout=log, stderr=log
-        )
-        try:
-            asyncio.run(measure(sandbox, given.claims, console))
-        finally:
-            worker.terminate()
-            worker.wait(60)
-            sandbox.stop()
+    with running(console, boot_delay=0.5) as (sandbox, _):
+        asyncio.run(measure(sandbox, given.claims, console))
 
 
 if __name__ == "__main__":

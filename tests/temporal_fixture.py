@@ -32,7 +32,7 @@ async def temporal() -> AsyncIterator[WorkflowEnvironment]:
         dev_server_existing_path=temporal_binary(),
         search_attributes=list(SEARCH_ATTRIBUTES),
         dev_server_extra_args=["--dynamic-config-value", "frontend.WorkflowTimeSkippingEnabled=true"],
-        plugins=[TenonPlugin()],
+        plugins=[TenonPlugin(guarded=True)],
     )
     async with environment:
         yield environment

@@ -1,0 +1,97 @@
+"""What the nodes of a load cost, against what a repack of the same pods by the engine would."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+from activities.ec2.client import Ec2
+from activities.ec2.cluster import describe_cluster
+from activities.ec2.provider import Ec2Provider
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import EC2NODECLASSES, NODEPOOLS
+from sandbox.cluster import Sandbox
+from tenon.apis import labels
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.nodepool import NodePool
+from tenon.provisioning.pools import scheduling_pool
+from tenon.scheduling.bound import lower_bound
+from tenon.scheduling.engine import solve
+from tenon.scheduling.model import InstanceType, Pod, Pool, Problem
+from worker.cache.decode import decode_pod
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """Dollars an hour and nodes: as bought, as a repack would buy, and the proven bound."""
+
+    price: float
+    nodes: int
+    repacked_price: float
+    repacked_nodes: int
+    bound: float
+
+    @property
+    def ratio(self) -> float:
+        """What was bought over a repack."""
+        return self.price / self.repacked_price if self.repacked_price else 0.0
+
+
+def price_of(claims: Iterable[Object], types: Iterable[InstanceType]) -> float:
+    """Dollars an hour of NodeClaims; one that is not launched costs nothing yet.
+
+    Raises:
+        KeyError: the types do not have what a claim was launched as.
+    """
+    prices = {
+        (kind.name, offering.zone, offering.capacity_type): offering.price
+        for kind in types
+        for offering in kind.offerings
+    }
+    return sum(
+        prices[found[labels.INSTANCE_TYPE], found[labels.ZONE], found[labels.CAPACITY_TYPE]]
+        for found in (claim["metadata"]["labels"] for claim in claims)
+        if labels.INSTANCE_TYPE in found
+    )
+
+
+def pending(pods: Iterable[Object]) -> list[Pod]:
+    """The pods as they were before anybody placed them."""
+    unbound = ({**pod, "spec": {**pod["spec"], "nodeName": ""}} for pod in pods)
+    return [decode_pod(json.dumps(pod).encode()).pod for pod in unbound]
+
+
+def bill(claims: Sequence[Object], pods: Sequence[Object], pool: Pool) -> Bill:
+    """The bill of these nodes and pods; a repack begins with an empty cluster."""
+    problem = Problem(pending(pods), [pool])
+    plan = solve(problem)
+    return Bill(
+        price=price_of(claims, pool.instance_types),
+        nodes=len(claims),
+        repacked_price=sum(claim.price for claim in plan.claims),
+        repacked_nodes=len(plan.claims),
+        bound=lower_bound(problem),
+    )
+
+
+async def pool_of(sandbox: Sandbox, kube: Kube, name: str = "default") -> Pool:
+    """A NodePool of the sandbox as the engine sees it, nothing of its limits used."""
+    body = await kube.get(NODEPOOLS, name)
+    pool = NodePool.model_validate(body)
+    found = await kube.get(EC2NODECLASSES, pool.spec.template.spec.node_class_ref.name)
+    node_class = EC2NodeClass.model_validate(found)
+    types = await asyncio.to_thread(_types, sandbox.worker_env(), node_class)
+    return scheduling_pool(pool, types, {})
+
+
+def _types(environment: Mapping[str, str], node_class: EC2NodeClass) -> list[InstanceType]:
+    with mock.patch.dict(os.environ, environment):
+        clients = Ec2(environment["AWS_REGION"])
+        return Ec2Provider(clients, describe_cluster(clients, environment["CLUSTER_NAME"])).instance_types(node_class)

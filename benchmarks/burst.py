@@ -1,0 +1,206 @@
+"""A burst on the sandbox: small and large pods created at once, with no boot delay, until all of them run.
+
+The load is that of Karpenter's own performance test: 500 pods of 0.9 CPU and 3100Mi, 500 of 3.5 CPU and 28Gi, on types
+of up to 16 vCPU. Beside the time: nodes, their price against a repack of the same pods by the engine, and what every
+process used, so that the table shows what the time was spent on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import NODECLAIMS
+from benchmarks.bill import Bill, bill, pool_of
+from benchmarks.cluster import LABEL, Load, node_pool, prepare
+from benchmarks.milestones import CLAIM_STAGES, POD_STAGES, Milestones, followed
+from benchmarks.plans import connect, plans
+from benchmarks.running import Worker, running
+from benchmarks.usage import Tally, Usage, worker_and_sandbox
+from sandbox.cluster import Sandbox
+
+WITHIN = 300.0
+SLOWEST, FAST, DEAREST = 40.0, 30.0, 1.03
+"""The goals: seconds that upstream takes, seconds aimed for, price over a repack."""
+MOST_CPUS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """When the first, the middle and the last object was there, in seconds since the creation."""
+
+    what: str
+    count: int
+    first: float
+    middle: float
+    last: float
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One plan of the worker."""
+
+    pods: int
+    nodes: int
+    solve_seconds: float
+    seconds: float
+    """With reading the cluster and writing the NodeClaims."""
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What a group of processes used until all pods ran."""
+
+    cpu_seconds: float
+    peak_megabytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One run."""
+
+    pods: int
+    seconds: float
+    stages: list[Stage]
+    plans: list[Planned]
+    bill: Bill
+    refused: int
+    """Pods that a kubelet refused because the node was full; others came in their place."""
+    used: dict[str, Used]
+    cores: int
+
+
+def loads(pods: int) -> list[Load]:
+    """Half of the pods small, half of them large."""
+    return [Load("small", pods // 2, "900m", "3100Mi"), Load("large", pods - pods // 2, "3500m", "28Gi")]
+
+
+async def measure(sandbox: Sandbox, worker: Worker, count: int, logs: Path | None = None) -> Figures:
+    """Create the pods and wait until all of them run."""
+    kube = await Kube.connect(str(sandbox.kubeconfig), qps=1000, burst=1000)
+    await prepare(sandbox, kube, node_pool(most_cpus=MOST_CPUS))
+    pods, claims, watching = await followed(kube, LABEL)
+    with Usage(worker_and_sandbox(sandbox, worker)) as usage:
+        began = time.monotonic()
+        await asyncio.to_thread(sandbox.apply, [load.deployment() for load in loads(count)])
+        with contextlib.suppress(TimeoutError):  # the table says how far it came
+            await pods.until("Running", count, WITHIN)
+        seconds = time.monotonic() - began
+    made = await plans(await connect(sandbox), sandbox.cluster_name)
+    alive = await kube.list(NODECLAIMS)
+    pool = await pool_of(sandbox, kube)
+    cost = await asyncio.to_thread(bill, alive, list(pods.objects.values()), pool)
+    requests = await kube.request("GET", "/metrics")
+    if logs is not None:
+        await asyncio.to_thread(_keep, logs, requests)
+    for task in watching:
+        task.cancel()
+    await asyncio.gather(*watching, return_exceptions=True)
+    await kube.close()
+    return Figures(
+        pods=count,
+        seconds=seconds,
+        stages=[*stages("pods", pods, POD_STAGES, began), *stages("NodeClaims", claims, CLAIM_STAGES, began)],
+        plans=[
+            Planned(one.result.pods, len(one.result.claims), one.result.solve_seconds, one.seconds)
+            for one in made
+            if one.result.pods
+        ],
+        bill=cost,
+        refused=len(await asyncio.to_thread(sandbox.ec2().rejections)),
+        used={name: used(tally) for name, tally in usage.tallies.items()},
+        cores=os.cpu_count() or 1,
+    )
+
+
+def _keep(logs: Path, requests: bytes) -> None:
+    logs.mkdir(parents=True, exist_ok=True)
+    (logs / "kube-apiserver.metrics").write_bytes(requests)
+
+
+def stages(what: str, seen: Milestones, names: tuple[str, ...], began: float) -> list[Stage]:
+    """The stages that objects have been at."""
+    found = [(name, seen.spread(name, began)) for name in names]
+    return [Stage(f"{what} {name}", seen.count(name), *spread) for name, spread in found if spread]
+
+
+def used(tally: Tally) -> Used:
+    """A tally in figures."""
+    return Used(round(tally.cpu_seconds, 2), round(tally.peak_bytes / 2**20, 1))
+
+
+def as_tables(seen: Figures) -> list[Table]:
+    """The run for people."""
+    cost = seen.bill
+    colour = "green" if seen.seconds < FAST else "yellow" if seen.seconds <= SLOWEST else "red"
+    total = Table(title=f"{seen.pods} pods at once, {seen.cores} cores")
+    for column in ("seconds (goal)", "nodes", "$/h", "repack: nodes", "$/h", "ratio (goal)", "bound $/h", "refused"):
+        total.add_column(column, justify="right")
+    total.add_row(
+        f"[{colour}]{seen.seconds:.1f}[/] ({FAST:g})",
+        f"{cost.nodes}",
+        f"{cost.price:.3f}",
+        f"{cost.repacked_nodes}",
+        f"{cost.repacked_price:.3f}",
+        f"[{'green' if cost.ratio <= DEAREST else 'red'}]{cost.ratio:.3f}[/] ({DEAREST:g})",
+        f"{cost.bound:.3f}",
+        f"[{'red' if seen.refused else 'green'}]{seen.refused}[/]",
+    )
+    times = Table(title="seconds since the creation")
+    for column in ("", "count", "first", "middle", "last"):
+        times.add_column(column, justify="left" if not column else "right")
+    for stage in seen.stages:
+        times.add_row(
+            stage.what, f"{stage.count}", *(f"{value:.1f}" for value in (stage.first, stage.middle, stage.last))
+        )
+    made = Table("pods", "nodes", "solve s", "plan s", title="plans")
+    for plan in seen.plans:
+        made.add_row(f"{plan.pods}", f"{plan.nodes}", f"{plan.solve_seconds:.2f}", f"{plan.seconds:.2f}")
+    return [total, times, made, usage_table(seen.used, seen.seconds, seen.cores)]
+
+
+def usage_table(found: dict[str, Used], seconds: float, cores: int) -> Table:
+    """What each group of processes used."""
+    table = Table(title="processes")
+    for column in ("", "CPU-seconds", "share of the machine", "peak MB"):
+        table.add_column(column, justify="left" if not column else "right")
+    for name, one in found.items():
+        share = one.cpu_seconds / (seconds * cores) if seconds else 0.0
+        table.add_row(name, f"{one.cpu_seconds:.1f}", f"{share:.0%}", f"{one.peak_megabytes:.0f}")
+    return table
+
+
+def as_document(seen: Figures) -> dict[str, Any]:
+    """The run for machines."""
+    return {**asdict(seen), "ratio": seen.bill.ratio}
+
+
+def main() -> None:
+    """Run the benchmark."""
+    arguments = argparse.ArgumentParser(prog="python -m benchmarks.burst", description=__doc__)
+    arguments.add_argument("--pods", type=int, default=1000, help="how many, half of them small")
+    arguments.add_argument("--logs", type=Path, help="a folder to keep the logs in")
+    arguments.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    given = arguments.parse_args()
+    with running(Console(stderr=True), keep_logs=given.logs) as (sandbox, worker):
+        seen = asyncio.run(measure(sandbox, worker, given.pods, given.logs))
+    if given.output == "json":
+        print(json.dumps(as_document(seen), indent=2))
+        return
+    for table in as_tables(seen):
+        Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

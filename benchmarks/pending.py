@@ -1,0 +1,222 @@
+"""15,000 pending pods at once on the sandbox: the worker's memory, and that it recovers when it is killed meanwhile.
+
+The pods are made while the worker is down, and kube-scheduler too, whose refusal is written for it: so that they are
+all there when the worker looks, whatever the machine. The instances never join: what is asked is whether every pod gets
+its place in exactly one NodeClaim, every NodeClaim exactly one instance, and how much memory that takes. With ``--kill
+cluster`` the cluster process is ended by kill -9 once a quarter of the NodeClaims is there, with ``--kill worker`` all
+processes; the worker is started again as by a kubelet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from activities.kubernetes.client import Kube
+from benchmarks.bill import pending, pool_of
+from benchmarks.burst import Used, usage_table, used
+from benchmarks.cluster import LABEL, Load, create_pending, node_pool, prepare
+from benchmarks.milestones import Milestones, followed
+from benchmarks.plans import connect, plans
+from benchmarks.running import Worker, running
+from benchmarks.usage import Usage, worker_and_sandbox
+from sandbox.cluster import Sandbox
+from tenon.apis import labels
+from tenon.lifecycle.binding import parse_planned
+from tenon.scheduling.engine import solve
+from tenon.scheduling.model import Problem
+
+PODS = 15_000
+WITHIN = 900.0
+LIMIT = 1024.0
+"""MiB that the worker's processes stay below."""
+SETTLED = 10.0
+"""Seconds without a change after which nothing more is bought."""
+SMALLEST, LARGEST = 32, 48
+"""vCPUs of the types."""
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether every pod is served, and nothing bought twice."""
+
+    pods: int
+    unserved: int
+    """Pods that no NodeClaim was bought for."""
+    twice: int
+    """Pods that more than one was bought for."""
+    claims: int
+    without_instance: int
+    extra_instances: int
+    """Instances beyond one for each NodeClaim."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is missing and nothing superfluous."""
+        return not (self.unserved or self.twice or self.without_instance or self.extra_instances)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One run."""
+
+    killed: str
+    starts: int
+    """How often the worker was started."""
+    planned_seconds: float
+    """Until the last NodeClaim was written."""
+    launched_seconds: float
+    """Until the last was launched."""
+    plans: list[int]
+    """The pods of each plan."""
+    price_nodes: int
+    """Nodes of a repack of all pods."""
+    verdict: Verdict
+    used: dict[str, Used]
+
+
+def judge(pods: Iterable[str], claims: Iterable[Object], instances: Iterable[Object]) -> Verdict:
+    """Compare pods (by UID), the NodeClaims' plans and EC2's instances that are not gone."""
+    wanted = set(pods)
+    names = []
+    bought: Counter[str] = Counter()
+    for claim in claims:
+        names.append(claim["metadata"]["name"])
+        text = (claim["metadata"].get("annotations") or {}).get(labels.PLANNED_PODS) or ""
+        bought.update(entry.uid for entry in parse_planned(text))
+    alive = [one for one in instances if one["state"] not in ("shutting-down", "terminated")]
+    carried = Counter(one["tags"].get(labels.TAG_NODECLAIM, "") for one in alive)
+    return Verdict(
+        pods=len(wanted),
+        unserved=len(wanted - bought.keys()),
+        twice=sum(1 for uid in wanted if bought[uid] > 1),
+        claims=len(names),
+        without_instance=sum(1 for name in names if not carried[name]),
+        extra_instances=len(alive) - sum(1 for name in names if carried[name]),
+    )
+
+
+async def measure(sandbox: Sandbox, worker: Worker, count: int, kill: str, console: Console) -> Figures:
+    """Create the pods, kill what is to be killed, wait until all are served."""
+    kube = await Kube.connect(str(sandbox.kubeconfig), qps=1000, burst=1000)
+    sandbox.ec2().boot(never=True)
+    await prepare(sandbox, kube, node_pool(least_cpus=SMALLEST, most_cpus=LARGEST))
+    pool = await pool_of(sandbox, kube)
+    await asyncio.to_thread(worker.stop)
+    await asyncio.to_thread(sandbox.stop_component, "kube-scheduler")
+    console.print(f"creating {count:,} pods", highlight=False)
+    await create_pending(kube, Load("load", count, "500m", "1Gi").plain_pods())
+    pods, claims, watching = await followed(kube, LABEL)
+    await pods.until("refused by kube-scheduler", count, WITHIN)
+    console.print(f"{count:,} pods wait; starting the worker", highlight=False)
+    with Usage(worker_and_sandbox(sandbox, worker)) as usage:
+        began = time.monotonic()
+        await asyncio.to_thread(worker.start)
+        if kill:
+            await claims.until("created", count // 4 // (2 * LARGEST), WITHIN)
+            console.print(f"kill -9 after {time.monotonic() - began:.0f} s", highlight=False)
+            worker.kill("" if kill == "worker" else kill)
+        await _settled(pods, claims, count)
+    verdict = judge(pods.objects, claims.objects.values(), sandbox.ec2().instances())
+    repacked = await asyncio.to_thread(solve, Problem(pending(pods.objects.values()), [pool]))
+    made = await plans(await connect(sandbox), sandbox.cluster_name)
+    for task in watching:
+        task.cancel()
+    await asyncio.gather(*watching, return_exceptions=True)
+    await kube.close()
+
+    def last(seen: Milestones, stage: str) -> float:
+        spread = seen.spread(stage, began)
+        return round(spread[2], 1) if spread else 0.0
+
+    return Figures(
+        killed=kill,
+        starts=worker.starts,
+        planned_seconds=last(claims, "created"),
+        launched_seconds=last(claims, "Launched"),
+        plans=[one.result.pods for one in made if one.result.pods],
+        price_nodes=len(repacked.claims),
+        verdict=verdict,
+        used={name: used(tally) for name, tally in usage.tallies.items()},
+    )
+
+
+async def _settled(pods: Milestones, claims: Milestones, count: int) -> None:
+    """Return once every pod is planned and every NodeClaim launched, and nothing has changed for a while.
+
+    A time that is over is no error: the table says what is missing.
+    """
+    deadline = time.monotonic() + WITHIN
+    quiet_since, before = time.monotonic(), (0, 0)
+    while time.monotonic() < deadline:
+        await asyncio.sleep(1.0)
+        now = (len(claims.objects), claims.count("Launched"))
+        if now != before:
+            quiet_since, before = time.monotonic(), now
+        quiet = time.monotonic() - quiet_since
+        whole = judge(pods.objects, claims.objects.values(), ())
+        if quiet > SETTLED and not whole.unserved and now[1] >= now[0] and len(pods.objects) == count:
+            return
+
+
+def as_tables(seen: Figures) -> list[Table]:
+    """The run for people."""
+    verdict = seen.verdict
+    title = f"{verdict.pods:,} pods at once" + (f", {seen.killed} killed" if seen.killed else "")
+    total = Table("", "", title=title, show_header=False)
+    rows: list[tuple[str, str]] = [
+        ("seconds from the worker's start until the last NodeClaim was written", f"{seen.planned_seconds:.0f}"),
+        ("... the last was launched", f"{seen.launched_seconds:.0f}"),
+        ("starts of the worker", f"{seen.starts}"),
+        ("plans, by pods", ", ".join(f"{pods:,}" for pods in seen.plans)),
+        ("NodeClaims (a repack of all)", f"{verdict.claims} ({seen.price_nodes})"),
+        ("pods without a NodeClaim", _bad(verdict.unserved)),
+        ("pods with more than one", _bad(verdict.twice)),
+        ("NodeClaims without an instance", _bad(verdict.without_instance)),
+        ("instances too many", _bad(verdict.extra_instances)),
+    ]
+    peak = seen.used["worker"].peak_megabytes
+    colour = "green" if peak < LIMIT else "red"
+    rows.append(("peak memory of the worker, MiB (limit)", f"[{colour}]{peak:.0f}[/] ({LIMIT:g})"))
+    for what, value in rows:
+        total.add_row(what, value)
+    longest = max(seen.launched_seconds, 1.0)
+    return [total, usage_table(seen.used, longest, os.cpu_count() or 1)]
+
+
+def _bad(count: int) -> str:
+    return f"[{'red' if count else 'green'}]{count}[/]"
+
+
+def main() -> None:
+    """Run the benchmark."""
+    arguments = argparse.ArgumentParser(prog="python -m benchmarks.pending", description=__doc__)
+    arguments.add_argument("--pods", type=int, default=PODS)
+    arguments.add_argument("--kill", choices=("", "cluster", "io", "worker"), default="", help="what to kill -9")
+    arguments.add_argument("--logs", type=Path, help="a folder to keep the logs in")
+    arguments.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    given = arguments.parse_args()
+    console = Console(stderr=True)
+    with running(console, keep_logs=given.logs) as (sandbox, worker):
+        seen = asyncio.run(measure(sandbox, worker, given.pods, given.kill, console))
+    if given.output == "json":
+        print(json.dumps(asdict(seen) | {"sound": seen.verdict.sound}, indent=2))
+        return
+    for table in as_tables(seen):
+        Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""A sandbox and a worker for a benchmark: started together, the worker begun anew whenever it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+from rich.console import Console
+
+from sandbox.cluster import Sandbox
+from sandbox.progress import shown
+
+MEMORY = "/dev/shm"
+"""Where there is one, the databases of etcd and Temporal are kept in memory: a disk is not what is measured."""
+READY_SECONDS = 120.0
+STOP_SECONDS = 60.0
+RESTART_SECONDS = 0.2
+"""Between two looks at whether the worker has ended."""
+QUIET_SECONDS, QUIET_LOOKS, QUIET_SHARE = 0.5, 3, 0.1
+"""A worker is idle when it used less than this share of a core in so many looks, one after the other."""
+
+
+class Worker:
+    """``tenon worker`` on a sandbox. Whenever it ends by itself it is started again, as a kubelet would."""
+
+    def __init__(self, sandbox: Sandbox, **settings: str) -> None:
+        """``settings`` are environment variables of the worker."""
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "TEMPORAL_", "KUBE", "OTEL_"))}
+        self.environment = {**inherited, **sandbox.worker_env(), **settings}
+        self.log = sandbox.logs / "worker.log"
+        self.starts = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopping = threading.Event()
+        self._keeper = threading.Thread()
+
+    def start(self) -> None:
+        """Start it and return once /readyz says so.
+
+        Raises:
+            TimeoutError: it is not ready in time.
+        """
+        self._stopping.clear()
+        self._start()
+        self._keeper = threading.Thread(target=self._keep, name="worker keeper", daemon=True)
+        self._keeper.start()
+        self.wait_ready()
+
+    def wait_ready(self) -> None:
+        """Return once /readyz says that it is ready.
+
+        Raises:
+            TimeoutError: it is not ready in time.
+        """
+        url = f"http://127.0.0.1:{self.environment['HEALTH_PROBE_PORT']}/readyz"
+        deadline, why = time.monotonic() + READY_SECONDS, ""
+        while time.monotonic() < deadline:
+            try:
+                with urllib.request.urlopen(url, timeout=5):
+                    return
+            except urllib.error.HTTPError as error:
+                why = error.read().decode().strip()
+            except OSError as error:
+                why = str(error)
+            time.sleep(0.1)
+        raise TimeoutError(f"the worker is not ready after {READY_SECONDS:g} s ({why}); its log is {self.log}")
+
+    def wait_idle(self) -> None:
+        """Return once it has read what it reads at its start, as a worker that runs since yesterday has.
+
+        Raises:
+            TimeoutError: it is still busy after READY_SECONDS.
+        """
+        deadline = time.monotonic() + READY_SECONDS
+        quiet, used = 0, self._cpu_seconds()
+        while quiet < QUIET_LOOKS:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the worker does not come to rest; its log is {self.log}")
+            time.sleep(QUIET_SECONDS)
+            before, used = used, self._cpu_seconds()
+            quiet = quiet + 1 if used - before < QUIET_SHARE * QUIET_SECONDS else 0
+
+    def _cpu_seconds(self) -> float:
+        times = (process.cpu_times() for process in self.processes())
+        return sum(one.user + one.system for one in times)
+
+    def processes(self) -> list[psutil.Process]:
+        """Its processes: the parent and its children; none while it is down."""
+        try:
+            parent = psutil.Process(self._process.pid) if self._process is not None else None
+            return [parent, *parent.children(recursive=True)] if parent is not None else []
+        except psutil.NoSuchProcess:
+            return []
+
+    def kill(self, name: str = "") -> None:
+        """kill -9 one of its processes (``io``, ``cluster``), or without a name all of them at once.
+
+        Raises:
+            LookupError: no such process runs.
+        """
+        found = [one for one in self.processes() if not name or f"worker.{name}_process" in one.cmdline()]
+        if not found:
+            raise LookupError(f"the worker has no process {name}")
+        for process in found:
+            process.send_signal(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Stop it, until it is started again."""
+        self._stopping.set()
+        if self._keeper.ident is not None:
+            self._keeper.join()
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def _start(self) -> None:
+        self.starts += 1
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "cli", "worker"], env=self.environment, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    def _keep(self) -> None:
+        while not self._stopping.wait(RESTART_SECONDS):
+            if self._process is not None and self._process.poll() is not None:
+                self._start()
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def running(
+    console: Console, *, boot_delay: float = 0.0, keep_logs: Path | None = None, **settings: str
+) -> Iterator[tuple[Sandbox, Worker]]:
+    """A sandbox whose instances join ``boot_delay`` seconds after their launch, and a worker that is ready.
+
+    ``keep_logs`` is a folder that the logs outlive the sandbox in.
+    """
+    signal.signal(signal.SIGTERM, _interrupt)  # the sandbox must not be left behind
+    with tempfile.TemporaryDirectory(dir=MEMORY if os.path.isdir(MEMORY) else None) as scratch:
+        with shown(console) as on_progress:
+            sandbox = Sandbox.start(scratch, boot_delay=boot_delay, on_progress=on_progress)
+        try:
+            worker = Worker(sandbox, **settings)
+            try:
+                worker.start()
+                worker.wait_idle()
+                console.print("worker ready", highlight=False)
+                yield sandbox, worker
+            finally:
+                worker.stop()
+        finally:
+            sandbox.stop()
+            if keep_logs is not None:
+                keep_logs.mkdir(parents=True, exist_ok=True)
+                for log in sandbox.logs.iterdir():
+                    (keep_logs / log.name).write_bytes(log.read_bytes())

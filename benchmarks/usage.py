@@ -1,0 +1,110 @@
+"""What processes use while something runs: CPU-seconds, and the peak of their resident memory, by group.
+
+A group is what is reported as one, such as the worker's three processes. Memory is the sum over the group at one
+instant, and the peak the largest of these sums. A process that ended counts with the CPU time it was last seen with.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import psutil
+
+from benchmarks.running import Worker
+from sandbox.cluster import Sandbox
+
+PERIOD = 0.5
+"""Seconds between two looks."""
+Groups = Callable[[], Mapping[str, Iterable[psutil.Process]]]
+Identity = tuple[int, float]
+"""A process's number and birth: numbers are used again."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one group has used so far."""
+
+    peak_bytes: int = 0
+    first: dict[Identity, float] = field(default_factory=dict)
+    last: dict[Identity, float] = field(default_factory=dict)
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Used since the first look; all of it, for a process that was born since."""
+        return sum(self.last.values()) - sum(self.first.values())
+
+    def note(self, seen: Mapping[Identity, tuple[float, int]], *, begins: bool = False) -> None:
+        """One look: (CPU-seconds so far, resident bytes) of each process; ``begins`` is the first."""
+        if begins:
+            self.first = {identity: cpu for identity, (cpu, _) in seen.items()}
+        self.last |= {identity: cpu for identity, (cpu, _) in seen.items()}
+        self.peak_bytes = max(self.peak_bytes, sum(memory for _, memory in seen.values()))
+
+
+class Usage:
+    """Looks at groups of processes from its own thread while it is entered."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+        self.tallies: dict[str, Tally] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
+
+    def __enter__(self) -> Usage:
+        """Begin."""
+        self._look(begins=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Take a last look."""
+        self._stop.set()
+        self._thread.join()
+        self._look()
+
+    def _run(self) -> None:
+        while not self._stop.wait(PERIOD):
+            self._look()
+
+    def _look(self, *, begins: bool = False) -> None:
+        for group, processes in self._groups().items():
+            seen = dict(one for process in processes if (one := _read(process)) is not None)
+            self.tallies.setdefault(group, Tally()).note(seen, begins=begins)
+
+
+def _read(process: psutil.Process) -> tuple[Identity, tuple[float, int]] | None:
+    try:
+        with process.oneshot():
+            times = process.cpu_times()
+            identity = process.pid, process.create_time()
+            return identity, (times.user + times.system, process.memory_info().rss)
+    except psutil.NoSuchProcess:
+        return None
+
+
+def worker_and_sandbox(sandbox: Sandbox, worker: Worker) -> Groups:
+    """The worker as a whole, its two processes, and each component of the sandbox."""
+    components = {
+        name: psutil.Process(part.process.pid)
+        for name, part in sandbox.status().components.items()
+        if part.process and part.process.alive()
+    }
+
+    def groups() -> dict[str, list[psutil.Process]]:
+        found = {"worker": worker.processes()}
+        for process in found["worker"]:
+            for name in ("io", "cluster"):
+                if _runs(process, f"worker.{name}_process"):
+                    found.setdefault(f"worker: {name}", []).append(process)
+        return found | {name: [process] for name, process in components.items()}
+
+    return groups
+
+
+def _runs(process: psutil.Process, module: str) -> bool:
+    try:
+        return module in process.cmdline()
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,42 @@
+"""What a benchmark reports of processes: CPU time since its begin, and memory of a group at one instant."""
+
+from __future__ import annotations
+
+import os
+
+import psutil
+import pytest
+
+from benchmarks.usage import Tally, Usage
+
+
+def test_cpu_time_counts_from_the_first_look_and_survives_the_end_of_a_process() -> None:
+    tally = Tally()
+    old, new = (1, 10.0), (2, 20.0)
+    tally.note({old: (5.0, 100)}, begins=True)
+    tally.note({old: (7.0, 100), new: (1.0, 50)})
+    tally.note({new: (1.5, 60)})  # the old one has ended
+    assert tally.cpu_seconds == pytest.approx(3.5)
+
+
+def test_a_number_that_is_used_again_is_another_process() -> None:
+    tally = Tally()
+    tally.note({(1, 10.0): (5.0, 100)}, begins=True)
+    tally.note({(1, 30.0): (0.5, 100)})
+    assert tally.cpu_seconds == pytest.approx(0.5)
+
+
+def test_the_peak_is_that_of_the_sum() -> None:
+    tally = Tally()
+    tally.note({(1, 1.0): (0.0, 100), (2, 1.0): (0.0, 10)}, begins=True)
+    tally.note({(1, 1.0): (0.0, 20), (2, 1.0): (0.0, 80)})
+    assert tally.peak_bytes == 110
+
+
+def test_groups_of_living_processes_are_looked_at_and_vanished_ones_passed_over() -> None:
+    gone = psutil.Popen(["true"])
+    gone.wait()
+    with Usage(lambda: {"own": [psutil.Process(os.getpid()), gone]}) as usage:
+        sum(range(10_000))
+    assert usage.tallies["own"].peak_bytes > 2**20
+    assert usage.tallies["own"].cpu_seconds >= 0
