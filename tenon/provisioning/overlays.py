@@ -47,6 +47,10 @@ class _Overlay:
         return self.price is not None or self.adjustment is not None
 
 
+MOST_UNITS = 2**63 - 1
+MOST_DOLLARS = 1e6
+
+
 @dataclass(slots=True)
 class _Changes:
     """Who changes what of a type in a pool."""
@@ -78,7 +82,9 @@ def overlaid(sold: Sold, overlays: Sequence[NodeOverlay]) -> Overlaid:
         contradiction = next((key for key, wanted in overlay.requirements.items() if wanted.contradicts()), "")
         wanted = _wanted(overlay, sold)
         rival = _rival(overlay.weight, wanted, made)
-        if contradiction:
+        if beyond := _beyond(overlay):
+            refused[overlay.name] = beyond
+        elif contradiction:
             refused[overlay.name] = f"its requirements on label {contradiction} contradict each other"
         elif rival:
             refused[overlay.name] = (
@@ -101,6 +107,16 @@ def _read(overlay: NodeOverlay) -> _Overlay:
         spec.price_adjustment,
         parse_resources(spec.capacity),
     )
+
+
+def _beyond(overlay: _Overlay) -> str:
+    """Which figure of the overlay is larger than any that can be meant; empty for none."""
+    for name, amount in overlay.capacity.items():
+        if amount > MOST_UNITS:
+            return f"its capacity of {name} is larger than can be counted"
+    if overlay.price is not None and float(overlay.price) > MOST_DOLLARS:
+        return f"its price is above {MOST_DOLLARS:,.0f} dollars an hour"
+    return ""
 
 
 def _wanted(overlay: _Overlay, sold: Sold) -> _All:

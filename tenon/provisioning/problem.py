@@ -107,4 +107,5 @@ def _with(node: Node, pods: Sequence[Pod]) -> Node:
     if not pods:
         return node
     used = total((node.used, *(pod.requests for pod in pods)))
-    return replace(node, used=used, pods=(*node.pods, *pods))
+    ports = (*node.host_ports, *(port for pod in pods for port in pod.host_ports))
+    return replace(node, used=used, pods=(*node.pods, *pods), host_ports=ports)

@@ -92,22 +92,25 @@ def _dealt(template: Template, room: Floats, parts: Floats, portion: Portion) ->
     heaviest = float(weights.max(initial=0.0))
     table = np.zeros((len(room), len(portion.counts)), dtype=np.int64)
     size = (portion.amounts / np.maximum(portion.total, 1.0)).max(axis=1)
+    carried: dict[int, Numbers] = {}
     # those that are not free in how many go together first, then the largest
     anywhere = np.array([pod_class.host is None and not pod_class.ports for pod_class in portion.classes])
     for number in np.lexsort((-size, anywhere)).tolist():
         pod_class, asked = portion.classes[number], portion.amounts[number]
         rest = int(portion.counts[number])
+        alike = carried.setdefault(id(pod_class.origin), np.zeros(len(room), dtype=np.int64))
         most = template.most_pods(pod_class)
         while rest:
             more = None
             if rest * heaviest >= 1:
                 more = np.floor(rest * weights).astype(np.int64)
-                more = np.minimum(more, nodes.fitting(pod_class, asked, most - table[:, number]))
+                more = np.minimum(more, nodes.fitting(pod_class, asked, most - alike))
             if more is None or not more.any():
-                more = nodes.emptiest(pod_class, asked, most - table[:, number], rest)
+                more = nodes.emptiest(pod_class, asked, most - alike, rest)
                 if more is None:
                     break
             table[:, number] += more
+            alike += more
             nodes.put(pod_class, asked, more)
             rest -= int(more.sum())
     return table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from operator import mul
 
@@ -84,8 +85,10 @@ class Bin:
         ``state`` is what the pods together leave a new node in.
         """
         hosts: Counts = {}
+        alike: Counter[int] = Counter()
         for pod_class, count in load:
-            if pod_class.ports or count > self.template.most_pods(pod_class):
+            alike[id(pod_class.origin)] += count
+            if pod_class.ports or alike[id(pod_class.origin)] > self.template.most_pods(pod_class):
                 return False
             if pod_class.host is not None:
                 if pod_class.host.room(hosts) < count:

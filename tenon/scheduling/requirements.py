@@ -27,6 +27,7 @@ OPERATORS = frozenset({IN, NOT_IN, EXISTS, DOES_NOT_EXIST, GT, LT, GTE, LTE})
 
 _MAX_INT = 2**63 - 1
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
+_ANY_NUMBER = re.compile(r"[+-]?[0-9]{1,63}")
 _VALUES_SHOWN = 5
 _ALIKE = 0.85
 """How much of a label must be as in another one, of 1, to be taken for a slip of the pen."""
@@ -36,6 +37,13 @@ _NOTHING: frozenset[str] = frozenset()
 def _whole(text: str) -> int | None:
     """The whole number that a label value spells, None when it spells none."""
     return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
+
+
+def _bound(text: str) -> int | None:
+    """As `_whole`; what is beyond every label value counts as just beyond."""
+    if not _ANY_NUMBER.fullmatch(text):
+        return None
+    return max(-_MAX_INT, min(int(text), _MAX_INT + 1))
 
 
 class Requirement:
@@ -84,7 +92,7 @@ class Requirement:
         if operator not in OPERATORS:
             raise ValueError(f"{key}: operator {operator!r} is unknown; use one of {', '.join(sorted(OPERATORS))}")
         stated = list(values)
-        bound = _whole(stated[0]) if len(stated) == 1 else None
+        bound = _bound(stated[0]) if len(stated) == 1 else None
         if bound is None:
             raise ValueError(f"{key}: operator {operator} takes one whole number, not {stated}")
         gte = bound + 1 if operator == GT else bound if operator == GTE else None
@@ -266,6 +274,8 @@ class Requirements(Mapping[str, Requirement]):
 
         A label that these requirements do not define is missing on the node, unless it is in ``allow_undefined``.
         """
+        if self.allow(other, allow_undefined):
+            return None
         for key in sorted(other._by_key):
             wanted, mine = other._by_key[key], self._by_key.get(key)
             if wanted.contradicts():
@@ -279,6 +289,20 @@ class Requirements(Mapping[str, Requirement]):
             elif not mine.overlaps(wanted):
                 return f"{wanted} is asked for, {mine} is allowed"
         return None
+
+    def allow(self, other: Requirements, allow_undefined: frozenset[str] = frozenset()) -> bool:
+        """Whether nodes of these requirements can meet ``other``, in the sense of `conflict`."""
+        for key, wanted in other._by_key.items():
+            mine = self._by_key.get(key)
+            if wanted.contradicts():
+                return False
+            if mine is None:
+                on_every_node = key == labels.HOSTNAME and wanted.is_empty()
+                if on_every_node or not (wanted.may_be_absent or key in allow_undefined):
+                    return False
+            elif not mine.overlaps(wanted):
+                return False
+        return True
 
     def intersects(self, other: Requirements) -> bool:
         """Whether on every label that both name, some node can meet both."""

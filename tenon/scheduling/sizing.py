@@ -9,6 +9,7 @@ them, and no packing that costs more is ever chosen.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 from tenon.resources import CPU
@@ -41,9 +42,16 @@ def pack(template: Template, load: Load, limits: Limits | None = None) -> Packin
     if not plain.bins:
         return plain
     packings = [plain]
-    for attempt in _attempts(template, load, len(plain.bins)):
+    # what first-fit finds no place for at all must not stand in the way of the others
+    wanted = {id(pod_class): count for pod_class, count in load}
+    hopeless = [(pod_class, count) for pod_class, count in plain.left if count == wanted[id(pod_class)]]
+    without = {id(pod_class) for pod_class, _ in hopeless}
+    hopeful = [pair for pair in load if id(pair[0]) not in without]
+    for attempt in _attempts(template, hopeful, len(plain.bins)):
         packing = attempt()
-        if packing.price() <= plain.price():
+        packing = replace(packing, left=[*packing.left, *hopeless])
+        # under limits first-fit makes many small nodes, whose mere price is no measure
+        if packing.price() <= plain.price() or not plain.limits.unlimited:
             packings.append(packing)
     return min(packings, key=Packing.cost)
 

@@ -112,7 +112,7 @@ class Template:
         A label must be defined by the pool itself: that other pods named it does not create it. A term that only
         excludes values of a label without definition is met by every node of the pool, and changes nothing.
         """
-        if self.requirements.conflict(term, self.known) is not None:
+        if not self.requirements.allow(term, self.known):
             return None
         telling = [r for key, r in term.items() if key in self.requirements or key in self.known]
         narrowed = requirements.with_(Requirements.of(*telling))

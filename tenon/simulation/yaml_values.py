@@ -31,6 +31,8 @@ class _Open:
     anchor: str | None
     weight: int = 1
     key: str | None = None
+    merging: bool = False
+    """Whether the key is a bare ``<<``, which takes over other mappings."""
     merged: list[dict[str, Any]] = field(default_factory=list)
     line: int = 0
 
@@ -110,7 +112,8 @@ class _Builder:
         if isinstance(event, yaml.ScalarEvent):
             value = scalar_value(event, line)
             text = event.value if value is None or isinstance(value, (bool, int, float)) else value
-            self._add(value, 1 + len(event.value) // 50, line, event.anchor, text)
+            merging = event.value == "<<" and event.tag is None and event.implicit[0]
+            self._add(value, 1 + len(event.value) // 50, line, event.anchor, text, merging=merging)
         elif isinstance(event, yaml.AliasEvent):
             if event.anchor not in self._anchors:
                 open_here = any(item.anchor == event.anchor for item in self._stack)
@@ -140,8 +143,10 @@ class _Builder:
                     own.setdefault(key, inherited)
         self._add(value, done.weight, line, done.anchor, None)
 
-    def _add(self, value: Any, weight: int, line: int, anchor: str | None, text: str | None) -> None:
-        """Put a finished value where it belongs; ``text`` is what it reads like as a key."""
+    def _add(
+        self, value: Any, weight: int, line: int, anchor: str | None, text: str | None, *, merging: bool = False
+    ) -> None:
+        """Put a finished value where it belongs; ``text`` is what it reads like as a key, ``merging`` a bare ``<<``."""
         if anchor is not None:
             self._anchors[anchor] = (value, weight)
         if not self._stack:
@@ -154,10 +159,10 @@ class _Builder:
         elif parent.key is None:
             if text is None:
                 raise UnreadableError(f"line {line}: a key is not a plain text")
-            parent.key = text
-        elif parent.key == "<<":
+            parent.key, parent.merging = text, merging
+        elif parent.merging:
             parent.merged += _merged(value, line)
-            parent.key = None
+            parent.key, parent.merging = None, False
         else:
             if parent.key in parent.value:
                 raise UnreadableError(f"line {line}: key {parent.key[:80]!r} is given twice")

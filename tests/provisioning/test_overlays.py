@@ -160,3 +160,13 @@ def test_requirements_that_contradict_themselves_are_told() -> None:
     found = overlaid([(node_pool(), TYPES)], [overlay("o", M5, term(labels.INSTANCE_TYPE, "In", "x"), price="1")])
     assert "contradict each other" in found.refused["o"]
     assert found.sold[0][1] is TYPES
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [({"capacity": {"example.com/fpga": "1e400"}}, "example.com/fpga"), ({"price": "9" * 60}, "1,000,000 dollars")],
+)
+def test_figures_beyond_all_measure_are_refused(changes: dict[str, Any], told: str) -> None:
+    found = overlaid([(node_pool(), TYPES)], [overlay("o", M5, **changes)])
+    assert told in found.refused["o"]
+    assert found.sold[0][1] is TYPES

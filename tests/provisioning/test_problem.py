@@ -36,6 +36,14 @@ def test_pods_that_wait_for_kube_scheduler_take_their_room_and_count_on_their_no
     assert free is view.existing[1]
 
 
+def test_the_host_ports_of_pods_that_wait_for_kube_scheduler_are_taken() -> None:
+    view = FakeView()
+    view.existing = [node("n1", host_ports=(("0.0.0.0", 9100, "TCP"),))]
+    coming = pod("coming", host_ports=(("0.0.0.0", 80, "TCP"),))
+    (seen,) = problem_of(view, [], [], PlanPolicy(), {"n1": [coming]}).nodes
+    assert seen.host_ports == (("0.0.0.0", 9100, "TCP"), ("0.0.0.0", 80, "TCP"))
+
+
 def test_a_pod_that_is_asked_for_takes_no_room_where_it_was_expected() -> None:
     """Kube-scheduler may take long, as while a volume is made: its node must not seem full of the pod itself."""
     view = FakeView()

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tenon.apis import labels
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan, Pod, Problem
+from tenon.scheduling.pod_rules import LabelSelector, PodRules, SpreadRule
 from tests.scheduling.builders import AMD64, ON_DEMAND, catalog, entry, node, pod, pool, problem, replicas
 from tests.scheduling.test_engine_properties import problems
 
@@ -34,6 +36,16 @@ def test_the_share_is_of_each_kind_of_pods_on_its_own() -> None:
     assert plan.unschedulable == {}
     assert (most_together(plan, "web"), most_together(plan, "api")) == (5, 2)
     assert len(plan.claims) == 2
+
+
+@pytest.mark.parametrize(("count", "share"), [(8, 0.25), (20, 0.2), (40, 0.3)])
+def test_pods_of_one_kind_in_several_zones_are_one_kind(count: int, share: float) -> None:
+    """A node may get pods that were narrowed to a zone and pods whose spread was given up: the share is of both."""
+    spread = SpreadRule(labels.ZONE, 1, LabelSelector((("app", "In", ("a",)),)), hard=False)
+    pods = replicas(count, "500m", "512Mi", labels={"app": "a"}, rules=PodRules(spreads=(spread,)))
+    plan = solve(problem(pods, pool("default", ON_DEMAND, AMD64), most_pods_share=share))
+    assert plan.unschedulable == {}
+    assert most_together(plan, "p-") <= ceil(round(share * count, 9))
 
 
 def test_a_single_pod_is_never_kept_out() -> None:

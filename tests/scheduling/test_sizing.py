@@ -15,6 +15,7 @@ from tenon.scheduling.bound import lower_bound
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import NODE_CHARGE
 from tenon.scheduling.pod_classes import group, resource_names
+from tenon.scheduling.pod_rules import LabelSelector, PodRules, PodTerm
 from tenon.scheduling.requirements import Requirement, Requirements
 from tenon.scheduling.template import SPOT_FLEXIBILITY, Template
 from tenon.scheduling.type_table import TypeTable
@@ -198,3 +199,28 @@ def test_no_packing_is_dearer_than_plain_first_fit(
     assert best.cost() <= plain.cost()
     placed = [pair for node in best.bins for pair in node.load]
     assert sum(count for _, count in [*placed, *best.left]) == len(pods)
+
+
+def test_a_pod_that_fits_no_type_makes_no_other_dearer() -> None:
+    """One impossible request once kept the whole load from being dealt, at five times the price."""
+    pods = [*replicas(150, "500m", "1Gi", "small"), *replicas(60, "2", "6Gi", "middle")]
+    alone = solve(problem(pods, pool("default", ON_DEMAND, AMD64)))
+    hopeless = [*replicas(1, "1000", "1Gi", "huge"), *replicas(1, "1", "100Ti", "heavy")]
+    together = solve(problem([*pods, *hopeless], pool("default", ON_DEMAND, AMD64)))
+    assert len(together.unschedulable) == 2
+    assert price(together) == price(alone)
+
+
+def test_a_limit_that_does_not_bind_makes_few_nodes_all_the_same() -> None:
+    """Under limits first-fit closes each node at its cheapest size, and is no measure for the price of others."""
+    apart = {"rules": PodRules(anti_affinity=(PodTerm(labels.HOSTNAME, LabelSelector((("app", "In", ("a",)),))),))}
+    pods = [
+        each
+        for number in range(6)
+        for each in replicas(20, "900m", "1Gi", f"w{number}", labels={"app": "a" if number == 0 else f"b{number}"})
+    ]
+    pods += replicas(10, "900m", "1Gi", "apart", labels={"app": "a"}, **apart)
+    free = solve(problem(pods, pool("default", ON_DEMAND, AMD64)))
+    limited = solve(problem(pods, pool("default", ON_DEMAND, AMD64, limits={"cpu": "2000"})))
+    assert not limited.unschedulable
+    assert price(limited) + 0.02 * len(limited.claims) <= 1.2 * (price(free) + 0.02 * len(free.claims))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -13,9 +14,19 @@ from hypothesis import strategies as st
 from tenon.simulation.yaml_scalars import UnreadableError
 from tenon.simulation.yaml_values import read_documents
 
+NUMBERS_OF_TODAY = re.compile(r"[-+]?[0-9][0-9_.]*([eE][-+]?[0-9]+|o[0-7]+)")
+"""What Kubernetes reads as a number, and the YAML 1.1 of `yaml.safe_dump` takes for text and writes without quotes."""
+
+
+def texts(longest: int) -> st.SearchStrategy[str]:
+    return st.text(st.characters(codec="utf-8"), max_size=longest).filter(
+        lambda text: not NUMBERS_OF_TODAY.fullmatch(text)
+    )
+
+
 PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**6), 10**6) | st.text(st.characters(codec="utf-8"), max_size=12),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    st.none() | st.booleans() | st.integers(-(10**6), 10**6) | texts(12),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts(5), inner, max_size=3),
     max_leaves=12,
 )
 
@@ -28,6 +39,8 @@ def read(text: str) -> list[Any]:
     ("text", "value"),
     [
         ("2024-01-01T00:00:00Z", "2024-01-01T00:00:00Z"),
+        ("0E0", 0.0),
+        ("0o17", 15),
         ("1:30", "1:30"),
         ("12E", "12E"),
         ("100m", "100m"),
@@ -123,3 +136,7 @@ def test_json_is_read_as_well(value: Any) -> None:
 def test_json_has_the_same_bounds(text: str, why: str) -> None:
     (sentence,) = read(text)
     assert why in sentence
+
+
+def test_a_quoted_key_never_merges() -> None:
+    assert read("'<<': 3") == [{"<<": 3}]
