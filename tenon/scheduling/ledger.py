@@ -13,7 +13,7 @@ from tenon.scheduling.existing import Room
 from tenon.scheduling.hosts import UNBOUNDED
 from tenon.scheduling.model import Pod
 from tenon.scheduling.pod_classes import PodClass
-from tenon.scheduling.topology import AreaRules, AreaSpread, AreaTerm, Topology
+from tenon.scheduling.topology import AreaRules, AreaSpread, Topology
 from tenon.scheduling.topology_groups import ANTI_AFFINITY, HOSTNAME, SPREAD, NodeFilter
 
 Tally = dict[str, int]
@@ -70,7 +70,7 @@ class Ledger:
                 quota = min(quota, 1) if term.counts_itself else quota
         for term in rules.affine:
             domain = chosen.get(term.key)
-            if domain is None or not (self._counts.get(term.group, {}).get(domain) or self._may_start(term)):
+            if domain is None or not (self._counts.get(term.group, {}).get(domain) or self.may_start(pod_class)):
                 return 0
         for spread in rules.spreads:
             domain = chosen.get(spread.key)
@@ -150,9 +150,10 @@ class Ledger:
             for value in (domain,) if domain is not None else () if key in chosen else open_to(key):
                 _add(self._holders, group, value, pods)
 
-    def _may_start(self, term: AreaTerm) -> bool:
-        """Whether the pods may be the first of a group that they ask for: nowhere is one yet."""
-        return term.counts_itself and not self.totals.get(term.group)
+    def may_start(self, pod_class: PodClass) -> bool:
+        """Whether the pods may be the first of what they ask for: no pod that any of their terms wants is anywhere."""
+        terms = (*(pod_class.area.affine if pod_class.area else ()), *pod_class.near)
+        return all(term.counts_itself and not self.totals.get(term.group) for term in terms)
 
     def _count_running(self, room: Room, pod: Pod, topology: Topology) -> None:
         for group in self._groups.counting(pod.namespace, pod.labels):

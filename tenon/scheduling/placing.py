@@ -161,7 +161,7 @@ class Placer:
         """The form in which pods may be the first of their group on a host; None while the group is elsewhere."""
         if not pod_class.near:
             return pod_class
-        if any(not term.counts_itself or self._ledger.totals.get(term.group) for term in pod_class.near):
+        if not self._ledger.may_start(pod_class):
             return None
         return self._form(pod_class, ())
 
