@@ -56,6 +56,8 @@ def first_fit(
                     break
         while count:
             opened = _open(template, pod_class, count, limits, last, sizes)
+            if last is not None and not limits.unlimited:
+                index.update(len(bins) - 1, last)  # it was closed against growth
             if opened is None:
                 left.append((pod_class, count))
                 break
