@@ -10,7 +10,7 @@ import pytest
 from tenon.scheduling.model import Taint, Toleration
 from tenon.scheduling.pod_rules import NO_RULES, LabelSelector, PodRules, PodTerm, SpreadRule
 from tenon.scheduling.requirements import Requirement, Requirements
-from tests.cache.objects import UNSCHEDULABLE, container, node, owned_by, pod, running, waiting
+from tests.cache.objects import UNSCHEDULABLE, container, daemonset, node, owned_by, pod, running, waiting
 from worker.cache.decode import decode_object, decode_pod
 
 
@@ -240,3 +240,11 @@ def test_rules_between_pods_and_preferences_are_read_sch_040_050_063() -> None:
         preferred_anti_affinity=((2, read),),
     )
     assert pod().pod.rules is NO_RULES
+
+
+def test_pods_of_a_daemonset_come_to_cordoned_nodes_too_sch_081() -> None:
+    """The DaemonSet controller adds what every one of its pods tolerates; a cordoned node needs room for it."""
+    cordon = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
+    own = daemonset().pod.tolerations
+    assert any(toleration.tolerates(cordon) for toleration in own)
+    assert not any(toleration.tolerates(Taint("dedicated", "NoSchedule", "x")) for toleration in own)

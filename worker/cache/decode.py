@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -105,6 +106,17 @@ def decode_node(raw: bytes | msgspec.Raw) -> NodeRecord:
     )
 
 
+OF_EVERY_DAEMON = (
+    Toleration("node.kubernetes.io/not-ready", "Exists", effect="NoExecute"),
+    Toleration("node.kubernetes.io/unreachable", "Exists", effect="NoExecute"),
+    Toleration("node.kubernetes.io/disk-pressure", "Exists", effect="NoSchedule"),
+    Toleration("node.kubernetes.io/memory-pressure", "Exists", effect="NoSchedule"),
+    Toleration("node.kubernetes.io/pid-pressure", "Exists", effect="NoSchedule"),
+    Toleration("node.kubernetes.io/unschedulable", "Exists", effect="NoSchedule"),
+)
+"""What the DaemonSet controller lets its pods tolerate, whatever their template says."""
+
+
 def decode_daemonset(raw: bytes | msgspec.Raw) -> DaemonRecord:
     """The record of a DaemonSet: the pod that its template makes.
 
@@ -120,9 +132,9 @@ def decode_daemonset(raw: bytes | msgspec.Raw) -> DaemonRecord:
         labels=template.metadata.labels,
         creation_timestamp=wire.metadata.creation_timestamp,
     )
-    return DaemonRecord(
-        pod=scheduling_pod(metadata, template.spec, None), resource_version=wire.metadata.resource_version
-    )
+    pod = scheduling_pod(metadata, template.spec, None)
+    pod = replace(pod, tolerations=(*pod.tolerations, *OF_EVERY_DAEMON))
+    return DaemonRecord(pod=pod, resource_version=wire.metadata.resource_version)
 
 
 def decode_object(raw: bytes | msgspec.Raw) -> ObjectRecord:
