@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -17,7 +18,7 @@ LATER = {"karpenter.sh/registered": "true", "karpenter.sh/initialized": "true"}
 
 
 @dataclass(eq=False)
-class Place:
+class Place(ABC):
     """A node or claim with its pods."""
 
     name: str
@@ -51,8 +52,9 @@ class Place:
             self._suited[wish] = all(map(wish.met, self.futures(wish.keys)))
         return self._suited[wish]
 
+    @abstractmethod
     def _rows(self, keys: Sequence[str]) -> Iterable[list[tuple[Value, ...]]]:
-        raise NotImplementedError
+        """What the labels may be together: for each row the choices of each label."""
 
 
 @dataclass(eq=False)
