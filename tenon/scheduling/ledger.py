@@ -152,8 +152,10 @@ class Ledger:
 
     def may_start(self, pod_class: PodClass) -> bool:
         """Whether the pods may be the first of what they ask for: no pod that any of their terms wants is anywhere."""
-        terms = (*(pod_class.area.affine if pod_class.area else ()), *pod_class.near)
-        return all(term.counts_itself and not self.totals.get(term.group) for term in terms)
+        area = pod_class.area.affine if pod_class.area is not None else ()
+        wanted = [(term.group, term.counts_itself) for term in area]
+        wanted += [(term.group, term.counts_itself) for term in pod_class.near]
+        return all(itself and not self.totals.get(group) for group, itself in wanted)
 
     def _count_running(self, room: Room, pod: Pod, topology: Topology) -> None:
         for group in self._groups.counting(pod.namespace, pod.labels):
