@@ -61,8 +61,13 @@ async def test_pending_pods_get_a_node_and_an_empty_node_goes(
     await pool.gone(name)
     assert await pool.nodes() == []
     assert [i["state"] for i in pool.instances()] == ["terminated"]
-    assert worker.metric("karpenter_nodeclaims_terminated_total", nodepool=pool.name) == 1
-    assert worker.metric("karpenter_nodes_terminated_total", nodepool=pool.name) == 1
+
+    async def counted() -> bool:
+        """Whether both ends are counted, which is just after the finalizer went."""
+        ended = [f"karpenter_{kind}_terminated_total" for kind in ("nodeclaims", "nodes")]
+        return [worker.metric(name, nodepool=pool.name) for name in ended] == [1, 1]
+
+    await until(counted)
     assert worker.logged("deleted node", nodeclaim=name, reason="Empty")
 
 
