@@ -6,10 +6,11 @@ in a cluster every object may vanish between two looks.
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self, cast
+
+import msgspec
 
 from activities.kubernetes.errors import ApiError, ApiUnreachable, Conflict, Forbidden, Gone, NotFound, TooManyRequests
 from activities.kubernetes.resources import PODS, Resource
@@ -257,7 +258,7 @@ def _delete_options(uid: str | None, grace_seconds: int | None) -> Object:
 
 def _object(content: bytes) -> Object:
     try:
-        answer: Object = json.loads(content)
-    except ValueError as error:  # a proxy in between may answer with a page of its own
+        answer: Object = msgspec.json.decode(content)
+    except msgspec.DecodeError as error:  # a proxy in between may answer with a page of its own
         raise ApiError(200, "BadAnswer", f"the answer is no JSON: {content[:100]!r}") from error
     return answer

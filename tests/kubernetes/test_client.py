@@ -294,3 +294,27 @@ async def test_a_token_command_that_fails_once_is_asked_again(
     await _keep_refreshed(None, None)
     assert answers == []
     assert "exit status 255" in caplog.text
+
+
+@pytest.mark.parametrize(("spared", "asked"), [("", ["proxy"]), ("127.0.0.1", ["api"])])
+async def test_the_environment_names_the_proxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spared: str, asked: list[str]
+) -> None:
+    """An API server that is only reached by a proxy, and one that NO_PROXY spares from it."""
+    seen: list[str] = []
+
+    def answers(name: str) -> Any:
+        async def handle(_: web.Request) -> web.StreamResponse:
+            seen.append(name)
+            return web.json_response({"metadata": {"name": "a"}})
+
+        return handle
+
+    for folder in ("proxy", "api"):
+        (tmp_path / folder).mkdir()
+    async with serve(answers("proxy"), tmp_path / "proxy") as proxy:
+        monkeypatch.setenv("http_proxy", proxy.host)
+        monkeypatch.setenv("no_proxy", spared)
+        async with serve(answers("api"), tmp_path / "api") as kube:
+            assert await kube.get(NODES, "a") is not None
+    assert seen == asked
