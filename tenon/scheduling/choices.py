@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from tenon.scheduling.domains import ANY, Domains, settled
 from tenon.scheduling.existing import Room
 from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.pod_classes import PodClass
 from tenon.scheduling.requirements import DOES_NOT_EXIST, IN, Requirement, Requirements
+from tenon.scheduling.topology import AreaRules
 
 Chosen = dict[str, str | None]
 """Topology key -> domain, None for a node that lacks the label; a key that is left open is not in it."""
 
 Terms = tuple[Requirements, ...]
+
+MOST_CHOICES = 5_000
+"""Combinations of domains that pods are tried in. Zone and instance type together have some three thousand; what has
+more is no rule that anybody means, and each pod would look at them all."""
 
 
 class Choice:
@@ -63,6 +69,11 @@ class Choices:
         self._options: dict[tuple[object, ...], list[tuple[Chosen, Terms]]] = {}
         self._shared: dict[Terms, Terms] = {}
         self._prices: dict[tuple[object, ...], float] = {}
+        self._boundless: set[tuple[object, ...]] = set()
+
+    def boundless(self, pod_class: PodClass) -> bool:
+        """Whether the pods' rules leave more than `MOST_CHOICES` combinations of domains, so that none is tried."""
+        return pod_class.area is not None and self._asked(pod_class) in self._boundless
 
     def of(self, pod_class: PodClass) -> list[Choice]:
         """The domains that the pods may be placed in."""
@@ -85,14 +96,22 @@ class Choices:
         rules = pod_class.area
         if rules is None:
             return [({}, pod_class.terms)]
-        must = frozenset({spread.key for spread in rules.spreads} | {term.key for term in rules.affine})
-        settle = must.union(term.key for term in rules.anti)
-        asked = (pod_class.terms, pod_class.own_terms, pod_class.tolerations, rules.keys, must, settle)
+        asked = self._asked(pod_class)
         known = self._options.get(asked)
         if known is None:
-            ways = _Ways(pod_class, must, settle)
-            known = self._options[asked] = list(self._find(ways, rules.keys, {}, pod_class.terms))
+            ways = _Ways(pod_class, *_settled_keys(rules))
+            known = list(islice(self._find(ways, rules.keys, {}, pod_class.terms), MOST_CHOICES + 1))
+            if len(known) > MOST_CHOICES:
+                self._boundless.add(asked)
+                known = []
+            self._options[asked] = known
         return known
+
+    @staticmethod
+    def _asked(pod_class: PodClass) -> tuple[object, ...]:
+        """What the combinations of a class depend on."""
+        rules = pod_class.area or AreaRules()
+        return (pod_class.terms, pod_class.own_terms, pod_class.tolerations, rules.keys, *_settled_keys(rules))
 
     def _find(self, ways: _Ways, keys: Sequence[str], chosen: Chosen, terms: Terms) -> Iterable[tuple[Chosen, Terms]]:
         """Settle one key after another, each only in what the earlier ones leave: their product may be very large."""
@@ -142,6 +161,12 @@ class Choices:
                             prices.append(template.price(state, types))
             known = self._prices[asked] = min(prices, default=float("inf"))
         return known
+
+
+def _settled_keys(rules: AreaRules) -> tuple[frozenset[str], frozenset[str]]:
+    """The keys that need a domain, and those that must not be left open."""
+    must = frozenset({spread.key for spread in rules.spreads} | {term.key for term in rules.affine})
+    return must, must.union(term.key for term in rules.anti)
 
 
 def _possible(term: Requirements, asked: Requirements) -> bool:

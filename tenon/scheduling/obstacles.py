@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tenon.scheduling.choices import Choice
+from tenon.scheduling.choices import MOST_CHOICES, Choice
 from tenon.scheduling.ledger import Ledger
 from tenon.scheduling.placing import Placer
 from tenon.scheduling.pod_classes import PodClass
@@ -31,6 +31,9 @@ def obstacle(pod_class: PodClass, placer: Placer, ledger: Ledger) -> str:
     blocked: dict[str, set[str]] = {}
     open_to: set[str] = set()
     choices = [c for c in placer.choices(pod_class) if None not in c.chosen.values()]
+    if placer.boundless(pod_class):
+        keys = " and ".join(pod_class.area.keys)
+        return f"its rules between pods allow more than {MOST_CHOICES} combinations of {keys}: spread over fewer labels"
     settled = [c for c in choices if len(c.chosen) == len(pod_class.area.keys)]
     for choice in settled:
         name, key, rules = _blocking(pod_class, choice, ledger)

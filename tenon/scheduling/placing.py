@@ -101,6 +101,10 @@ class Placer:
         """The domains that the pods may be placed in."""
         return self._choices.of(pod_class)
 
+    def boundless(self, pod_class: PodClass) -> bool:
+        """Whether the pods' rules leave too many combinations of domains to try any."""
+        return self._choices.boundless(pod_class)
+
     def _on_rooms(self, choice: Choice, count: int) -> int:
         if not self._rooms:
             return 0

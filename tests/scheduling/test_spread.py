@@ -190,3 +190,14 @@ def test_the_plan_does_not_depend_on_chance_qrk05() -> None:
     plan = solve(problem(pods, pool(types=CATALOG)))
     assert repr(solve(problem(pods[::-1], pool(types=CATALOG[::-1])))) == repr(plan)
     assert chosen(app="web").matches(WEB)
+
+
+def test_a_spread_over_too_many_labels_is_refused_and_spoils_nothing() -> None:
+    """SCH-050: eight values of each of six labels are 262,144 places to compare for each pod; the others go on."""
+    keys = [f"example.com/k{number}" for number in range(6)]
+    values = [f"v{number}" for number in range(8)]
+    wide = PodRules(spreads=tuple(SpreadRule(key, 1, chosen(app="web")) for key in keys))
+    plan = solve(problem([*web(3, wide), pod("plain")], pool("default", *(need(key, "In", *values) for key in keys))))
+    assert [p.name for claim in plan.claims for p in claim.pods] == ["plain"]
+    assert set(plan.unschedulable) == {f"default/web-{number}" for number in range(3)}
+    assert "more than 5000 combinations of example.com/k0 and example.com/k1" in plan.unschedulable["default/web-0"]
