@@ -31,7 +31,7 @@ check: $(SYNCED)  ## The fast gates: style, types, import rules, generated files
 	$(BIN)/tenon generate --check
 
 unit: $(SYNCED)  ## Tests that need no sandbox
-	$(BIN)/pytest -q --ignore tests/e2e --ignore tests/faults --ignore tests/sandbox --ignore tests/planning/test_on_api_server.py
+	$(BIN)/pytest -q --ignore tests/e2e --ignore tests/faults --ignore tests/sandbox --ignore tests/deploy --ignore tests/planning/test_on_api_server.py --ignore tests/apis/verdicts
 
 test: check setup  ## Everything
 	$(BIN)/pytest

@@ -17,11 +17,13 @@ from activities.kubernetes.client import Kube, Object
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.opening import open_named
 from activities.kubernetes.resources import EC2NODECLASSES
+from activities.overlays import types_for
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hash
+from tenon.apis.hashing import ec2nodeclass_hashes
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.validation import parse
+from tenon.ec2.own_kubelet import with_own_kubelet
 from tenon.lifecycle.instants import parse_instant
 from tenon.lifecycle.machine import TEMPLATE_GONE
 from tenon.lifecycle.messages import (
@@ -49,6 +51,8 @@ TAKEN_UP_AGAIN_AFTER = timedelta(seconds=15)
 """A claim older than this, whose workflow begins only now, may have been launched by an earlier workflow."""
 SHOWS_WITHIN = timedelta(minutes=2)
 """For so long after its launch an instance that EC2 does not know may only not be shown yet."""
+TAGGED = {labels.TAGGED: "true", labels.CLUSTER_TAGGED: "true"}
+"""What a NodeClaim says once its instance has all its tags; Karpenter then writes none."""
 AVOIDED_FOR = timedelta(minutes=3)
 """How long an offering that EC2 refused for want of capacity is not asked for again (AWS-033)."""
 
@@ -89,6 +93,7 @@ class Launching:
         if lost and not view.deleting:
             return await self._refused(given.claim, view, INSTANCE_GONE, lost)
         if known is not None:
+            await self._tag(given.claim, known, view.node_name)
             # The workflow before this one may have been ended between its taint and its deletion.
             if await cordon.withdraw(self._kube, given.claim, view.node_name):
                 log.info("took the disruption taint off", extra={"nodeclaim": given.claim.name, "node": view.node_name})
@@ -104,9 +109,10 @@ class Launching:
             why = "; ".join(str(fault) for fault in faults)
             return await self._refused(given.claim, view, "invalid", f"the NodeClaim cannot be read: {why}")
         try:
-            node_class = await self._node_class(view.node_class)
+            node_class = with_own_kubelet(await self._node_class(view.node_class), claim.metadata.annotations)
+            types = await types_for(self._kube, self._ec2, raw, node_class)
             request = await asyncio.to_thread(
-                self._ec2.prepare_launch, claim, node_class, given.attempt, self._avoided()
+                self._ec2.prepare_launch, claim, node_class, given.attempt, self._avoided(), types
             )
         except NodeClassNotReady as error:
             return await self._refused(given.claim, view, NODECLASS_NOT_READY, str(error))
@@ -203,7 +209,8 @@ class Launching:
         if raw is None:
             return
         node_class = await self._node_class((raw["spec"].get("nodeClassRef") or {}).get("name", ""))
-        types = await asyncio.to_thread(self._ec2.instance_types, node_class)
+        own = with_own_kubelet(node_class, raw["metadata"].get("annotations") or {})
+        types = await types_for(self._kube, self._ec2, raw, own)
         kind = next((kind for kind in types if kind.name == instance.instance_type), None)
         await nodeclaims.mark_launched(
             self._kube,
@@ -214,11 +221,21 @@ class Launching:
             labels_=launched_labels(raw, instance, kind),
             now=self._now,
             annotations={
-                labels.EC2NODECLASS_HASH: ec2nodeclass_hash(node_class),
-                labels.EC2NODECLASS_HASH_VERSION: EC2NODECLASS_VERSION,
+                **ec2nodeclass_hashes(node_class),
+                **TAGGED,
+                **({labels.INSTANCE_PROFILE: profile} if (profile := node_class.status.instance_profile) else {}),
             },
             seen=raw,
         )
+
+    async def _tag(self, ref: ClaimRef, instance: Instance, node_name: str) -> None:
+        """Mend the tags of an instance that another Karpenter may have bought: by them it is found again."""
+        try:
+            await asyncio.to_thread(self._ec2.name_instance, instance.id, ref.name, node_name)
+        except EC2Error as error:  # housekeeping tries again
+            log.info("instance not tagged yet", extra={"id": instance.id, "error": str(error)})
+        else:
+            await nodeclaims.annotate_claim(self._kube, ref, TAGGED)
 
     async def _refused(self, ref: ClaimRef, view: ClaimView, reason: str, message: str) -> PrepareLaunchResult:
         await nodeclaims.mark_launch_failed(self._kube, ref, reason, message, self._now)

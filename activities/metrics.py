@@ -132,6 +132,11 @@ BLOCKED_CLAIMS = Gauge(
     "NodeClaims whose workflow waits for something that somebody should look at, as this replica's last sweep saw it.",
     multiprocess_mode="mostrecent",
 )
+STANDING_BY = Gauge(
+    "tenon_standing_by",
+    "1 while another controller, such as Karpenter, leads in this cluster and Tenon does nothing.",
+    multiprocess_mode="livemax",
+)
 BUILD_INFO = Gauge(
     "karpenter_build_info", "The version that runs; always 1.", ["version"], multiprocess_mode="mostrecent"
 )

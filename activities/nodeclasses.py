@@ -11,11 +11,13 @@ from temporalio import activity
 from activities.ec2.provider import Ec2Provider
 from activities.kubernetes.client import Kube, Object
 from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.nodeclaims import conditions_of
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
 from tenon.apis import labels
-from tenon.apis.conditions import READY, get_condition
+from tenon.apis.conditions import READY, get_condition, is_true
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hash
+from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hashes, taken_over
+from tenon.apis.nodeclaim import DRIFTED
 from tenon.apis.validation import parse
 from tenon.lifecycle.messages import ActivityName, NodeClassInput, NodeClassResult
 
@@ -63,24 +65,34 @@ class NodeClassActivities:
             ready=is_ready,
             generation=node_class.metadata.generation,
             message="ready" if is_ready else (ready.message if ready else ""),
+            refresh_seconds=self._ec2.refresh.period.total_seconds(),
         )
 
     async def _ensure_metadata(self, raw: Object, node_class: EC2NodeClass) -> None:
         metadata = raw["metadata"]
-        wanted = {
-            labels.EC2NODECLASS_HASH: ec2nodeclass_hash(node_class),
-            labels.EC2NODECLASS_HASH_VERSION: EC2NODECLASS_VERSION,
-        }
+        wanted = ec2nodeclass_hashes(node_class)
         patch: dict[str, Any] = {}
         found = metadata.get("annotations") or {}
         if any(found.get(key) != value for key, value in wanted.items()):
             patch["annotations"] = wanted
+            if found.get(labels.EC2NODECLASS_HASH_VERSION) != EC2NODECLASS_VERSION:
+                await self._take_claims_over(metadata["name"], wanted)
         finalizers = metadata.get("finalizers") or []
         if labels.NODECLASS_FINALIZER not in finalizers:
             patch["finalizers"] = [*finalizers, labels.NODECLASS_FINALIZER]
         if patch:
             patch["resourceVersion"] = metadata["resourceVersion"]
             await self._kube.patch(EC2NODECLASSES, metadata["name"], {"metadata": patch})
+
+    async def _take_claims_over(self, name: str, hashes: dict[str, str]) -> None:
+        """The class was hashed by another controller: its claims count as launched from what is there now."""
+        for claim in await self._kube.list(NODECLAIMS):
+            metadata = claim["metadata"]
+            if (claim["spec"].get("nodeClassRef") or {}).get("name") != name:
+                continue
+            drifted = is_true(conditions_of(claim), DRIFTED)
+            if change := taken_over(metadata.get("annotations") or {}, hashes, drifted=drifted):
+                await self._kube.patch(NODECLAIMS, metadata["name"], {"metadata": {"annotations": change}})
 
     async def _let_go(self, raw: Object, node_class: EC2NodeClass | None) -> NodeClassResult:
         """Deletion waits for all NodeClaims of the class, then takes what was made for it."""

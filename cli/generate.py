@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 import yaml
 
+from cli.charting import chart_texts
 from tenon.apis.crd import custom_resource_definitions
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
@@ -29,17 +30,17 @@ def generate(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail when a file is stale.")] = False,
     directory: Annotated[Path, typer.Option(help="Where the CRD manifests are.")] = CRD_DIRECTORY,
 ) -> None:
-    """Write the CustomResourceDefinitions that are made from the API models."""
-    texts = crd_texts()
-    stale = [name for name, text in texts.items() if not _holds(directory / name, text)]
+    """Write the CustomResourceDefinitions, and the parts of the Helm chart that say what code says."""
+    texts = {directory / name: text for name, text in crd_texts().items()} | chart_texts()
+    stale = [path for path, text in texts.items() if not _holds(path, text)]
     if not check:
-        directory.mkdir(parents=True, exist_ok=True)
-        for name in stale:
-            (directory / name).write_text(texts[name], encoding="utf-8")
-            typer.echo(f"wrote {directory / name}")
+        for path in stale:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(texts[path], encoding="utf-8")
+            typer.echo(f"wrote {path}")
         return
     if stale:
-        listed = ", ".join(str(directory / name) for name in stale)
+        listed = ", ".join(str(path) for path in stale)
         typer.echo(f"stale: {listed}. Run `tenon generate` and commit the result.", err=True)
         raise typer.Exit(1)
 

@@ -11,11 +11,15 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 COMMANDS = {
+    "convert": "cli.convert",
     "demo": "cli.demo",
     "generate": "cli.generate",
+    "handback": "cli.handback",
     "node": "cli.node",
     "sandbox": "cli.sandbox",
+    "settings": "cli.settings",
     "simulate": "cli.simulate",
+    "validate": "cli.validate",
     "worker": "cli.worker",
 }
 """Command name to the module whose ``app`` it is."""

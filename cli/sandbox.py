@@ -15,10 +15,11 @@ from rich.table import Table
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from sandbox import build, left_worker
+from sandbox import build, helm, left_worker
 from sandbox.build import BuildError
 from sandbox.cluster import Sandbox, SandboxError
 from sandbox.cluster import stop as stop_sandbox
+from sandbox.kubectl import KubectlError
 from sandbox.layout import Layout
 from sandbox.progress import shown
 from sandbox.status import State, Status, read
@@ -84,10 +85,11 @@ def wide_console() -> Console:
 
 @app.command(name="build")
 def build_control_plane() -> None:
-    """Build the control plane's programs if this machine has not yet; `up` does it too."""
+    """Build the control plane's programs and helm if this machine has not yet; `up` does the former too."""
     try:
         with shown(wide_console()) as on_progress:
             folder = build.ensure(on_progress)
+            helm.ensure(on_progress)
     except (BuildError, MissingTool) as error:
         raise fail(error) from error
     wide_console().print(f"control plane: {folder}", highlight=False, soft_wrap=True)
@@ -169,6 +171,27 @@ def down(state: StateDir = None) -> None:
     except SandboxError as error:
         raise fail(error) from error
     Console().print("stopped" if stopped else f"No sandbox runs in {layout.root}.", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def load(
+    deployment: Annotated[str, typer.Argument(metavar="DEPLOYMENT", help="Its name.")],
+    amount: Annotated[
+        str,
+        typer.Argument(
+            metavar="LOAD",
+            help="90%: of the CPU that each pod requests. 1500m or 1.5: CPUs that all its pods use together.",
+        ),
+    ],
+    namespace: Annotated[str, typer.Option("-n", "--namespace", help="Its namespace.")] = "default",
+    state: StateDir = None,
+) -> None:
+    """Say how much CPU the pods of a Deployment use, for its HorizontalPodAutoscaler and `kubectl top`."""
+    try:
+        Sandbox.attach(state).load(deployment, amount, namespace)
+    except (SandboxError, KubectlError) as error:
+        raise fail(error) from error
+    wide_console().print(f"the pods of {namespace}/{deployment} use {amount} from now on", highlight=False)
 
 
 def _describe(console: Console, sandbox: Sandbox) -> None:

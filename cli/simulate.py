@@ -97,7 +97,7 @@ def _simulate(
     if live:
         from cli.simulating.live import add_live_objects
 
-        faults += add_live_objects(objects)
+        faults += add_live_objects(objects, chosen.gates())
     instant = _instant(now, faults)
     types, catalogue_faults = read_catalogue_file(catalog)
     finish(objects)

@@ -14,10 +14,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
-from sandbox import build, kubectl
+from sandbox import build, kubectl, metrics
 from sandbox.control import order
 from sandbox.ec2.client import Ec2Admin
 from sandbox.layout import CLUSTER_NAME, NAMESPACE, REGION, Layout
+from sandbox.metrics.usage import parse_load
 from sandbox.ports import free_ports
 from sandbox.progress import OnProgress, Progress, silent
 from sandbox.status import Addresses, State, Status, kill, read
@@ -138,6 +139,28 @@ class Sandbox:
         """Let a frozen component go on; raises SandboxError."""
         self._order("thaw", name)
 
+    def start_metrics(self) -> None:
+        """Serve metrics.k8s.io from now on, for HorizontalPodAutoscalers and `kubectl top`; raises SandboxError."""
+        known = self.status().components.get(metrics.COMPONENT)
+        if known is None or known.state is State.STOPPED:
+            self.start_component(metrics.COMPONENT)
+        self.kubectl("wait", "--for=condition=Available", f"apiservice/{metrics.API_SERVICE}", "--timeout=60s")
+
+    def load(self, deployment: str, amount: str, namespace: str = "default") -> None:
+        """Say what the pods of a Deployment use, as `sandbox.metrics.usage` reads it: ``90%``, ``1500m``.
+
+        Raises:
+            SandboxError: the amount is none, or metrics cannot be served.
+            KubectlError: there is no such Deployment.
+        """
+        try:
+            parse_load(amount)
+        except ValueError as error:
+            raise SandboxError(f"{error}.") from error
+        self.start_metrics()
+        marked = f"{metrics.LOAD}={amount.strip()}"
+        self.kubectl("annotate", "--overwrite", f"--namespace={namespace}", f"deployment/{deployment}", marked)
+
     def _order(self, do: str, component: str) -> None:
         try:
             order(self.layout.control, do, component)
@@ -156,10 +179,10 @@ class Sandbox:
         """
         taken = {port for ports in self._worker_ports.values() for port in ports}
         while replica not in self._worker_ports:
-            found = free_ports(2)  # those of a replica that does not run yet are free too
+            found = free_ports(3)  # those of a replica that does not run yet are free too
             if not taken.intersection(found):
                 self._worker_ports[replica] = found
-        metrics, health = self._worker_ports[replica]
+        metrics, health, webhook = self._worker_ports[replica]
         return {
             "KUBECONFIG": str(kubeconfig or self.worker_kubeconfig),
             "TEMPORAL_ADDRESS": self.temporal_address,
@@ -172,6 +195,8 @@ class Sandbox:
             "CLUSTER_ENDPOINT": self.kubernetes_endpoint,
             "METRICS_PORT": str(metrics),
             "HEALTH_PROBE_PORT": str(health),
+            "WEBHOOK_PORT": str(webhook),
+            "WEBHOOK_URL": f"https://127.0.0.1:{webhook}",
         }
 
     def apply(self, *manifests: kubectl.Manifest | Iterable[kubectl.Manifest]) -> str:

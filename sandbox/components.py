@@ -9,6 +9,8 @@ from pathlib import Path
 
 from sandbox.kwok import NODE_GRACE_SECONDS
 from sandbox.layout import CLUSTER_NAME, SERVICE_CIDR, Layout
+from sandbox.metrics import COMPONENT as METRICS
+from sandbox.metrics import MODULE as METRICS_MODULE
 from sandbox.ports import free_ports
 from workflows.names import SEARCH_ATTRIBUTES
 
@@ -36,6 +38,7 @@ class Ports:
     temporal_http: int
     temporal_metrics: int
     ec2: int
+    metrics: int
 
     @classmethod
     def free(cls) -> Ports:
@@ -62,6 +65,8 @@ class Component:
     ready: str
     """A URL that answers 200 once the component serves."""
     after: tuple[str, ...] = ()
+    on_demand: bool = False
+    """It is not started with the others, but when somebody asks for it."""
 
 
 def has_ec2() -> bool:
@@ -78,6 +83,7 @@ def components(layout: Layout, ports: Ports, binaries: Path, temporal: Path, opt
         _scheduler(layout, ports, binaries),
         _kwok(layout, ports, binaries),
         _temporal(layout, ports, temporal, options),
+        _metrics(layout, ports),
     ]
     if has_ec2():
         parts.append(_ec2(layout, ports, options))
@@ -148,6 +154,7 @@ def _controller_manager(layout: Layout, ports: Ports, binaries: Path) -> Compone
         f"--service-account-private-key-file={layout.pki / 'service-accounts.key'}",
         f"--root-ca-file={layout.pki / 'ca.crt'}",
         f"--node-monitor-grace-period={NODE_GRACE_SECONDS}s",
+        "--horizontal-pod-autoscaler-sync-period=1s",  # it asks nobody anything until there is an autoscaler
     )
     return Component(name, argv, f"https://{LOOPBACK}:{ports.controller_manager}/healthz", after=(API_SERVER,))
 
@@ -188,6 +195,19 @@ def _temporal(layout: Layout, ports: Ports, temporal: Path, options: Options) ->
         argv.append(f"--search-attribute={key.name}={kind}")
     argv.append(f"--db-filename={layout.temporal_db if options.keep_history else layout.temporal_fresh_db}")
     return Component("temporal", tuple(argv), f"http://{LOOPBACK}:{ports.temporal_http}/api/v1/namespaces/default")
+
+
+def _metrics(layout: Layout, ports: Ports) -> Component:
+    argv = (
+        sys.executable,
+        "-m",
+        METRICS_MODULE,
+        f"--port={ports.metrics}",
+        f"--kubeconfig={layout.component_kubeconfig(METRICS)}",
+        f"--pki={layout.pki}",
+    )
+    url = f"https://{LOOPBACK}:{ports.metrics}/readyz"
+    return Component(METRICS, argv, url, after=(API_SERVER,), on_demand=True)
 
 
 def _ec2(layout: Layout, ports: Ports, options: Options) -> Component:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sandbox.certificates import Authority, private_key_pem, write_private
 from sandbox.kubeconfig import with_certificate
 from sandbox.layout import SERVICE_IP, Layout
+from sandbox.metrics import SERVICE_NAME
 
 ADMINISTRATORS = "system:masters"
 
@@ -13,8 +14,9 @@ COMPONENTS: dict[str, tuple[str, ...]] = {
     "kube-scheduler": ("system:kube-scheduler",),
     "kwok": ("sandbox:kwok", ADMINISTRATORS),
     "ec2": ("sandbox:ec2", ADMINISTRATORS),
+    "metrics": ("sandbox:metrics", ADMINISTRATORS),
 }
-"""User and groups of each: the two of Kubernetes have the rights they have everywhere, those that play kubelets all."""
+"""User and groups of each: the two of Kubernetes have the rights they have everywhere, the sandbox's own have all."""
 
 
 def create(layout: Layout, server: str) -> None:
@@ -23,7 +25,7 @@ def create(layout: Layout, server: str) -> None:
     write_private(layout.pki / "ca.crt", authority.certificate)
     _, signing_key = private_key_pem()
     write_private(layout.pki / "service-accounts.key", signing_key)
-    names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"]
+    names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", SERVICE_NAME]
     authority.server(names, ["127.0.0.1", SERVICE_IP]).write(layout.pki, "server")
     for name, (user, *groups) in COMPONENTS.items():
         pair = authority.client(user, *groups)

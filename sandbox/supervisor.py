@@ -47,6 +47,13 @@ class Halt:
     down: asyncio.Event = field(default_factory=asyncio.Event)
     again: asyncio.Event = field(default_factory=asyncio.Event)
 
+    @classmethod
+    def down_already(cls) -> Halt:
+        """The rest of a component that has not run yet."""
+        halt = cls()
+        halt.down.set()
+        return halt
+
 
 class Supervisor:
     """One sandbox's life."""
@@ -57,8 +64,8 @@ class Supervisor:
         self.processes: dict[str, asyncio.subprocess.Process] = {}
         self.ready = {name: asyncio.Event() for name in (*(part.name for part in parts), BOOTSTRAP)}
         self.stopping = asyncio.Event()
-        self.halts: dict[str, Halt] = {}
-        """Components that were stopped on purpose."""
+        self.halts = {part.name: Halt.down_already() for part in parts if part.on_demand}
+        """Components that were stopped on purpose, and those that nobody has asked for yet."""
         self.status = Status(
             state=State.STARTING, supervisor=Process.of(os.getpid()), addresses=addresses, message="starting"
         )
@@ -100,6 +107,9 @@ class Supervisor:
     async def _component(self, part: Component) -> None:
         for name in part.after:
             await self.ready[name].wait()
+        if part.on_demand:
+            await self.halts[part.name].again.wait()
+            del self.halts[part.name]
         while True:
             failure = await self._life(part)
             halt = self.halts.get(part.name)
@@ -193,8 +203,8 @@ class Supervisor:
             raise ValueError(f"there is no component {name}: give one of {', '.join(sorted(known))}")
         if self.status.state is not State.READY:
             raise ValueError(f"the sandbox is {self.status.state}, not ready")
-        process = self.processes[name]
-        if name in self.halts or process.returncode is not None:
+        process = self.processes.get(name)
+        if name in self.halts or process is None or process.returncode is not None:
             raise ValueError(f"{name} does not run")
         return process
 
@@ -230,8 +240,10 @@ class Supervisor:
         self._write()
 
     async def _announce(self) -> None:
-        for event in self.ready.values():
-            await event.wait()
+        later = {part.name for part in self.parts if part.on_demand}
+        for name, event in self.ready.items():
+            if name not in later:
+                await event.wait()
         self._write(State.READY, "ready")
 
     async def _stop_all(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -21,12 +22,14 @@ from activities.ec2.client import Ec2
 from activities.ec2.cluster import describe_cluster
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
+from activities.ec2.remembering import Refresh
 from activities.housekeeping.collecting import Housekeeping
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
 from activities.node_life import NodeActivities
 from activities.nodeclasses import NodeClassActivities
 from tenon.ec2.cluster import Cluster
+from worker.concurrency import concurrency
 from worker.settings import Settings, SettingsError
 from workflows import names
 from workflows.disruption import DisruptionCommandWorkflow, DisruptionWorkflow
@@ -69,8 +72,16 @@ class Clients:
 async def connect(settings: Settings) -> Clients:
     """Connect to Kubernetes and EC2."""
     kube = await Kube.connect(qps=settings.kube_client_qps, burst=settings.kube_client_burst)
-    await kube.request("GET", "/version")  # says at once, in a sentence, when the address is wrong
-    return Clients(kube, EventRecorder(kube), await asyncio.to_thread(_ec2, settings))
+    answer = await kube.request("GET", "/version")  # says at once, in a sentence, when the address is wrong
+    version = "" if settings.eks_control_plane else server_version(answer)
+    return Clients(kube, EventRecorder(kube), await asyncio.to_thread(_ec2, settings, version))
+
+
+def server_version(answer: bytes) -> str:
+    """The version of Kubernetes that an API server names, such as ``1.36``; empty when it names none."""
+    named = json.loads(answer)
+    major, minor = str(named.get("major", "")), str(named.get("minor", "")).rstrip("+")
+    return f"{major}.{minor}" if major and minor else ""
 
 
 def region_of_environment() -> str:
@@ -85,14 +96,22 @@ def region_of_environment() -> str:
     return region
 
 
-def _ec2(settings: Settings) -> Ec2Provider:
+def _ec2(settings: Settings, version: str) -> Ec2Provider:
     clients = Ec2(region_of_environment())
-    cluster: Cluster = describe_cluster(clients, settings.cluster_name)
+    cluster: Cluster = describe_cluster(
+        clients,
+        settings.cluster_name,
+        endpoint=settings.cluster_endpoint,
+        ca_bundle=settings.cluster_ca_bundle,
+        server_version=version,
+    )
     return Ec2Provider(
         clients,
         cluster,
         vm_memory_overhead=Decimal(str(settings.vm_memory_overhead_percent)),
         reserved_enis=settings.reserved_enis,
+        isolated=settings.isolated_vpc,
+        refresh=Refresh(settings.ami_refresh_interval, settings.subnet_refresh_interval),
     )
 
 
@@ -109,6 +128,7 @@ def io_worker(client: Client, settings: Settings, clients: Clients) -> Worker:
     node = NodeActivities(clients.kube, clients.recorder, clients.ec2, settings.initialization_timeout)
     classes = NodeClassActivities(clients.kube, clients.recorder, clients.ec2)
     garbage = Housekeeping(clients.kube, clients.recorder, clients.ec2)
+    at_once = concurrency(settings.cpu_requests)
     activities: list[Callable[..., Any]] = [*node.all(), classes.resolve, disrupt, garbage.collect]
     return Worker(
         client,
@@ -116,8 +136,8 @@ def io_worker(client: Client, settings: Settings, clients: Clients) -> Worker:
         workflows=WORKFLOWS,
         activities=activities,
         build_id=BUILD_ID,
-        max_concurrent_workflow_tasks=30,
-        max_concurrent_activities=200,
+        max_concurrent_workflow_tasks=at_once.workflow_tasks,
+        max_concurrent_activities=at_once.activities,
         max_cached_workflows=2000,
         workflow_failure_exception_types=ENDS_ON,
         graceful_shutdown_timeout=GRACEFUL,

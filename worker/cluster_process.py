@@ -19,6 +19,7 @@ from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from activities.planning.batching import Batcher
+from activities.planning.buffers import BufferRoom
 from activities.planning.disrupting import Disruptor
 from activities.planning.planner import Planner
 from tenon.lifecycle.messages import (
@@ -33,19 +34,26 @@ from tenon.lifecycle.messages import (
 from worker.apiserver import watch_api_server
 from worker.assembly import BUILD_ID, Clients, connect, warm_up
 from worker.bridge import Bridge
+from worker.buffers import BufferKeeper
 from worker.cache.cluster import ClusterCache
+from worker.gated import tell_of_gated
 from worker.housekeeping import keep_schedule, sweep_now
-from worker.lease import LeaseElection
+from worker.lease import IDENTITY_PREFIX, LeaseElection
+from worker.legacy.serving import serve_legacy
 from worker.lostnodes import LostNodes
 from worker.nodepools import NodePoolKeeper
 from worker.opening import NodeOpener
+from worker.overlays import OverlayKeeper
 from worker.podevents import PodEventKeeper
 from worker.process import Readiness, run, until_stopped
+from worker.rivals import Rivals
 from worker.settings import Settings
+from worker.static import StaticKeeper
 from worker.telemetry import tracing_wanted
 from worker.temporal import connect as connect_temporal
 from worker.temporal import watch_temporal
 from worker.view import CachedView
+from worker.webhook.definitions import keep_definitions
 from workflows import names
 
 log = logging.getLogger("worker.cluster")
@@ -82,11 +90,15 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
     """Watch the cluster, and while holding the Lease decide for it."""
     client = await connect_temporal(tracing=tracing_wanted())
     clients = await connect(settings)
-    cache = ClusterCache(clients.kube, silence_limit=settings.watch_silence_limit.total_seconds())
+    cache = ClusterCache(
+        clients.kube, silence_limit=settings.watch_silence_limit.total_seconds(), gates=settings.feature_gates
+    )
+    rivals = Rivals(clients.kube, clients.recorder, namespace=settings.namespace(), name=settings.leader_election_name)
     warming = asyncio.create_task(warm_up(clients), name="warm up")
     readiness.checks.append(
         lambda: f"the cluster cache still reads {', '.join(waits)}" if (waits := cache.awaited) else ""
     )
+    readiness.checks.append(lambda: rivals.unseen)
     readiness.why = ""
     try:
         await until_stopped(
@@ -95,7 +107,12 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
                 asyncio.create_task(watch_temporal(client, readiness), name="temporal health"),
                 asyncio.create_task(watch_api_server(clients.kube, readiness), name="api server health"),
                 asyncio.create_task(cache.run(), name="cache"),
-                asyncio.create_task(_lead_when_elected(settings, client, clients, cache), name="lead when elected"),
+                asyncio.create_task(rivals.run(), name="rivals"),
+                # Needs neither Temporal nor the lead: while another controller leads, what Tenon closed is opened too.
+                asyncio.create_task(NodeOpener(clients.kube, cache).run(), name="node opener"),
+                asyncio.create_task(
+                    _lead_when_elected(settings, client, clients, cache, rivals), name="lead when elected"
+                ),
             ],
         )
     finally:
@@ -105,26 +122,26 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
         await clients.close()
 
 
-async def _lead_when_elected(settings: Settings, client: Client, clients: Clients, cache: ClusterCache) -> None:
+async def _lead_when_elected(
+    settings: Settings, client: Client, clients: Clients, cache: ClusterCache, rivals: Rivals
+) -> None:
     async def lead() -> None:
-        # it needs no Temporal, and is there for when that is away
-        opener = asyncio.create_task(NodeOpener(clients.kube, cache).run(), name="node opener")
+        definitions = asyncio.create_task(keep_definitions(clients.kube, settings), name="definitions")
         try:
             await _lead(settings, client, clients, cache)
         finally:
-            opener.cancel()
-            for end in await asyncio.gather(opener, return_exceptions=True):
-                if isinstance(end, Exception):
-                    log.warning("Opening nodes did not end cleanly: %r", end, exc_info=end)
+            definitions.cancel()
+            await asyncio.gather(definitions, return_exceptions=True)
 
     if settings.disable_leader_election:
-        await lead()
+        await rivals.serve(lead)
         return
     election = LeaseElection(
         clients.kube,
         name=settings.leader_election_name,
         namespace=settings.namespace(),
-        identity=f"{socket.gethostname()}_{os.getpid()}",
+        identity=f"{IDENTITY_PREFIX}{socket.gethostname()}_{os.getpid()}",
+        stand_by=rivals.stand_by,
     )
     await election.run(lead)
 
@@ -132,16 +149,26 @@ async def _lead_when_elected(settings: Settings, client: Client, clients: Client
 async def _lead(settings: Settings, client: Client, clients: Clients, cache: ClusterCache) -> None:
     """Serve the plan queue, the bridge and the NodePools' status until cancelled."""
     view = CachedView(cache)
-    batcher = Batcher(view)
-    planner = Planner(view, clients.ec2, clients.kube, clients.recorder, batcher, policy=settings.plan_policy())
-    plan = PlanActivities(batcher, planner, Disruptor(view, promised=batcher.promised))
+    gates, policy = settings.feature_gates, settings.plan_policy()
+    room = BufferRoom(gate=gates.capacity_buffer)
+    batcher = Batcher(view, buffers=room)
+    planner = Planner(view, clients.ec2, clients.kube, clients.recorder, batcher, policy=policy, buffers=room)
+    plan = PlanActivities(batcher, planner, Disruptor(view, promised=batcher.promised, buffers=room))
     window = (settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
     bridge = Bridge(client, cache, settings.cluster_name, window)
 
     async def sweep() -> None:
         await sweep_now(client, settings.cluster_name)
 
-    keeper = NodePoolKeeper(clients.kube, clients.recorder, cache, view)
+    static = settings.feature_gates.static_capacity
+    keeper = NodePoolKeeper(
+        clients.kube,
+        clients.recorder,
+        cache,
+        view,
+        static_capacity=static,
+        measured=not settings.disable_cluster_state_observability,
+    )
     worker = Worker(
         client,
         task_queue=names.plan_queue(settings.cluster_name),
@@ -161,6 +188,18 @@ async def _lead(settings: Settings, client: Client, clients: Clients, cache: Clu
         group.create_task(bridge.run(), name="bridge")
         group.create_task(keeper.run(), name="nodepools")
         group.create_task(PodEventKeeper(clients.kube, cache).run(), name="pod events")
+        group.create_task(
+            serve_legacy(clients.kube, clients.recorder, cache, settings, clients.ec2.cluster), name="legacy"
+        )
+        group.create_task(tell_of_gated(clients.kube, gates), name="gated kinds")
+        if gates.node_overlay:
+            group.create_task(OverlayKeeper(clients.kube, cache, view, clients.ec2).run(), name="overlays")
+        if gates.capacity_buffer:
+            buffers = BufferKeeper(clients.kube, cache, view, room, policy, batcher.reserved)
+            group.create_task(buffers.run(), name="buffers")
+        if static:
+            static_keeper = StaticKeeper(clients.kube, cache, view, clients.ec2, settings.plan_policy())
+            group.create_task(static_keeper.run(), name="static pools")
 
 
 async def _temporal_serves(client: Client) -> None:

@@ -16,6 +16,8 @@ from typing import IO
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from worker.profiling import asked, gather
+
 SILENCE_LIMIT = 60.0
 """Seconds without a report after which a child counts as dead."""
 
@@ -82,12 +84,15 @@ def serve_probes(health: Health, port: int) -> ThreadingHTTPServer:
     return _serve(Probes, port)
 
 
-def serve_metrics(directory: str, port: int) -> ThreadingHTTPServer:
-    """Answer /metrics on ``port`` with the sum over the child processes."""
+def serve_metrics(directory: str, port: int, *, profiling: bool = False) -> ThreadingHTTPServer:
+    """Answer /metrics on ``port`` with the sum over the child processes, and on wish /debug/pprof/ with their work."""
 
     class Metrics(_Quiet):
         def do_GET(self) -> None:
-            """One scrape."""
+            """One scrape, or one profile."""
+            if profiling and (wanted := asked(self.path)):
+                self.answer(200, "text/plain; charset=utf-8", gather(directory, *wanted).encode())
+                return
             if self.path.split("?")[0] != "/metrics":
                 self.answer(404, "text/plain", b"not found\n")
                 return

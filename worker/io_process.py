@@ -1,4 +1,8 @@
-"""The io process: workflows, EC2 and Kubernetes writes. Every replica runs one."""
+"""The io process: workflows, EC2 and Kubernetes writes. Every replica runs one.
+
+While another controller leads, no task is taken from Temporal: timers of workflows that are open may come to their end
+there, and nothing is done about it before Tenon leads again.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import logging
 from worker.apiserver import watch_api_server
 from worker.assembly import connect, io_worker, warm_up
 from worker.process import Readiness, run, until_stopped
+from worker.rivals import Rivals
 from worker.settings import Settings
 from worker.telemetry import tracing_wanted
 from worker.temporal import connect as connect_temporal
@@ -21,19 +26,30 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
     client = await connect_temporal(tracing=tracing_wanted())
     await ensure_search_attributes(client)
     clients = await connect(settings)
+    rivals = Rivals(clients.kube, clients.recorder, namespace=settings.namespace(), name=settings.leader_election_name)
     warming = asyncio.create_task(warm_up(clients), name="warm up")
-    try:
+
+    async def serve() -> None:
         async with io_worker(client, settings, clients):
             log.info("serving workflows and activities", extra={"cluster": settings.cluster_name})
-            readiness.why = ""
-            await until_stopped(
-                stop,
-                [
-                    asyncio.create_task(watch_temporal(client, readiness), name="temporal health"),
-                    asyncio.create_task(watch_api_server(clients.kube, readiness), name="api server health"),
-                ],
-            )
-            readiness.why = "stopping"
+            try:
+                await asyncio.Event().wait()
+            finally:
+                if stop.is_set():
+                    readiness.why = "stopping"
+
+    readiness.checks.append(lambda: rivals.unseen)
+    readiness.why = ""
+    try:
+        await until_stopped(
+            stop,
+            [
+                asyncio.create_task(watch_temporal(client, readiness), name="temporal health"),
+                asyncio.create_task(watch_api_server(clients.kube, readiness), name="api server health"),
+                asyncio.create_task(rivals.run(), name="rivals"),
+                asyncio.create_task(rivals.serve(serve), name="serve"),
+            ],
+        )
     finally:
         warming.cancel()
         await asyncio.gather(warming, return_exceptions=True)

@@ -3,6 +3,9 @@
 A holder renews its Lease every two seconds and must stop when it could not for ten; others take over once they have
 seen it unchanged for fifteen. Each side measures with its own clock only, so clocks need not agree. The Lease saves
 work and is no lock: for a moment two replicas may both believe in themselves, and all they do must bear that.
+
+Its name is Karpenter's, so that of a Karpenter and a Tenon in one namespace only one leads. While Tenon holds it, a
+label and the holder's name say whose it is.
 """
 
 from __future__ import annotations
@@ -20,6 +23,11 @@ from activities.kubernetes.errors import ApiError, Conflict
 from activities.kubernetes.resources import LEASES
 
 log = logging.getLogger(__name__)
+
+LEASE_NAME = "karpenter-leader-election"
+IDENTITY_PREFIX = "tenon/"
+"""How the identities of Tenon's replicas begin. Karpenter's begin with a host's name, which has no slash."""
+LABEL, LABEL_VALUE = "app.kubernetes.io/managed-by", "tenon"
 
 
 @dataclass(frozen=True)
@@ -43,15 +51,18 @@ class LeaseElection:
         *,
         namespace: str,
         identity: str,
-        name: str = "karpenter-leader-election",
+        name: str = LEASE_NAME,
         times: LeaseTimes = DEFAULT_TIMES,
+        stand_by: Callable[[bool], bool] = lambda _leading: False,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
+        """``stand_by`` says, given whether this replica leads, that it must not: it then gives up or never takes."""
         self._kube = kube
         self._namespace = namespace
         self._identity = identity
         self._name = name
         self._times = times
+        self._stand_by = stand_by
         self._now = now
         self._observed: tuple[str, float] | None = None
         self._complaint = ""
@@ -99,7 +110,7 @@ class LeaseElection:
                 lease = await self._kube.get(LEASES, self._name, self._namespace)
                 if lease is not None and _spec(lease).get("holderIdentity") == self._identity:
                     released = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._stamp()}
-                    await self._update(lease, released)
+                    await self._update(lease, released, label=None)
         except (ApiError, TimeoutError) as error:
             log.warning("The Lease %s/%s could not be released: %r", self._namespace, self._name, error)
 
@@ -137,6 +148,8 @@ class LeaseElection:
 
     async def _try(self) -> bool | None:
         """One attempt to take or renew the Lease: whether it is ours now, None when that is unknown."""
+        if self._stand_by(self.leading):
+            return False
         asked = asyncio.get_running_loop().time()  # others count from the write, which a slow answer only follows
         try:
             held = await self._take()
@@ -163,7 +176,8 @@ class LeaseElection:
         }
         if lease is None:
             fresh = {**mine, "acquireTime": mine["renewTime"], "leaseTransitions": 0}
-            body = {"metadata": {"name": self._name, "namespace": self._namespace}, "spec": fresh}
+            metadata = {"name": self._name, "namespace": self._namespace, "labels": {LABEL: LABEL_VALUE}}
+            body = {"metadata": metadata, "spec": fresh}
             await self._kube.create(LEASES, body, self._namespace)
             return True
         spec = _spec(lease)
@@ -172,7 +186,7 @@ class LeaseElection:
             return False
         if holder != self._identity:
             mine |= {"acquireTime": mine["renewTime"], "leaseTransitions": int(spec.get("leaseTransitions") or 0) + 1}
-        return await self._update(lease, mine)
+        return await self._update(lease, mine, label=LABEL_VALUE)
 
     def _run_out(self, lease: Object) -> bool:
         """Whether the Lease has not changed for as long as its holder said, by this process's own clock."""
@@ -183,9 +197,10 @@ class LeaseElection:
         lasts = float(_spec(lease).get("leaseDurationSeconds") or self._times.duration)
         return clock >= self._observed[1] + lasts
 
-    async def _update(self, lease: Object, spec: Object) -> bool:
+    async def _update(self, lease: Object, spec: Object, *, label: str | None) -> bool:
         """Writes on top of the version that was read, never on another."""
-        patch = {"metadata": {"resourceVersion": lease["metadata"]["resourceVersion"]}, "spec": spec}
+        metadata = {"resourceVersion": lease["metadata"]["resourceVersion"], "labels": {LABEL: label}}
+        patch = {"metadata": metadata, "spec": spec}
         return await self._kube.patch(LEASES, self._name, patch, namespace=self._namespace) is not None
 
     def _stamp(self) -> str:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from logging.handlers import WatchedFileHandler
+from typing import Any, TextIO
 
 from pythonjsonlogger.json import JsonFormatter
 
+from worker.settings import Settings, SettingsError
+
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
+_STREAMS: dict[str, Callable[[], TextIO]] = {"stdout": lambda: sys.stdout, "stderr": lambda: sys.stderr}
 
 
 class TenonFormatter(JsonFormatter):
@@ -31,12 +36,49 @@ class TenonFormatter(JsonFormatter):
             log_data.pop(noise, None)
 
 
-def set_up(process: str, level: str) -> None:
-    """Send all logs of this process to stdout."""
-    handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(TenonFormatter(process))
+def set_up(process: str, settings: Settings) -> None:
+    """Send all logs of this process to LOG_OUTPUT_PATHS.
+
+    Raises:
+        SettingsError: a file cannot be written.
+    """
+    handlers = _handlers("LOG_OUTPUT_PATHS", settings.log_output_paths)
+    formatter = TenonFormatter(process)
+    for handler in handlers:
+        handler.setFormatter(formatter)
     root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(_LEVELS[level])
+    root.handlers[:] = handlers
+    root.setLevel(_LEVELS[settings.log_level])
     for chatty in ("botocore", "boto3", "urllib3", "aiohttp", "kubernetes", "kubernetes_asyncio", "asyncio"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+    _report_faults(handlers, _handlers("LOG_ERROR_OUTPUT_PATHS", settings.log_error_output_paths), formatter)
+
+
+def _handlers(setting: str, paths: Sequence[str]) -> list[logging.Handler]:
+    try:
+        return [
+            logging.StreamHandler(_STREAMS[path]()) if path in _STREAMS else WatchedFileHandler(path, encoding="utf-8")
+            for path in paths
+        ]
+    except OSError as error:
+        raise SettingsError(
+            f"{setting} names {error.filename}, which cannot be written ({error.strerror}): name another file, "
+            "stdout or stderr."
+        ) from None
+
+
+def _report_faults(handlers: Sequence[logging.Handler], to: Sequence[logging.Handler], formatter: Any) -> None:
+    """A line that cannot be written is told where LOG_ERROR_OUTPUT_PATHS says, in the form of the others."""
+    for handler in to:
+        handler.setFormatter(formatter)
+
+    def tell(record: logging.LogRecord) -> None:
+        why = sys.exc_info()[1]
+        fault = logging.LogRecord(
+            "worker.logs", logging.ERROR, __file__, 0, f"A line of {record.name} was not logged: {why}", None, None
+        )
+        for handler in to:
+            handler.handle(fault)
+
+    for handler in handlers:
+        handler.handleError = tell  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""``tenon worker``: starts the io and the cluster process, answers the probes, and stops both together.
+"""``tenon worker``: starts the io and the cluster process, answers probes, converts objects, and stops all together.
 
 When one process dies the other is stopped and the worker exits with an error: Kubernetes restarts it whole.
 """
@@ -19,6 +19,7 @@ from typing import NamedTuple
 from worker.health import Health, serve_metrics, serve_probes
 from worker.report import REPORT_FD
 from worker.settings import Settings
+from worker.webhook.serving import Webhook
 
 PROCESSES = ("io", "cluster")
 STOP_TIMEOUT = 45.0
@@ -64,12 +65,18 @@ def run(settings: Settings) -> int:
                 server.shutdown()
 
 
-def _serve(settings: Settings, health: Health, metrics: str) -> list[ThreadingHTTPServer]:
+def _serve(settings: Settings, health: Health, metrics: str) -> list[ThreadingHTTPServer | Webhook]:
     name, port = "HEALTH_PROBE_PORT", settings.health_probe_port
     try:
-        probes = serve_probes(health, port)
+        servers: list[ThreadingHTTPServer | Webhook] = [serve_probes(health, port)]
         name, port = "METRICS_PORT", settings.metrics_port
-        return [probes, serve_metrics(metrics, port)]
+        servers.append(serve_metrics(metrics, port, profiling=settings.enable_profiling))
+        if not settings.disable_webhook:
+            name, port = "WEBHOOK_PORT", settings.webhook_port
+            webhook = Webhook(settings)
+            webhook.start()
+            servers.append(webhook)
+        return servers
     except OSError as error:
         raise OSError(f"Port {port} cannot be used ({error.strerror}): set {name} to a free one.") from None
 

@@ -12,12 +12,14 @@ from activities import metrics
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventRecorder
-from activities.kubernetes.resources import NODEPOOLS
+from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
 from tenon.apis import labels
 from tenon.apis.conditions import READY, get_condition
-from tenon.apis.hashing import NODEPOOL_VERSION, nodepool_hash
-from tenon.apis.nodepool import NODES, NodePool
-from tenon.apis.validation import parse
+from tenon.apis.hashing import NODEPOOL_VERSION, nodepool_hashes, taken_over
+from tenon.apis.nodeclaim import DRIFTED
+from tenon.apis.nodepool import NODES, OVERLAPPING, NodePool
+from tenon.apis.validation import parse, unknown_values
+from tenon.provisioning.overlap import REASON, overlapping, with_overlap
 from tenon.provisioning.readiness import pool_conditions
 from tenon.resources import format_resources, parse_resources
 from worker.cache.changes import Topic
@@ -36,12 +38,29 @@ RESYNC = 60.0
 class NodePoolKeeper:
     """Writes the status of every NodePool when something that it tells changed."""
 
-    def __init__(self, kube: Kube, recorder: EventRecorder, cache: ClusterCache, view: CachedView) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        recorder: EventRecorder,
+        cache: ClusterCache,
+        view: CachedView,
+        *,
+        static_capacity: bool = False,
+        measured: bool = True,
+    ) -> None:
+        """``static_capacity`` is the feature gate of that name; ``measured``: the metrics are kept too."""
+        self._measured = measured
+        self._static_capacity = static_capacity
         self._kube = kube
         self._recorder = recorder
         self._cache = cache
         self._view = view
         self._sparingly = Sparingly()
+        self._overlaps: dict[str, tuple[str, ...]] = {}
+        self._compared: list[tuple[str, int, datetime | None]] = []
+        """The NodePools, as far as it matters, that were looked through for overlaps."""
+        self._read: dict[str, int] = {}
+        """The generation of each NodePool whose values were looked at."""
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -49,8 +68,10 @@ class NodePoolKeeper:
         with self._cache.subscribe(topics) as news:
             await self._cache.wait_synced()
             while True:
-                metrics.CLUSTER_NODES.set(len(self._cache.nodes))
-                metrics.CLUSTER_SYNCED.set(1)
+                if self._measured:
+                    metrics.CLUSTER_NODES.set(len(self._cache.nodes))
+                    metrics.CLUSTER_SYNCED.set(1)
+                self._compare()
                 for record in self._cache.pools:
                     await self._attend(record)
                 with contextlib.suppress(TimeoutError):
@@ -58,6 +79,13 @@ class NodePoolKeeper:
                         await news.next()
                 await asyncio.sleep(SETTLE)
                 news.take()
+
+    def _compare(self) -> None:
+        """Find the pools that take the same pods, anew when one of them changed."""
+        pools = self._view.node_pools()
+        present = [(p.metadata.name, p.metadata.generation, p.metadata.deletion_timestamp) for p in pools]
+        if present != self._compared:
+            self._overlaps, self._compared = overlapping(pools), present
 
     async def _attend(self, record: ObjectRecord) -> None:
         try:
@@ -75,15 +103,20 @@ class NodePoolKeeper:
             await self._refuse(record)
             return
         usage = self._view.pool_usage(record.name)
-        self._measure(pool, usage)
+        if self._measured:
+            self._measure(pool, usage)
+        now = datetime.now(UTC)
+        conditions = pool_conditions(pool, self._view.node_class, now, static_capacity=self._static_capacity)
+        others = self._overlaps.get(record.name, ())
+        conditions = with_overlap(conditions, others, now=now, observed_generation=pool.metadata.generation)
         status: dict[str, Any] = {
             "resources": format_resources(usage),
             "nodes": usage.get(NODES, 0),
             "conditions": [
-                condition.model_dump(by_alias=True, exclude_none=True, mode="json")
-                for condition in pool_conditions(pool, self._view.node_class, datetime.now(UTC))
+                condition.model_dump(by_alias=True, exclude_none=True, mode="json") for condition in conditions
             ],
         }
+        self._tell_unknown_values(pool)
         await self._write_hash(record, pool)
         present = record.status
         changed = {key: value for key, value in status.items() if present.get(key) != value}
@@ -108,6 +141,21 @@ class NodePoolKeeper:
                 extra={"nodepool": record.name, "reasons": {c["type"]: c["message"] for c in failed}},
             )
 
+        overlap = next((c["message"] for c in status["conditions"] if c["type"] == OVERLAPPING), "")
+        if overlap and overlap != record.condition(OVERLAPPING).get("message"):
+            await self._recorder.publish(_reference(record), REASON, overlap, "Warning")
+
+    def _tell_unknown_values(self, pool: NodePool) -> None:
+        """Log the values that no node will ever have, once for each form of the pool."""
+        name, generation = pool.metadata.name, pool.metadata.generation
+        if self._read.get(name) == generation:
+            return
+        self._read[name] = generation
+        for fault in unknown_values(pool.spec.template.spec.requirements):
+            log.warning(
+                "NodePool names unknown values", extra={"nodepool": name, "error": f"spec.template.spec.{fault}"}
+            )
+
     async def _refuse(self, record: ObjectRecord) -> None:
         """A NodePool that cannot even be read: say so on it; the others go on."""
         _, faults = parse(NodePool, record.body)
@@ -116,9 +164,17 @@ class NodePoolKeeper:
         await self._recorder.publish(_reference(record), "NodePoolValidationFailed", why, "Warning")
 
     async def _write_hash(self, record: ObjectRecord, pool: NodePool) -> None:
-        wanted = {labels.NODEPOOL_HASH: nodepool_hash(pool), labels.NODEPOOL_HASH_VERSION: NODEPOOL_VERSION}
-        if any(record.annotations.get(key) != value for key, value in wanted.items()):
-            await self._kube.patch(NODEPOOLS, record.name, {"metadata": {"annotations": wanted}})
+        wanted = nodepool_hashes(pool)
+        if all(record.annotations.get(key) == value for key, value in wanted.items()):
+            return
+        if record.annotations.get(labels.NODEPOOL_HASH_VERSION) != NODEPOOL_VERSION:
+            # Hashed by another controller. The claims first: should this end half-way, the pool still says so.
+            for claim in self._cache.claims:
+                if claim.labels.get(labels.NODEPOOL) == record.name:
+                    drifted = claim.condition(DRIFTED).get("status") == "True"
+                    if change := taken_over(claim.annotations, wanted, drifted=drifted):
+                        await self._kube.patch(NODECLAIMS, claim.name, {"metadata": {"annotations": change}})
+        await self._kube.patch(NODEPOOLS, record.name, {"metadata": {"annotations": wanted}})
 
     def _measure(self, pool: NodePool, usage: dict[str, int]) -> None:
         name = pool.metadata.name

@@ -15,6 +15,8 @@ from activities.ec2.errors import EC2Error
 from activities.kubernetes.errors import ApiError, ApiUnreachable, ConfigError
 from worker import logs
 from worker.ending import end
+from worker.memory import watch_memory
+from worker.profiling import serve_profiles
 from worker.repeats import OnceAMinute
 from worker.report import REPORT_FD, report_failure, report_health
 from worker.settings import Settings, SettingsError, load
@@ -23,6 +25,8 @@ from worker.temporal import TemporalError
 
 EXIT_UNUSABLE = 2
 AWS_THREADS = 64
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""Environment variable: the private folder that all processes of a worker share."""
 
 Main = Callable[[Settings, "Readiness", asyncio.Event], Awaitable[None]]
 
@@ -43,10 +47,10 @@ def run(name: str, main: Main) -> None:
     """Run a worker process until it is told to stop; exits with 2 when it cannot work with what it was given."""
     try:
         settings = load()
-        logs.set_up(name, settings.log_level)
+        logs.set_up(name, settings)
         logging.getLogger("temporalio.activity").addFilter(OnceAMinute())
         set_up_tracing(name, settings.cluster_name)
-        asyncio.run(_run(settings, main))
+        asyncio.run(_run(name, settings, main))
     except (SettingsError, TemporalError, ApiUnreachable, ConfigError, ApiError, EC2Error) as error:
         if not report_failure(str(error)):
             print(error, file=sys.stderr, flush=True)
@@ -54,7 +58,7 @@ def run(name: str, main: Main) -> None:
     end(0)
 
 
-async def _run(settings: Settings, main: Main) -> None:
+async def _run(name: str, settings: Settings, main: Main) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     # Calls to AWS block a thread each; the default of cores + 4 would make many launches wait for each other.
@@ -62,7 +66,7 @@ async def _run(settings: Settings, main: Main) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     readiness = Readiness()
-    async with _reporting(readiness, stop):
+    async with _reporting(readiness, stop), _watched(name, settings):
         await main(settings, readiness, stop)
 
 
@@ -80,6 +84,21 @@ async def until_stopped(stop: asyncio.Event, endless: Iterable[asyncio.Task[None
         for task in tasks:
             task.cancel()
         await asyncio.gather(told, *tasks, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def _watched(name: str, settings: Settings) -> AsyncIterator[None]:
+    """Memory is looked after, and profiles are served where they are wanted."""
+    tasks = [asyncio.create_task(watch_memory(settings.memory_limit), name="memory")]
+    folder = os.environ.get(METRICS_FOLDER)
+    if settings.enable_profiling and folder:
+        tasks.append(asyncio.create_task(serve_profiles(folder, name), name="profiles"))
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @contextlib.asynccontextmanager

@@ -11,10 +11,12 @@ from datetime import UTC, datetime
 from activities.kubernetes.resources import NODECLAIMS, PODS
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
-from tenon.apis.validation import parse
+from tenon.apis.validation import Problem, parse
 from tenon.disruption.emptiness import ManagedNode
 from tenon.lifecycle.instants import parse_instant
+from tenon.lifecycle.protection import protects_node
 from tenon.provisioning.facts import ClaimFacts, Fingerprint
 from tenon.resources import Resources
 from tenon.scheduling.model import Node, Pod
@@ -39,6 +41,7 @@ class CachedView:
         self._cache = cache
         self._pools: dict[str, tuple[str, NodePool | None]] = {}
         self._classes: dict[str, tuple[str, EC2NodeClass | None]] = {}
+        self._overlays: dict[str, tuple[str, tuple[NodeOverlay | None, list[Problem]]]] = {}
 
     def synced(self) -> bool:
         """Whether the picture is whole."""
@@ -49,7 +52,8 @@ class CachedView:
         pools = tuple((p.name, p.body["metadata"].get("generation"), _ready(p)) for p in self._cache.pools)
         classes = tuple((c.name, c.body["metadata"].get("generation"), _ready(c)) for c in self._cache.nodeclasses)
         claims = frozenset(claim.name for claim in self._cache.claims)
-        return Fingerprint((pools, classes, claims), self._cache.namespace_changes)
+        overlays = frozenset(overlay.version_of_spec for overlay in self._cache.overlays)
+        return Fingerprint((pools, classes, claims, overlays), self._cache.namespace_changes)
 
     def pending_pods(self) -> list[Pod]:
         """Pods that kube-scheduler could not place, or whose node is on its way out."""
@@ -86,6 +90,18 @@ class CachedView:
         known = self._classes.get(name)
         if known is None or known[0] != record.resource_version:
             known = self._classes[name] = (record.resource_version, parse(EC2NodeClass, record.body)[0])
+        return known[1]
+
+    def overlays(self) -> list[NodeOverlay]:
+        """The NodeOverlays that hold; none while their gate is off, for then they are not read."""
+        found = [(record, parsed) for record in self._cache.overlays if (parsed := self.node_overlay(record))[0]]
+        return [model for record, (model, faults) in found if model is not None and not faults and not record.deleting]
+
+    def node_overlay(self, record: ObjectRecord) -> tuple[NodeOverlay | None, list[Problem]]:
+        """A NodeOverlay's model and what is wrong with it."""
+        known = self._overlays.get(record.name)
+        if known is None or known[0] != record.resource_version:
+            known = self._overlays[record.name] = (record.resource_version, parse(NodeOverlay, record.body))
         return known[1]
 
     def pool_usage(self, pool: str) -> Resources:
@@ -147,9 +163,7 @@ class CachedView:
     def _managed(self, claim: ObjectRecord) -> ManagedNode:
         node = self._cache.node_of(claim)
         since = self._cache.empty_since(claim)
-        protected = claim.annotations.get(labels.DO_NOT_DISRUPT) == "true" or (
-            node is not None and node.annotations.get(labels.DO_NOT_DISRUPT) == "true"
-        )
+        protected = protects_node(claim.annotations) or (node is not None and protects_node(node.annotations))
         keep_until = parse_instant(claim.annotations.get(labels.KEEP_UNTIL))
         kept = keep_until is not None and keep_until > datetime.now(UTC)
         return ManagedNode(

@@ -11,6 +11,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.options import OPTIONS
 
 REFRESH = timedelta(minutes=10)
+"""Unless the activity names a time: it knows the settings."""
 REFRESH_UNREADY = timedelta(minutes=1)
 
 
@@ -42,7 +43,7 @@ class NodeClassWorkflow:
             try:
                 await workflow.wait_condition(
                     lambda: self.changed,
-                    timeout=REFRESH if self.result.ready and not self.result.deleting else REFRESH_UNREADY,
+                    timeout=_pause(self.result),
                     timeout_summary="refresh",
                 )
             except TimeoutError:
@@ -55,3 +56,9 @@ class NodeClassWorkflow:
     def poke(self) -> None:
         """The class changed."""
         self.changed = True
+
+
+def _pause(result: NodeClassResult) -> timedelta:
+    if result.deleting or not result.ready:
+        return REFRESH_UNREADY
+    return REFRESH if result.refresh_seconds is None else timedelta(seconds=result.refresh_seconds)

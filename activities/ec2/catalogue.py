@@ -21,13 +21,14 @@ from activities.ec2.errors import EC2Error, translated
 from activities.ec2.pricing import Pricing
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.instance_types import OfferingId, build, supported, without
-from tenon.ec2.settings import settings_of
+from tenon.ec2.settings import kubelet_map, settings_of
 from tenon.scheduling.model import InstanceType
 
 log = logging.getLogger(__name__)
 
 TTL_SECONDS = 12 * 3600.0
 RETRY_SECONDS = 300.0
+MOST_BUILT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +60,15 @@ class Catalogue:
         self._lock = threading.Lock()
         self._region: _Region | None = None
         self._read_again_at = 0.0
-        self._built: dict[str, tuple[str, list[InstanceType]]] = {}
+        self._built: dict[tuple[str, str, bool], tuple[str, list[InstanceType]]] = {}
+        """By class, its kubelet settings, which a NodePool may have of its own, and whether unpriced types count."""
 
-    def instance_types(self, node_class: EC2NodeClass, unavailable: Container[OfferingId] = ()) -> list[InstanceType]:
+    def instance_types(
+        self, node_class: EC2NodeClass, unavailable: Container[OfferingId] = (), *, unpriced: bool = False
+    ) -> list[InstanceType]:
         """The types that the class's nodes may have, by name; ``unavailable`` offerings are marked as such.
+
+        ``unpriced``: types whose price nobody knows are among them, at a price without end.
 
         Raises:
             EC2Error: EC2 could not be asked and nothing is known from before.
@@ -71,10 +77,12 @@ class Catalogue:
             region = self._current()
             prices_version, _ = self._pricing.current()
             key = _state_of(node_class, region.version, prices_version)
-            known = self._built.get(node_class.metadata.name)
+            place = node_class.metadata.name, json.dumps(kubelet_map(node_class), sort_keys=True), unpriced
+            known = self._built.get(place)
             if known is None or known[0] != key:
-                known = (key, self._build(node_class, region))
-                self._built[node_class.metadata.name] = known
+                if len(self._built) >= MOST_BUILT:
+                    self._built.clear()  # of classes that are gone and settings that are no more
+                known = self._built[place] = (key, self._build(node_class, region, unpriced))
         return without(known[1], unavailable) if unavailable else known[1]
 
     def price(self, instance_type: str, zone: str, capacity_type: str) -> float:
@@ -126,7 +134,7 @@ class Catalogue:
                     zones.setdefault(str(row["InstanceType"]), set()).add(row["Location"])
         return {name: frozenset(where) for name, where in zones.items()}
 
-    def _build(self, node_class: EC2NodeClass, region: _Region) -> list[InstanceType]:
+    def _build(self, node_class: EC2NodeClass, region: _Region, unpriced: bool) -> list[InstanceType]:
         settings = settings_of(
             node_class, vm_memory_overhead=self._vm_memory_overhead, reserved_enis=self._reserved_enis
         )
@@ -139,6 +147,7 @@ class Catalogue:
                 settings,
                 {zone: zone_ids[zone] for zone in zone_ids.keys() & region.zones.get(name, frozenset())},
                 prices,
+                unpriced=unpriced,
             )
             for name in sorted(region.items)
             if supported(region.items[name], settings)

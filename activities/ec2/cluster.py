@@ -1,26 +1,49 @@
-"""Asks EKS what nodes must know of their cluster."""
+"""What nodes must know of their cluster: as the operator says it, else as EKS does."""
 
 from __future__ import annotations
 
+import logging
+from typing import Any
+
 from activities.ec2.client import Ec2
-from activities.ec2.errors import translated
+from activities.ec2.errors import EC2Error, translated
 from tenon.ec2.cluster import Cluster
 
+log = logging.getLogger(__name__)
 
-def describe_cluster(clients: Ec2, name: str) -> Cluster:
-    """The EKS cluster of that name.
+
+def describe_cluster(
+    clients: Ec2, name: str, *, endpoint: str = "", ca_bundle: str = "", server_version: str = ""
+) -> Cluster:
+    """The cluster of that name.
+
+    Args:
+        clients: of AWS.
+        name: of the cluster.
+        endpoint: CLUSTER_ENDPOINT; empty is what EKS says.
+        ca_bundle: CLUSTER_CA_BUNDLE; empty is what EKS says.
+        server_version: the version of Kubernetes by the API server; empty is what EKS says.
 
     Raises:
-        EC2Error: there is no such cluster, or EKS could not be asked.
+        EC2Error: EKS could not be asked, or has no such cluster and not everything is said by the arguments.
     """
-    with translated("DescribeCluster"):
-        found = clients.eks.describe_cluster(name=name)["cluster"]
+    found: dict[str, Any] = {}
+    try:
+        with translated("DescribeCluster"):
+            found = dict(clients.eks.describe_cluster(name=name)["cluster"])
+    except EC2Error as error:
+        if error.retryable or not (endpoint and ca_bundle and server_version):
+            raise
+        log.warning(
+            "EKS does not know the cluster, so nodes are told what the settings say, and no range of service addresses",
+            extra={"cluster": name, "error": str(error)},
+        )
     network = found.get("kubernetesNetworkConfig", {})
     return Cluster(
         name=name,
         region=clients.region,
-        endpoint=found.get("endpoint", ""),
-        ca_bundle=found.get("certificateAuthority", {}).get("data", ""),
+        endpoint=endpoint or found.get("endpoint", ""),
+        ca_bundle=ca_bundle or found.get("certificateAuthority", {}).get("data", ""),
         service_cidr=network.get("serviceIpv4Cidr") or network.get("serviceIpv6Cidr") or "",
-        kubernetes_version=found.get("version", ""),
+        kubernetes_version=server_version or found.get("version", ""),
     )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import FilterTypeDef
 
 PARAMETER_SECONDS = 300.0
+"""For how long a parameter's value is used, at most."""
 _BATCH = 10
 """Parameters in one GetParameters call."""
 
@@ -30,6 +31,7 @@ class Images:
         self,
         clients: Ec2,
         *,
+        parameter_seconds: float = PARAMETER_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -37,6 +39,7 @@ class Images:
         self._clock = clock
         self._now = now
         self._lock = threading.Lock()
+        self._parameter_seconds = min(parameter_seconds, PARAMETER_SECONDS)
         self._parameters: dict[str, tuple[float, str | None]] = {}
 
     def resolve(self, node_class: EC2NodeClass, kubernetes_version: str) -> list[Image]:
@@ -99,6 +102,6 @@ class Images:
                 answer = self._clients.ssm.get_parameters(Names=batch)
             values = {each["Name"]: each["Value"] for each in answer["Parameters"]}
             with self._lock:
-                self._parameters.update({name: (now + PARAMETER_SECONDS, values.get(name)) for name in batch})
+                self._parameters.update({name: (now + self._parameter_seconds, values.get(name)) for name in batch})
         with self._lock:
             return {name: self._parameters[name][1] for name in names}

@@ -71,7 +71,10 @@ class Instances:
         found = self._raw(instance_id)
         if found is None or found["State"]["Name"] not in ALIVE:
             return False
-        missing = tags_to_write(claim, node_name, _tags(found))
+        present = _tags(found)
+        missing = tags_to_write(claim, node_name, present)
+        if not present.get(labels.TAG_CLUSTER):  # one that a Karpenter before 1.0 bought
+            missing[labels.TAG_CLUSTER] = self._cluster
         return bool(missing) and self.tag(instance_id, missing)
 
     def tag(self, instance_id: str, tags: Mapping[str, str]) -> bool:

@@ -9,7 +9,8 @@ from activities.ec2.client import Ec2
 from activities.ec2.images import Images
 from activities.ec2.network import Network
 from activities.ec2.profiles import ProfileNotFound, Profiles
-from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
+from activities.ec2.remembering import DEFAULT, Refresh, Remembered
+from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus, Subnet
 from tenon.ec2.amis import Image, UnsupportedAliasError
 from tenon.ec2.cluster import Cluster
 from tenon.ec2.nodeclass_status import FOUND, Finding, Resolved, new_status
@@ -25,10 +26,14 @@ class NodeClassResolver:
         network: Network,
         profiles: Profiles,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        *,
+        refresh: Refresh = DEFAULT,
     ) -> None:
         self._cluster = cluster
         self._network = network
-        self._images = Images(clients, now=now)
+        self._images = Images(clients, now=now, parameter_seconds=refresh.images.total_seconds())
+        self._known_images: Remembered[Image] = Remembered(refresh.kept(refresh.images))
+        self._known_subnets: Remembered[Subnet] = Remembered(refresh.kept(refresh.subnets))
         self._profiles = profiles
         self._now = now
 
@@ -41,7 +46,9 @@ class NodeClassResolver:
         images, images_finding = self._found_images(node_class, kubernetes_version)
         profile, profile_finding = self._found_profile(node_class)
         resolved = Resolved(
-            subnets=self._network.subnets(node_class),
+            subnets=self._known_subnets.get(
+                repr(node_class.spec.subnet_selector_terms), lambda: self._network.subnets(node_class)
+            ),
             security_groups=self._network.security_groups(node_class),
             images=images,
             images_finding=images_finding,
@@ -52,7 +59,8 @@ class NodeClassResolver:
 
     def _found_images(self, node_class: EC2NodeClass, kubernetes_version: str) -> tuple[list[Image], Finding]:
         try:
-            return self._images.resolve(node_class, kubernetes_version), FOUND
+            asked = f"{kubernetes_version} {node_class.spec.ami_selector_terms!r}"
+            return self._known_images.get(asked, lambda: self._images.resolve(node_class, kubernetes_version)), FOUND
         except UnsupportedAliasError as error:
             return [], Finding("UnsupportedAlias", str(error))
 

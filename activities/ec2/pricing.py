@@ -40,9 +40,11 @@ _QUERIES: tuple[tuple[str, str, dict[str, str]], ...] = (
 class Pricing:
     """Current prices, refreshed when old. Thread-safe."""
 
-    def __init__(self, clients: Ec2, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clients: Ec2, clock: Callable[[], float] = time.monotonic, *, isolated: bool = False) -> None:
+        """``isolated``: the price list cannot be reached, for it has no VPC endpoint; the built-in one is used."""
         self._clients = clients
         self._clock = clock
+        self._isolated = isolated
         self._lock = threading.Lock()
         self._built_in = built_in_prices()
         self._prices = self._built_in
@@ -57,8 +59,9 @@ class Pricing:
             return self._version, self._prices
 
     def _refresh(self) -> None:
-        on_demand, spot = self._asked(self._on_demand), self._asked(self._spot)
-        complete = bool(on_demand) and bool(spot)
+        on_demand: Mapping[str, float] = {} if self._isolated else self._asked(self._on_demand)
+        spot = self._asked(self._spot)
+        complete = (bool(on_demand) or self._isolated) and bool(spot)
         self._refresh_at = self._clock() + (TTL_SECONDS if complete else RETRY_SECONDS)
         old = self._prices
         new = Prices(

@@ -5,7 +5,7 @@ All methods block; call them from threads. Failures of AWS are `EC2Error` (retry
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from decimal import Decimal
 
 from activities.ec2.catalogue import Catalogue
@@ -17,10 +17,11 @@ from activities.ec2.network import Network
 from activities.ec2.nodeclass import NodeClassResolver
 from activities.ec2.pricing import Pricing
 from activities.ec2.profiles import Profiles
+from activities.ec2.remembering import DEFAULT, Refresh
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.ec2.cluster import Cluster
-from tenon.ec2.instance_types import OfferingId
+from tenon.ec2.instance_types import OfferingId, without
 from tenon.ec2.launch_filters import NoOfferingError
 from tenon.ec2.launch_request import plan_launch
 from tenon.ec2.nodeclass_status import not_ready
@@ -39,14 +40,20 @@ class Ec2Provider:
         *,
         vm_memory_overhead: Decimal = Decimal("0.075"),
         reserved_enis: int = 0,
+        isolated: bool = False,
+        refresh: Refresh = DEFAULT,
     ) -> None:
         self.cluster = cluster
         self.catalogue = Catalogue(
-            clients, Pricing(clients), vm_memory_overhead=vm_memory_overhead, reserved_enis=reserved_enis
+            clients,
+            Pricing(clients, isolated=isolated),
+            vm_memory_overhead=vm_memory_overhead,
+            reserved_enis=reserved_enis,
         )
         self._network = Network(clients)
         self._profiles = Profiles(clients, cluster.name)
-        self._resolver = NodeClassResolver(clients, cluster, self._network, self._profiles)
+        self.refresh = refresh
+        self._resolver = NodeClassResolver(clients, cluster, self._network, self._profiles, refresh=refresh)
         self._instances = Instances(clients, cluster.name, self.catalogue.price)
         self._launcher = Launcher(clients, self._instances, cluster.name)
 
@@ -54,9 +61,14 @@ class Ec2Provider:
         """The class's new status, with conditions; makes its instance profile when needed."""
         return self._resolver.resolve(node_class, kubernetes_version or self.cluster.kubernetes_version)
 
-    def instance_types(self, node_class: EC2NodeClass, unavailable: Container[OfferingId] = ()) -> list[InstanceType]:
-        """The types that the class's nodes may have; ``unavailable`` are (capacity type, instance type, zone)."""
-        return self.catalogue.instance_types(node_class, unavailable)
+    def instance_types(
+        self, node_class: EC2NodeClass, unavailable: Container[OfferingId] = (), *, unpriced: bool = False
+    ) -> list[InstanceType]:
+        """The types that the class's nodes may have; ``unavailable`` are (capacity type, instance type, zone).
+
+        ``unpriced``: types whose price nobody knows are among them, at a price without end.
+        """
+        return self.catalogue.instance_types(node_class, unavailable, unpriced=unpriced)
 
     def prepare_launch(
         self,
@@ -64,8 +76,11 @@ class Ec2Provider:
         node_class: EC2NodeClass,
         attempt: int,
         unavailable: Container[OfferingId] = (),
+        types: Sequence[InstanceType] | None = None,
     ) -> LaunchRequest:
         """The exact request of a launch attempt; the launch templates that it names exist afterwards.
+
+        ``types`` are those of the class as the claim's NodePool is to see them, when that is not as EC2 describes them.
 
         Raises:
             NodeClassNotReady: the class cannot be launched from.
@@ -80,7 +95,7 @@ class Ec2Provider:
                 claim,
                 node_class,
                 self.cluster,
-                self.instance_types(node_class, unavailable),
+                self.instance_types(node_class, unavailable) if types is None else without(types, unavailable),
                 self._network.free_addresses(subnet_ids),
                 attempt,
             )

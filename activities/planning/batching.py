@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from activities.metrics import QUEUE_DEPTH
+from activities.planning.buffers import BufferRoom
 from activities.planning.ports import ClusterView
 from tenon.lifecycle.messages import AwaitBatchInput, BatchSummary
 from tenon.provisioning.facts import Fingerprint
@@ -44,7 +45,14 @@ class _Answered:
 class Batcher:
     """The pods that wait for a decision."""
 
-    def __init__(self, view: ClusterView, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(
+        self,
+        view: ClusterView,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        buffers: BufferRoom | None = None,
+    ) -> None:
+        """``buffers``: what CapacityBuffers ask for; a buffer without room wants a decision as a pod does."""
+        self._buffers = buffers or BufferRoom()
         self._view = view
         self._now = now
         self._answered: dict[str, _Answered] = {}
@@ -55,23 +63,23 @@ class Batcher:
         """By name: until when a node is kept for what may come in place of a pod that was promised it and is gone."""
 
     def undecided(self) -> list[Pod]:
-        """Pending pods, and pods that must leave their node, without a valid answer."""
+        """Pending pods, pods that must leave their node, and pods of buffers without room; without a valid answer."""
         now = self._now()
         covered, bought = self._covered(now)
         fingerprint = self._view.fingerprint()
         pending = self._view.pending_pods()
-        self._forget({pod.uid for pod in pending})
+        self._forget_others(pending)
         return [
             pod
-            for pod in pending
+            for pod in (*pending, *self._buffers.lacking())
             if pod.uid not in (bought if pod.node_name else covered) and not self._valid(pod, now, fingerprint)
         ]
 
     def nominated(self, placements: Mapping[str, Iterable[Pod]]) -> None:
-        """These pods were planned onto nodes (by name) that exist or are on their way."""
+        """These pods were planned onto nodes (by name) that exist or are on their way; buffers hold nothing there."""
         now = self._now()
         for node, pods in placements.items():
-            for pod in pods:
+            for pod in (pod for pod in pods if not pod.buffer):
                 attempts = self._attempts(pod) if pod.node_name else 0  # a drain may take its time
                 pause = min(NOMINATED_FOR * 2 ** max(0, attempts - 1), LONGEST_RETRY)
                 self._answered[pod.uid] = _Answered(now + pause, attempts, None, node)
@@ -99,7 +107,7 @@ class Batcher:
         evicted ones, are planned anew.
         """
         now = self._now()
-        self._forget({pod.uid for pod in self._view.pending_pods()})
+        self._forget_others(self._view.pending_pods())
         self._kept = {node: until for node, until in self._kept.items() if now < until}
         since = now - self._renewed_within
         return {a.node for a in self._answered.values() if a.node and since < a.again_at} | self._kept.keys()
@@ -180,9 +188,11 @@ class Batcher:
             return False
         return answer.fingerprint is None or answer.fingerprint == _bearing_on(pod, fingerprint)
 
-    def _forget(self, pending: set[str]) -> None:
+    def _forget_others(self, pending: Iterable[Pod]) -> None:
+        """Forget the answers to all but these pods and those of buffers."""
+        asking = {pod.uid for pods in (pending, self._buffers.pods()) for pod in pods}
         until = self._now() + self._renewed_within
-        for uid in [uid for uid in self._answered if uid not in pending]:
+        for uid in [uid for uid in self._answered if uid not in asking]:
             answer = self._answered.pop(uid)
             if answer.node:
                 self._kept[answer.node] = until

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from activities import metrics
+from activities.planning.buffers import BufferRoom
 from activities.planning.ports import ClusterView
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.budgets import Budget
@@ -38,10 +39,14 @@ class Disruptor:
         view: ClusterView,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         promised: Callable[[], Collection[str]] = frozenset,
+        buffers: BufferRoom | None = None,
     ) -> None:
-        """``promised``: the names of Nodes and NodeClaims that pods are on their way to."""
+        """``promised``: the names of Nodes and NodeClaims that pods are on their way to. ``buffers``: where
+        CapacityBuffers keep room.
+        """
         self._view = view
         self._promised = promised
+        self._buffers = buffers or BufferRoom()
         self._now = now
         self._turn = 0
 
@@ -52,7 +57,7 @@ class Disruptor:
         self._turn += 1
         turn = self._turn
         while (left := give_up - loop.time()) > 0 and turn == self._turn:  # a newer question ends an older one
-            if not self._view.synced():
+            if not (self._view.synced() and self._buffers.known):
                 await self._view.changed(min(left, 1.0))
                 continue
             policies = {pool.metadata.name: policy(pool) for pool in self._view.node_pools()}
@@ -71,8 +76,8 @@ class Disruptor:
         return DisruptionDecision()
 
     def _nodes(self) -> list[ManagedNode]:
-        """The nodes, of which none counts as empty that pods were promised to a moment ago."""
-        promised = set(self._promised())
+        """The nodes, of which none counts as empty that pods were promised to a moment ago, or that a buffer uses."""
+        promised = {*self._promised(), *self._buffers.hosts()}
         return [
             replace(node, empty=False) if node.claim in promised or node.node in promised else node
             for node in self._view.managed_nodes()
@@ -91,9 +96,9 @@ def settled(ledger: Mapping[str, LedgerEntry], nodes: Sequence[ManagedNode], now
 
 
 def policy(pool: NodePool) -> PoolPolicy:
-    """What a NodePool says of emptiness."""
+    """What a NodePool says of emptiness; nodes of a static one are wanted whether or not they are empty."""
     disruption = pool.spec.disruption
-    seconds = disruption.consolidate_after.seconds
+    seconds = None if pool.spec.replicas is not None else disruption.consolidate_after.seconds
     return PoolPolicy(
         name=pool.metadata.name,
         consolidate_after=None if seconds is None else timedelta(seconds=seconds),

@@ -33,17 +33,20 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import NODECLAIMS
 from activities.planning.batching import Batcher
+from activities.planning.buffers import BufferRoom
 from activities.planning.ports import ClusterView, Types
+from activities.planning.selling import sold_by
 from activities.planning.writing import write_claims
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.lifecycle.messages import PlanInput, PlanResult
 from tenon.provisioning.facts import Fingerprint
+from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.policy import PlanPolicy
 from tenon.provisioning.problem import explained, problem_of
 from tenon.provisioning.readiness import usable_pools
-from tenon.scheduling.engine import solve
-from tenon.scheduling.model import InstanceType, Plan, Pod
+from tenon.provisioning.solving import solved
+from tenon.scheduling.model import Plan, Pod
 
 log = logging.getLogger("controller.provisioner")
 
@@ -56,10 +59,23 @@ EVENTS_PER_BATCH = 50
 @dataclass(frozen=True)
 class _Decision:
     plan: Plan
-    pods: Sequence[Pod]
-    pools: dict[str, NodePool]
+    asking: Sequence[Pod]
+    """All that the plan is for, pods of buffers among them."""
+    seen: Overlaid
+    ready: frozenset[str]
+    """The nodes that were initialized."""
     fingerprint: Fingerprint
     took: float
+
+    @property
+    def pods(self) -> list[Pod]:
+        """The pods that a cluster has."""
+        return [pod for pod in self.asking if not pod.buffer]
+
+    @property
+    def pools(self) -> dict[str, NodePool]:
+        """The pools that could be bought from."""
+        return {pool.metadata.name: pool for pool, _ in self.seen.sold}
 
 
 class Planner:
@@ -74,8 +90,10 @@ class Planner:
         batcher: Batcher,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         policy: PlanPolicy | None = None,
+        buffers: BufferRoom | None = None,
     ) -> None:
-        """``policy``: what the operator set that bears on plans."""
+        """``policy``: what the operator set that bears on plans. ``buffers``: what CapacityBuffers ask for."""
+        self._buffers = buffers or BufferRoom()
         self._view = view
         self._types = types
         self._kube = kube
@@ -110,15 +128,16 @@ class Planner:
         )
         metrics.QUEUE_DEPTH.labels("provisioner").set(0)
         metrics.IGNORED_PODS.set(sum(1 for pod in pods if pod.unsupported))
-        claims = await write_claims(self._kube, plan, made.pools, given.batch)
-        self._remember(plan, pods, made.fingerprint)
+        claims = await write_claims(self._kube, plan, made.pools, given.batch, made.seen)
+        self._remember(plan, made.asking, made.fingerprint)
+        self._buffers.simulated(plan, made.ready, claims)
         await self._tell(plan, pods, claims)
         return PlanResult(
             batch=given.batch,
             claims=claims,
             pods=len(pods),
-            placed_on_existing=sum(len(placed) for placed in plan.placements.values()),
-            unschedulable=len(plan.unschedulable),
+            placed_on_existing=sum(not pod.buffer for placed in plan.placements.values() for pod in placed),
+            unschedulable=sum(pod.key in plan.unschedulable for pod in pods),
             price=round(sum(claim.price for claim in plan.claims), 6),
             digest=_digest(plan),
             solve_seconds=round(made.took, 4),
@@ -127,18 +146,22 @@ class Planner:
     async def _decide(self, given: PlanInput) -> _Decision | None:
         """A plan for the pods that want one; None when none does."""
         fingerprint = self._view.fingerprint()  # before anything is read: what changes from here on counts as new
-        pods = self._batcher.undecided()
-        if not pods:
+        undecided = self._batcher.undecided()
+        if not undecided:
             return None
-        log.info("found provisionable pod(s)", extra={"pods": _some(pods), "count": len(pods)})
+        pods = [pod for pod in undecided if not pod.buffer]
+        if pods:
+            log.info("found provisionable pod(s)", extra={"pods": _some(pods), "count": len(pods)})
+        asking = [*pods, *self._buffers.pods()]
         pools = usable_pools(self._view.node_pools(), self._view.node_class)
-        sold = await self._sold(pools, given)
-        problem = problem_of(self._view, pods, sold, self._policy, self._batcher.reserved())
+        seen = await self._sold(pools, given)
+        problem = problem_of(self._view, asking, seen.sold, self._policy, self._batcher.reserved())
         started = time.perf_counter()
-        plan = explained(await asyncio.to_thread(solve, problem), self._view, pods)
+        plan = explained(await asyncio.to_thread(solved, problem), self._view, asking)
         took = time.perf_counter() - started
         metrics.SCHEDULING_SECONDS.labels("provisioner").observe(took)
-        return _Decision(plan, pods, {pool.metadata.name: pool for pool in pools}, fingerprint, took)
+        ready = frozenset(node.name for node in problem.nodes if node.initialized)
+        return _Decision(plan, asking, seen, ready, fingerprint, took)
 
     async def _check_up_to_date(self, given: PlanInput) -> list[str]:
         """The NodeClaims of this batch that exist; those of others are in the picture when this returns."""
@@ -163,20 +186,15 @@ class Planner:
                 "the cluster cache is behind the API server and could not be read anew", type="CacheBehind"
             ) from None
 
-    async def _sold(self, pools: Sequence[NodePool], given: PlanInput) -> list[tuple[NodePool, Sequence[InstanceType]]]:
-        """The pools with what can be bought for each."""
+    async def _sold(self, pools: Sequence[NodePool], given: PlanInput) -> Overlaid:
+        """The pools with what can be bought for each, as NodeOverlays want it seen."""
         now = self._now()
         unavailable = frozenset(
             (u.offering.capacity_type, u.offering.instance_type, u.offering.zone)
             for u in given.unavailable
             if u.until > now
         )
-        classes = [self._view.node_class(pool.spec.template.spec.node_class_ref.name) for pool in pools]
-        sold = []
-        for pool, node_class in zip(pools, classes, strict=True):
-            assert node_class is not None  # usable_pools looked
-            sold.append((pool, await asyncio.to_thread(self._types.instance_types, node_class, unavailable)))
-        return sold
+        return await sold_by(self._view, self._types, pools, unavailable)
 
     def _remember(self, plan: Plan, pods: Sequence[Pod], fingerprint: Fingerprint) -> None:
         by_key = {pod.key: pod for pod in pods}
@@ -206,8 +224,11 @@ class Planner:
 
 
 def _waits(pod: Pod) -> bool:
-    """Whether the pod waits for a node; one that must leave its node runs, and nobody need hear of it yet."""
-    return not pod.node_name
+    """Whether the pod waits for a node; one that must leave its node runs, and nobody need hear of it yet.
+
+    Nobody waits for a pod that stands for a buffer.
+    """
+    return not pod.node_name and not pod.buffer
 
 
 def _reference(pod: Pod) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.disruption.emptiness import ManagedNode
 from tenon.provisioning.facts import ClaimFacts, Fingerprint
 from tenon.provisioning.problem import Cluster
@@ -20,7 +21,11 @@ class ClusterView(Cluster, Protocol):
         ...
 
     def fingerprint(self) -> Fingerprint:
-        """Of the pools, classes and claims, and of the namespaces."""
+        """Of the pools, classes, claims and overlays, and of the namespaces."""
+        ...
+
+    def overlays(self) -> Sequence[NodeOverlay]:
+        """The NodeOverlays that hold: valid, not being deleted; none while their gate is off."""
         ...
 
     def pending_pods(self) -> Sequence[Pod]:
@@ -70,7 +75,10 @@ class Types(Protocol):
     """The instance types of a node class."""
 
     def instance_types(
-        self, node_class: EC2NodeClass, unavailable: frozenset[tuple[str, str, str]]
+        self, node_class: EC2NodeClass, unavailable: frozenset[tuple[str, str, str]], *, unpriced: bool = False
     ) -> Sequence[InstanceType]:
-        """Types with their offerings; ``unavailable`` holds (capacity type, instance type, zone). Blocking."""
+        """Types with their offerings; ``unavailable`` holds (capacity type, instance type, zone). Blocking.
+
+        ``unpriced``: types whose price nobody knows are among them, at a price without end.
+        """
         ...

@@ -20,6 +20,7 @@ from activities.kubernetes.resources import NODECLAIMS
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.provisioning.claims import claim_body
+from tenon.provisioning.overlays import Overlaid
 from tenon.scheduling.model import Plan
 
 log = logging.getLogger("controller.provisioner")
@@ -28,8 +29,17 @@ WRITERS = 20
 """NodeClaims written at the same time."""
 
 
-async def write_claims(kube: Kube, plan: Plan, pools: Mapping[str, NodePool], batch: int) -> list[str]:
+async def write_claims(
+    kube: Kube, plan: Plan, pools: Mapping[str, NodePool], batch: int, seen: Overlaid | None = None
+) -> list[str]:
     """Write every NodeClaim of a plan and return their names, in the plan's order.
+
+    Args:
+        kube: the cluster.
+        plan: what is to be bought.
+        pools: the NodePools by name.
+        batch: the number that the claims' names derive from.
+        seen: what NodeOverlays changed of the types, of which the claims bear a trace.
 
     Raises:
         ApiError: some could not be written; all that could be are.
@@ -47,6 +57,8 @@ async def write_claims(kube: Kube, plan: Plan, pools: Mapping[str, NodePool], ba
     bodies = []
     for ordinal, planned in enumerate(plan.claims):
         bodies.append(claim_body(planned, pools[planned.pool], batch=batch, ordinal=ordinal))
+        if seen is not None:
+            bodies[-1]["metadata"]["annotations"] |= seen.traces(planned.pool, planned.instance_types)
         relaxed = "true" if planned.min_values_relaxed else "false"
         metrics.CLAIMS_CREATED.labels("provisioned", planned.pool, relaxed).inc()
         log.info(

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from tenon.provisioning.buffers import buffer_of
 from tenon.scheduling.model import Pod
 from tenon.simulation.defaults import namespace_labels
 from tenon.simulation.faults import Fault
@@ -64,6 +65,8 @@ def fill(cache: FiledCache, objects: Objects, *, moving: bool = False) -> tuple[
     ):
         for found in objects.of(kind):
             record = _decoded(found, decode, faults)
+            if isinstance(record, PodRecord) and (buffer := buffer_of(found.body)):
+                record = replace(record, pod=replace(record.pod, buffer=buffer))
             if isinstance(record, PodRecord) and not record.node_name:
                 record = replace(record, unschedulable=True)
                 if reason := why_not_placed(record):

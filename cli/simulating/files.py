@@ -19,17 +19,30 @@ LARGEST = 128 * 2**20
 """Bytes of one file."""
 SUFFIXES = (".yaml", ".yml", ".json")
 STANDARD_INPUT = "-"
+NAME_OF_STANDARD_INPUT = "standard input"
 
 
 def read_files(names: Iterable[str]) -> Objects:
     """The objects of all files; folders stand for the manifests in them."""
     objects = Objects()
-    for name in names:
-        for file in _files(name, objects):
-            text = _text(file, objects.faults)
-            if text is not None:
-                read_text(objects, file, text)
+    for file, text in read_texts(names, objects.faults):
+        read_text(objects, file, text)
     return objects
+
+
+def read_texts(names: Iterable[str], faults: list[Fault]) -> Iterator[tuple[str, str]]:
+    """Each file's name with its text; folders stand for the manifests in them. What cannot be read is a fault."""
+    for name in names:
+        for file in _files(name, faults):
+            text = _text(file, faults)
+            if text is not None:
+                yield file, text
+
+
+def read_named_texts(names: Iterable[str], faults: list[Fault]) -> Iterator[tuple[str, str]]:
+    """As `read_texts`, with standard input by its name, as messages with line numbers have it."""
+    for file, text in read_texts(names, faults):
+        yield NAME_OF_STANDARD_INPUT if file == STANDARD_INPUT else file, text
 
 
 def read_catalogue_file(name: str | None) -> tuple[list[InstanceType], list[Fault]]:
@@ -49,7 +62,7 @@ def read_catalogue_file(name: str | None) -> tuple[list[InstanceType], list[Faul
     return read_catalogue(document, Source(name))
 
 
-def _files(name: str, objects: Objects) -> Iterator[str]:
+def _files(name: str, faults: list[Fault]) -> Iterator[str]:
     path = Path(name)
     try:
         if name == STANDARD_INPUT or not path.is_dir():
@@ -57,15 +70,15 @@ def _files(name: str, objects: Objects) -> Iterator[str]:
             return
         inside = sorted(str(file) for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file())
     except (OSError, ValueError) as error:
-        objects.faults.append(Fault(Source(name), _why(error)))
+        faults.append(Fault(Source(name), _why(error)))
         return
     if not inside:
-        objects.faults.append(Fault(Source(name), "is a folder without manifests (.yaml, .yml, .json)"))
+        faults.append(Fault(Source(name), "is a folder without manifests (.yaml, .yml, .json)"))
     yield from inside
 
 
 def _text(name: str, faults: list[Fault]) -> str | None:
-    shown = "standard input" if name == STANDARD_INPUT else name
+    shown = NAME_OF_STANDARD_INPUT if name == STANDARD_INPUT else name
     try:
         raw = _bytes(name)
         if len(raw) > LARGEST:

@@ -7,12 +7,12 @@ The kind is shared with other autoscalers, which own its CRD.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from tenon.apis.base import ApiModel, ResourceList, Rule
-from tenon.apis.common import ObjectMeta
+from tenon.apis.base import Amounts, ApiModel, Rule
+from tenon.apis.common import Conditions, ObjectMeta
 
 GROUP = "autoscaling.x-k8s.io"
 ACTIVE_CAPACITY = "buffer.x-k8s.io/active-capacity"
@@ -23,14 +23,18 @@ class PodTemplateRef(ApiModel):
     """A PodTemplate of the same namespace."""
 
     name: Annotated[str, Field(min_length=1)]
+    """The name of the PodTemplate."""
 
 
 class ScalableRef(ApiModel):
     """A workload of the same namespace."""
 
     api_group: str = "apps"
+    """The API group of the workload."""
     kind: Literal["Deployment", "StatefulSet", "ReplicaSet"]
+    """The kind of the workload."""
     name: Annotated[str, Field(min_length=1)]
+    """The name of the workload."""
 
 
 class CapacityBufferSpec(ApiModel):
@@ -45,12 +49,9 @@ class CapacityBufferSpec(ApiModel):
         Rule(
             "!has(self.podTemplateRef) || has(self.replicas) || has(self.limits)",
             "podTemplateRef needs replicas or limits beside it",
-            lambda spec: spec.pod_template_ref is None or spec.replicas is not None or bool(spec.limits),
-        ),
-        Rule(
-            "!has(self.limits) || self.limits.all(name, !string(self.limits[name]).startsWith('-'))",
-            "limits must not be negative",
-            lambda spec: not any(text.startswith("-") for text in spec.limits.values()),
+            lambda spec: (
+                spec.pod_template_ref is None or spec.replicas is not None or "limits" in spec.model_fields_set
+            ),
         ),
     )
 
@@ -64,8 +65,23 @@ class CapacityBufferSpec(ApiModel):
     """For how many pods."""
     percentage: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
     """For which part of the workload's replicas."""
-    limits: ResourceList = {}
+    limits: Amounts = {}
     """The most that all of them may ask for."""
+
+
+class CapacityBufferStatus(ApiModel):
+    """What became of the buffer."""
+
+    pod_template_ref: PodTemplateRef | None = None
+    """The PodTemplate that the room was last kept by."""
+    replicas: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    """For how many pods room is kept."""
+    pod_template_generation: int | None = None
+    """The generation of that PodTemplate."""
+    provisioning_strategy: str | None = None
+    """How the room is kept."""
+    conditions: Conditions = []
+    """Facts about the buffer."""
 
 
 class CapacityBuffer(ApiModel):
@@ -75,4 +91,4 @@ class CapacityBuffer(ApiModel):
     kind: Literal["CapacityBuffer"] = "CapacityBuffer"
     metadata: ObjectMeta = Field(default_factory=ObjectMeta)
     spec: CapacityBufferSpec
-    status: dict[str, Any] = {}
+    status: CapacityBufferStatus = Field(default_factory=CapacityBufferStatus)

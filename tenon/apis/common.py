@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 
 from tenon.apis.base import ApiModel, ResourceList, Rule, Timestamp
+from tenon.apis.restricted import NAME_LENGTHS
 
 MAX_REQUIREMENTS = 100
 MAX_KEY = 316
@@ -22,7 +24,24 @@ Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "
 Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 ConditionStatus = Literal["True", "False", "Unknown"]
 LabelValue = Annotated[str, Field(max_length=63, pattern=LABEL_VALUE_PATTERN)]
+Value = Annotated[str, Field(max_length=63, json_schema_extra={"pattern": LABEL_VALUE_PATTERN})]
+"""A label value of a requirement; read whatever it is, so that what was stored before stays readable."""
+MAX_TAINTS = 100
 BOUNDS = ("Gt", "Lt", "Gte", "Lte")
+
+
+def _instant(text: str) -> str:
+    if _INSTANT.fullmatch(text) is None:
+        raise ValueError(f"{text[:64]!r} is not a time such as 2026-01-31T12:00:00Z")
+    datetime.fromisoformat(text[:10])
+    return text
+
+
+_INSTANT = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})"
+)
+Instant = Annotated[str, AfterValidator(_instant), WithJsonSchema({"type": "string", "format": "date-time"})]
+"""An RFC 3339 instant as its text."""
 
 
 class OwnerReference(ApiModel):
@@ -88,6 +107,18 @@ class Taint(ApiModel):
     """The value of the taint."""
     effect: Effect
     """What happens to pods that do not tolerate the taint."""
+    time_added: Instant | None = None
+    """When the taint was put on, as Kubernetes notes it for NoExecute; nothing depends on it."""
+
+
+_SAME = "s.key == t.key && s.effect == t.effect"
+TAINTS_ONCE = Rule(
+    "(!has(self.taints) || self.taints.all(t, "
+    f"self.taints.exists_one(s, {_SAME}) && (!has(self.startupTaints) || !self.startupTaints.exists(s, {_SAME})))) && "
+    f"(!has(self.startupTaints) || self.startupTaints.all(t, self.startupTaints.exists_one(s, {_SAME})))",
+    "taints and startupTaints must not name the same key and effect twice",
+)
+Taints = Annotated[list[Taint], Field(max_length=MAX_TAINTS)]
 
 
 def _in_has_values(requirement: SelectorRequirement) -> bool:
@@ -127,20 +158,21 @@ class SelectorRequirement(ApiModel):
             "minValues must not exceed the number of values that operator In lists",
             _min_values_ok,
         ),
+        Rule(f"self.key.matches(r'{NAME_LENGTHS}')", "a key has at most 63 characters, and 253 in its domain"),
     )
 
     key: Annotated[str, Field(max_length=MAX_KEY, pattern=KEY_PATTERN)]
     """The label."""
     operator: Operator
     """How the label's value relates to the values."""
-    values: list[Annotated[str, Field(max_length=63)]] = []
+    values: list[Value] = []
     """The values: at least one for In; exactly one whole number for Gt, Lt, Gte, Lte; none for Exists, DoesNotExist."""
     min_values: Annotated[int, Field(ge=1, le=50)] | None = None
     """How many different values of the label a launch must stay flexible over."""
 
 
 class NodeClassRef(ApiModel):
-    """The cloud's part of a node's description."""
+    """The object with the cloud's part of a node's description, such as an EC2NodeClass."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule("self.group == oldSelf.group", "nodeClassRef.group cannot be changed"),

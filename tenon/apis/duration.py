@@ -90,12 +90,15 @@ class Duration:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        from_text = core_schema.no_info_after_validator_function(cls, core_schema.str_schema(strict=True))
-        return core_schema.json_or_python_schema(
-            json_schema=from_text,
-            python_schema=core_schema.union_schema([core_schema.is_instance_schema(cls), from_text]),
-            serialization=core_schema.to_string_ser_schema(),
-        )
+        return core_schema.no_info_plain_validator_function(cls._read, serialization=core_schema.to_string_ser_schema())
+
+    @classmethod
+    def _read(cls, value: Any) -> Duration:
+        if isinstance(value, Duration):
+            return value
+        if not isinstance(value, str):
+            raise ValueError("is not a text: write a duration such as 30s or 1h30m, or Never")
+        return cls(value)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

@@ -10,6 +10,10 @@ from tenon.apis.base import ApiModel, Rule
 
 VolumeType = Literal["standard", "io1", "io2", "gp2", "sc1", "st1", "gp3"]
 Switch = Literal["enabled", "disabled"]
+_TO_59000 = "[1-9][0-9]{0,3}|[1-4][0-9]{4}|5[0-8][0-9]{3}|59000"
+_TO_64000 = "[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-3][0-9]{3}|64000"
+SIZE_PATTERN = rf"^(({_TO_59000})Gi|({_TO_64000})G|([1-9]|[1-4][0-9]|5[0-8])Ti|([1-9]|[1-5][0-9]|6[0-4])T)$"
+"""Up to the 64 TB that a volume can have."""
 
 
 class BlockDevice(ApiModel):
@@ -42,7 +46,7 @@ class BlockDevice(ApiModel):
     """Throughput in MiB a second."""
     volume_initialization_rate: Annotated[int, Field(ge=100, le=300)] | None = None
     """How fast the snapshot is loaded, in MiB a second."""
-    volume_size: Annotated[str, Field(pattern=r"^([1-9][0-9]{0,4}Gi?|[1-9][0-9]?Ti?)$")] | None = None
+    volume_size: Annotated[str, Field(pattern=SIZE_PATTERN)] | None = None
     """The size of the volume, such as 20Gi."""
     volume_type: VolumeType | None = None
     """The kind of volume."""

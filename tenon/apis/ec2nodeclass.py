@@ -219,38 +219,56 @@ class Subnet(ApiModel):
     """A subnet that was found."""
 
     id: str
+    """The id of the subnet."""
     zone: str
+    """The availability zone of the subnet."""
     zone_id: str | None = None
+    """The id of that zone, which is the same in every account."""
 
 
 class SecurityGroup(ApiModel):
     """A security group that was found."""
 
     id: str
+    """The id of the security group."""
     name: str | None = None
+    """The name of the security group."""
 
 
 class AMI(ApiModel):
     """A machine image that was found, and the nodes it suits."""
 
     id: str
+    """The id of the image."""
     name: str | None = None
+    """The name of the image."""
     deprecated: bool | None = None
+    """Whether its owner has deprecated the image."""
     requirements: list[SelectorRequirement]
+    """Rules on the labels of the nodes that the image suits."""
 
 
 class CapacityReservation(ApiModel):
     """A capacity reservation that was found."""
 
     id: str
+    """The id of the reservation."""
     availability_zone: str
+    """The zone that the reservation is in."""
     instance_type: str
+    """The instance type that is reserved."""
     instance_match_criteria: Literal["open", "targeted"]
+    """Whether it takes any matching instance, or only those that name it."""
     owner_id: str
+    """The account that owns the reservation."""
     end_time: Timestamp | None = None
+    """When the reservation ends; unset means never."""
     reservation_type: Literal["default", "capacity-block"] = "default"
+    """Whether it is an on-demand reservation or a capacity block."""
     interruptible: bool | None = None
+    """Whether its owner may take it back."""
     state: Literal["active", "expiring"] = "active"
+    """Whether it can be used, or is about to end."""
 
 
 class EC2NodeClassStatus(ApiModel):

@@ -26,7 +26,7 @@ FAMILY_OF_ALIAS = {
 }
 _ALIAS_FAMILIES = "|".join(FAMILY_OF_ALIAS)
 
-_NO_EMPTY_TAGS = Rule(
+NO_EMPTY_TAGS = Rule(
     "!has(self.tags) || self.tags.all(key, key != '' && self.tags[key] != '')",
     "tags must not have an empty key or value",
     lambda term: all(key and value for key, value in term.tags.items()),
@@ -37,7 +37,7 @@ class SubnetSelectorTerm(ApiModel):
     """One way to find subnets: by tags, or by id alone."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        _NO_EMPTY_TAGS,
+        NO_EMPTY_TAGS,
         Rule(
             f"has(self.id) != {TAGS_CEL}",
             "a subnet term needs either tags or id, not both",
@@ -55,7 +55,7 @@ class SecurityGroupSelectorTerm(ApiModel):
     """One way to find security groups: by tags, by id alone, or by name alone."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        _NO_EMPTY_TAGS,
+        NO_EMPTY_TAGS,
         Rule(
             f"[has(self.id), has(self.name), {TAGS_CEL}].exists_one(given, given)",
             "a security group term needs exactly one of tags, id and name",
@@ -75,7 +75,7 @@ class CapacityReservationSelectorTerm(ApiModel):
     """One way to find capacity reservations: by tags, owner and match criteria, or by id alone."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        _NO_EMPTY_TAGS,
+        NO_EMPTY_TAGS,
         Rule(
             f"has(self.id) != ({TAGS_CEL} || has(self.ownerID) || has(self.instanceMatchCriteria))",
             "a capacity reservation term needs either id alone, or some of tags, ownerID and instanceMatchCriteria",
@@ -117,7 +117,7 @@ class AMISelectorTerm(ApiModel):
     """One way to find machine images: by alias, by id, by SSM parameter, or by tags, name and owner together."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        _NO_EMPTY_TAGS,
+        NO_EMPTY_TAGS,
         Rule(
             "[has(self.alias), has(self.id), has(self.ssmParameter), "
             f"{TAGS_CEL} || has(self.name)].exists_one(given, given)",

@@ -1,7 +1,8 @@
 """Static drift: a digest of what a node was made from, to compare with what it would be made from now.
 
 The digest is Tenon's own, so its version texts are too: objects hashed by another controller carry another version, and
-objects of unequal versions are re-hashed, never called drifted.
+objects of unequal versions are re-hashed, never called drifted. That holds in both directions: Tenon re-hashes what
+Karpenter has hashed, and Karpenter what Tenon has, so that no node is replaced because its controller was.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from tenon.apis import labels
 from tenon.apis.base import ApiModel, kubernetes_name
 from tenon.apis.duration import Duration
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -46,6 +48,31 @@ def ec2nodeclass_hash(node_class: EC2NodeClass, ca_bundle: str = "") -> str:
     """The digest of a class: its spec less what is found by looking, its image family, and the cluster's CA bundle."""
     spec = _plain(node_class.spec, FOUND_BY_LOOKING)
     return _digest({"spec": spec, "family": node_class.spec.resolved_family, "caBundle": ca_bundle})
+
+
+def nodepool_hashes(pool: NodePool) -> dict[str, str]:
+    """The annotations that a pool and its NodeClaims carry."""
+    return {labels.NODEPOOL_HASH: nodepool_hash(pool), labels.NODEPOOL_HASH_VERSION: NODEPOOL_VERSION}
+
+
+def ec2nodeclass_hashes(node_class: EC2NodeClass) -> dict[str, str]:
+    """The annotations that a class and the NodeClaims launched from it carry."""
+    return {
+        labels.EC2NODECLASS_HASH: ec2nodeclass_hash(node_class),
+        labels.EC2NODECLASS_HASH_VERSION: EC2NODECLASS_VERSION,
+    }
+
+
+def taken_over(annotations: Mapping[str, str], hashes: Mapping[str, str], *, drifted: bool) -> dict[str, str]:
+    """What to write on a NodeClaim whose pool or class was hashed under another version; empty when nothing is.
+
+    Nobody can say whether it had drifted by the other version's digest, so it counts as made from what is there now.
+    One that is called drifted already keeps its digest, and stays so.
+    """
+    version = next(key for key in hashes if key.endswith("-version"))
+    if annotations.get(version) == hashes[version]:
+        return {}
+    return {version: hashes[version]} if drifted else dict(hashes)
 
 
 def _plain(model: ApiModel, left_out: frozenset[str] = frozenset()) -> dict[str, Any]:

@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, JsonValue
 
-from tenon.apis.base import ApiModel, Quantity, Rule, kubernetes_name
+from tenon.apis.base import Amount, ApiModel, Rule, kubernetes_name
 from tenon.apis.duration import PlainDuration
 
 RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
@@ -20,10 +20,10 @@ EVICTION_SIGNALS = (
     "imagefs.inodesFree",
     "pid.available",
 )
-FORBIDDEN = ("registerWithTaints",)
-"""Settings that would undo what a node must carry when it joins."""
 _NUMBER = r"([0-9]+|[0-9]+\.[0-9]*|\.[0-9]+)"
 THRESHOLD_PATTERN = rf"^([0-9]{{1,2}}(\.[0-9]+)?%|100(\.0+)?%|{_NUMBER}(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?[0-9]+))?)$"
+
+_ANYTHING: dict[str, JsonValue] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 Threshold = Annotated[str, Field(max_length=64, pattern=THRESHOLD_PATTERN)]
 
@@ -38,25 +38,12 @@ def _names_within(attribute: str, names: tuple[str, ...], sentence: str) -> Rule
     )
 
 
-def _not_negative(attribute: str) -> Rule:
-    field = kubernetes_name(attribute)
-    return Rule(
-        f"!has(self.{field}) || self.{field}.all(name, !string(self.{field}[name]).startsWith('-'))",
-        f"{field} must not be negative",
-        lambda kubelet: not any(text.startswith("-") for text in getattr(kubelet, attribute).values()),
-    )
-
-
-class KubeletConfiguration(ApiModel):
-    """Settings of the nodes' kubelet; settings not named here are passed on as they are (AL2023 only)."""
-
-    model_config = ConfigDict(extra="allow", json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})
+class ManagedSettings(ApiModel):
+    """The settings that planning must know."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         _names_within("system_reserved", RESERVABLE, "takes only"),
         _names_within("kube_reserved", RESERVABLE, "takes only"),
-        _not_negative("system_reserved"),
-        _not_negative("kube_reserved"),
         _names_within("eviction_hard", EVICTION_SIGNALS, "takes only the signals"),
         _names_within("eviction_soft", EVICTION_SIGNALS, "takes only the signals"),
         _names_within("eviction_soft_grace_period", EVICTION_SIGNALS, "takes only the signals"),
@@ -85,9 +72,9 @@ class KubeletConfiguration(ApiModel):
     """The most pods of a node."""
     pods_per_core: Annotated[int, Field(ge=0)] | None = None
     """The most pods for each vCPU of a node."""
-    system_reserved: Annotated[dict[str, Quantity], Field(max_length=10)] = {}
+    system_reserved: Annotated[dict[str, Amount], Field(max_length=10)] = {}
     """Resources kept for the system."""
-    kube_reserved: Annotated[dict[str, Quantity], Field(max_length=10)] = {}
+    kube_reserved: Annotated[dict[str, Amount], Field(max_length=10)] = {}
     """Resources kept for Kubernetes itself."""
     eviction_hard: Annotated[dict[str, Threshold], Field(max_length=10)] = {}
     """Thresholds at which pods are evicted at once."""
@@ -103,6 +90,24 @@ class KubeletConfiguration(ApiModel):
     """The disk usage below which images are never collected."""
     cpu_cfs_quota: bool | None = None
     """Whether CPU limits are enforced."""
+
+
+class KubeletConfiguration(ManagedSettings):
+    """Settings of the nodes' kubelet; settings not named here are passed on as they are (AL2023 only)."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        *ManagedSettings.rules,
+        Rule(
+            "!has(self.registerWithTaints)",
+            "registerWithTaints is not allowed: use the taints of the NodePool",
+            lambda kubelet: kubelet.register_with_taints is None,
+        ),
+    )
+
+    register_with_taints: Annotated[list[Any], Field(json_schema_extra={"items": _ANYTHING})] | None = None
+    """Not allowed, because it would undo what a node must carry when it joins: use the taints of the NodePool."""
 
     @property
     def passed_on(self) -> dict[str, object]:

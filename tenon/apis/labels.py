@@ -11,6 +11,8 @@ TENON_GROUP = "tenon.sh"
 
 # Labels
 NODEPOOL = "karpenter.sh/nodepool"
+PROVISIONER = "karpenter.sh/provisioner-name"
+"""What `NODEPOOL` was before v1beta1. On a NodePool itself: its nodes carry it too, for pods that still ask for it."""
 CAPACITY_TYPE = "karpenter.sh/capacity-type"
 REGISTERED = "karpenter.sh/registered"
 INITIALIZED = "karpenter.sh/initialized"
@@ -24,6 +26,7 @@ ARCH = "kubernetes.io/arch"
 OS = "kubernetes.io/os"
 HOSTNAME = "kubernetes.io/hostname"
 WINDOWS_BUILD = "node.kubernetes.io/windows-build"
+TENANCY = "karpenter.k8s.aws/instance-tenancy"
 EXCLUDE_BALANCERS = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 ALIASES = {
@@ -74,6 +77,13 @@ WELL_KNOWN = AWS_INSTANCE_LABELS | frozenset(
 )
 """Labels that a pod may ask for without the NodePool naming them."""
 
+GONE = frozenset({f"{AWS_GROUP}/instance-pods", f"{AWS_GROUP}/instance-ami-id"})
+"""Labels that nodes carried before v1beta1 and none carries any more."""
+
+# Tenancies: whether an instance shares its hardware with those of other accounts
+DEFAULT_TENANCY = "default"
+DEDICATED = "dedicated"
+
 # Capacity types, in the order in which they are preferred
 RESERVED = "reserved"
 SPOT = "spot"
@@ -81,23 +91,44 @@ ON_DEMAND = "on-demand"
 
 # Annotations
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+POD_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+DO_NOT_EVICT = "karpenter.sh/do-not-evict"
+"""What `DO_NOT_DISRUPT` was on a Pod before v1."""
+DO_NOT_CONSOLIDATE = "karpenter.sh/do-not-consolidate"
+"""What `DO_NOT_DISRUPT` was on a Node before v1."""
 NODEPOOL_HASH = "karpenter.sh/nodepool-hash"
 NODEPOOL_HASH_VERSION = "karpenter.sh/nodepool-hash-version"
 MIN_VALUES_RELAXED = "karpenter.sh/nodeclaim-min-values-relaxed"
-"""On a NodeClaim, as ``true``: a ``minValues`` of its NodePool was lowered for it (MIN_VALUES_POLICY=BestEffort)."""
+"""On a NodeClaim: whether a ``minValues`` of its NodePool was lowered for it (MIN_VALUES_POLICY=BestEffort)."""
+PRICE_OVERLAY_APPLIED = "karpenter.sh/price-overlay-applied"
+"""On a NodeClaim, as ``true``: a NodeOverlay changed the price of a type that it may become."""
+CAPACITY_OVERLAY_APPLIED = "karpenter.sh/capacity-overlay-applied"
+"""On a NodeClaim, as ``true``: a NodeOverlay changed the capacity of a type that it may become."""
 TERMINATION_TIMESTAMP = "karpenter.sh/nodeclaim-termination-timestamp"
 EC2NODECLASS_HASH = "karpenter.k8s.aws/ec2nodeclass-hash"
 EC2NODECLASS_HASH_VERSION = "karpenter.k8s.aws/ec2nodeclass-hash-version"
+TAGGED = "karpenter.k8s.aws/tagged"
+"""On a NodeClaim, as ``true``: its instance carries the claim's tag and a Name."""
+CLUSTER_TAGGED = "compatibility.karpenter.k8s.aws/cluster-name-tagged"
+"""On a NodeClaim, as ``true``: its instance carries `TAG_CLUSTER`, which Karpenter before 1.0 did not write."""
+INSTANCE_PROFILE = "karpenter.k8s.aws/instance-profile-name"
+"""On a NodeClaim: the instance profile of its instance, which therefore is in use."""
 PLANNED_PODS = "tenon.sh/planned-pods"
 """On a NodeClaim: the pods it was bought for, as ``namespace/name=uid`` joined by commas."""
 PLANNED_REQUESTS = "tenon.sh/planned-requests"
 """On a NodeClaim: what those pods request together, without any DaemonSet; quantities by resource name, as JSON."""
+MADE_FROM = "tenon.sh/made-from"
+"""On a NodePool or EC2NodeClass: ``Kind name`` of the older object that it is kept in step with, and a word on that."""
 CLOSED = "tenon.sh/closed"
 """On a Node, as ``true``: Tenon has cordoned it until the pods that it was bought for are bound."""
 BATCH = "tenon.sh/batch"
 """On a NodeClaim (label): the provisioning batch that made it."""
 KEEP_UNTIL = "tenon.sh/keep-until"
 """On a NodeClaim: an operator's wish that the node live at least until this RFC 3339 instant."""
+KEPT_OF_V1 = "tenon.sh/v1"
+"""On an object read as v1beta1: what v1 says of it and v1beta1 cannot, as JSON."""
+KEPT_OF_V1BETA1 = "tenon.sh/v1beta1"
+"""On an object that was written as v1beta1: what of it v1 cannot say, as JSON."""
 
 # Taints: (key, effect)
 DISRUPTED_TAINT = ("karpenter.sh/disrupted", "NoSchedule")

@@ -11,12 +11,13 @@ from pydantic import Field
 from tenon.apis.base import ApiModel, ResourceList, Rule, Timestamp
 from tenon.apis.common import (
     MAX_REQUIREMENTS,
+    TAINTS_ONCE,
     Conditions,
     NodeClassRef,
     NodeResources,
     ObjectMeta,
     SelectorRequirement,
-    Taint,
+    Taints,
 )
 from tenon.apis.duration import Duration, PlainDuration
 from tenon.apis.restricted import cel_allowed, restricted_reason
@@ -44,18 +45,19 @@ class NodeClaimSpec(ApiModel):
             "requirements must not use a reserved label",
             lambda spec: not any(restricted_reason(term.key) for term in spec.requirements),
         ),
+        TAINTS_ONCE,
     )
 
-    taints: list[Taint] = []
+    taints: Taints = []
     """Taints of the node for all its life."""
-    startup_taints: list[Taint] = []
+    startup_taints: Taints = []
     """Taints that something else removes before the node counts as initialized."""
     requirements: Annotated[list[SelectorRequirement], Field(max_length=MAX_REQUIREMENTS)]
     """Rules on the labels of the node."""
     resources: NodeResources = Field(default_factory=NodeResources)
     """What the node must offer."""
     node_class_ref: NodeClassRef
-    """The cloud's part of the description."""
+    """The object that says how instances are launched, such as an EC2NodeClass."""
     expire_after: Duration = Duration("720h")
     """How old the node may become; Never turns expiry off."""
     termination_grace_period: PlainDuration | None = None
@@ -68,7 +70,7 @@ class NodeClaimStatus(ApiModel):
     node_name: str | None = None
     """The name of the Node."""
     provider_id: str | None = None
-    """The instance."""
+    """The instance, as the cloud writes it: aws:///ZONE/ID."""
     image_id: str | None = None
     """The machine image of the instance."""
     capacity: ResourceList = {}

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from tenon.apis.base import ApiModel, ResourceList, Rule
-from tenon.apis.common import KEY_PATTERN, MAX_KEY, MAX_REQUIREMENTS, Conditions, ObjectMeta, Operator
+from tenon.apis.base import Amounts, ApiModel, Rule
+from tenon.apis.common import KEY_PATTERN, MAX_KEY, MAX_REQUIREMENTS, Conditions, LabelValue, ObjectMeta, Operator
+from tenon.apis.restricted import NAME_LENGTHS, cel_allowed, restricted_reason
 from tenon.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 
 PRICE_PATTERN = r"^[0-9]+(\.[0-9]+)?$"
@@ -43,13 +45,23 @@ class OverlayRequirement(ApiModel):
             "operators Gt, Lt, Gte and Lte need exactly one value, a whole number that is not negative",
             _bounds_ok,
         ),
+        Rule(
+            cel_allowed("self.key"),
+            "requirements must not use a reserved label",
+            lambda term: restricted_reason(term.key) is None,
+        ),
+        Rule(
+            f"self.key.matches(r'{NAME_LENGTHS}')",
+            "a key has at most 63 characters, and 253 in its domain",
+            lambda term: re.fullmatch(NAME_LENGTHS, term.key) is not None,
+        ),
     )
 
     key: Annotated[str, Field(max_length=MAX_KEY, pattern=KEY_PATTERN)]
     """The label."""
     operator: Operator
     """How the label's value relates to the values."""
-    values: list[Annotated[str, Field(max_length=63)]] = []
+    values: list[LabelValue] = []
     """The values: some for In and NotIn; one whole number for Gt, Lt, Gte, Lte; none for Exists, DoesNotExist."""
 
 
@@ -68,11 +80,6 @@ class NodeOverlaySpec(ApiModel):
             f"capacity must not set {', '.join(NOT_OVERLAID)}",
             lambda spec: not set(spec.capacity) & set(NOT_OVERLAID),
         ),
-        Rule(
-            "!has(self.capacity) || self.capacity.all(name, !string(self.capacity[name]).startsWith('-'))",
-            "capacity must not be negative",
-            lambda spec: not any(text.startswith("-") for text in spec.capacity.values()),
-        ),
     )
 
     requirements: Annotated[list[OverlayRequirement], Field(max_length=MAX_REQUIREMENTS)]
@@ -81,7 +88,7 @@ class NodeOverlaySpec(ApiModel):
     """The price of an offering in dollars an hour."""
     price_adjustment: Annotated[str, Field(max_length=64, pattern=ADJUSTMENT_PATTERN)] | None = None
     """What is added to the price, in dollars an hour or percent, with its sign: +0.5, -10%. No price is below zero."""
-    capacity: ResourceList = {}
+    capacity: Annotated[Amounts, Field(max_length=100)] = {}
     """Extended resources that the types have beside what EC2 says."""
     weight: Annotated[int, Field(ge=1, le=10_000)] | None = None
     """Overlays of a higher weight win; unset is the lowest."""

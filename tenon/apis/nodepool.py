@@ -6,32 +6,60 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from tenon.apis import labels
-from tenon.apis.base import ApiModel, ResourceList, Rule
+from tenon.apis.base import AMOUNT_SCHEMA, ApiModel, Quantity, ResourceList, Rule
 from tenon.apis.common import (
+    KEY_PATTERN,
     MAX_REQUIREMENTS,
+    TAINTS_ONCE,
     Conditions,
     LabelValue,
     NodeClassRef,
     ObjectMeta,
     SelectorRequirement,
-    Taint,
+    Taints,
 )
 from tenon.apis.duration import BudgetDuration, Duration, PlainDuration
-from tenon.apis.restricted import cel_allowed, restricted_reason
+from tenon.apis.restricted import KNOWN_VALUES, NAME_LENGTHS, cel_allowed, cel_list, restricted_reason
 
 ConsolidationPolicy = Literal["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"]
 DisruptionReason = Literal["Underutilized", "Empty", "Drifted"]
 NODES = "nodes"
 """The pseudo-resource that counts nodes in limits and in status.resources."""
 BUDGET_NODES_PATTERN = r"^((100|[0-9]{1,2})%|[0-9]+)$"
-SCHEDULE_PATTERN = r"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly)|\S+(\s+\S+){4})$"
+
+
+def _cron_field(value: str) -> str:
+    part = rf"(\*|\?|({value})(-({value}))?)(/[1-9][0-9]{{0,2}})?"
+    return rf"{part}(,{part})*"
+
+
+def _any_case(names: str) -> str:
+    return "|".join("".join(f"[{c}{c.upper()}]" for c in name) for name in names.split())
+
+
+_CRON = r"[ \t]+".join(
+    map(
+        _cron_field,
+        (
+            "[0-5]?[0-9]",
+            "[01]?[0-9]|2[0-3]",
+            "0?[1-9]|[12][0-9]|3[01]",
+            f"0?[1-9]|1[0-2]|{_any_case('jan feb mar apr may jun jul aug sep oct nov dec')}",
+            f"[0-7]|{_any_case('sun mon tue wed thu fri sat')}",
+        ),
+    )
+)
+SCHEDULE_PATTERN = rf"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly)|{_CRON})$"
+"""Plain cron: none of the random, last-day or n-th weekday letters that only some programs know."""
 
 VALIDATION_SUCCEEDED = "ValidationSucceeded"
 NODECLASS_READY = "NodeClassReady"
 NODE_REGISTRATION_HEALTHY = "NodeRegistrationHealthy"
+OVERLAPPING = "Overlapping"
+"""It takes the same pods as another pool; there only where that is so, and no matter of READY_DEPENDENTS."""
 READY_DEPENDENTS = (VALIDATION_SUCCEEDED, NODECLASS_READY)
 
 
@@ -47,6 +75,18 @@ class TemplateMetadata(ApiModel):
             f"!has(self.labels) || self.labels.all(key, key != '{labels.NODEPOOL}' && {cel_allowed('key')})",
             "labels must not use a reserved label",
             _labels_allowed,
+        ),
+        Rule(
+            "!has(self.labels) || self.labels.all(key, "
+            f"key.matches(r'{KEY_PATTERN}') && key.matches(r'{NAME_LENGTHS}'))",
+            "the keys of labels must be label names: write name or domain/name",
+        ),
+        *(
+            Rule(
+                f"!has(self.labels) || !('{key}' in self.labels) || self.labels['{key}'] in {cel_list(known)}",
+                f"label {key} has only the values {', '.join(known)}",
+            )
+            for key, known in KNOWN_VALUES.items()
         ),
     )
 
@@ -69,16 +109,17 @@ class TemplateSpec(ApiModel):
             "requirements must not use a reserved label",
             _keys_allowed,
         ),
+        TAINTS_ONCE,
     )
 
-    taints: list[Taint] = []
+    taints: Taints = []
     """Taints of the nodes for all their life."""
-    startup_taints: list[Taint] = []
+    startup_taints: Taints = []
     """Taints that something else removes before a node counts as initialized; planning ignores them."""
     requirements: Annotated[list[SelectorRequirement], Field(max_length=MAX_REQUIREMENTS)]
     """Rules on the labels of the nodes."""
     node_class_ref: NodeClassRef
-    """The cloud's part of the description."""
+    """The object that says how instances are launched, such as an EC2NodeClass."""
     expire_after: Duration = Duration("720h")
     """How old a node may become; Never turns expiry off."""
     termination_grace_period: PlainDuration | None = None
@@ -101,7 +142,7 @@ class Budget(ApiModel):
     """A number of nodes, or a percentage of the pool's nodes."""
     reasons: Annotated[list[DisruptionReason], Field(max_length=50)] | None = None
     """The reasons that this budget bounds; unset bounds all."""
-    schedule: Annotated[str, Field(pattern=SCHEDULE_PATTERN)] | None = None
+    schedule: Annotated[str, Field(json_schema_extra={"pattern": SCHEDULE_PATTERN})] | None = None
     """When the budget begins to hold: cron of five fields, or @daily and the like, in UTC; unset holds always."""
     duration: BudgetDuration | None = None
     """For how long the budget holds after each time of the schedule: hours and minutes."""
@@ -153,12 +194,12 @@ class NodePoolSpec(ApiModel):
         default_factory=Disruption, json_schema_extra={"default": {"consolidateAfter": "0s"}}
     )
     """When nodes may be taken away."""
-    limits: ResourceList = {}
+    limits: dict[str, Annotated[Quantity, WithJsonSchema(AMOUNT_SCHEMA)]] = {}
     """The most that all nodes of the pool may add up to, per resource; nodes bounds their number."""
     weight: Annotated[int, Field(ge=1, le=100)] | None = None
     """Pools of a higher weight are tried first; unset is the lowest."""
-    replicas: Annotated[int, Field(ge=0)] | None = None
-    """A fixed number of nodes, whatever the pods want."""
+    replicas: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    """A fixed number of nodes, whatever the pods want; needs the gate StaticCapacity, is given at creation or never."""
 
 
 class NodePoolStatus(ApiModel):

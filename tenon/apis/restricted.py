@@ -1,15 +1,24 @@
-"""Labels that users may not set or require: the domains that Karpenter and Tenon keep for themselves."""
+"""What labels users may set or require: legal names, values that nodes can have, and no domain that is reserved."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from tenon.apis import labels
 
+KNOWN_VALUES: Mapping[str, tuple[str, ...]] = {
+    labels.CAPACITY_TYPE: (labels.ON_DEMAND, labels.RESERVED, labels.SPOT),
+    f"{labels.AWS_GROUP}/instance-tenancy": ("dedicated", "default"),
+}
+"""Labels that have no other values than these."""
+NAME_LENGTHS = r"^([^/]{1,253}/)?[^/]{1,63}$"
+"""The lengths of a label's domain and name."""
 CLOSED_DOMAINS = (labels.GROUP, labels.AWS_GROUP, labels.TENON_GROUP)
 OPEN_KEYS = labels.WELL_KNOWN | {labels.EC2NODECLASS}
 """Keys of closed domains that a requirement may name."""
 
 _PREFIXES = tuple(f"{domain}/" for domain in CLOSED_DOMAINS)
-_OPEN_LIST = ", ".join(f"'{key}'" for key in sorted(OPEN_KEYS) if key.startswith(_PREFIXES))
+_OPEN_KEYS = [key for key in sorted(OPEN_KEYS) if key.startswith(_PREFIXES)]
 
 
 def restricted_reason(key: str) -> str | None:
@@ -20,6 +29,10 @@ def restricted_reason(key: str) -> str | None:
     """
     if key == labels.HOSTNAME:
         return f"label {key} is not allowed: a node's name is not known before its launch"
+    if key in labels.GONE:
+        return f"label {key} is not allowed: no node carries it any more, since v1beta1"
+    if key == labels.PROVISIONER:
+        return f"label {key} is not allowed: it is {labels.NODEPOOL} now, and nodes of Provisioners alone carry it too"
     domain, slash, _ = key.rpartition("/")
     if not slash or key in OPEN_KEYS:
         return None
@@ -34,4 +47,9 @@ def cel_allowed(variable: str) -> str:
     closed = " || ".join(
         f"{variable}.startsWith('{domain}/') || {variable}.contains('.{domain}/')" for domain in CLOSED_DOMAINS
     )
-    return f"{variable} != '{labels.HOSTNAME}' && ({variable} in [{_OPEN_LIST}] || !({closed}))"
+    return f"{variable} != '{labels.HOSTNAME}' && ({variable} in {cel_list(_OPEN_KEYS)} || !({closed}))"
+
+
+def cel_list(values: Iterable[str]) -> str:
+    """The values as a CEL list."""
+    return "[" + ", ".join(f"'{value}'" for value in values) + "]"

@@ -18,19 +18,9 @@ from tenon.apis import labels
 from tenon.apis.base import ApiModel, kubernetes_name
 from tenon.apis.common import KEY_PATTERN, LABEL_VALUE_PATTERN, SelectorRequirement, Taint
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.apis.kubelet import FORBIDDEN
 from tenon.apis.nodeclaim import NodeClaim
-from tenon.apis.nodepool import NodePool, TemplateSpec
-from tenon.apis.restricted import restricted_reason
-
-KNOWN_VALUES: Mapping[str, frozenset[str]] = {
-    labels.CAPACITY_TYPE: frozenset({labels.ON_DEMAND, labels.SPOT, labels.RESERVED}),
-    f"{labels.AWS_GROUP}/instance-tenancy": frozenset({"default", "dedicated"}),
-}
-"""Labels that have no other values than these."""
-
-_CRON_FIELD = re.compile(r"([0-9]+|[*?,/-]|[A-Za-z]{3})+")
-"""Plain cron: none of the random, last-day or n-th weekday letters that only some programs know."""
+from tenon.apis.nodepool import SCHEDULE_PATTERN, NodePool, TemplateSpec
+from tenon.apis.restricted import KNOWN_VALUES, NAME_LENGTHS, restricted_reason
 
 ModelT = TypeVar("ModelT", bound=ApiModel)
 
@@ -95,9 +85,7 @@ def check_ec2nodeclass(node_class: EC2NodeClass) -> list[Problem]:
         return problems
     family = node_class.spec.resolved_family
     for name in kubelet.passed_on:
-        if name in FORBIDDEN:
-            problems.append(Problem(f"spec.kubelet.{name}", "is not allowed: use the taints of the NodePool"))
-        elif family != "AL2023":
+        if family != "AL2023":
             problems.append(Problem(f"spec.kubelet.{name}", f"is passed on to AL2023 nodes only, not to {family}"))
     return problems
 
@@ -130,9 +118,8 @@ def _labels(given: Mapping[str, str], path: str) -> Iterable[Problem]:
 
 
 def _key(key: str, path: str) -> Iterable[Problem]:
-    domain, _, name = key.rpartition("/")
     reason = restricted_reason(labels.ALIASES.get(key, key))
-    if re.fullmatch(KEY_PATTERN, key) is None or len(name) > 63 or len(domain) > 253:
+    if re.fullmatch(KEY_PATTERN, key) is None or re.fullmatch(NAME_LENGTHS, key) is None:
         yield Problem(path, f"{key[:80]!r} is not a label name: write name or domain/name")
     elif reason is not None:
         yield Problem(path, reason)
@@ -147,11 +134,9 @@ def _requirements(terms: Sequence[SelectorRequirement], path: str, closed: Seque
         for value in term.values:
             if re.fullmatch(LABEL_VALUE_PATTERN, value) is None:
                 yield Problem(f"{here}.values", f"{value!r} is not a label value")
-        if term.operator in ("Exists", "DoesNotExist") and term.values:
-            yield Problem(f"{here}.values", f"operator {term.operator} takes no values")
         known = KNOWN_VALUES.get(term.key)
         if known is not None and term.operator == "In" and term.values:
-            valid = known & set(term.values)
+            valid = set(term.values).intersection(known)
             if len(valid) < max(1, term.min_values or 0):
                 yield Problem(f"{here}.values", f"too few known values: this label has only {_list(known)}")
 
@@ -162,8 +147,8 @@ def unknown_values(terms: Sequence[SelectorRequirement]) -> list[Problem]:
     for index, term in enumerate(terms):
         known = KNOWN_VALUES.get(term.key)
         if known is not None and term.operator == "In":
-            strange = sorted(set(term.values) - known)
-            if strange and known & set(term.values):
+            strange = sorted(set(term.values).difference(known))
+            if strange and not set(term.values).isdisjoint(known):
                 found.append(Problem(f"requirements[{index}].values", f"unknown values {_list(strange)} are ignored"))
     return found
 
@@ -191,8 +176,7 @@ def _schedules(pool: NodePool) -> Iterable[Problem]:
 
 
 def _is_cron(schedule: str) -> bool:
-    named = schedule.startswith("@")
-    return (named or all(map(_CRON_FIELD.fullmatch, schedule.split()))) and croniter.is_valid(schedule)
+    return re.fullmatch(SCHEDULE_PATTERN, schedule) is not None and croniter.is_valid(schedule)
 
 
 def _path(location: Iterable[int | str]) -> str:
@@ -202,10 +186,27 @@ def _path(location: Iterable[int | str]) -> str:
     return text
 
 
+_SENTENCES = {
+    "missing": "is required",
+    "string_type": "is not a text: put it in quotes",
+    "int_type": "is not a whole number: write it without quotes",
+    "bool_type": "is neither true nor false: write it without quotes",
+    "list_type": "is not a list",
+    "dict_type": "is not a mapping",
+    "model_type": "is not a mapping",
+    "string_too_short": "is empty",
+}
+
+
 def _sentence(fault: Any) -> str:
-    if fault["type"] == "missing":
-        return "is required"
-    return str(fault["msg"]).removeprefix("Value error, ")
+    kind, value = fault["type"], fault["input"]
+    if kind == "string_pattern_mismatch":
+        return f"{str(value)[:80]!r} does not match {fault['ctx']['pattern']}"
+    if kind == "literal_error":
+        shown = repr(value[:80]) if isinstance(value, str) else "a value of another kind"
+        return f"{shown} is none of {fault['ctx']['expected'].replace(' or ', ', ')}"
+    said = str(fault["msg"]).removeprefix("Value error, ")
+    return _SENTENCES.get(kind, said.replace("Input should be", "must be"))
 
 
 def _list(values: Iterable[str]) -> str:

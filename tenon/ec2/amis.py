@@ -54,6 +54,15 @@ class UnsupportedAliasError(ValueError):
     """The alias is well formed, but AWS publishes no such image for this Kubernetes version."""
 
 
+def al2_has_images(kubernetes_version: str) -> bool:
+    """Whether AWS publishes images of AL2 for this Kubernetes version.
+
+    Raises:
+        ValueError: the text is no Kubernetes version.
+    """
+    return minor_version(kubernetes_version) < (1, 33)
+
+
 def image_queries(alias: Alias, kubernetes_version: str) -> list[ImageQuery]:
     """The SSM parameters that name the alias's images, plain ones first.
 
@@ -61,7 +70,7 @@ def image_queries(alias: Alias, kubernetes_version: str) -> list[ImageQuery]:
         UnsupportedAliasError: AWS publishes none for this Kubernetes version.
     """
     major, minor = minor_version(kubernetes_version)
-    if alias.family == "AL2" and (major, minor) >= (1, 33):
+    if alias.family == "AL2" and not al2_has_images(kubernetes_version):
         raise UnsupportedAliasError(
             f"there are no AL2 images for Kubernetes {kubernetes_version}: the last are for 1.32, use al2023"
         )

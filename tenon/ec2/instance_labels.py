@@ -33,7 +33,7 @@ def label_values(item: Item, region: str, family: Family) -> Values:
         **_network(item),
         **_gpu(item),
         **_accelerator(item),
-        "instance-tenancy": ["default"],
+        "instance-tenancy": [labels.DEFAULT_TENANCY, labels.DEDICATED],
         "capacity-reservation-id": [],
         "capacity-reservation-type": [],
         "capacity-reservation-interruptible": [],

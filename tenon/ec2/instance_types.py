@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from tenon.apis import labels
 from tenon.ec2 import capacity
@@ -22,7 +23,7 @@ OfferingId = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Dollars an hour. A type without a price cannot be bought: nothing could be said of its cost."""
+    """Dollars an hour. A type without a price cannot be bought, unless a NodeOverlay states one."""
 
     on_demand: Mapping[str, float] = field(default_factory=dict)
     spot: Mapping[tuple[str, str], float] = field(default_factory=dict)
@@ -37,6 +38,10 @@ class Prices:
         if self.spot:
             return self.spot.get((name, zone))
         return self.spot_estimates.get(name, self.on_demand.get(name))
+
+    def knows(self, name: str, zones: Iterable[str]) -> bool:
+        """Whether anything is known of the type's price in these zones."""
+        return any(self.of(name, zone, sold) is not None for zone in zones for sold in _CAPACITY_TYPES.values())
 
 
 def supported(item: Item, settings: NodeSettings) -> bool:
@@ -58,19 +63,27 @@ def supported(item: Item, settings: NodeSettings) -> bool:
 
 
 def build(
-    item: Item, region: str, settings: NodeSettings, zone_ids: Mapping[str, str], prices: Prices
+    item: Item,
+    region: str,
+    settings: NodeSettings,
+    zone_ids: Mapping[str, str],
+    prices: Prices,
+    *,
+    unpriced: bool = False,
 ) -> InstanceType | None:
     """The type with its labels, resources and offerings; ``zone_ids`` maps the zones where it is sold to their ids.
 
-    None when nothing of it can be bought there.
+    None when nothing of it can be bought there. With ``unpriced`` a type whose price nobody knows has all its
+    offerings, at a price without end.
     """
     name = item["InstanceType"]
+    unknown = inf if unpriced and not prices.knows(name, zone_ids) else None
     offerings = tuple(
         Offering(zone=zone, capacity_type=capacity_type, price=price, zone_id=zone_ids[zone])
         for usage in sorted(item.get("SupportedUsageClasses", ()))
         if (capacity_type := _CAPACITY_TYPES.get(usage))
         for zone in sorted(zone_ids)
-        if (price := prices.of(name, zone, capacity_type)) is not None
+        if (price := _first(prices.of(name, zone, capacity_type), unknown)) is not None
     )
     if not offerings:
         return None
@@ -86,6 +99,10 @@ def build(
         overhead=capacity.overhead(item, settings),
         offerings=offerings,
     )
+
+
+def _first(price: float | None, otherwise: float | None) -> float | None:
+    return otherwise if price is None else price
 
 
 def _requirements(values: Mapping[str, list[str]]) -> Requirements:

@@ -18,6 +18,7 @@ from tenon.ec2.launch_template import LaunchTemplate
 from tenon.ec2.settings import kubelet_map
 from tenon.ec2.tags import instance_tags, shared_tags
 from tenon.lifecycle.messages import FleetOverride, FleetTemplate, LaunchRequest
+from tenon.provisioning.launched import tenancy
 from tenon.resources import PODS, parse_resources
 from tenon.scheduling.model import InstanceType, Taint
 from tenon.scheduling.requirements import Requirements
@@ -40,6 +41,7 @@ class _Group:
     image_id: str
     max_pods: int | None
     efa_interfaces: int
+    tenancy: str
 
 
 def client_token(cluster: str, uid: str, attempt: int) -> str:
@@ -75,8 +77,11 @@ def plan_launch(
             image_id=bootable[choice.type.name],
             max_pods=choice.type.capacity[PODS] if generates else None,
             efa_interfaces=choice.type.capacity.get(EFA, 0) if requests.get(EFA) else 0,
+            tenancy=tenancy(requirements),
         )
         groups.setdefault(group, []).append(choice)
+    prioritized = claim.metadata.annotations.get(labels.PRICE_OVERLAY_APPLIED) == "true"
+    relaxed = claim.metadata.annotations.get(labels.MIN_VALUES_RELAXED) == "true"
     token = client_token(cluster.name, claim.metadata.uid, attempt)
     pool = claim.metadata.labels.get(labels.NODEPOOL, "")
     templates = {group: _template(claim, node_class, cluster, capacity_type, group) for group in groups}
@@ -84,11 +89,15 @@ def plan_launch(
         client_token=token,
         capacity_type=capacity_type,
         templates=[
-            FleetTemplate(name=templates[group].name, image_id=group.image_id, overrides=_overrides(members, subnets))
+            FleetTemplate(
+                name=templates[group].name,
+                image_id=group.image_id,
+                overrides=_overrides(members, subnets, prioritized=prioritized),
+            )
             for group, members in groups.items()
         ],
         tags=instance_tags(cluster.name, node_class, pool, claim.metadata.name, token),
-        context=node_class.spec.context or "",
+        context="" if relaxed else node_class.spec.context or "",
     )
     return LaunchPlan(request, tuple(templates.values()))
 
@@ -114,13 +123,15 @@ def images_by_type(instance_types: Iterable[InstanceType], amis: Iterable[AMI]) 
     return chosen
 
 
-def _overrides(choices: Iterable[Choice], subnets: Mapping[str, Subnet]) -> list[FleetOverride]:
+def _overrides(choices: Iterable[Choice], subnets: Mapping[str, Subnet], *, prioritized: bool) -> list[FleetOverride]:
+    """Prioritized, EC2 goes by the prices that Tenon believes; the lowest number is its highest priority."""
     return [
         FleetOverride(
             instance_type=choice.type.name,
             zone=offering.zone,
             subnet_id=subnets[offering.zone].id,
             price=offering.price,
+            priority=offering.price if prioritized else None,
         )
         for choice in choices
         for offering in choice.offerings
@@ -154,4 +165,5 @@ def _template(
         capacity_type=capacity_type,
         tags=shared_tags(cluster.name, node_class, claim.metadata.labels.get(labels.NODEPOOL, "")),
         efa_interfaces=group.efa_interfaces,
+        tenancy=group.tenancy,
     )

@@ -38,6 +38,7 @@ def build(
     capacity_type: str,
     tags: Mapping[str, str],
     efa_interfaces: int = 0,
+    tenancy: str = labels.DEFAULT_TENANCY,
 ) -> LaunchTemplate:
     """The template of a class for one image and one rendered user data."""
     spec = node_class.spec
@@ -61,6 +62,8 @@ def build(
     }
     if spec.cpu_options is not None and spec.cpu_options.nested_virtualization:
         data["CpuOptions"] = {"NestedVirtualization": spec.cpu_options.nested_virtualization}
+    if tenancy != labels.DEFAULT_TENANCY:
+        data["Placement"] = {"Tenancy": tenancy}
     data = {name: value for name, value in data.items() if value not in ("", [])}
     digest = hashlib.sha256(json.dumps([data, dict(tags)], sort_keys=True).encode()).hexdigest()
     return LaunchTemplate(name=f"{NAME_PREFIX}{digest[:32]}", data=data, tags=tags)

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from tenon.apis import labels
 from tenon.lifecycle import pods
 from tenon.lifecycle.holding import lingering, sentenced
 from tenon.lifecycle.instants import parse_instant
 from tenon.lifecycle.pods import Object
-from tenon.lifecycle.protection import protected_for
+from tenon.lifecycle.protection import pod_protected
 
 STUCK_AFTER = timedelta(minutes=1)
 """How long past the end of its grace a terminating pod is still waited for."""
@@ -117,10 +116,8 @@ def decide(pod: Object, now: datetime, *, turn: bool, force_at: datetime | None,
         return Action(Kind.AWAIT, why=lingering(pod) if held else "")
     if not turn:
         return Action(Kind.AWAIT)
-    annotations = pod["metadata"].get("annotations") or {}
-    protection = protected_for(
-        annotations.get(labels.DO_NOT_DISRUPT), parse_instant((pod.get("status") or {}).get("startTime")), now
-    )
+    started = parse_instant((pod.get("status") or {}).get("startTime"))
+    protection = pod_protected(pod["metadata"].get("annotations") or {}, started, now)
     if protection:
         return Action(
             Kind.AWAIT, why=f"pod {pods.key(pod)} cannot be evicted: {protection}{sentenced(pod, force_at, now)}"

@@ -461,13 +461,17 @@ class NodeClassInput(Message):
 
 
 class NodeClassResult(Message):
-    """``exists`` is false once the class is gone for good; ``deleting`` while claims still hold it."""
+    """``exists`` is false once the class is gone for good; ``deleting`` while claims still hold it.
+
+    ``refresh_seconds``: when a ready class is to be resolved again; None is the workflow's own choice.
+    """
 
     exists: bool = True
     deleting: bool = False
     ready: bool = False
     generation: int = 0
     message: str = ""
+    refresh_seconds: float | None = None
 
 
 PrepareLaunchResult.model_rebuild()

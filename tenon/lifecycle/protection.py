@@ -1,7 +1,11 @@
-"""The pod annotation karpenter.sh/do-not-disrupt: for ever, or for a while from the pod's start."""
+"""The pod annotation karpenter.sh/do-not-disrupt: for ever, or for a while from the pod's start.
+
+Before v1 it was karpenter.sh/do-not-evict, which many manifests still carry and which protects as well.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from tenon.apis import labels
@@ -9,8 +13,25 @@ from tenon.apis.duration import go_seconds
 from tenon.lifecycle.instants import format_instant
 
 
+def wish(annotations: Mapping[str, str]) -> str | None:
+    """What a pod's annotations say of its protection, under whichever name: None when they say nothing."""
+    return "true" if annotations.get(labels.DO_NOT_EVICT) == "true" else annotations.get(labels.DO_NOT_DISRUPT)
+
+
+def protects_node(annotations: Mapping[str, str]) -> bool:
+    """Whether the annotations of a Node or NodeClaim keep it from being disrupted."""
+    return "true" in (annotations.get(labels.DO_NOT_DISRUPT), annotations.get(labels.DO_NOT_CONSOLIDATE))
+
+
+def pod_protected(annotations: Mapping[str, str], started: datetime | None, now: datetime) -> str:
+    """Why a pod with these annotations may not be evicted now; empty when it may."""
+    if annotations.get(labels.DO_NOT_EVICT) == "true":
+        return f"annotation {labels.DO_NOT_EVICT} holds it"
+    return protected_for(annotations.get(labels.DO_NOT_DISRUPT), started, now)
+
+
 def protected_for(value: str | None, started: datetime | None, now: datetime) -> str:
-    """Why a pod with this annotation may not be evicted now; empty when it may.
+    """Why a pod whose do-not-disrupt says this may not be evicted now; empty when it may.
 
     A duration protects a pod that has not started yet, too; any other text protects nothing.
     """

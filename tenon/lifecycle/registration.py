@@ -17,6 +17,7 @@ OWN_ANNOTATIONS = frozenset(
         labels.PLANNED_REQUESTS,
         labels.TERMINATION_TIMESTAMP,
         labels.KEEP_UNTIL,
+        labels.KEPT_OF_V1BETA1,
         "kubectl.kubernetes.io/last-applied-configuration",
     }
 )

@@ -8,12 +8,11 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
-from tenon.apis import labels
 from tenon.lifecycle.instants import format_instant
 from tenon.lifecycle.state import NodeState, Stage
 
 _BUDGETS = re.compile(r"PodDisruptionBudgets? ((?:[^\s/,]+/[^\s,]+(?:, )?)+)")
-_PROTECTED = re.compile(rf"pod ([^\s/]+)/(\S+) cannot be evicted: annotation {re.escape(labels.DO_NOT_DISRUPT)}")
+_PROTECTED = re.compile(r"pod ([^\s/]+)/(\S+) cannot be evicted: annotation (\S+) holds it")
 _FINALIZED = re.compile(r"pod ([^\s/]+)/(\S+) was to end by \S+ but finalizers? ")
 
 
@@ -79,10 +78,8 @@ def _for_pods(blocked: str) -> list[str]:
         for full in names.rstrip(", ").split(", "):
             namespace, name = full.split("/", 1)
             found.append(f"relax PodDisruptionBudget {full}: `kubectl edit poddisruptionbudget -n {namespace} {name}`")
-    for namespace, name in _PROTECTED.findall(blocked):
-        found.append(
-            f"give pod {namespace}/{name} free: `kubectl annotate pod -n {namespace} {name} {labels.DO_NOT_DISRUPT}-`"
-        )
+    for namespace, name, annotation in _PROTECTED.findall(blocked):
+        found.append(f"give pod {namespace}/{name} free: `kubectl annotate pod -n {namespace} {name} {annotation}-`")
     for namespace, name in _FINALIZED.findall(blocked):
         patch = """--type=merge -p '{"metadata":{"finalizers":null}}'"""
         found.append(f"let pod {namespace}/{name} go: `kubectl patch pod -n {namespace} {name} {patch}`")

@@ -37,7 +37,8 @@ def buffer_size(spec: CapacityBufferSpec, unit: Resources, replicas: int | None)
 
 def unit_requests(template: Mapping[str, Any]) -> Resources:
     """What one pod of a template asks for; limits stand in for requests that are not stated."""
-    spec = dict(template.get("spec") or {})
+    spec = _with_requests(template.get("spec") or {})
+    spec["overhead"] = _stated(spec.get("overhead"))
     for part in ("containers", "initContainers"):
         spec[part] = [_with_requests(container) for container in spec.get(part) or ()]
     return requests({"spec": spec})
@@ -46,7 +47,11 @@ def unit_requests(template: Mapping[str, Any]) -> Resources:
 def buffer_pod(name: str, namespace: str, template: Mapping[str, Any], number: int) -> Manifest:
     """The pod ``number`` of the buffer ``name``: as the template says, without volumes that would have to be made."""
     stated = template.get("metadata") or {}
-    spec = {key: value for key, value in template["spec"].items() if key not in ("nodeName", "priorityClassName")}
+    left_out = ("nodeName", "priorityClassName")
+    spec = _with_requests({key: value for key, value in template["spec"].items() if key not in left_out})
+    for part in ("containers", "initContainers"):
+        if spec.get(part):
+            spec[part] = [_with_requests(container) for container in spec[part]]
     if spec.get("volumes"):
         spec["volumes"] = [
             volume
@@ -67,7 +72,21 @@ def buffer_pod(name: str, namespace: str, template: Mapping[str, Any], number: i
     }
 
 
+def buffer_of(pod: Mapping[str, Any]) -> str:
+    """The buffer (``namespace/name``) that a pod made by `buffer_pod` stands for; empty for any other."""
+    marks = pod["metadata"].get("annotations") or {}
+    return f"{marks.get(BUFFER_NAMESPACE)}/{marks.get(BUFFER_NAME)}" if marks.get(FAKE_POD) == "true" else ""
+
+
 def _with_requests(container: Mapping[str, Any]) -> Manifest:
+    """As the API server admits it: limits stand in for requests that are not stated."""
     needs = container.get("resources") or {}
-    stated = {**(needs.get("limits") or {}), **(needs.get("requests") or {})}
+    stated = {**_stated(needs.get("limits")), **_stated(needs.get("requests"))}
+    if stated == (needs.get("requests") or {}):
+        return dict(container)
     return {**container, "resources": {**needs, "requests": stated}}
+
+
+def _stated(amounts: Mapping[str, Any] | None) -> Manifest:
+    """Without nulls, which are as good as absent."""
+    return {name: amount for name, amount in (amounts or {}).items() if amount is not None}

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tenon.apis import labels
-from tenon.apis.hashing import NODEPOOL_VERSION, nodepool_hash
+from tenon.apis.hashing import nodepool_hashes
 from tenon.apis.nodepool import NodePool
+from tenon.ec2.own_kubelet import own_kubelet
 from tenon.provisioning.pools import instance_type_requirement, template_labels
 from tenon.resources import Resources, format_resources, parse_resources, total
 from tenon.scheduling.model import PlannedClaim, Pod
@@ -20,7 +21,12 @@ _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 def claim_name(pool: str, batch: int, ordinal: int) -> str:
     """``<pool>-<six characters>``, derived from the batch and the claim's place in it; at most 63 characters."""
-    number = int.from_bytes(hashlib.sha256(f"{pool}/{batch}/{ordinal}".encode()).digest()[:8])
+    return name_after(pool, f"{pool}/{batch}/{ordinal}")
+
+
+def name_after(pool: str, origin: str) -> str:
+    """``<pool>-<six characters>``: the name of what came about by ``origin``; at most 63 characters."""
+    number = int.from_bytes(hashlib.sha256(origin.encode()).digest()[:8])
     suffix = ""
     for _ in range(6):
         number, index = divmod(number, len(_ALPHABET))
@@ -30,20 +36,29 @@ def claim_name(pool: str, batch: int, ordinal: int) -> str:
 
 
 def claim_body(planned: PlannedClaim, pool: NodePool, *, batch: int, ordinal: int) -> dict[str, Any]:
-    """The NodeClaim of a planned node, as it is written to the API server."""
+    """The NodeClaim of a node that is planned for pods, as it is written to the API server."""
+    body = standing_claim(planned, pool, claim_name(pool.metadata.name, batch, ordinal))
+    body["metadata"]["labels"][labels.BATCH] = str(batch)
+    body["metadata"]["annotations"] |= {
+        labels.MIN_VALUES_RELAXED: "true" if planned.min_values_relaxed else "false",
+        labels.PLANNED_PODS: format_planned_pods(planned.pods),
+        labels.PLANNED_REQUESTS: format_planned_requests(planned.pods),
+    }
+    return body
+
+
+def standing_claim(planned: PlannedClaim, pool: NodePool, name: str) -> dict[str, Any]:
+    """A NodeClaim with all that its pool says, whichever pods it may be for."""
     spec = pool.spec.template.spec
     known = planned.requirements.with_(instance_type_requirement(planned.instance_types))
     return {
         "metadata": {
-            "name": claim_name(pool.metadata.name, batch, ordinal),
-            "labels": {**known.labels(), **template_labels(pool), labels.BATCH: str(batch)},
+            "name": name,
+            "labels": {**known.labels(), **template_labels(pool)},
             "annotations": {
                 **pool.spec.template.metadata.annotations,
-                labels.NODEPOOL_HASH: nodepool_hash(pool),
-                labels.NODEPOOL_HASH_VERSION: NODEPOOL_VERSION,
-                labels.PLANNED_PODS: format_planned_pods(planned.pods),
-                labels.PLANNED_REQUESTS: format_planned_requests(planned.pods),
-                **({labels.MIN_VALUES_RELAXED: "true"} if planned.min_values_relaxed else {}),
+                **nodepool_hashes(pool),
+                **own_kubelet(pool.metadata.annotations),
             },
             "finalizers": [labels.TERMINATION_FINALIZER],
             "ownerReferences": [
@@ -59,7 +74,8 @@ def claim_body(planned: PlannedClaim, pool: NodePool, *, batch: int, ordinal: in
         "spec": {
             "taints": [taint.model_dump(by_alias=True, exclude_none=True) for taint in spec.taints],
             "startupTaints": [taint.model_dump(by_alias=True, exclude_none=True) for taint in spec.startup_taints],
-            "requirements": known.to_selectors(),
+            # the old name of the pool's label is no key of v1, and the labels above say it
+            "requirements": [term for term in known.to_selectors() if term["key"] != labels.PROVISIONER],
             "resources": {"requests": format_resources(planned.requests)},
             "nodeClassRef": spec.node_class_ref.model_dump(by_alias=True),
             "expireAfter": str(spec.expire_after),
@@ -69,8 +85,8 @@ def claim_body(planned: PlannedClaim, pool: NodePool, *, batch: int, ordinal: in
 
 
 def format_planned_pods(pods: tuple[Pod, ...]) -> str:
-    """The annotation that names the pods a claim is bought for."""
-    return ",".join(f"{pod.key}={pod.uid}" for pod in sorted(pods, key=lambda pod: pod.key))
+    """The annotation that names the pods a claim is bought for; those that stand for buffers nobody can wait for."""
+    return ",".join(f"{pod.key}={pod.uid}" for pod in sorted(pods, key=lambda pod: pod.key) if not pod.buffer)
 
 
 def planned_uids(annotations: Mapping[str, str]) -> frozenset[str]:

@@ -11,10 +11,17 @@ from tenon.scheduling.model import InstanceType
 from tenon.scheduling.requirements import Requirements
 
 
+def tenancy(asked: Requirements) -> str:
+    """The tenancy of an instance: dedicated, which is dearer, only where the requirements exclude default."""
+    return labels.DEFAULT_TENANCY if asked.get(labels.TENANCY).has(labels.DEFAULT_TENANCY) else labels.DEDICATED
+
+
 def launched_labels(claim: Mapping[str, Any], instance: Instance, kind: InstanceType | None) -> dict[str, str]:
     """The resolved labels: the claim's single-value requirements, the type's labels, the offering."""
-    known = Requirements.from_terms((claim.get("spec") or {}).get("requirements") or ()).labels()
+    asked = Requirements.from_terms((claim.get("spec") or {}).get("requirements") or ())
+    known = asked.labels()
     offering = {
+        labels.TENANCY: tenancy(asked),
         labels.INSTANCE_TYPE: instance.instance_type,
         labels.ZONE: instance.zone,
         labels.CAPACITY_TYPE: instance.capacity_type,

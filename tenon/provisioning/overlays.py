@@ -3,13 +3,17 @@
 An overlay is held against each type and offering together with the labels that every node of the pool has, so that it
 may also be meant for one pool. Which overlays contradict each other is decided over all pools at once, because an
 overlay is refused as a whole.
+
+An offering whose price nobody knows comes with a price without end. An overlay may state one; what no overlay priced is
+left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from math import isfinite
 
 from tenon.apis import labels
 from tenon.apis.nodeoverlay import NodeOverlay
@@ -31,6 +35,22 @@ class Overlaid:
     sold: Sold
     refused: Mapping[str, str]
     """Overlay -> the reason, in a sentence."""
+    rivals: frozenset[str] = frozenset()
+    """Those of the refused that another overlay of the same weight stands in the way of."""
+    repriced: frozenset[tuple[str, str]] = frozenset()
+    """(pool, type) of which an offering's price is an overlay's."""
+    enlarged: frozenset[tuple[str, str]] = frozenset()
+    """(pool, type) of which the capacity is an overlay's."""
+
+    def traces(self, pool: str, types: Iterable[str]) -> dict[str, str]:
+        """The annotations of a NodeClaim of the pool that may become one of these types."""
+        places = [(pool, name) for name in types]
+        found = {}
+        if any(place in self.repriced for place in places):
+            found[labels.PRICE_OVERLAY_APPLIED] = "true"
+        if any(place in self.enlarged for place in places):
+            found[labels.CAPACITY_OVERLAY_APPLIED] = "true"
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +96,7 @@ def overlaid(sold: Sold, overlays: Sequence[NodeOverlay]) -> Overlaid:
         Types that nothing changes, and lists in which nothing changes, are the same objects as before.
     """
     refused: dict[str, str] = {}
+    rivals: set[str] = set()
     made: _All = {}
     in_order = sorted(map(_read, overlays), key=lambda overlay: overlay.name, reverse=True)
     for overlay in sorted(in_order, key=lambda overlay: -overlay.weight):
@@ -87,13 +108,20 @@ def overlaid(sold: Sold, overlays: Sequence[NodeOverlay]) -> Overlaid:
         elif contradiction:
             refused[overlay.name] = f"its requirements on label {contradiction} contradict each other"
         elif rival:
+            rivals.add(overlay.name)
             refused[overlay.name] = (
                 f"it changes {rival[1]} and so does NodeOverlay {rival[0]}, and both have weight {overlay.weight}: "
                 "give one of them a higher weight"
             )
         else:
             _take_over(wanted, made)
-    return Overlaid([(pool, _changed(pool.metadata.name, types, made)) for pool, types in sold], refused)
+    return Overlaid(
+        [(pool, _priced(_changed(pool.metadata.name, types, made))) for pool, types in sold],
+        refused,
+        frozenset(rivals),
+        frozenset(place for place, changes in made.items() if changes.prices),
+        frozenset(place for place, changes in made.items() if changes.capacity),
+    )
 
 
 def _read(overlay: NodeOverlay) -> _Overlay:
@@ -191,11 +219,21 @@ def _with(kind: InstanceType, changes: _Changes) -> InstanceType:
     return replace(kind, offerings=offerings, capacity={**kind.capacity, **more})
 
 
+def _priced(types: Sequence[InstanceType]) -> Sequence[InstanceType]:
+    """The types without the offerings that have no price, and without types that then have no offering."""
+    if all(isfinite(offering.price) for kind in types for offering in kind.offerings):
+        return types
+    kept = [replace(kind, offerings=tuple(o for o in kind.offerings if isfinite(o.price))) for kind in types]
+    return [kind for kind in kept if kind.offerings]
+
+
 def _price(price: float, overlay: _Overlay) -> float:
     """The price of an offering with an overlay on it; never below zero."""
     if overlay.price is not None:
         return float(overlay.price)
     assert overlay.adjustment is not None  # it reprices
+    if not isfinite(price):
+        return price
     before = Decimal(str(price))
     if overlay.adjustment.endswith("%"):
         after = before * (1 + Decimal(overlay.adjustment[:-1]) / 100)

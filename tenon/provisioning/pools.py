@@ -15,7 +15,9 @@ from tenon.scheduling.requirements import Requirement, Requirements
 def template_labels(pool: NodePool) -> dict[str, str]:
     """The labels that every node of the pool carries whatever its type."""
     reference = pool.spec.template.spec.node_class_ref
+    provisioner = pool.metadata.labels.get(labels.PROVISIONER)
     return {
+        **({labels.PROVISIONER: provisioner} if provisioner else {}),
         **pool.spec.template.metadata.labels,
         labels.NODEPOOL: pool.metadata.name,
         f"{reference.group}/{reference.kind.lower()}": reference.name,

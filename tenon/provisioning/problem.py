@@ -65,7 +65,7 @@ def problem_of(
     return Problem(
         pods=pods,
         pools=[scheduling_pool(pool, types, cluster.pool_usage(pool.metadata.name)) for pool, types in sold],
-        nodes=[_with(_without(node, placed_anew), expected.get(node.name, ())) for node in cluster.nodes()],
+        nodes=[with_pods(_without(node, placed_anew), expected.get(node.name, ())) for node in cluster.nodes()],
         daemons=cluster.daemons(),
         namespaces=cluster.namespaces(),
         ignore_preferences=policy.ignore_preferences,
@@ -102,7 +102,7 @@ def _without(node: Node, placed_anew: Set[str]) -> Node:
     )
 
 
-def _with(node: Node, pods: Sequence[Pod]) -> Node:
+def with_pods(node: Node, pods: Sequence[Pod]) -> Node:
     """The node as if these pods were on it."""
     if not pods:
         return node

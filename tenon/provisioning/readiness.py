@@ -46,17 +46,28 @@ def why_class_unready(pool: NodePool, node_class: NodeClasses) -> str:
     return ""
 
 
-def pool_conditions(pool: NodePool, node_class: NodeClasses, now: datetime) -> list[Condition]:
-    """The pool's conditions as they should be."""
+STATIC_IS_OFF = (
+    "it is static (spec.replicas is set) and this worker keeps no static NodePools: start it with "
+    "FEATURE_GATES=StaticCapacity=true, or make a NodePool without replicas"
+)
+
+
+def pool_conditions(
+    pool: NodePool, node_class: NodeClasses, now: datetime, *, static_capacity: bool = False
+) -> list[Condition]:
+    """The pool's conditions as they should be; ``static_capacity`` is the feature gate of that name."""
     generation = pool.metadata.generation
-    faults = check_nodepool(pool)
+    faults = [str(fault) for fault in check_nodepool(pool)]
+    reason = "NodePoolValidationFailed" if faults else VALIDATION_SUCCEEDED
+    if not faults and pool.spec.replicas is not None and not static_capacity:
+        faults, reason = [STATIC_IS_OFF], "StaticCapacityDisabled"
     conditions = set_condition(
         pool.status.conditions,
         VALIDATION_SUCCEEDED,
         "False" if faults else "True",
         now=now,
-        reason="NodePoolValidationFailed" if faults else VALIDATION_SUCCEEDED,
-        message="; ".join(str(fault) for fault in faults)[:1000],
+        reason=reason,
+        message="; ".join(faults)[:1000],
         observed_generation=generation,
     )
     unready = why_class_unready(pool, node_class)

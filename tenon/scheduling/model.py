@@ -74,6 +74,8 @@ class Pod:
     """Where its volumes can be reached: OR-ed alternatives that its node must meet beside ``required_terms``."""
     attachments: tuple[tuple[str, str], ...] = ()
     """(CSI driver, claim) of each volume that must be attached to its node."""
+    buffer: str = ""
+    """The CapacityBuffer (``namespace/name``) whose room it stands for; no cluster has such a pod."""
 
     @property
     def key(self) -> str:

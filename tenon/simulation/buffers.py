@@ -38,9 +38,10 @@ def _template(objects: Objects, buffer: Found, spec: Body) -> tuple[Body | None,
     """The pods that the buffer is for, the replicas of its workload, and the name of what it refers to."""
     workload = spec["scalableRef"]
     kind, name = (workload["kind"], workload["name"]) if workload else ("PodTemplate", spec["podTemplateRef"]["name"])
-    found = objects.by_kind.get(kind, {}).get(f"{buffer.namespace}/{name}")
+    key = f"{buffer.namespace}/{name}"
+    found = objects.by_kind.get(kind, {}).get(key) or objects.followed.get((kind, key))
     if found is None:
-        return None, None, f"{kind} {buffer.namespace}/{name}"
+        return None, None, f"{kind} {key}"
     if workload:
         return found.body["spec"]["template"], replicas(found), ""
     return found.body["template"], None, ""

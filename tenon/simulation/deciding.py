@@ -9,12 +9,17 @@ from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
+from tenon.provisioning.overlap import notes as overlap_notes
+from tenon.provisioning.overlap import overlapping
 from tenon.provisioning.overlays import overlaid
 from tenon.provisioning.policy import PlanPolicy
 from tenon.provisioning.problem import Cluster, explained, problem_of
 from tenon.provisioning.readiness import usable_pools
-from tenon.scheduling.engine import solve
+from tenon.provisioning.solving import solved
 from tenon.scheduling.model import InstanceType, Plan, Pod, Problem
+
+OVERLAPS_TOLD = 5
+"""NodePools that take the same pods as others, of which a note tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +53,10 @@ def decide(cluster: Cluster, question: Question, clock: Callable[[], float]) -> 
     ]
     seen = overlaid(sold, question.overlays)
     problem = problem_of(cluster, question.pods, seen.sold, question.policy)
-    plan = explained(solve(problem), cluster, question.pods)
+    plan = explained(solved(problem), cluster, question.pods)
     seconds = clock() - began
     notes = [f"NodeOverlay {name} is left out: {why}" for name, why in sorted(seen.refused.items())]
+    notes += overlap_notes(overlapping([pool for pool, _ in sold]))[:OVERLAPS_TOLD]
     return Decision(problem, plan, seconds, notes)
 
 

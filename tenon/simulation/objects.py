@@ -105,6 +105,8 @@ class Objects:
     faults: list[Fault] = field(default_factory=list)
     notes: dict[str, int] = field(default_factory=dict)
     """What was left aside, with how often."""
+    followed: dict[tuple[str, str], Found] = field(default_factory=dict)
+    """Workloads of a live cluster that CapacityBuffers follow, by kind and key; their pods are there already."""
 
     def of(self, kind: str) -> Iterable[Found]:
         """The objects of a kind, in the order in which they were read."""

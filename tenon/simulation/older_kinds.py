@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from tenon.apis.legacy.awsnodetemplate import Defaults, convert_template
+from tenon.apis import labels
 from tenon.apis.legacy.conversion import Converted, name_of
 from tenon.apis.legacy.global_settings import convert_settings
-from tenon.apis.legacy.kubelets import class_of, move_kubelets
 from tenon.apis.legacy.pods_and_nodes import convert_node, convert_pod
-from tenon.apis.legacy.v1alpha5 import convert_machine, convert_provisioner
-from tenon.apis.legacy.v1beta1_nodeclass import convert_nodeclass
-from tenon.apis.legacy.v1beta1_nodepool import convert_nodeclaim, convert_nodepool
+from tenon.manifests.together import convert_together
 from tenon.simulation.objects import Body, Found, Objects
 
 WITH_TEMPLATES = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
-
-Conversion = Callable[[Body], Converted]
 
 
 def convert(objects: Objects) -> None:
@@ -24,25 +19,15 @@ def convert(objects: Objects) -> None:
     older = list(_take_older(objects))
     if not older:
         return
-    defaults = _settings(objects, older)
-    expiry: dict[str, str] = {}
-    converted: set[str] = set()
-    conversions: dict[str, Conversion] = {
-        "AWSNodeTemplate": lambda body: convert_template(body, defaults),
-        "EC2NodeClass": convert_nodeclass,
-        "Provisioner": lambda body: convert_provisioner(body, defaults),
-        "NodePool": convert_nodepool,
-        "Machine": lambda body: convert_machine(body, expiry),
-        "NodeClaim": lambda body: convert_nodeclaim(body, expiry),
-    }
-    for kind, conversion in conversions.items():
-        for found in older:
-            if found.kind == kind:
-                for body in _add(objects, found, conversion(found.body)):
-                    if body["kind"] == "NodePool":
-                        converted.add(name_of(body))
-                        expiry[name_of(body)] = body["spec"]["template"]["spec"]["expireAfter"]
-    _move_kubelets(objects, converted)
+    _settings(objects, older)
+    today = [found for kind in ("NodePool", "EC2NodeClass") for found in objects.of(kind)]
+    for number, made in convert_together([found.body for found in (*older, *today)]).items():
+        if number < len(older):
+            _add(objects, older[number], made)
+        else:
+            (body,) = made.manifests  # a class of today with the kubelet settings of an older pool
+            found = today[number - len(older)]
+            objects.by_kind[found.kind][found.key] = Found(found.kind, body, found.source)
     _pods_and_nodes(objects)
 
 
@@ -55,22 +40,16 @@ def _take_older(objects: Objects) -> Iterable[Found]:
                 yield known.pop(found.key)
 
 
-def _settings(objects: Objects, older: Iterable[Found]) -> Defaults:
-    defaults = Defaults()
+def _settings(objects: Objects, older: Iterable[Found]) -> None:
     for found in older:
         if found.kind == "ConfigMap":
             settings = convert_settings(found.body)
             objects.faults += [found.fault(problem.path, problem.sentence) for problem in settings.problems]
             for note in settings.notes:
                 objects.note(f"{found.subject}: {note}")
-            defaults = Defaults(
-                settings.defaults.instance_profile or defaults.instance_profile,
-                settings.defaults.cluster or defaults.cluster,
-            )
-    return defaults
 
 
-def _add(objects: Objects, found: Found, made: Converted) -> Iterable[Body]:
+def _add(objects: Objects, found: Found, made: Converted) -> None:
     """Put in what an object became."""
     objects.faults += [found.fault(problem.path, problem.sentence) for problem in made.problems]
     if made.manifests:
@@ -81,32 +60,18 @@ def _add(objects: Objects, found: Found, made: Converted) -> Iterable[Body]:
     for body in made.manifests:
         now = Found(body["kind"], body, found.source)
         known = objects.by_kind.setdefault(now.kind, {})
-        if now.key in known:
+        if now.key in known and not _stands_for(found, known[now.key]):
             where = known[now.key].source
             objects.faults.append(found.fault("", f"becomes {now.subject}, which is there too, in {where}: keep one"))
         else:
             known[now.key] = now
-    return made.manifests
 
 
-def _move_kubelets(objects: Objects, converted: set[str]) -> None:
-    pools = {found.name: found.body for found in objects.of("NodePool") if class_of(found.body)}
-    classes = {
-        found.name: found.body for found in objects.of("EC2NodeClass") if isinstance(found.body.get("spec"), dict)
-    }
-    moved = move_kubelets(pools, classes, converted)
-    for name, note in moved.notes.items():
-        objects.note(f"NodePool {name}: {note}")
-    for kind, bodies in (("NodePool", moved.pools), ("EC2NodeClass", moved.classes)):
-        known = objects.by_kind.setdefault(kind, {})
-        for name, body in bodies.items():
-            source = (known.get(name) or objects.by_kind["NodePool"][_pool_of(name, moved.pools)]).source
-            known[name] = Found(kind, body, source)
-
-
-def _pool_of(class_name: str, pools: dict[str, Body]) -> str:
-    """The pool that a class was made for."""
-    return next(name for name, pool in pools.items() if class_of(pool) == class_name)
+def _stands_for(found: Found, present: Found) -> bool:
+    """Whether a worker made an object of the cluster from this old one: what a file says of that comes first."""
+    metadata = present.body.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return isinstance(annotations, dict) and str(annotations.get(labels.MADE_FROM)).partition(":")[0] == found.subject
 
 
 def _pods_and_nodes(objects: Objects) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tenon.provisioning.gates import FeatureGates, parse_feature_gates
 from tenon.provisioning.policy import PlanPolicy
 from tenon.scheduling.model import NODE_CHARGE
 from tenon.simulation.faults import Fault, Source
@@ -39,14 +40,17 @@ NUMBERS = {
     "MAX_WORKLOAD_SHARE_PER_NODE": Span(0, 1, 1.0, open_below=True),
 }
 """Settings that a plan depends on and that are numbers."""
+GATES = "FEATURE_GATES"
+"""Decides what of a live cluster is read; objects in files count whatever it says."""
 _WITHOUT_EFFECT = """
-BATCH_MAX_DURATION BATCH_IDLE_DURATION IGNORE_DRA_REQUESTS SCHEDULER_CONFIG FEATURE_GATES KUBE_CLIENT_QPS
+BATCH_MAX_DURATION BATCH_IDLE_DURATION IGNORE_DRA_REQUESTS SCHEDULER_CONFIG KUBE_CLIENT_QPS
 KUBE_CLIENT_BURST METRICS_PORT HEALTH_PROBE_PORT ENABLE_PROFILING DISABLE_LEADER_ELECTION LEADER_ELECTION_NAME
 LEADER_ELECTION_NAMESPACE DISABLE_CONTROLLER_WARMUP DISABLE_CLUSTER_STATE_OBSERVABILITY CPU_REQUESTS MEMORY_LIMIT
 LOG_LEVEL LOG_OUTPUT_PATHS LOG_ERROR_OUTPUT_PATHS KARPENTER_SERVICE CLUSTER_NAME CLUSTER_ENDPOINT CLUSTER_CA_BUNDLE
 ISOLATED_VPC EKS_CONTROL_PLANE VM_MEMORY_OVERHEAD_PERCENT INTERRUPTION_QUEUE RESERVED_ENIS DISABLE_DRY_RUN
 ENABLE_ZONAL_SHIFT AMI_REFRESH_INTERVAL SUBNET_REFRESH_INTERVAL AWS_FEATURE_GATES
-GARBAGE_COLLECTION_INTERVAL INITIALIZATION_TIMEOUT WATCH_SILENCE_LIMIT
+GARBAGE_COLLECTION_INTERVAL INITIALIZATION_TIMEOUT WATCH_SILENCE_LIMIT DEFAULT_INSTANCE_PROFILE
+DISABLE_WEBHOOK WEBHOOK_PORT WEBHOOK_URL
 """
 WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT.split())
 """Settings of a worker that change no plan made from files."""
@@ -60,6 +64,12 @@ class PlanSettings:
 
     values: dict[str, str] = field(default_factory=lambda: {name: kinds[0] for name, kinds in CHOICES.items()})
     numbers: dict[str, float] = field(default_factory=lambda: {name: span.default for name, span in NUMBERS.items()})
+    stated: dict[str, str] = field(default_factory=dict)
+    """Settings that no plan depends on, and a simulation does."""
+
+    def gates(self) -> FeatureGates:
+        """Which kinds of a live cluster count."""
+        return parse_feature_gates(self.stated.get(GATES, ""))[0]
 
     def policy(self) -> PlanPolicy:
         """The settings as planning takes them."""
@@ -73,7 +83,9 @@ class PlanSettings:
 
 def read_settings(texts: Iterable[str]) -> tuple[PlanSettings, list[Fault], list[str]]:
     """The settings of ``NAME=VALUE`` texts, what is wrong with them, and notes on those without effect."""
-    settings, faults, notes = PlanSettings(), [], []
+    settings = PlanSettings()
+    faults: list[Fault] = []
+    notes: list[str] = []
     for text in texts:
         name, equals, value = text.partition("=")
         name, value = name.strip().upper().replace("-", "_"), value.strip()
@@ -90,6 +102,12 @@ def read_settings(texts: Iterable[str]) -> tuple[PlanSettings, list[Fault], list
                 wrong = f"{name} is {NUMBERS[name]}"
             else:
                 settings.numbers[name] = number
+        elif name == GATES:
+            try:
+                notes += parse_feature_gates(value)[1]
+                settings.stated[name] = value
+            except ValueError as error:
+                wrong = f"{name} cannot be used: {error}"
         elif name in WITHOUT_EFFECT:
             notes.append(f"setting {name} has no effect on a simulation")
         else:

@@ -37,13 +37,18 @@ def scalar_value(event: Any, line: int) -> Any:
         return text
     if tag is not None and tag not in {_TAG + name for name in ("int", "float", "bool", "null")}:
         raise UnreadableError(f"line {line}: tag {tag!r} is not known in manifests")
-    value = _plain(text, line)
+    value = plain_value(text, line)
     if tag is not None and isinstance(value, str):
         raise UnreadableError(f"line {line}: {text[:80]!r} is not a value of tag {tag!r}")
     return value
 
 
-def _plain(text: str, line: int) -> Any:
+def plain_value(text: str, line: int = 0) -> Any:
+    """The value of a text that stands without quotes.
+
+    Raises:
+        UnreadableError: it is none that a manifest can hold.
+    """
     if text in _NULL:
         return None
     if text in _TRUE:

@@ -114,7 +114,7 @@ CLASS_CASES = [
         "AL2023",
         RUNTIME,
     ),
-    Case("kubelet taints", "class", {"kubelet": {"registerWithTaints": []}}, "NodePool", RUNTIME),
+    Case("kubelet taints", "class", {"kubelet": {"registerWithTaints": []}}, "NodePool"),
     Case("kubelet reserves disks", "class", {"kubelet": {"kubeReserved": {"disk": "1"}}}, "takes only"),
     Case("kubelet reserves less than none", "class", {"kubelet": {"systemReserved": {"cpu": "-1"}}}, "negative"),
     Case("kubelet signal unknown", "class", {"kubelet": {"evictionHard": {"moon.full": "5%"}}}, "takes only"),

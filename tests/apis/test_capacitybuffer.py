@@ -47,7 +47,7 @@ def test_accepted(edits: dict[str, Any]) -> None:
         ({"replicas": REMOVED, "percentage": 5}, "podTemplateRef needs replicas or limits"),
         ({"replicas": -1}, "spec.replicas"),
         (FOLLOWS | {"percentage": -1}, "spec.percentage"),
-        ({"limits": {"cpu": "-1"}}, "limits must not be negative"),
+        ({"limits": {"cpu": "-1"}}, "it must not be negative"),
         (FOLLOWS | {"scalableRef": {"kind": "DaemonSet", "name": "x"}}, "spec.scalableRef.kind"),
         (FOLLOWS | {"scalableRef": {"kind": "Deployment"}}, "spec.scalableRef.name"),
     ],

@@ -1,4 +1,4 @@
-"""The CRDs: fresh, structural, and with the columns that users know (CRD-01 to CRD-03, NP-S5, NC-06, EC-S9)."""
+"""The CRDs: fresh, structural, with the names and columns that users know (CRD-01 to CRD-05, CRD-08 to CRD-10)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from cli.generate import HEADER, crd_texts
 from cli.main import app
-from tenon.apis.crd import custom_resource_definitions, structural
+from tenon.apis.crd import custom_resource_definitions
+from tenon.apis.structural import structural
 
 ROOT = Path(__file__).parents[2]
 CRDS = custom_resource_definitions()
@@ -24,9 +25,11 @@ SCHEMA_WORDS = {
 }  # fmt: skip
 
 
-def version(name: str) -> dict[str, Any]:
-    (only,) = CRDS[name]["spec"]["versions"]
-    return dict(only)
+VERSIONS = {
+    f"{crd['spec']['names']['kind']} {version['name']}": version
+    for crd in CRDS.values()
+    for version in crd["spec"]["versions"]
+}
 
 
 def schemas(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -44,52 +47,100 @@ def test_committed_files_are_fresh() -> None:
     assert {path.name for path in (ROOT / "deploy" / "crds").iterdir()} == set(CRDS)
 
 
-@pytest.mark.parametrize("name", CRDS)
+@pytest.mark.parametrize("name", VERSIONS)
 def test_schema_is_structural(name: str) -> None:
-    for path, schema in schemas(version(name)["schema"]["openAPIV3Schema"]):
+    for path, schema in schemas(VERSIONS[name]["schema"]["openAPIV3Schema"]):
         assert set(schema) <= SCHEMA_WORDS, path
         assert "type" in schema or "x-kubernetes-int-or-string" in schema, path
         assert not {"properties", "additionalProperties"} <= set(schema), path
         assert None not in schema.get("enum", []), path
 
 
-@pytest.mark.parametrize("name", CRDS)
-def test_every_spec_field_is_described(name: str) -> None:
+@pytest.mark.parametrize("name", VERSIONS)
+def test_every_field_is_described(name: str) -> None:
     """`kubectl explain` is documentation that users have at hand."""
-    spec = version(name)["schema"]["openAPIV3Schema"]["properties"]["spec"]
-    for path, schema in schemas(spec, "spec"):
-        for field, inner in schema.get("properties", {}).items():
-            assert inner.get("description"), f"{path}.{field}"
+    for part in ("spec", "status"):
+        schema = VERSIONS[name]["schema"]["openAPIV3Schema"]["properties"][part]
+        for path, inner in schemas(schema, part):
+            for field, found in inner.get("properties", {}).items():
+                sentence = found.get("description", "")
+                assert sentence.endswith((".", "%.")), f"{path}.{field}: {sentence}"
+                assert "\n" not in sentence, f"{path}.{field}: {sentence}"
 
 
 @pytest.mark.parametrize(
     ("name", "narrow", "wide"),
     [
-        ("karpenter.sh_nodepools.yaml", "NodeClass Nodes Ready Age", "Weight CPU Memory"),
-        ("karpenter.sh_nodeclaims.yaml", "Type Capacity Zone Node Ready Age", "ImageID ID NodePool NodeClass Drifted"),
-        ("karpenter.k8s.aws_ec2nodeclasses.yaml", "Ready Age", "Role"),
+        ("NodePool v1", "NodeClass Nodes Ready Age", "Weight CPU Memory"),
+        ("NodePool v1beta1", "NodeClass", "Weight"),
+        ("NodeClaim v1", "Type Capacity Zone Node Ready Age", "ImageID ID NodePool NodeClass Drifted"),
+        ("NodeClaim v1beta1", "Type Zone Node Ready Age", "Capacity NodePool NodeClass"),
+        ("EC2NodeClass v1", "Ready Age", "Role"),
+        ("EC2NodeClass v1beta1", "Ready Age", "Role"),
+        ("NodeOverlay v1alpha1", "Ready Age", "Weight"),
+        (
+            "CapacityBuffer v1beta1",
+            "Strategy PodTemplate Replicas ConditionsType ConditionsStatus ConditionsReason Age",
+            "",
+        ),
+        ("Provisioner v1alpha5", "Template", "Weight"),
+        ("Machine v1alpha5", "Type Zone Node Ready Age", "Capacity Provisioner Template"),
+        ("AWSNodeTemplate v1alpha1", "Age", ""),
     ],
 )
 def test_columns(name: str, narrow: str, wide: str) -> None:
-    columns = version(name)["additionalPrinterColumns"]
+    """NP-S5, NC-06, EC-S9, CB-10, LEG-15."""
+    columns = VERSIONS[name]["additionalPrinterColumns"]
     assert [column["name"] for column in columns if not column.get("priority")] == narrow.split()
     assert [column["name"] for column in columns if column.get("priority")] == wide.split()
 
 
-def test_names_and_subresources() -> None:
-    assert CRDS["karpenter.k8s.aws_ec2nodeclasses.yaml"]["spec"]["names"]["shortNames"] == ["ec2nc", "ec2ncs"]
-    assert version("karpenter.sh_nodepools.yaml")["subresources"]["scale"] == {
+@pytest.mark.parametrize(
+    ("name", "short", "category", "scope"),
+    [
+        ("karpenter.sh_nodepools.yaml", None, "karpenter", "Cluster"),
+        ("karpenter.sh_nodeclaims.yaml", None, "karpenter", "Cluster"),
+        ("karpenter.k8s.aws_ec2nodeclasses.yaml", ["ec2nc", "ec2ncs"], "karpenter", "Cluster"),
+        ("karpenter.sh_nodeoverlays.yaml", ["overlays"], "karpenter", "Cluster"),
+        ("autoscaling.x-k8s.io_capacitybuffers.yaml", ["cb"], "autoscaling", "Namespaced"),
+        ("karpenter.sh_provisioners.yaml", None, "karpenter", "Cluster"),
+        ("karpenter.sh_machines.yaml", None, "karpenter", "Cluster"),
+        ("karpenter.k8s.aws_awsnodetemplates.yaml", None, "karpenter", "Cluster"),
+    ],
+)
+def test_names(name: str, short: list[str] | None, category: str, scope: str) -> None:
+    spec = CRDS[name]["spec"]
+    assert spec["names"].get("shortNames") == short
+    assert spec["names"]["categories"] == [category]
+    assert spec["scope"] == scope
+
+
+def test_subresources() -> None:
+    for name, version in VERSIONS.items():
+        assert "status" in version["subresources"]
+        assert ("scale" in version["subresources"]) == (name == "NodePool v1")
+    assert VERSIONS["NodePool v1"]["subresources"]["scale"] == {
         "specReplicasPath": ".spec.replicas",
         "statusReplicasPath": ".status.nodes",
     }
+
+
+def test_v1_is_stored_and_v1beta1_is_converted() -> None:
+    """CRD-10: the worker answers at the address; who installs the file need not know its certificate."""
     for crd in CRDS.values():
-        assert crd["spec"]["scope"] == "Cluster"
-        assert crd["spec"]["names"]["categories"] == ["karpenter"]
-        assert "status" in crd["spec"]["versions"][0]["subresources"]
+        versions = crd["spec"]["versions"]
+        assert [version["storage"] for version in versions] == [True, *(False for _ in versions[1:])]
+        assert all(version["served"] for version in versions)
+        if len(versions) == 1:
+            assert "conversion" not in crd["spec"]
+            continue
+        assert [version["name"] for version in versions] == ["v1", "v1beta1"]
+        client = crd["spec"]["conversion"]["webhook"]["clientConfig"]
+        assert client == {"service": {"name": "tenon", "namespace": "tenon", "path": "/convert", "port": 8443}}
 
 
 def test_defaults_reach_the_schema() -> None:
-    spec = version("karpenter.sh_nodepools.yaml")["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    spec = VERSIONS["NodePool v1"]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     assert spec["disruption"]["default"] == {"consolidateAfter": "0s"}
     assert spec["disruption"]["properties"]["budgets"]["default"] == [{"nodes": "10%"}]
     assert spec["template"]["properties"]["spec"]["properties"]["expireAfter"]["default"] == "720h"
@@ -97,7 +148,7 @@ def test_defaults_reach_the_schema() -> None:
 
 
 def test_nodeclaim_spec_is_immutable() -> None:
-    spec = version("karpenter.sh_nodeclaims.yaml")["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec = VERSIONS["NodeClaim v1"]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     assert "self == oldSelf" in [rule["rule"] for rule in spec["x-kubernetes-validations"]]
 
 

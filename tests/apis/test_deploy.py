@@ -37,13 +37,27 @@ def test_cluster_rights_are_the_least() -> None:
     writes = {(verb, resource) for verb, resource in held if verb not in ("get", "list", "watch")}
     assert not any(verb in ("create", "deletecollection") and resource == "nodes" for verb, resource in writes)
     assert {resource for verb, resource in writes if verb == "delete"} == {"pods", "nodes", "nodeclaims"}
-    assert not any(resource in ("secrets", "configmaps", "nodes/status", "leases", "*") for _, resource in held)
+    assert not any(resource in ("secrets", "configmaps", "nodes/status", "*") for _, resource in held)
+    assert {verb for verb, resource in held if resource == "leases"} == {"list"}
     assert "*" not in {verb for verb, _ in held}
 
 
-def test_only_the_named_lease_may_be_read_or_written() -> None:
-    for rule in the("deploy/rbac.yaml", "Role")["rules"]:
-        assert rule["verbs"] == ["create"] or rule["resourceNames"] == ["karpenter-leader-election"]
+NAMED = {
+    "leases": ["karpenter-leader-election"],
+    "secrets": ["tenon-webhook-cert"],
+    "customresourcedefinitions": [
+        "nodepools.karpenter.sh",
+        "nodeclaims.karpenter.sh",
+        "ec2nodeclasses.karpenter.k8s.aws",
+    ],
+}
+
+
+def test_only_what_is_named_of_leases_secrets_and_definitions_may_be_read_or_written() -> None:
+    """Of definitions and the Secret the names are those that the webhook of v1beta1 needs (OPS-05)."""
+    for rule in [*the("deploy/rbac.yaml", "Role")["rules"], *the("deploy/rbac.yaml", "ClusterRole")["rules"]]:
+        names = NAMED.get(rule["resources"][0])
+        assert names is None or rule["verbs"] == ["create"] or rule["resourceNames"] == names
 
 
 def test_pods_are_confined() -> None:

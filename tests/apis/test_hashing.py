@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.apis.hashing import ec2nodeclass_hash, nodepool_hash
+from tenon.apis.hashing import (
+    EC2NODECLASS_VERSION,
+    NODEPOOL_VERSION,
+    ec2nodeclass_hash,
+    ec2nodeclass_hashes,
+    nodepool_hash,
+    nodepool_hashes,
+    taken_over,
+)
 from tenon.apis.nodepool import NodePool
 from tests.apis.case import EC2NODECLASS, NODEPOOL, edited, taint, term
 
@@ -126,3 +134,29 @@ def test_class_does_not_drift(edits: dict[str, Any]) -> None:
 
 def test_a_new_ca_bundle_is_drift() -> None:
     assert class_hash(ca_bundle="x") != class_hash()
+
+
+UPSTREAM = {"karpenter.sh/nodepool-hash": "7192598826009892108", "karpenter.sh/nodepool-hash-version": "v3"}
+
+
+def test_dis75_what_another_controller_hashed_is_hashed_anew() -> None:
+    """ANN-03: the claim counts as made from what is there now; once taken over, nothing is left to write."""
+    ours = nodepool_hashes(NodePool.model_validate(NODEPOOL))
+    assert taken_over(UPSTREAM, ours, drifted=False) == ours
+    assert taken_over({}, ours, drifted=False) == ours, "a claim that nobody hashed"
+    assert taken_over({**UPSTREAM, **ours}, ours, drifted=False) == {}
+    changed = {**ours, "karpenter.sh/nodepool-hash": "made from an older template"}
+    assert taken_over(changed, ours, drifted=False) == {}, "that is drift, and no take-over"
+
+
+def test_dis75_a_claim_that_drifted_already_keeps_its_digest() -> None:
+    ours = nodepool_hashes(NodePool.model_validate(NODEPOOL))
+    assert taken_over(UPSTREAM, ours, drifted=True) == {"karpenter.sh/nodepool-hash-version": NODEPOOL_VERSION}
+
+
+def test_qrk15_no_version_of_tenons_is_one_of_karpenters() -> None:
+    """NP-S6, EC-S10: versions that differ are what keeps nodes from drifting in either direction."""
+    theirs = {f"v{number}" for number in range(1, 100)}
+    assert theirs.isdisjoint({NODEPOOL_VERSION, EC2NODECLASS_VERSION})
+    found = ec2nodeclass_hashes(EC2NodeClass.model_validate(EC2NODECLASS))
+    assert found["karpenter.k8s.aws/ec2nodeclass-hash-version"] == EC2NODECLASS_VERSION

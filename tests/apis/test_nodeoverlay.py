@@ -61,7 +61,7 @@ def test_accepted(edits: dict[str, Any]) -> None:
         ),
         ({"price": "1", "priceAdjustment": "+1"}, "exclude each other"),
         *(({"capacity": {name: "1"}}, name) for name in ("cpu", "memory", "ephemeral-storage", "pods")),
-        ({"capacity": {"example.com/x": "-1"}}, "capacity must not be negative"),
+        ({"capacity": {"example.com/x": "-1"}}, "it must not be negative"),
         ({"capacity": {"example.com/x": "much"}}, "is not a quantity"),
         *(({"weight": weight}, "spec.weight") for weight in (0, 10_001, -1)),
     ],

@@ -160,9 +160,12 @@ def test_which_pods_wait_for_capacity_sch_001(record: Any, expected: bool) -> No
     assert record.provisionable is expected
 
 
-def test_a_pod_that_wants_no_pool_opts_out_sch_002() -> None:
+@pytest.mark.parametrize("key", ["karpenter.sh/nodepool", "karpenter.sh/provisioner-name"])
+def test_a_pod_that_wants_no_pool_opts_out_sch_002(key: str) -> None:
+    """LEG-14: by the name of any age."""
+
     def term(operator: str) -> dict[str, Any]:
-        return {"matchExpressions": [{"key": "karpenter.sh/nodepool", "operator": operator}]}
+        return {"matchExpressions": [{"key": key, "operator": operator}]}
 
     assert not waiting(affinity=required(term("DoesNotExist"))).provisionable
     assert waiting(affinity=required(term("Exists"))).provisionable

@@ -40,7 +40,7 @@ class Api:
         self._check()
         if self.lease is not None:
             raise Conflict(409, "AlreadyExists", "exists")
-        self._store(body["spec"])
+        self._store(body["spec"], body["metadata"].get("labels") or {})
         return body
 
     async def patch(self, resource: Any, name: str, patch: dict[str, Any], **_: Any) -> dict[str, Any] | None:
@@ -49,13 +49,14 @@ class Api:
         assert self.lease is not None
         if patch["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
             raise Conflict(409, "Conflict", "changed")
-        self._store({**self.lease["spec"], **patch["spec"]})
+        labels = {**self.lease["metadata"]["labels"], **patch["metadata"].get("labels", {})}
+        self._store({**self.lease["spec"], **patch["spec"]}, {k: v for k, v in labels.items() if v is not None})
         await asyncio.sleep(self.slow)
         return self.lease
 
-    def _store(self, spec: dict[str, Any]) -> None:
+    def _store(self, spec: dict[str, Any], labels: dict[str, str] | None = None) -> None:
         self.version += 1
-        self.lease = {"metadata": {"resourceVersion": str(self.version)}, "spec": spec}
+        self.lease = {"metadata": {"resourceVersion": str(self.version), "labels": labels or {}}, "spec": spec}
 
     @property
     def holder(self) -> str:

@@ -61,8 +61,9 @@ def test_a_node_that_is_kept_after_all_keeps_its_pods_sch_005() -> None:
         running("p", "n", status={"phase": "Succeeded"}),
         running("p", "n", meta={**LEAVING, **owned_by("ReplicaSet")}),
         running("p", "n", meta={"annotations": {"karpenter.sh/do-not-disrupt": "true"}}),
+        running("p", "n", meta={"annotations": {"karpenter.sh/do-not-evict": "true"}}),
     ],
-    ids=["daemon", "mirror", "ended", "ending", "do-not-disrupt"],
+    ids=["daemon", "mirror", "ended", "ending", "do-not-disrupt", "do-not-evict"],
 )
 def test_pods_that_belong_to_their_node_or_may_not_move_stay_sch_005(pod: Any) -> None:
     assert moving(state(nodes=[node(meta=LEAVING)], pods=[pod])) == []

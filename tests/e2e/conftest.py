@@ -32,7 +32,9 @@ def worker(sandbox: Sandbox) -> Iterator[WorkerProcess]:
     """The worker of all tests here; it must stop gracefully in the end."""
     ec2 = sandbox.ec2()
     ec2.lifecycle(pending=0.2, shutting_down=0.2)
-    running = WorkerProcess(sandbox)
+    running = WorkerProcess(
+        sandbox, FEATURE_GATES="StaticCapacity=true,NodeOverlay=true,CapacityBuffer=true", ENABLE_PROFILING="true"
+    )
     running.start()
     yield running
     assert running.stop() == 0, f"see {running.log}"

@@ -281,6 +281,7 @@ async def fresh_pool(
     template: Object | None = None,
     budgets: list[Object] | None = None,
     ready: bool = True,
+    replicas: int | None = None,
     **node_class: Any,
 ) -> AsyncIterator[Pool]:
     """A Ready pool; in the end all that is in it is taken away, and the end of its NodeClaims waited for."""
@@ -292,6 +293,8 @@ async def fresh_pool(
         template=template or {},
         budgets=budgets or [{"nodes": "100%"}],
     )
+    if replicas is not None:
+        body["spec"]["replicas"] = replicas
     try:
         await kube.create(NODEPOOLS, body)
         if ready:
@@ -302,10 +305,11 @@ async def fresh_pool(
             await until(usable, within=30)
         yield pool
     finally:
-        await _clear(pool)
+        await clear(pool)
 
 
-async def _clear(pool: Pool) -> None:
+async def clear(pool: Pool) -> None:
+    """Take away all that is in a pool, and wait for the end of its NodeClaims."""
     kube, mine = pool.kube, f"{KEY}={pool.name}"
     await kube.delete(NODEPOOLS, pool.name)
     for resource in (PDBS, DEPLOYMENTS, DAEMONSETS):

@@ -126,7 +126,8 @@ def nobody() -> str:
 
 async def start_worker(sandbox: Sandbox, **changes: str | None) -> tuple[int, list[str]]:
     """A worker's exit status and what it says on stderr, run beside the one of the tests."""
-    ports = dict(zip(("METRICS_PORT", "HEALTH_PROBE_PORT"), map(str, free_ports(2)), strict=True))
+    names = ("METRICS_PORT", "HEALTH_PROBE_PORT", "WEBHOOK_PORT")
+    ports = dict(zip(names, map(str, free_ports(len(names))), strict=True))
 
     def run() -> subprocess.CompletedProcess[str]:
         env = environment(sandbox, 0, **{**ports, "LEADER_ELECTION_NAME": "bad-input", **changes})

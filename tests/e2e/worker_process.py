@@ -17,7 +17,7 @@ import psutil
 
 from sandbox.cluster import Sandbox
 
-READY_SECONDS = 60.0
+READY_SECONDS = 180.0
 STOP_SECONDS = 60.0
 
 

@@ -57,6 +57,17 @@ def test_a_type_without_a_price_is_not_offered() -> None:
     assert build(item("m5.large"), "us-west-2", NodeSettings(), ZONES, Prices()) is None
 
 
+def test_no10_a_type_without_a_price_may_be_shown_for_an_overlay_to_price() -> None:
+    """Only where nothing is known of its price: a zone that sells no spot goes on to sell none."""
+    unknown = build(item("m5.large"), "us-west-2", NodeSettings(), ZONES, Prices(), unpriced=True)
+    assert unknown is not None
+    assert {offering.price for offering in unknown.offerings} == {float("inf")}
+    assert {offering.capacity_type for offering in unknown.offerings} == {"on-demand", "spot"}
+    prices = Prices(on_demand={"m5.large": 0.1}, spot={("m5.large", "us-west-2b"): 0.04})
+    known = [build(item("m5.large"), "us-west-2", NodeSettings(), ZONES, prices, unpriced=flag) for flag in (0, 1)]
+    assert known[0] == known[1]
+
+
 def test_spot_costs_on_demand_until_its_price_is_known() -> None:
     """AWS-133: with estimates at hand those are used instead."""
     assert Prices(on_demand={"m5.large": 1.0}).of("m5.large", "us-west-2a", "spot") == 1.0

@@ -73,6 +73,50 @@ def test_custom_user_data_needs_no_template_for_each_number_of_pods() -> None:
     assert user_data(plan) == "mine"
 
 
+@pytest.mark.parametrize(
+    ("capacity_type", "options"),
+    [
+        ("spot", ("SpotOptions", "capacity-optimized-prioritized")),
+        ("on-demand", ("OnDemandOptions", "prioritized")),
+    ],
+)
+def test_no10_with_a_price_overlay_ec2_goes_by_the_prices_that_are_believed(
+    capacity_type: str, options: tuple[str, str]
+) -> None:
+    """The types come with the overlay on them; without its trace on the claim nothing has a priority."""
+    wanted = ("karpenter.sh/capacity-type", "In", [capacity_type])
+    claim = node_claim(wanted, requests={"cpu": "1", "memory": "3Gi"})
+    plain = planned(claim).request
+    assert {row.priority for template in plain.templates for row in template.overrides} == {None}
+    claim.metadata.annotations["karpenter.sh/price-overlay-applied"] = "true"
+    request = planned(claim).request
+    rows = [row for template in request.templates for row in template.overrides]
+    assert len(rows) > 1
+    assert all(row.priority == row.price for row in rows)
+    assert fleet_parameters(request)[options[0]]["AllocationStrategy"] == options[1]
+
+
+def test_aws003_dedicated_instances_are_asked_for_by_the_template() -> None:
+    """ALB-18: of any type; what does not ask for it has the template that it always had."""
+    shared = planned(node_claim()).templates[0]
+    assert "Placement" not in shared.data
+    claim = node_claim(("karpenter.k8s.aws/instance-tenancy", "In", ["dedicated"]))
+    dedicated = planned(claim).templates[0]
+    assert dedicated.data["Placement"] == {"Tenancy": "dedicated"}
+    assert dedicated.name != shared.name
+
+
+def test_aws009_no_context_where_min_values_were_relaxed() -> None:
+    """ANN-05."""
+    claim = node_claim()
+    chosen = node_class(context="group-1")
+    assert planned(claim, chosen).request.context == "group-1"
+    claim.metadata.annotations["karpenter.sh/nodeclaim-min-values-relaxed"] = "false"
+    assert planned(claim, chosen).request.context == "group-1"
+    claim.metadata.annotations["karpenter.sh/nodeclaim-min-values-relaxed"] = "true"
+    assert planned(claim, chosen).request.context == ""
+
+
 def test_the_token_belongs_to_claim_and_attempt() -> None:
     """AWS-010, improved: a retry repeats the token, a new attempt or another claim does not."""
     tokens = {client_token(c, u, a) for c in ("one", "two") for u in ("x", "y") for a in (1, 2)}

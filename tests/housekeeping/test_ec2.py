@@ -41,6 +41,17 @@ def test_aws122_a_name_of_the_users_stays(provider: Ec2Provider, clients: Ec2, r
     assert tags(clients, instance_id)["Name"] == "our fleet"
 
 
+def test_aan02_an_instance_of_an_older_karpenter_gets_the_clusters_tag(
+    provider: Ec2Provider, clients: Ec2, ready_class: EC2NodeClass
+) -> None:
+    """V1B-13: before 1.0 the cluster's name was in karpenter.sh/managed-by; by the new tag a sweep finds it."""
+    instance_id = bought(provider, ready_class, "older-1")
+    clients.ec2.delete_tags(Resources=[instance_id], Tags=[{"Key": "eks:eks-cluster-name"}])
+    assert instance_id not in {each.id for each in provider.owned_instances()}
+    assert provider.name_instance(instance_id, "older-1", "ip-10-0-0-6")
+    assert instance_id in {each.id for each in provider.owned_instances()}
+
+
 def test_an_instance_that_is_gone_is_not_tagged(provider: Ec2Provider, clients: Ec2, ready_class: EC2NodeClass) -> None:
     """Neither unknown nor ending instances; that is no error."""
     ended = bought(provider, ready_class, "named-3")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tenon.lifecycle import budgets, drain, holding, pods
 from tenon.lifecycle.drain import Action, Kind
-from tenon.lifecycle.protection import protected_for
+from tenon.lifecycle.protection import pod_protected, protected_for, protects_node, wish
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -207,6 +207,31 @@ def test_do_not_disrupt_protects_for_ever_or_for_a_while(value: str | None, star
     answer = protected_for(value, start, NOW)
     assert bool(answer) is bool(held)
     assert held in answer
+
+
+@pytest.mark.parametrize(
+    ("annotations", "held"),
+    [
+        ({"karpenter.sh/do-not-evict": "true"}, "do-not-evict"),
+        ({"karpenter.sh/do-not-evict": "true", "karpenter.sh/do-not-disrupt": "false"}, "do-not-evict"),
+        ({"karpenter.sh/do-not-evict": "yes"}, ""),
+        ({"karpenter.sh/do-not-consolidate": "true"}, ""),
+    ],
+    ids=str,
+)
+def test_do_not_evict_protects_under_its_own_name(annotations: dict[str, str], held: str) -> None:
+    """ANN-11, V1B-13: as manifests from before v1 have it; do-not-consolidate is for nodes."""
+    answer = pod_protected(annotations, None, NOW)
+    assert bool(answer) is bool(held)
+    assert held in answer
+    assert (wish(annotations) == "true") is bool(held)
+
+
+def test_do_not_consolidate_protects_a_node() -> None:
+    """ANN-11, V1B-13."""
+    assert protects_node({"karpenter.sh/do-not-consolidate": "true"})
+    assert protects_node({"karpenter.sh/do-not-disrupt": "true"})
+    assert not protects_node({"karpenter.sh/do-not-consolidate": "false", "karpenter.sh/do-not-evict": "true"})
 
 
 def test_force_begins_at_the_earliest_of_all_instants() -> None:

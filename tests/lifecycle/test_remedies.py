@@ -38,18 +38,21 @@ def budget(name: str) -> dict[str, Any]:
 def test_every_holder_of_a_drain_gets_its_command() -> None:
     """TRM-05: budgets, protections and finalizers, from the very sentences that a drain writes."""
     protected = pod("p", annotations={"karpenter.sh/do-not-disrupt": "true"})
+    unevictable = pod("e", annotations={"karpenter.sh/do-not-evict": "true"})
     held = pod("f", deletionTimestamp="2026-03-01T11:59:40Z", finalizers=["example.com/x"])
     state = blocked(
         Stage.DRAINING,
         f"pod default/a {budgets.explain(pod('a'), [budget('one')], by_budget=True, answer='')}",
         f"pod default/b {budgets.explain(pod('b'), [budget('one'), budget('two')], by_budget=True, answer='')}",
         drain.decide(protected, NOW, turn=True, force_at=NOW + timedelta(hours=1), force=False).why,
+        drain.decide(unevictable, NOW, turn=True, force_at=None, force=False).why,
         drain.decide(held, NOW, turn=True, force_at=None, force=False).why,
     )
     assert remedies(state) == [
         "relax PodDisruptionBudget default/one: `kubectl edit poddisruptionbudget -n default one`",
         "relax PodDisruptionBudget default/two: `kubectl edit poddisruptionbudget -n default two`",
         "give pod default/p free: `kubectl annotate pod -n default p karpenter.sh/do-not-disrupt-`",
+        "give pod default/e free: `kubectl annotate pod -n default e karpenter.sh/do-not-evict-`",
         'let pod default/f go: `kubectl patch pod -n default f --type=merge -p \'{"metadata":{"finalizers":null}}\'`',
         "`tenon node force-drain web-1` deletes the pods at once, whatever protects them",
     ]

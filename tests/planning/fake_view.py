@@ -12,6 +12,7 @@ from typing import Any
 from activities.kubernetes.errors import ApiError, Conflict
 from activities.kubernetes.resources import NODECLAIMS, Resource
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.emptiness import ManagedNode
 from tenon.provisioning.claims import planned_uids
@@ -61,6 +62,7 @@ class FakeView:
         self.managed: list[ManagedNode] = []
         self.usage: Resources = {}
         self.spaces: dict[str, dict[str, str]] = {"default": {}}
+        self.node_overlays: list[NodeOverlay] = []
         self.waits = 0
         self.known_batch = 0
         self.behind: list[Collection[str]] = []
@@ -89,7 +91,11 @@ class FakeView:
 
     def fingerprint(self) -> Fingerprint:
         pools = tuple((pool.metadata.name, pool.metadata.generation) for pool in self.pools)
-        return Fingerprint(pools, {name: dict(labels) for name, labels in self.spaces.items()})
+        overlays = tuple(overlay.metadata.name for overlay in self.node_overlays)
+        return Fingerprint((pools, overlays), {name: dict(labels) for name, labels in self.spaces.items()})
+
+    def overlays(self) -> Sequence[NodeOverlay]:
+        return self.node_overlays
 
     def pending_pods(self) -> Sequence[Pod]:
         return list(self.pods)
@@ -147,7 +153,7 @@ class FakeTypes:
         self.on_read: Callable[[], None] = lambda: None
 
     def instance_types(
-        self, node_class: EC2NodeClass, unavailable: frozenset[tuple[str, str, str]]
+        self, node_class: EC2NodeClass, unavailable: frozenset[tuple[str, str, str]], *, unpriced: bool = False
     ) -> Sequence[InstanceType]:
         self.on_read()
         return [kind for kind in CATALOG if not any(name == kind.name for _, name, _ in unavailable)]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tenon.apis import labels
 from tenon.apis.hashing import nodepool_hash
+from tenon.apis.legacy.conversion import KUBELET_ANNOTATION
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import check
@@ -91,6 +92,35 @@ def test_a_claim_carries_what_its_pool_says() -> None:
     assert metadata["ownerReferences"][0]["blockOwnerDeletion"]
 
 
+def test_nodes_of_a_provisioners_pool_carry_its_old_label_too() -> None:
+    """LEG-14: a pod that selects it is planned and lands there; other pools do not have it."""
+    old = node_pool("apps")
+    old.metadata.labels[labels.PROVISIONER] = "apps"
+    chooser = asking("a", need(labels.PROVISIONER, "In", "apps"))
+    body = claim_body(planned(old, chooser), old, batch=7, ordinal=0)
+    assert body["metadata"]["labels"][labels.PROVISIONER] == "apps"
+    assert check(NodeClaim.model_validate(body)) == []
+    refused = solve(problem([chooser], scheduling_pool(node_pool("apps"), CATALOG, {})))
+    assert f"it is {labels.NODEPOOL} now" in str(refused.unschedulable)
+
+
+@pytest.mark.parametrize("name", ["instance-pods", "instance-ami-id"])
+def test_a_label_that_no_node_carries_any_more_is_said_to_be_gone(name: str) -> None:
+    """LEG-43, ALB-24: a pod that asks for it waits for ever, and is told why."""
+    key = f"karpenter.k8s.aws/{name}"
+    plan = solve(problem([asking("a", need(key, "Exists"))], scheduling_pool(node_pool(), CATALOG, {})))
+    assert f"label {key} is not allowed: no node carries it any more" in str(plan.unschedulable)
+
+
+def test_v1b04_a_claim_carries_the_kubelet_settings_of_a_pool_of_before_v1() -> None:
+    """Its launch must see what its plan saw, whatever becomes of the pool."""
+    annotations = {KUBELET_ANNOTATION: '{"maxPods":9}', "other": "x"}
+    old = node_pool("apps", annotations=annotations)
+    found = claim_body(planned(old, pod("a")), old, batch=7, ordinal=0)["metadata"]["annotations"]
+    assert found[KUBELET_ANNOTATION] == '{"maxPods":9}'
+    assert "other" not in found
+
+
 def test_a_claim_is_valid_by_our_own_rules() -> None:
     """What we write ourselves must pass what we ask of others."""
     pool = node_pool()
@@ -150,4 +180,4 @@ def test_a_claim_says_when_min_values_were_lowered_for_it() -> None:
     (term,) = [t for t in body["spec"]["requirements"] if t["key"] == labels.INSTANCE_TYPE]
     assert term["minValues"] == len(term["values"]) < 15
     (enough,) = solve(problem([pod()], scheduling_pool(pool, CATALOG, {}), min_values_best_effort=True)).claims
-    assert labels.MIN_VALUES_RELAXED not in claim_body(enough, pool, batch=1, ordinal=1)["metadata"]["annotations"]
+    assert claim_body(enough, pool, batch=1, ordinal=1)["metadata"]["annotations"][labels.MIN_VALUES_RELAXED] == "false"

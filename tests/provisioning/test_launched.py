@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tenon.apis import labels
 from tenon.provisioning.launched import launched_labels
 from tests.scheduling.builders import CATALOG, catalog, entry
@@ -56,4 +58,19 @@ def test_a_type_that_the_catalogue_lost_still_has_its_offering() -> None:
         labels.INSTANCE_TYPE: "m5.large",
         labels.ZONE: "us-west-2a",
         labels.CAPACITY_TYPE: "on-demand",
+        labels.TENANCY: "default",
     }
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "expected"),
+    [
+        ("In", ["dedicated"], "dedicated"),
+        ("NotIn", ["default"], "dedicated"),
+        ("In", ["dedicated", "default"], "default"),
+        ("Exists", [], "default"),
+    ],
+)
+def test_aws003_alb18_dedicated_only_where_default_is_excluded(operator: str, values: list[str], expected: str) -> None:
+    claim = {"spec": {"requirements": [{"key": labels.TENANCY, "operator": operator, "values": values}]}}
+    assert launched_labels(claim, INSTANCE, KIND)[labels.TENANCY] == expected

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
@@ -170,3 +172,26 @@ def test_figures_beyond_all_measure_are_refused(changes: dict[str, Any], told: s
     found = overlaid([(node_pool(), TYPES)], [overlay("o", M5, **changes)])
     assert told in found.refused["o"]
     assert found.sold[0][1] is TYPES
+
+
+def test_no08_it_is_known_which_types_of_which_pool_were_changed() -> None:
+    pools = [(node_pool("first"), TYPES), (node_pool("second"), TYPES)]
+    of_first = term(labels.NODEPOOL, "In", "first")
+    found = overlaid(pools, [overlay("p", M5, of_first, price="1"), overlay("c", capacity={"example.com/y": "1"})])
+    price, capacity = {"karpenter.sh/price-overlay-applied": "true"}, {"karpenter.sh/capacity-overlay-applied": "true"}
+    assert found.traces("first", ["c5.large", "m5.large"]) == {**price, **capacity}
+    assert found.traces("first", ["c5.large"]) == capacity
+    assert found.traces("second", ["m5.large"]) == capacity
+    assert overlaid(pools, []).traces("first", ["m5.large"]) == {}
+
+
+def test_no10_a_type_without_a_price_can_be_bought_once_an_overlay_states_one() -> None:
+    """And only then: an adjustment has nothing to adjust."""
+    unknown = [replace(offering, price=inf) for offering in TYPES[0].offerings]
+    preview = replace(TYPES[0], name="x9.large", offerings=tuple(unknown))
+    meant = term(labels.ZONE, "In", "a")
+    for change in ({"priceAdjustment": "-100%"}, {"priceAdjustment": "+1"}, {"capacity": {"example.com/y": "1"}}):
+        found = overlaid([(node_pool(), [*TYPES, preview])], [overlay("o", meant, **change)])
+        assert [kind.name for kind in found.sold[0][1]] == [kind.name for kind in TYPES]
+    found = overlaid([(node_pool(), [*TYPES, preview])], [overlay("o", meant, price="0.5")])
+    assert prices(found.sold[0][1], "x9.large") == {("a", "on-demand"): 0.5, ("a", "spot"): 0.5}

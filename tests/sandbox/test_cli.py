@@ -48,3 +48,14 @@ def test_attach_says_what_is_there_instead(tmp_path: Path) -> None:
     Status(state=State.FAILED, message="etcd ended").write(tmp_path / "status.json")
     with pytest.raises(SandboxError, match="it is failed: etcd ended"):
         Sandbox.attach(tmp_path)
+
+
+def test_a_load_that_cannot_be_read_or_has_nowhere_to_go_is_one_sentence(tmp_path: Path) -> None:
+    nowhere = CliRunner().invoke(app, ["load", "web", "90%", "--state", str(tmp_path)])
+    assert nowhere.exit_code == 2
+    assert "No sandbox is ready" in nowhere.stderr
+    addresses = Addresses(kubernetes="https://127.0.0.1:1", temporal="127.0.0.1:2", temporal_ui="http://127.0.0.1:3")
+    Status(state=State.READY, supervisor=Process.of(os.getpid()), addresses=addresses).write(tmp_path / "status.json")
+    answer = CliRunner().invoke(app, ["load", "web", "much", "--state", str(tmp_path)])
+    assert answer.exit_code == 2
+    assert "'much' is no load: write 90%" in answer.stderr

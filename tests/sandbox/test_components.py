@@ -123,9 +123,9 @@ def test_a_new_cluster_finds_nothing_of_the_last_one_but_its_logs(tmp_path: Path
 def test_each_replica_of_the_worker_has_ports_of_its_own_that_stay(tmp_path: Path) -> None:
     addresses = Addresses(kubernetes="https://127.0.0.1:1", temporal="127.0.0.1:2", temporal_ui="u")
     sandbox = Sandbox(Layout.at(tmp_path), addresses)
-    names = ("METRICS_PORT", "HEALTH_PROBE_PORT")
+    names = ("METRICS_PORT", "HEALTH_PROBE_PORT", "WEBHOOK_PORT")
     first, second = ([sandbox.worker_env(replica)[name] for name in names] for replica in (0, 1))
-    assert len({*first, *second}) == 4
+    assert len({*first, *second}) == 2 * len(names)
     assert [sandbox.worker_env()[name] for name in names] == first
     other = sandbox.worker_env(replica=1, kubeconfig=tmp_path / "proxy.kubeconfig")
     assert other["KUBECONFIG"] == str(tmp_path / "proxy.kubeconfig")

@@ -6,6 +6,8 @@ import asyncio
 import signal
 import subprocess
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -19,6 +21,7 @@ from sandbox.leash import leashed
 from sandbox.ports import free_ports
 from sandbox.status import Addresses, Process, State, Status, read
 from sandbox.supervisor import Supervisor
+from tests.workflows.waiting import until
 
 NAMES = ("etcd", API_SERVER, "kube-controller-manager", "kwok")
 
@@ -180,6 +183,30 @@ async def test_what_was_stopped_is_not_stopped_again_and_a_killed_one_had_no_tim
     assert (await asyncio.to_thread(order, path, "status"))["kwok"] == "stopped"
     supervisor.stopping.set()
     assert await run == 0
+
+
+async def test_a_component_on_demand_starts_when_somebody_asks(supervisor: Supervisor, tmp_path: Path) -> None:
+    """The sandbox is ready without it; once started it is a component like the others."""
+    late = replace(server("late", free_ports(1)[0], API_SERVER), on_demand=True)
+    addresses = supervisor.status.addresses
+    assert addresses is not None
+    supervisor = Supervisor(supervisor.layout, [*supervisor.parts, late], addresses)
+    run = asyncio.create_task(supervisor.run())
+    for name in NAMES:
+        await supervisor.ready[name].wait()
+    await until(partial(_is_ready, supervisor))
+    path = supervisor.layout.control
+    assert "late" not in await asyncio.to_thread(order, path, "status")
+    with pytest.raises(ValueError, match="late does not run"):
+        await asyncio.to_thread(order, path, "stop", "late")
+    assert (await asyncio.to_thread(order, path, "start", "late"))["late"] == "ready"
+    supervisor.stopping.set()
+    assert await run == 0
+    assert (tmp_path / "order").read_text().split()[-2:] == [API_SERVER, "etcd"]
+
+
+async def _is_ready(supervisor: Supervisor) -> bool:
+    return supervisor.status.state is State.READY
 
 
 async def test_a_long_state_folder_has_a_control_socket_too(tmp_path: Path) -> None:

@@ -22,13 +22,17 @@ class ApiServer(BaseHTTPRequestHandler):
     """Answers lists of what ``objects`` holds by plural; kinds that it does not hold are unknown to it."""
 
     objects: dict[str, list[Any]]
+    single: dict[str, Any]
+    """Objects that are asked for by name."""
     methods: list[str]
 
     def do_GET(self) -> None:
         plural = self.path.partition("?")[0].rpartition("/")[2]
         self.methods.append(self.command)
-        known = plural in self.objects
-        answer = {"kind": "List", "items": self.objects[plural]} if known else {"kind": "Status", "reason": "NotFound"}
+        known = plural in self.objects or plural in self.single
+        answer: Any = {"kind": "Status", "reason": "NotFound"}
+        if known:
+            answer = self.single.get(plural) or {"kind": "List", "items": self.objects[plural]}
         body = json.dumps(answer).encode()
         self.send_response(200 if known else 404)
         self.send_header("Content-Type", "application/json")
@@ -48,7 +52,7 @@ class ApiServer(BaseHTTPRequestHandler):
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[ApiServer]]:
     """An API server that the kubeconfig names."""
-    handler = type("Handler", (ApiServer,), {"objects": {}, "methods": []})
+    handler = type("Handler", (ApiServer,), {"objects": {}, "single": {}, "methods": []})
     served = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=served.serve_forever)
     thread.start()
@@ -79,6 +83,31 @@ def test_the_cluster_is_read_and_files_win(server: type[ApiServer], tmp_path: Pa
     answer = command("-f", str(larger), *options)
     assert answer.plan["existingNodes"] == [{"name": "n1", "pods": ["default/web-0", "default/web-1", "team/waits"]}]
     assert set(server.methods) == {"GET"}
+
+
+def test_gates_decide_whether_the_clusters_overlays_and_buffers_count(server: type[ApiServer], tmp_path: Path) -> None:
+    """SCH-101, SCH-006, GAT-04, GAT-06: as a worker with these gates would plan; a followed workload makes no pods."""
+    template = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}}
+    web = {"metadata": {"name": "web", "namespace": "team"}, "spec": {"replicas": 4, "template": template}}
+    follows = {"scalableRef": {"kind": "Deployment", "name": "web"}, "percentage": 50}
+    server.objects = {
+        "nodepools": [yaml.safe_load(POOL)],
+        "capacitybuffers": [{"metadata": {"name": "spare", "namespace": "team"}, "spec": follows}],
+        "nodeoverlays": [{"metadata": {"name": "free"}, "spec": {"requirements": [], "price": "0"}}],
+    }
+    server.single = {"web": web}
+    options = ("--live", "-o", "json", "--catalog", str(catalogue(tmp_path)))
+    assert command(*options).plan["totals"]["pods"] == 0
+    gates = "FEATURE_GATES=CapacityBuffer=true"
+    plan = command(*options, "--set", gates).plan
+    assert [claim["pods"] for claim in plan["nodeClaims"]] == [
+        ["team/capacity-buffer-spare-0", "team/capacity-buffer-spare-1"]
+    ]
+    assert plan["totals"]["pricePerHour"] > 0
+    plan = command(*options, "--set", f"{gates},NodeOverlay=true").plan
+    assert plan["totals"]["pricePerHour"] == 0
+    refused = command(*options, "--set", "FEATURE_GATES=Overlays=true")
+    assert (refused.status, "there is no feature gate 'Overlays'" in refused.err) == (2, True)
 
 
 def test_no_cluster_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,6 +146,24 @@ def test_an_old_and_a_new_object_of_one_name_are_a_fault(tmp_path: Path) -> None
     assert "Provisioner default: becomes NodePool default, which is there too" in fault
 
 
+def test_pools_of_different_ages_that_take_the_same_pods_are_told_of(tmp_path: Path) -> None:
+    """Once, naming both; different weights settle it."""
+    pool = POOL.replace("name: default}\nspec", "name: today}\nspec")
+    told = "note: NodePool default: it takes the same pods as NodePool today"
+    assert simulate(tmp_path, f"{PROVISIONER}{TEMPLATE}\n---\n{pool}").err.count(told) == 1
+    heavier = pool.replace("spec:\n  template", "spec:\n  weight: 5\n  template")
+    assert told not in simulate(tmp_path, f"{PROVISIONER}{TEMPLATE}\n---\n{heavier}").err
+
+
+def test_what_a_worker_made_of_an_old_object_is_no_second_one(tmp_path: Path) -> None:
+    """As with ``--live``, where both are read: the file's Provisioner counts."""
+    mark = "{tenon.sh/made-from: 'Provisioner default: edit that one'}"
+    stands = POOL.replace("name: default}\nspec", f"name: default, annotations: {mark}}}\nspec")
+    answer = simulate(tmp_path, f"{PROVISIONER}{TEMPLATE}{deployment(replicas=1)}\n---\n{stands}")
+    (claim,) = answer.plan["nodeClaims"]
+    assert claim["instanceTypes"] == ["m5.large"]
+
+
 def test_config_maps_that_are_no_settings_are_not_read(tmp_path: Path) -> None:
     answer = simulate(tmp_path, POOL + SETTINGS.replace("karpenter-global-settings", "other"))
     assert answer.err == "note: ConfigMap (v1) is not read\n"

@@ -7,14 +7,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from tests.convert.running import convert, validate
 from tests.simulate.running import Answer, command
 
 SEEDS = Path("examples/seeds")
 LOADS = Path("examples/simulate")
 CATALOGUES = {"003-web-load": "ap-northeast-1", "004-getting-started": "us-east-1"}
-NEEDS_ANOTHER = {"001-spot", "001-spread"}
-"""A pool without a load, and a load without a pool."""
+NEEDS_ANOTHER = {"001-spot", "001-spread", "001-cluster", "004-cluster"}
+"""A pool without a load, a load without a pool, and what is no object of a cluster."""
+ALL = sorted(path.stem for path in SEEDS.glob("*.yaml"))
+SHOWN = {
+    "000": ["Provisioner", "Job"],
+    "001": ["Provisioner", "ClusterConfig", "Deployment"],
+    "002": [
+        "NodePool",
+        "EC2NodeClass",
+        "ConfigMap karpenter-global-settings",
+        "ConfigMap config-logging",
+        "Deployment",
+    ],
+    "003": ["Namespace", "Deployment", "Service", "Ingress", "HorizontalPodAutoscaler", "Provisioner"],
+    "004": ["Provisioner", "ClusterConfig", "Deployment"],
+}
+"""What each article shows, by its number."""
 
 
 def simulate(*names: str, more: tuple[str, ...] = ()) -> Answer:
@@ -33,7 +50,52 @@ def placed(answer: Answer) -> dict[str, Any]:
     return plan
 
 
-@pytest.mark.parametrize("name", sorted({path.stem for path in SEEDS.glob("*.yaml")} - NEEDS_ANOTHER))
+@pytest.mark.parametrize("article", SHOWN)
+def test_everything_that_an_article_shows_is_there(article: str) -> None:
+    bodies = [body for file in SEEDS.glob(f"{article}*.yaml") for body in yaml.safe_load_all(file.read_text())]
+    found = {f"{body['kind']} {body['metadata']['name']}" for body in bodies}
+    assert [shown for shown in SHOWN[article] if not any(f"{one} ".startswith(f"{shown} ") for one in found)] == []
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_file_is_right_and_becomes_what_is_right_today(name: str) -> None:
+    """`tenon validate` takes it and what `tenon convert` makes of it, in which nothing is of an older version."""
+    file = str(SEEDS / f"{name}.yaml")
+    assert validate("-f", file, "-o", "json").document["faults"] == []
+    converted = convert("-f", file)
+    assert (converted.status, converted.err) == (0, "")
+    again = validate("-f", "-", "-o", "json", stdin=converted.out).document
+    assert again["faults"] == []
+    assert not [warning for warning in again["warnings"] if "`tenon convert`" in warning["reason"]]
+
+
+@pytest.mark.parametrize("name", sorted(set(ALL) - NEEDS_ANOTHER))
+def test_the_converted_file_has_the_plan_of_the_old_one(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "converted.yaml"
+    file.write_text(convert("-f", str(SEEDS / f"{name}.yaml")).out)
+    catalogue = ["--catalog", str(SEEDS / f"{CATALOGUES[name]}.json")] if name in CATALOGUES else []
+    assert placed(command("-f", str(file), *catalogue, "-o", "json")) == placed(simulate(name))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('    - key: "kubernetes.io/arch"\n\t  operator: In', "7: not YAML: "),
+        ('    - key: " karpenter.sh/capacity-type"\n      operator: In', "6: spec.requirements[0].key: "),
+        ("    - key: karpenter.k8s.aws/instance-cpu\n      operator: In", "8: spec.requirements[0].values: "),
+    ],
+    ids=["a tab", "a blank in a key", "bare numbers"],
+)
+def test_what_the_articles_misprint_is_told_with_its_line(line: str, said: str) -> None:
+    """As printed: a tab before a field, a blank in a key (004), numbers without quotes (002)."""
+    head = "apiVersion: karpenter.sh/v1alpha5\nkind: Provisioner\nmetadata: {name: a}\nspec:\n  requirements:\n"
+    text = f"{head}{line}\n      values: [4, 8]\n".replace("[4, 8]", "[4, 8]" if "cpu" in line else '["spot"]')
+    found = validate("-f", "-", stdin=text)
+    assert found.status == 2
+    assert found.out.startswith(f"standard input:{said}")
+
+
+@pytest.mark.parametrize("name", sorted(set(ALL) - NEEDS_ANOTHER))
 def test_every_file_is_planned_and_its_pods_are_placed(name: str) -> None:
     placed(simulate(name))
 

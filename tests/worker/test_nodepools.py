@@ -10,8 +10,10 @@ from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
+from prometheus_client import REGISTRY
 
 from activities.kubernetes.errors import ApiError
+from activities.kubernetes.resources import NODECLAIMS
 from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
 from tests.cache.objects import claim, metadata
 from tests.lifecycle_k8s.fake_kube import Recorder
@@ -36,6 +38,8 @@ class ApiServer:
         if name in self.broken:
             raise ApiError(500, "InternalError", "etcd is away")
         self.patches.append((name, subresource))
+        if resource is NODECLAIMS:
+            return
         present = self.cache.pools.get(name)
         assert present is not None
         body: dict[str, Any] = copy.deepcopy(dict(present.body))
@@ -66,7 +70,9 @@ def pool(name: str, edits: dict[str, Any] | None = None) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def keeping(*pools: dict[str, Any], broken: str = "") -> AsyncIterator[tuple[Cache, ApiServer, Recorder]]:
+async def keeping(
+    *pools: dict[str, Any], broken: str = "", measured: bool = True
+) -> AsyncIterator[tuple[Cache, ApiServer, Recorder]]:
     """A keeper that has looked at these pools."""
     cache, told = Cache(), Recorder()
     server = ApiServer(cache)
@@ -75,7 +81,7 @@ async def keeping(*pools: dict[str, Any], broken: str = "") -> AsyncIterator[tup
         put(cache, body)
     ready = {**EC2NODECLASS, "metadata": metadata("default"), "status": {"conditions": [READY]}}
     cache.nodeclasses.on_event("default", decode_object(json.dumps(ready).encode()))
-    keeper = NodePoolKeeper(cast("Any", server), cast("Any", told), cache, CachedView(cache))
+    keeper = NodePoolKeeper(cast("Any", server), cast("Any", told), cache, CachedView(cache), measured=measured)
     task = asyncio.create_task(keeper.run())
     await asyncio.sleep(MOMENT)
     try:
@@ -85,6 +91,14 @@ async def keeping(*pools: dict[str, Any], broken: str = "") -> AsyncIterator[tup
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+
+
+@pytest.mark.parametrize("measured", [True, False])
+async def test_set14_metrics_of_pools_are_kept_unless_they_are_not_wanted(measured: bool) -> None:
+    name = f"measured-{measured}".lower()
+    async with keeping(pool(name, {"limits": {"cpu": "10"}}), measured=measured):
+        found = REGISTRY.get_sample_value("karpenter_nodepools_limit", {"resource_type": "cpu", "nodepool": name})
+    assert found == (10.0 if measured else None)
 
 
 async def test_a_status_that_is_true_is_not_written_again() -> None:
@@ -105,6 +119,22 @@ async def test_nodes_and_resources_follow_the_claims_of_the_pool() -> None:
         cache.tell(claim("a", node_name="", status={"capacity": {"cpu": "4"}}))
         await asyncio.sleep(3 * MOMENT)
         assert server.status("pool")["nodes"] == 1
+
+
+async def test_dis75_claims_of_a_pool_that_another_controller_hashed_are_hashed_anew() -> None:
+    """QRK-15: with the pool itself, claims first; a pool that is Tenon's already leaves its claims alone."""
+    theirs = {"karpenter.sh/nodepool-hash": "7", "karpenter.sh/nodepool-hash-version": "v3"}
+    adopted = pool("pool")
+    adopted["metadata"]["annotations"] = theirs
+    async with keeping() as (cache, server, _):
+        cache.tell(claim("a", node_name=""))
+        put(cache, adopted)
+        await asyncio.sleep(3 * MOMENT)
+        written = [name for name, subresource in server.patches if not subresource]
+        assert written.index("a") < written.index("pool")
+        ours = cache.pools.get("pool")
+        assert ours is not None
+        assert ours.annotations["karpenter.sh/nodepool-hash-version"] == "tenon-v1"
 
 
 async def test_a_pool_that_cannot_be_read_does_not_stop_the_others() -> None:
@@ -129,6 +159,32 @@ async def test_an_invalid_pool_is_told_of_once_and_recovers() -> None:
         put(cache, {**mended, "status": server.status("a")})
         await asyncio.sleep(3 * MOMENT)
         assert server.condition("a", "Ready")["status"] == "True"
+
+
+async def test_pools_that_take_the_same_pods_are_told_of_once_and_stay_ready() -> None:
+    """Informative: a condition and one event on each, naming the other; weights settle it."""
+    async with keeping(pool("a"), pool("b")) as (cache, server, told):
+        await asyncio.sleep(200 * MOMENT)
+        assert told.reasons() == ["SamePodsSameWeight", "SamePodsSameWeight"]
+        assert "NodePool b" in server.condition("a", "Overlapping")["message"]
+        assert "NodePool a" in server.condition("b", "Overlapping")["message"]
+        assert server.condition("a", "Ready")["status"] == "True"
+        heavier = {**pool("b", {"weight": 10}), "status": server.status("b")}
+        heavier["metadata"]["generation"] = 2
+        put(cache, heavier)
+        await asyncio.sleep(3 * MOMENT)
+        assert server.condition("a", "Overlapping") == server.condition("b", "Overlapping") == {}
+
+
+async def test_unknown_values_beside_known_ones_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """NP-V8: the pool goes on with the values that there are."""
+    term = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "free"]}
+    async with keeping(pool("a", {"template/spec/requirements": [term]})) as (cache, server, _):
+        cache.tell(claim("x", node_name="", meta={"labels": {"karpenter.sh/nodepool": "a"}}))
+        await asyncio.sleep(200 * MOMENT)
+        assert server.condition("a", "Ready")["status"] == "True"
+    (line,) = [record for record in caplog.records if record.message == "NodePool names unknown values"]
+    assert "unknown values free are ignored" in line.__dict__["error"]
 
 
 async def test_a_pool_that_trips_the_keeper_up_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:

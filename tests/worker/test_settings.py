@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from datetime import timedelta
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenon.provisioning.gates import AwsFeatureGates, FeatureGates
 from tenon.provisioning.policy import PlanPolicy
 from worker.settings import Settings, SettingsError, load, parse_duration
 
@@ -22,7 +24,7 @@ def clean(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_defaults_are_those_of_karpenter() -> None:
-    """SET-01 to SET-26: a deployment that sets only CLUSTER_NAME behaves as people know it."""
+    """SET-01 to SET-30: a deployment that sets only CLUSTER_NAME behaves as people know it."""
     found = load(cluster_name="c")
     assert (found.batch_idle_duration, found.batch_max_duration) == (timedelta(seconds=1), timedelta(seconds=10))
     assert (found.metrics_port, found.health_probe_port) == (8080, 8081)
@@ -34,6 +36,31 @@ def test_defaults_are_those_of_karpenter() -> None:
     assert found.watch_silence_limit == timedelta(seconds=75)
     assert (found.preference_policy, found.min_values_policy, found.ignore_dra_requests) == ("Respect", "Strict", True)
     assert found.plan_policy() == PlanPolicy()
+    assert (found.ami_refresh_interval, found.subnet_refresh_interval) == (timedelta(minutes=10), timedelta(minutes=10))
+    assert (found.cpu_requests, found.memory_limit, found.reserved_enis) == (1000, -1, 0)
+    assert (found.log_level, found.log_output_paths, found.log_error_output_paths) == ("info", ("stdout",), ("stderr",))
+    assert found.disable_controller_warmup is True
+    for switch in (
+        "enable_profiling",
+        "disable_leader_election",
+        "disable_cluster_state_observability",
+        "isolated_vpc",
+        "eks_control_plane",
+        "disable_dry_run",
+        "enable_zonal_shift",
+    ):
+        assert getattr(found, switch) is False
+    for text in (
+        "scheduler_config",
+        "leader_election_namespace",
+        "karpenter_service",
+        "cluster_endpoint",
+        "cluster_ca_bundle",
+        "interruption_queue",
+    ):
+        assert getattr(found, text) == ""
+    assert found.feature_gates == FeatureGates()
+    assert found.aws_feature_gates == AwsFeatureGates()
 
 
 def test_what_bears_on_plans_reaches_them() -> None:
@@ -110,7 +137,21 @@ def test_a_missing_cluster_name_is_one_sentence_that_says_what_to_do() -> None:
         ("preference_policy", "ignore"),
         ("min_values_policy", "Lax"),
         ("ignore_dra_requests", "perhaps"),
-        ("ignore_dra_requests", "false"),
+        ("feature_gates", "NodeOverlays=true"),
+        ("feature_gates", "NodeOverlay"),
+        ("feature_gates", "NodeOverlay=on"),
+        ("aws_feature_gates", "NodeOverlay=true"),
+        ("ami_refresh_interval", "59s"),
+        ("subnet_refresh_interval", "1ms"),
+        ("cpu_requests", "-1"),
+        ("memory_limit", "2Gi"),
+        ("reserved_enis", "1.5"),
+        ("kube_client_burst", "0"),
+        ("log_output_paths", "stdout,"),
+        ("cluster_endpoint", "10.0.0.1:443"),
+        ("cluster_ca_bundle", "-----BEGIN CERTIFICATE-----"),
+        ("webhook_port", "0"),
+        ("webhook_url", "http://worker.example.com"),
         ("node_charge", "-0.01"),
         ("node_charge", "nan"),
         ("node_charge", "1e9"),
@@ -152,9 +193,18 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "watch_silence_limit": st.integers(1000, 600_000).map(lambda count: timedelta(milliseconds=count)),
     "preference_policy": st.sampled_from(["Respect", "Ignore"]),
     "min_values_policy": st.sampled_from(["Strict", "BestEffort"]),
-    "ignore_dra_requests": st.just(True),
+    "ignore_dra_requests": st.booleans(),
     "node_charge": st.floats(0, 1000),
     "max_workload_share_per_node": st.floats(0, 1, exclude_min=True),
+    "feature_gates": st.builds(FeatureGates, st.booleans(), st.booleans(), st.booleans(), st.booleans()),
+    "aws_feature_gates": st.builds(AwsFeatureGates, st.booleans()),
+    "isolated_vpc": st.booleans(),
+    "cluster_ca_bundle": st.binary(max_size=20).map(lambda data: base64.b64encode(data).decode()),
+    "ami_refresh_interval": st.integers(60, 10**7).map(lambda count: timedelta(seconds=count)),
+    "cpu_requests": st.floats(0, 10**6),
+    "memory_limit": st.integers(-1, 2**40),
+    "log_output_paths": st.sampled_from([("stdout",), ("stderr", "/tmp/a.log")]),
+    "webhook_url": st.sampled_from(["", "https://10.0.0.1:8443"]),
     "disable_leader_election": st.booleans(),
     "log_level": st.sampled_from(["debug", "info", "warn", "error"]),
 }

@@ -15,7 +15,7 @@ from worker.main import EXIT_UNUSABLE
 @pytest.mark.parametrize("address", ["127.0.0.1:1"])
 def test_temporal_away_at_the_start_is_one_sentence_for_both_processes(address: str) -> None:
     """OPS: printed by each process, in the words of a library, it was six lines that said the same twice."""
-    probes, metrics = free_ports(2)
+    probes, metrics, webhook = free_ports(3)
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "TEMPORAL_", "KUBE", "OTEL_"))}
     ended = subprocess.run(
         [sys.executable, "-m", "cli", "worker", "--cluster-name", "c"],
@@ -24,6 +24,7 @@ def test_temporal_away_at_the_start_is_one_sentence_for_both_processes(address: 
             "TEMPORAL_ADDRESS": address,
             "HEALTH_PROBE_PORT": str(probes),
             "METRICS_PORT": str(metrics),
+            "WEBHOOK_PORT": str(webhook),
         },
         capture_output=True,
         text=True,

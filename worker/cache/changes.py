@@ -26,6 +26,14 @@ class Topic(StrEnum):
     NODECLASS = "nodeclass"
     DAEMON = "daemon"
     NAMESPACE = "namespace"
+    LEGACY = "legacy"
+    """A Provisioner, AWSNodeTemplate or Machine (kind/name) came, went, or says something else."""
+    OVERLAY = "overlay"
+    """A NodeOverlay came, went, or says something else."""
+    BUFFER = "buffer"
+    """A CapacityBuffer (namespace/name) came, went, or says something else."""
+    BUFFER_ROOM = "buffer-room"
+    """Whether a CapacityBuffer has room, or which nodes it is on, changed."""
 
 
 Change = tuple[Topic, str]

@@ -9,12 +9,13 @@ from typing import Any
 
 from activities.kubernetes import resources
 from activities.kubernetes.client import Kube
+from tenon.provisioning.gates import FeatureGates
 from tenon.resources import Resources
 from tenon.scheduling.model import Node, Pod
 from worker.cache import capacity
 from worker.cache.budgets import decode_budget
 from worker.cache.changes import Topic
-from worker.cache.decode import decode_daemonset, decode_node, decode_object, decode_pod, instant
+from worker.cache.decode import decode_daemonset, decode_namespaced, decode_node, decode_object, decode_pod, instant
 from worker.cache.records import ObjectRecord
 from worker.cache.reflector import SILENCE_SECONDS, Reflector
 from worker.cache.state import ClusterState
@@ -26,9 +27,16 @@ class ClusterCache(ClusterState):
     """The cluster as the API server tells it; `run` keeps it fresh. Read it when `synced`."""
 
     def __init__(
-        self, kube: Kube, *, clock: Callable[[], float] = time.time, silence_limit: float = SILENCE_SECONDS
+        self,
+        kube: Kube,
+        *,
+        clock: Callable[[], float] = time.time,
+        silence_limit: float = SILENCE_SECONDS,
+        gates: FeatureGates | None = None,
     ) -> None:
-        """``silence_limit``: seconds after which a watch that says nothing is begun anew."""
+        """``silence_limit``: seconds after which a watch that says nothing is begun anew. What ``gates`` keep off is
+        never read.
+        """
         super().__init__(clock)
 
         def reflect(resource: resources.Resource, decode: Callable[[Any], Any], table: Table[Any]) -> Reflector[Any]:
@@ -48,6 +56,11 @@ class ClusterCache(ClusterState):
             reflect(resources.CSINODES, decode_csi_node, self.csi_nodes),
             reflect(resources.PDBS, decode_budget, self.moving.budgets),
         ]
+        gates = gates or FeatureGates()
+        if gates.node_overlay:
+            self._reflectors.append(reflect(resources.NODEOVERLAYS, decode_object, self.overlays))
+        if gates.capacity_buffer:
+            self._reflectors.append(reflect(resources.CAPACITYBUFFERS, decode_namespaced, self.buffers))
         self._by_plural = {reflector.plural: reflector for reflector in self._reflectors}
         self._synced_at = 0.0
 

@@ -10,16 +10,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from tenon.apis import labels
+from tenon.lifecycle.protection import wish
 from tenon.provisioning.volumes import VolumeClaim, VolumeUse
 from tenon.scheduling.model import Pod, Taint, Toleration
 from tenon.scheduling.pod_rules import NO_RULES
 from tenon.scheduling.requirements import DOES_NOT_EXIST, Requirement, Requirements
-from worker.cache.records import DaemonRecord, NodeRecord, ObjectRecord, PodRecord
+from worker.cache.records import DaemonRecord, NamespacedRecord, NodeRecord, ObjectRecord, PodRecord
 from worker.cache.requests import effective_requests, host_ports, units
 from worker.cache.rules import pod_rules
 from worker.cache.sharing import share, share_texts, share_value
@@ -38,6 +39,8 @@ from worker.cache.wire import (
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+AnyRecord = TypeVar("AnyRecord", bound=ObjectRecord)
 
 _pods = msgspec.json.Decoder(PodObject)
 _nodes = msgspec.json.Decoder(NodeObject)
@@ -71,7 +74,8 @@ def decode_pod(raw: bytes | msgspec.Raw) -> PodRecord:
         gated=bool(spec.scheduling_gates),
         opted_out=_opted_out(pod.required_terms),
         volumes=_volumes(metadata, spec),
-        do_not_disrupt=annotations.get(labels.DO_NOT_DISRUPT, ""),
+        do_not_disrupt=wish(annotations) or "",
+        deletion_cost=_whole_number(annotations.get(labels.POD_DELETION_COST)),
         bound_at=instant(scheduled.last_transition_time) if scheduled and scheduled.status == "True" else 0.0,
     )
 
@@ -143,12 +147,25 @@ def decode_object(raw: bytes | msgspec.Raw) -> ObjectRecord:
     Raises:
         ValueError: the bytes are no object with a name.
     """
+    return _object(raw, ObjectRecord)
+
+
+def decode_namespaced(raw: bytes | msgspec.Raw) -> NamespacedRecord:
+    """The record of a custom resource in a namespace.
+
+    Raises:
+        ValueError: the bytes are no object with a name.
+    """
+    return _object(raw, NamespacedRecord)
+
+
+def _object(raw: bytes | msgspec.Raw, record: type[AnyRecord]) -> AnyRecord:
     body = _objects.decode(raw)
     metadata = body.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
         raise ValueError("the object has no metadata.name")
     metadata.pop("managedFields", None)
-    return ObjectRecord(
+    return record(
         name=sys.intern(metadata["name"]),
         uid=str(metadata.get("uid") or ""),
         resource_version=str(metadata.get("resourceVersion") or ""),
@@ -181,6 +198,14 @@ def scheduling_pod(metadata: Metadata, spec: PodSpec, status: PodStatus | None) 
         unsupported=unsupported or _unsupported(spec),
         rules=share_value(rules) if rules else NO_RULES,
     )
+
+
+def _whole_number(text: str | None) -> int:
+    """The number that an annotation holds; 0 when it holds none."""
+    try:
+        return int(text or 0)
+    except ValueError:
+        return 0
 
 
 def instant(text: str | None) -> float:
@@ -233,9 +258,10 @@ def _volumes(metadata: Metadata, spec: PodSpec) -> tuple[VolumeUse, ...]:
 
 
 def _opted_out(terms: Sequence[Requirements]) -> bool:
-    """Whether every alternative asks for a node without a NodePool."""
+    """Whether every alternative asks for a node without a NodePool, or a Provisioner, as it was called before."""
     return bool(terms) and all(
-        labels.NODEPOOL in term and term[labels.NODEPOOL].operator == DOES_NOT_EXIST for term in terms
+        any(key in term and term[key].operator == DOES_NOT_EXIST for key in (labels.NODEPOOL, labels.PROVISIONER))
+        for term in terms
     )
 
 

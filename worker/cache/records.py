@@ -50,6 +50,8 @@ class PodRecord:
     """The pod asks for nodes that belong to no NodePool."""
     do_not_disrupt: str = ""
     """The value of the do-not-disrupt annotation; empty when absent."""
+    deletion_cost: int = 0
+    """The value of the pod-deletion-cost annotation."""
     volumes: tuple[VolumeUse, ...] = ()
     """Its volumes that are claims; what they ask of a node changes with the claims, and `Storage` knows it."""
     bound_at: float = 0.0
@@ -126,7 +128,7 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class ObjectRecord:
-    """A NodePool, NodeClaim or EC2NodeClass as its JSON says it, without managedFields. Never change ``body``."""
+    """A custom resource as its JSON says it, without managedFields. Never change ``body``."""
 
     name: str
     uid: str
@@ -142,6 +144,11 @@ class ObjectRecord:
     def deleting(self) -> bool:
         """Whether its deletion was asked for."""
         return bool(self.body["metadata"].get("deletionTimestamp"))
+
+    @property
+    def version_of_spec(self) -> tuple[object, ...]:
+        """Changes whenever a user changed the object or asked for its deletion, and not with its status."""
+        return self.uid, self.body["metadata"].get("generation"), self.deleting
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -174,6 +181,16 @@ class ObjectRecord:
                 found: Mapping[str, Any] = condition
                 return found
         return {}
+
+
+@dataclass(frozen=True, slots=True)
+class NamespacedRecord(ObjectRecord):
+    """The same of an object in a namespace."""
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.body['metadata'].get('namespace') or 'default'}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)

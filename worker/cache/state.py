@@ -11,7 +11,7 @@ from tenon.scheduling.model import Pod
 from worker.cache.changes import Changes, Subscription, Topic
 from worker.cache.decode import instant
 from worker.cache.moving import Moving, leaving
-from worker.cache.records import DaemonRecord, NodeRecord, ObjectRecord, PodRecord, ValueRecord
+from worker.cache.records import DaemonRecord, NamespacedRecord, NodeRecord, ObjectRecord, PodRecord, ValueRecord
 from worker.cache.storage import Storage
 from worker.cache.table import Table
 
@@ -21,7 +21,7 @@ PLANNED_GRACE_SECONDS = 60.0
 
 class ClusterState:
     """The tables ``pods``, ``nodes``, ``claims``, ``pools``, ``nodeclasses``, ``daemonsets``, ``namespaces``,
-    ``csi_nodes`` and those of ``storage`` and ``moving``, and lookups over them.
+    ``overlays``, ``buffers``, ``csi_nodes`` and those of ``storage`` and ``moving``, and lookups over them.
 
     Everything happens in one event loop; what a method returns is the caller's, the records in it are shared and
     immutable. ``clock`` gives seconds since the epoch.
@@ -37,6 +37,8 @@ class ClusterState:
         self.nodeclasses: Table[ObjectRecord] = Table(self._teller(Topic.NODECLASS))
         self.daemonsets: Table[DaemonRecord] = Table(self._teller(Topic.DAEMON))
         self.namespaces: Table[ValueRecord[Mapping[str, str]]] = Table(self._namespace_changed)
+        self.overlays: Table[ObjectRecord] = Table(self._spec_teller(Topic.OVERLAY))
+        self.buffers: Table[NamespacedRecord] = Table(self._spec_teller(Topic.BUFFER))
         self.csi_nodes: Table[ValueRecord[Mapping[str, int]]] = Table(lambda _key, _before, _after: None)
         self.storage = Storage(self._volumes_changed)
         self.moving = Moving(self._leaving_nodes)
@@ -227,6 +229,15 @@ class ClusterState:
 
     def _teller(self, topic: Topic) -> Callable[[str, object, object], None]:
         return lambda key, _before, _after: self.changes.tell(topic, key)
+
+    def _spec_teller(self, topic: Topic) -> Callable[[str, ObjectRecord | None, ObjectRecord | None], None]:
+        """Tells of what a user changed, and not of a status that was written."""
+
+        def tell(key: str, before: ObjectRecord | None, after: ObjectRecord | None) -> None:
+            if before is None or after is None or before.version_of_spec != after.version_of_spec:
+                self.changes.tell(topic, key)
+
+        return tell
 
 
 def planned_pods(claim: ObjectRecord) -> dict[str, str]:

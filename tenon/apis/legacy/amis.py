@@ -8,7 +8,7 @@ from typing import Any, Literal
 from tenon.apis import labels
 from tenon.apis.conditions import READY
 from tenon.apis.ec2nodeclass import AMIS_READY
-from tenon.apis.legacy.conversion import Manifest
+from tenon.apis.legacy.conversion import Manifest, Note
 from tenon.apis.validation import Problem
 
 OldFamily = Literal["AL2", "AL2023", "Bottlerocket", "Ubuntu", "Windows2019", "Windows2022", "Custom"]
@@ -36,22 +36,25 @@ def convert_family(
         return _ubuntu(terms, given)
     if terms:
         taint = f"{labels.UNREGISTERED_TAINT[0]}:{labels.UNREGISTERED_TAINT[1]}"
-        notes = [f"nodes of Custom images must come up with the taint {taint} now"] if family == "Custom" else []
+        note = Note(f"nodes of Custom images must come up with the taint {taint} now", "spec.amiFamily")
+        notes: list[str] = [note] if family == "Custom" else []
         return {"amiFamily": family, "amiSelectorTerms": list(terms), **given}, {}, notes
     alias = f"{family.lower()}@{annotations.get(ALIAS_VERSION) or 'latest'}"
-    note = f"amiFamily {family} without AMIs is the alias {alias} now"
+    note = Note(f"amiFamily {family} without AMIs is the alias {alias} now", "spec.amiSelectorTerms")
     return {"amiSelectorTerms": [{"alias": alias}], **given}, {}, [note]
 
 
 def _ubuntu(terms: Sequence[Mapping[str, Any]], given: Manifest) -> tuple[Manifest, dict[str, str], list[str]]:
     marks = ["amiFamily"]
-    notes = ["amiFamily Ubuntu is no more: its nodes are set up as those of AL2, from images that you name"]
+    sentence = "amiFamily Ubuntu is no more: its nodes are set up as those of AL2, from images that you name"
+    notes: list[str] = [Note(sentence, "spec.amiFamily")]
     if not given:
         marks.append("blockDeviceMappings")
         given = {"blockDeviceMappings": UBUNTU_VOLUMES}
     if not terms:
         marks.append("incompatible")
-        notes.append("it names no images, so no node is launched from it: name Ubuntu's in amiSelectorTerms")
+        sentence = "it names no images, so no node is launched from it: name Ubuntu's in amiSelectorTerms"
+        notes.append(Note(sentence, "spec.amiSelectorTerms"))
     fields = {"amiFamily": "AL2", "amiSelectorTerms": list(terms) or [{"id": NO_IMAGE}], **given}
     return fields, {UBUNTU: ",".join(marks)}, notes
 

@@ -17,6 +17,7 @@ from tenon.apis.legacy.conversion import (
     PROVISIONER_NAME,
     Converted,
     Manifest,
+    Note,
     OldObject,
     metadata_of,
     read,
@@ -50,6 +51,8 @@ class Defaults:
 
     instance_profile: str = ""
     cluster: str = ""
+    family: OldFamily = "AL2"
+    """The AMI family of classes that name neither family nor images; AL2, unless there are no images of it."""
 
 
 class TemplateSpec(ApiModel):
@@ -101,16 +104,24 @@ def _converted(manifest: Mapping[str, Any], found: NodeTemplate, defaults: Defau
     spec, given = found.spec, manifest["spec"]
     annotations = (manifest.get("metadata") or {}).get("annotations") or {}
     terms = ami_terms(spec.ami_selector)
-    fields, added, notes = convert_family(spec.ami_family, terms, spec.block_device_mappings, annotations)
+    unnamed = "ami_family" not in spec.model_fields_set and not terms
+    family = defaults.family if unnamed else spec.ami_family
+    fields, added, notes = convert_family(family, terms, spec.block_device_mappings, annotations)
+    if family != spec.ami_family:
+        sentence = f"it names no amiFamily, and AL2 has no images for this Kubernetes version: {family} is taken"
+        notes.append(Note(sentence, "spec.amiSelectorTerms"))
     for field, selector, what in (
         ("subnetSelectorTerms", spec.subnet_selector, "subnets"),
         ("securityGroupSelectorTerms", spec.security_group_selector, "security groups"),
     ):
         fields[field] = selector_terms(selector) if selector else ANYTHING_DISCOVERED
         if not selector:
-            notes.append(f"it names no {what}: those with the tag karpenter.sh/discovery are taken")
+            notes.append(
+                Note(f"it names no {what}: those with the tag karpenter.sh/discovery are taken", f"spec.{field}")
+            )
     if spec.launch_template:
-        notes.append(f"launchTemplate {spec.launch_template} is left out: launch templates of your own are no more")
+        sentence = f"launchTemplate {spec.launch_template} is left out: launch templates of your own are no more"
+        notes.append(Note(sentence, "spec.amiSelectorTerms"))
     fields |= _identity(spec, defaults, notes)
     fields["metadataOptions"] = {**METADATA_OPTIONS, **spec.metadata_options}
     for name in ("userData", "tags", "detailedMonitoring", "context"):
@@ -130,10 +141,12 @@ def _identity(spec: TemplateSpec, defaults: Defaults, notes: list[str]) -> Manif
     profile = spec.instance_profile or defaults.instance_profile
     if profile:
         if not spec.instance_profile:
-            notes.append(f"its instance profile is aws.defaultInstanceProfile of the settings: {profile}")
+            sentence = f"its instance profile is aws.defaultInstanceProfile of the settings: {profile}"
+            notes.append(Note(sentence, "spec.instanceProfile"))
         return {"instanceProfile": profile}
     role = f"KarpenterNodeRole-{defaults.cluster}" if defaults.cluster else "KarpenterNodeRole"
-    notes.append(f"it names no instance profile, and no settings do: the role {role} stands for your nodes' role")
+    sentence = f"it names no instance profile, and no settings do: the role {role} stands for your nodes' role"
+    notes.append(Note(sentence, "spec.role"))
     return {"role": role}
 
 

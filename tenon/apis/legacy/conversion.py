@@ -18,7 +18,7 @@ NODE_CLASS_KIND = "EC2NodeClass"
 COMPATIBILITY = "compatibility.karpenter.sh"
 KUBELET_ANNOTATION = f"{COMPATIBILITY}/v1beta1-kubelet-conversion"
 """On a converted NodePool: its kubelet settings as JSON, until they are moved to its class."""
-PROVISIONER_NAME = f"{labels.GROUP}/provisioner-name"
+PROVISIONER_NAME = labels.PROVISIONER
 
 _GONE = frozenset(
     {
@@ -38,6 +38,19 @@ _GONE = frozenset(
 """Annotations that mean nothing, or something else, for the v1 object."""
 
 ModelT = TypeVar("ModelT", bound=ApiModel)
+
+
+class Note(str):
+    """What a person should know of a change, in a sentence, with the field of the v1 object that it is about."""
+
+    __slots__ = ("path",)
+    path: str
+
+    def __new__(cls, sentence: str, path: str = "") -> Note:
+        """``path`` is empty for what is about the whole object."""
+        note = super().__new__(cls, sentence)
+        note.path = path
+        return note
 
 
 class OldMetadata(ApiModel):
@@ -60,7 +73,7 @@ class Converted:
     manifests: Sequence[Manifest] = ()
     """v1 objects: the one that the old object became, then those that had to be made beside it."""
     notes: Sequence[str] = ()
-    """What a person should know of the change, a sentence each."""
+    """What a person should know of the change, a sentence each; a `Note` says which field it is about."""
     problems: Sequence[Problem] = ()
 
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,7 +36,7 @@ DROPPED: Mapping[str, str] = {
     "aws.enablePodENI": "pods that ask for vpc.amazonaws.com/pod-eni are counted on types that have it",
     "aws.enableENILimitedPodDensity": "write kubelet.maxPods into the EC2NodeClass for another number of pods",
     "aws.tags": "write the tags into spec.tags of each EC2NodeClass",
-    "loglevel.webhook": "there is no webhook any more",
+    "loglevel.webhook": "LOG_LEVEL is that of every part",
 }
 """Settings that are no more, with what is done instead."""
 _LOGGER = {"level": "LOG_LEVEL", "outputPaths": "LOG_OUTPUT_PATHS", "errorOutputPaths": "LOG_ERROR_OUTPUT_PATHS"}
@@ -76,7 +76,8 @@ def convert_settings(manifest: Mapping[str, Any]) -> Settings:
             values[RENAMED[key]] = value
             notes.append(f"{key} is {RENAMED[key]} now")
         elif key == "zap-logger-config":
-            values |= _logger(value, notes)
+            own = "loglevel.controller" in found.data  # which wins over the level of the logger
+            values |= {name: text for name, text in _logger(value, notes).items() if not own or name != "LOG_LEVEL"}
         elif (known := key if key in DROPPED else "aws.tags" if key.startswith("aws.tags.") else "") != "":
             notes.append(f"{key} is no more: {DROPPED[known]}")
         else:
@@ -85,6 +86,22 @@ def convert_settings(manifest: Mapping[str, Any]) -> Settings:
         instance_profile=found.data.get("aws.defaultInstanceProfile", ""), cluster=found.data.get("aws.clusterName", "")
     )
     return Settings(values, defaults, tuple(notes))
+
+
+def merged(parts: Iterable[Settings]) -> Settings:
+    """Several ConfigMaps as one; of settings that both have, the later holds."""
+    values: dict[str, str] = {}
+    defaults = Defaults()
+    notes: list[str] = []
+    problems: list[Problem] = []
+    for part in parts:
+        values |= part.values
+        notes += part.notes
+        problems += part.problems
+        defaults = Defaults(
+            part.defaults.instance_profile or defaults.instance_profile, part.defaults.cluster or defaults.cluster
+        )
+    return Settings(values, defaults, tuple(notes), tuple(problems))
 
 
 def _logger(text: str, notes: list[str]) -> dict[str, str]:

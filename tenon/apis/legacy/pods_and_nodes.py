@@ -8,7 +8,7 @@ from typing import Any
 from tenon.apis import labels
 from tenon.apis.legacy.conversion import PROVISIONER_NAME, Manifest, renamed
 
-KEPT_FROM_DISRUPTION = ("karpenter.sh/do-not-evict", "karpenter.sh/do-not-consolidate")
+KEPT_FROM_DISRUPTION = (labels.DO_NOT_EVICT, labels.DO_NOT_CONSOLIDATE)
 OLD_TAINT = ("karpenter.sh/disruption", "disrupting", "NoSchedule")
 
 

@@ -19,6 +19,7 @@ from tenon.apis.legacy.conversion import (
     PROVISIONER_NAME,
     Converted,
     Manifest,
+    Note,
     OldObject,
     class_reference,
     metadata_of,
@@ -30,7 +31,7 @@ from tenon.apis.legacy.conversion import (
 )
 from tenon.apis.validation import Problem
 
-LABELS_GONE = frozenset({f"{labels.AWS_GROUP}/instance-pods", f"{labels.AWS_GROUP}/instance-ami-id"})
+LABELS_GONE = labels.GONE
 CHOOSING_TYPES = frozenset(
     {
         labels.INSTANCE_TYPE,
@@ -109,10 +110,11 @@ def convert_provisioner(manifest: Mapping[str, Any], defaults: Defaults | None =
     notes = list(made.notes)
     class_name = name if spec.provider is not None else spec.provider_ref.name if spec.provider_ref else DEFAULT_CLASS
     if spec.provider is None and spec.provider_ref is None:
-        notes.append(f"it names no provider: its nodes are launched from EC2NodeClass {DEFAULT_CLASS}")
-    requirements = [*_requirements(spec.requirements, notes)]
+        sentence = f"it names no provider: its nodes are launched from EC2NodeClass {DEFAULT_CLASS}"
+        notes.append(Note(sentence, "spec.template.spec.nodeClassRef"))
+    requirements = [*_requirements(spec.requirements, notes, "spec.template.spec.requirements")]
     requirements += _defaults_of_that_time({str(term.get("key")) for term in requirements}, notes)
-    disruption = _disruption(spec)
+    disruption = _disruption(spec, notes)
     template = {
         "metadata": without_empty({"labels": renamed(spec.labels), "annotations": spec.annotations}),
         "spec": {
@@ -157,7 +159,7 @@ def convert_machine(manifest: Mapping[str, Any], expiry: Mapping[str, str] | Non
         "metadata": metadata_of(manifest, _kubelet(spec.kubelet, notes)),
         "spec": {
             **without_empty({"taints": spec.taints, "startupTaints": spec.startup_taints}),
-            "requirements": [*_requirements(spec.requirements, notes)],
+            "requirements": [*_requirements(spec.requirements, notes, "spec.requirements")],
             **without_empty({"resources": spec.resources}),
             "nodeClassRef": class_reference(reference),
             "expireAfter": (expiry or {}).get(owner, NEVER_TEXT),
@@ -167,14 +169,14 @@ def convert_machine(manifest: Mapping[str, Any], expiry: Mapping[str, str] | Non
     return Converted([claim], notes)
 
 
-def _requirements(terms: Sequence[Manifest], notes: list[str]) -> list[Manifest]:
+def _requirements(terms: Sequence[Manifest], notes: list[str], path: str) -> list[Manifest]:
     kept = []
     for term in terms:
         key = str(term.get("key"))
-        if key in LABELS_GONE:
-            notes.append(f"the requirement on label {key} is dropped: no node has that label any more")
+        if key in labels.GONE:
+            notes.append(Note(f"the requirement on label {key} is dropped: no node has that label any more", path))
         elif key == PROVISIONER_NAME:
-            notes.append(f"the requirement on label {key} is dropped: a node's pool is known from its name")
+            notes.append(Note(f"the requirement on label {key} is dropped: a node's pool is known from its name", path))
         else:
             kept.append(term)
     return kept
@@ -198,26 +200,33 @@ def _defaults_of_that_time(keys: set[str], notes: list[str]) -> list[Manifest]:
         ]
     if added:
         texts = (f"{term['key']} {term['operator']} [{', '.join(term['values'])}]" for term in added)
-        notes.append(f"what was added to a Provisioner by default is written out: {'; '.join(texts)}")
+        sentence = f"what was added to a Provisioner by default is written out: {'; '.join(texts)}"
+        notes.append(Note(sentence, "spec.template.spec.requirements"))
     return added
 
 
-def _disruption(spec: ProvisionerSpec) -> Manifest:
-    if spec.consolidation.enabled:
-        return {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "0s"}
+def _disruption(spec: ProvisionerSpec, notes: list[str]) -> Manifest:
+    """When nodes go; there were no budgets then, and the 10% of v1 would hold up what was meant to go at once."""
     seconds = spec.ttl_seconds_after_empty
+    budgets = [{"nodes": "100%"}]
+    if spec.consolidation.enabled or seconds is not None:
+        sentence = "it had no disruption budget, so all of its nodes may leave at once: a smaller budget"
+        sentence += " slows that down"
+        notes.append(Note(sentence, "spec.disruption.budgets"))
+    if spec.consolidation.enabled:
+        return {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "0s", "budgets": budgets}
     after = NEVER_TEXT if seconds is None else text_of_seconds(seconds)
-    return {"consolidationPolicy": "WhenEmpty", "consolidateAfter": after}
+    return {"consolidationPolicy": "WhenEmpty", "consolidateAfter": after, "budgets": budgets}
 
 
 def _kubelet(given: Mapping[str, Any], notes: list[str]) -> dict[str, str]:
     """The kubelet settings as an annotation, for the class."""
     if not given:
         return {}
-    notes.append("kubelet settings belong to the EC2NodeClass now")
+    notes.append(Note("kubelet settings belong to the EC2NodeClass now", f"metadata.annotations[{KUBELET_ANNOTATION}]"))
     kept = {name: value for name, value in given.items() if name != "containerRuntime"}
     if len(kept) < len(given):
-        notes.append("containerRuntime is dropped: every node runs containerd")
+        notes.append(Note("containerRuntime is dropped: every node runs containerd", "spec.template.spec.nodeClassRef"))
     return {KUBELET_ANNOTATION: json.dumps(kept, sort_keys=True)} if kept else {}
 
 

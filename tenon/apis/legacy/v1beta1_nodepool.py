@@ -19,6 +19,7 @@ from tenon.apis.legacy.conversion import (
     NODE_CLASS_KIND,
     Converted,
     Manifest,
+    Note,
     OldObject,
     metadata_of,
     read,
@@ -155,10 +156,13 @@ def _kept(spec: NodeSpec) -> tuple[dict[str, str], list[str]]:
     annotations = {REFERENCE_ANNOTATION: json.dumps(spec.node_class_ref.to_dict())}
     if not spec.kubelet:
         return annotations, []
-    notes = ["kubelet settings belong to the EC2NodeClass now"]
+    place = f"metadata.annotations[{KUBELET_ANNOTATION}]"
+    notes: list[str] = [Note("kubelet settings belong to the EC2NodeClass now", place)]
     kubelet = dict(spec.kubelet)
     if kubelet.pop("containerRuntime", None) is not None:
-        notes.append("kubelet.containerRuntime is dropped: every node runs containerd")
+        notes.append(
+            Note("kubelet.containerRuntime is dropped: every node runs containerd", "spec.template.spec.nodeClassRef")
+        )
     if kubelet:
         annotations[KUBELET_ANNOTATION] = json.dumps(kubelet, sort_keys=True)
     return annotations, notes
@@ -174,14 +178,14 @@ def _disruption_problem(given: Disruption) -> Problem | None:
 
 
 def _disruption(given: Disruption) -> tuple[Manifest, list[str]]:
-    notes = ["expired nodes are drained at once now: budgets no longer hold them up, no replacement comes first"]
+    sentence = "expired nodes are drained at once now: budgets no longer hold them up, no replacement comes first"
+    notes: list[str] = [Note(sentence, "spec.template.spec.expireAfter")]
     found: Manifest = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": str(given.consolidate_after or "0s")}
     if given.consolidation_policy != "WhenEmpty":
         found["consolidationPolicy"] = "WhenEmptyOrUnderutilized"
-        notes.append(
-            "consolidationPolicy WhenUnderutilized is WhenEmptyOrUnderutilized now, "
-            f"with consolidateAfter {found['consolidateAfter']}"
-        )
+        sentence = "consolidationPolicy WhenUnderutilized is WhenEmptyOrUnderutilized now, "
+        sentence += f"with consolidateAfter {found['consolidateAfter']}"
+        notes.append(Note(sentence, "spec.disruption.consolidationPolicy"))
     if given.expire_after.never:
         notes = notes[1:]
     return {**found, **({} if given.budgets is None else {"budgets": given.budgets})}, notes

@@ -132,7 +132,12 @@ def test_leg06_what_is_wrong_in_the_provider_has_its_path() -> None:
     ids=str,
 )
 def test_leg07_leg09_when_nodes_go(given: dict[str, Any], policy: str, after: str) -> None:
-    assert pool(given)["spec"]["disruption"] == {"consolidationPolicy": policy, "consolidateAfter": after}
+    """And all at once, as when there were no budgets."""
+    assert pool(given)["spec"]["disruption"] == {
+        "consolidationPolicy": policy,
+        "consolidateAfter": after,
+        "budgets": [{"nodes": "100%"}],
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,55 @@
+"""How often the account is looked through for what an EC2NodeClass names, and what was found in between."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Generic, TypeVar
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """AMI_REFRESH_INTERVAL and SUBNET_REFRESH_INTERVAL."""
+
+    images: timedelta = timedelta(minutes=10)
+    subnets: timedelta = timedelta(minutes=10)
+
+    @property
+    def period(self) -> timedelta:
+        """How often a node class is resolved."""
+        return min(self.images, self.subnets)
+
+    def kept(self, interval: timedelta) -> float:
+        """Seconds for which an answer is used again; none where every look at the class asks anew anyway."""
+        return interval.total_seconds() if interval > self.period else 0.0
+
+
+DEFAULT = Refresh()
+
+
+class Remembered(Generic[Found]):
+    """Answers by what was asked, used again for a while. An empty answer is asked for again. Thread-safe."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._found: dict[str, tuple[float, list[Found]]] = {}
+
+    def get(self, asked: str, ask: Callable[[], list[Found]]) -> list[Found]:
+        """The answer to ``asked``, from ``ask`` when none is known that is young enough."""
+        now = self._clock()
+        with self._lock:
+            self._found = {key: known for key, known in self._found.items() if known[0] > now}
+            if asked in self._found:
+                return self._found[asked][1]
+        found = ask()
+        if found and self._seconds:
+            with self._lock:
+                self._found[asked] = (now + self._seconds, found)
+        return found

@@ -1,0 +1,137 @@
+"""The parts of the Helm chart that are made: names and schema of the settings, and the rights.
+
+They say again what `worker/settings` and `deploy/rbac.yaml` say, so they are generated, and nothing can be forgotten.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tenon.provisioning.gates import AWS_GATES, GATES, REMOVED
+from worker.settings import Settings
+
+CHART = Path("deploy/chart")
+RIGHTS = Path("deploy/rbac.yaml")
+ELSEWHERE = {
+    "feature_gates": "settings.featureGates",
+    "aws_feature_gates": "settings.awsFeatureGates",
+    "metrics_port": "controller.metrics.port",
+    "health_probe_port": "controller.healthProbe.port",
+    "log_level": "logLevel",
+    "log_output_paths": "logOutputPaths",
+    "log_error_output_paths": "logErrorOutputPaths",
+    "disable_webhook": "webhook.enabled",
+    "webhook_port": "webhook.port",
+    "karpenter_service": "the name of the release",
+    "cpu_requests": "controller.resources.requests.cpu",
+    "memory_limit": "controller.resources.limits.memory",
+}
+"""Settings that are not texts under ``settings`` of the chart's values, and where they are."""
+_ACRONYMS = {"Ca": "CA", "Vpc": "VPC", "Enis": "ENIs", "Dra": "DRA", "Qps": "QPS", "Url": "URL"}
+"""As Karpenter's chart spells them."""
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_HEADER = "made by `tenon generate`; change {} instead"
+_LABELS = '{{- include "tenon.labels" . | nindent 4 }}'
+_FULLNAME = '{{ include "tenon.fullname" . }}'
+_ACCOUNT = '{{ include "tenon.serviceAccountName" . }}'
+_NAMESPACE = "{{ .Release.Namespace }}"
+LEASE = str(Settings.model_fields["leader_election_name"].default)
+_LEASE = f'{{{{ .Values.settings.leaderElectionName | default "{LEASE}" }}}}'
+_LEASES = f"""  - {LEASE}
+  {{{{- if ne (.Values.settings.leaderElectionName | default "{LEASE}") "{LEASE}" }}}}
+  - '{_LEASE}'
+  {{{{- end }}}}
+"""
+"""A Karpenter's Lease is looked for whatever the worker's own is called."""
+_LABELS_MARK = "LABELS"
+_LEASES_MARK = "LEASES"
+
+
+def value_name(field: str) -> str:
+    """The name of a setting under ``settings`` in the chart's values: clusterCABundle for cluster_ca_bundle."""
+    first, *others = field.split("_")
+    return first + "".join(_ACRONYMS.get(each.title(), each.title()) for each in others)
+
+
+def chart_texts() -> dict[Path, str]:
+    """The text of each file of the chart that is made, by its path."""
+    names = {value_name(field): field.upper() for field in Settings.model_fields if field not in ELSEWHERE}
+    source = _HEADER.format("worker/settings/model.py")
+    return {
+        CHART / "files" / "settings.yaml": f"# {source}.\n" + yaml.safe_dump(names, sort_keys=False),
+        CHART / "values.schema.json": json.dumps(_schema(source), indent=2) + "\n",
+        CHART / "templates" / "rbac.yaml": _rights(),
+    }
+
+
+def _schema(source: str) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        value_name(field): _value(field) for field in Settings.model_fields if field not in ELSEWHERE
+    }
+    settings["featureGates"] = _gates([*GATES, *REMOVED])
+    settings["awsFeatureGates"] = _gates(AWS_GATES)
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "$comment": source,
+        "type": "object",
+        "properties": {
+            "replicas": {"type": "integer", "minimum": 0},
+            "logLevel": {"enum": ["debug", "info", "warn", "error", "DEBUG", "INFO", "WARN", "ERROR"]},
+            "logOutputPaths": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+            "logErrorOutputPaths": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+            "settings": {"type": "object", "properties": settings, "additionalProperties": False},
+        },
+    }
+
+
+def _value(field: str) -> dict[str, Any]:
+    schema = Settings.model_json_schema()["properties"][field]
+    kept = {key: schema[key] for key in ("description", *_BOUNDS) if key in schema}
+    if "enum" in schema:
+        return {**kept, "enum": [*schema["enum"], "", None]}
+    # Values of numbers and switches are often quoted, in Karpenter's own values too.
+    kinds = {schema.get("type", "string"), "string", "null"}
+    return {**kept, "type": sorted(kinds)}
+
+
+def _gates(names: Any) -> dict[str, Any]:
+    gates = {name[0].lower() + name[1:]: {"type": ["boolean", "null", "string"]} for name in names}
+    return {"type": ["object", "null"], "properties": gates, "additionalProperties": False}
+
+
+def _rights() -> str:
+    documents = [
+        _named(each)
+        for each in yaml.safe_load_all(RIGHTS.read_text(encoding="utf-8"))
+        if each["kind"] not in ("Namespace", "ServiceAccount")
+    ]
+    text = yaml.safe_dump_all(documents, sort_keys=False, width=1000)
+    text = text.replace(f"    {_LABELS_MARK}: ''\n", f"    {_LABELS}\n")
+    text = text.replace(f"  - {_LEASES_MARK}\n", _LEASES)
+    return f"{{{{- /* {_HEADER.format('deploy/rbac.yaml')} */ -}}}}\n{text}"
+
+
+def _named(document: dict[str, Any]) -> dict[str, Any]:
+    """A document of rights for any release: its names, namespace and labels as the chart has them."""
+    metadata = document["metadata"]
+    labels = {key: value for key, value in metadata["labels"].items() if key != "app.kubernetes.io/part-of"}
+    metadata = {**metadata, "name": _of_release(metadata["name"]), "labels": {_LABELS_MARK: "", **labels}}
+    if metadata.get("namespace") == "tenon":
+        metadata["namespace"] = _NAMESPACE
+    named = {**document, "metadata": metadata}
+    if "roleRef" in document:
+        named["roleRef"] = {**document["roleRef"], "name": _of_release(document["roleRef"]["name"])}
+        named["subjects"] = [{"kind": "ServiceAccount", "name": _ACCOUNT, "namespace": _NAMESPACE}]
+    for rule in named.get("rules", ()):
+        if "resourceNames" in rule:
+            lease = _LEASE if "namespace" in metadata else _LEASES_MARK
+            rule["resourceNames"] = [lease if name == LEASE else name for name in rule["resourceNames"]]
+    return named
+
+
+def _of_release(name: str) -> str:
+    return _FULLNAME + name.removeprefix("tenon")

@@ -1,0 +1,100 @@
+"""``tenon convert``: manifests of any age of Karpenter in today's form, with a comment on everything that changed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.simulating.files import NAME_OF_STANDARD_INPUT, read_named_texts
+from tenon.manifests.converting import Output, Part, convert, joined
+from tenon.manifests.documents import Finding
+from tenon.simulation.faults import Fault, Source, one_line
+
+app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+
+UNUSABLE = 2
+
+
+class Form(StrEnum):
+    """How the manifests are written."""
+
+    yaml = "yaml"
+    json = "json"
+
+
+@app.command(name="convert")
+def run(
+    filename: Annotated[
+        list[str] | None, typer.Option("-f", "--filename", help="A file of manifests, a folder of them, or - .")
+    ] = None,
+    output: Annotated[Form, typer.Option("-o", "--output", help="How to write them.")] = Form.yaml,
+    output_dir: Annotated[
+        Path | None, typer.Option("-w", "--output-dir", help="Write each file under its name into this folder.")
+    ] = None,
+) -> None:
+    """Print Karpenter's manifests of any age in today's form (v1); other objects stay as they are."""
+    faults: list[Fault] = []
+    if not filename:
+        _stop(["tenon convert: name manifests with -f"])
+    converted = convert(read_named_texts(filename or [], faults))
+    if output_dir is None:
+        sys.stdout.write(_written(output, [part for parts in converted.files.values() for part in parts]))
+    else:
+        faults += _write(output, output_dir, converted.files)
+    if output is Form.json:
+        _tell_notes(converted)
+    _stop([*map(str, faults), *map(_line, converted.findings)])
+
+
+def _written(form: Form, parts: Sequence[Part]) -> str:
+    if form is Form.yaml:
+        return joined(parts)
+    items = [part.body for part in parts if part.body is not None]
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=2, ensure_ascii=False) + "\n"
+
+
+def _write(form: Form, folder: Path, files: Mapping[str, Sequence[Part]]) -> list[Fault]:
+    """Write the files; what cannot be written is a fault. No input is written over."""
+    faults = []
+    taken: dict[Path, str] = {}
+    for name, parts in files.items():
+        source = Path("stdin.yaml" if name == NAME_OF_STANDARD_INPUT else name)
+        target = folder / (source.stem + (".json" if form is Form.json else source.suffix or ".yaml"))
+        if target in taken:
+            faults.append(Fault(Source(name), f"has the name of {taken[target]}: convert them into different folders"))
+            continue
+        taken[target] = name
+        try:
+            if target.exists() and source.exists() and target.samefile(source):
+                faults.append(Fault(Source(name), "is in the output folder itself and is not written over"))
+                continue
+            folder.mkdir(parents=True, exist_ok=True)
+            target.write_text(_written(form, parts), encoding="utf-8")
+        except (OSError, ValueError) as error:
+            faults.append(Fault(Source(str(target)), f"cannot be written: {getattr(error, 'strerror', None) or error}"))
+    return faults
+
+
+def _tell_notes(converted: Output) -> None:
+    """What YAML says in comments."""
+    for parts in converted.files.values():
+        for part in parts:
+            for note in part.notes:
+                print(one_line(f"note: {part.where}: {note}"), file=sys.stderr)
+
+
+def _line(finding: Finding) -> str:
+    return one_line("; ".join([str(finding), *(f"write {line}" for line in finding.mended)]))
+
+
+def _stop(lines: Sequence[str]) -> None:
+    for line in lines:
+        print(line, file=sys.stderr)
+    if lines:
+        raise typer.Exit(UNUSABLE)

@@ -1,0 +1,141 @@
+"""``tenon handback``: leave a cluster to Karpenter, node by node as it is.
+
+Ends Tenon's workflows, which would otherwise go on when a worker is started again, and takes Tenon's own marks off
+Nodes and NodeClaims. Instances, pods, finalizers and Karpenter's labels stay: Karpenter goes on with them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Annotated
+
+import typer
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.kubernetes.bounded import bounded
+from activities.kubernetes.changes import change
+from activities.kubernetes.client import Kube, Object
+from activities.kubernetes.errors import ApiError, ConfigError
+from activities.kubernetes.resources import LEASES, NODECLAIMS, NODES
+from cli.context import ContextError, resolve
+from tenon.apis import labels
+from tenon.lifecycle.handback import handed_back
+from worker.lease import IDENTITY_PREFIX, LEASE_NAME
+from worker.temporal import TemporalError, connect
+from workflows import names
+from workflows.housekeeping import schedule_id
+
+app = typer.Typer(add_completion=False)
+Cluster = Annotated[str | None, typer.Option("--cluster", envvar="CLUSTER_NAME", help="Name of the cluster.")]
+Lease = Annotated[str, typer.Option("--lease", envvar="LEADER_ELECTION_NAME", help="Name of the workers' Lease.")]
+
+AT_ONCE = 20
+PAUSE = 1.0
+LEASE_SECONDS = 15.0
+
+
+class StillLeads(Exception):
+    """A worker runs that would begin everything anew, in one sentence."""
+
+
+@app.callback(invoke_without_command=True)
+def handback(cluster: Cluster = None, lease: Lease = LEASE_NAME) -> None:
+    """End Tenon's workflows and take its marks off, so that Karpenter goes on with the same nodes.
+
+    Stop all workers first. Nothing is replaced, drained or ended by it; running it again is harmless.
+    """
+    try:
+        asyncio.run(_hand_back(cluster, lease))
+    except (StillLeads, ContextError, TemporalError, ConfigError, ApiError) as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(2) from None
+    except RPCError as error:
+        print(f"Temporal refused: {error.message}.", file=sys.stderr)
+        raise typer.Exit(2) from None
+
+
+async def _hand_back(cluster: str | None, lease: str) -> None:
+    context = resolve(cluster)
+    context.apply()
+    kube = await Kube.connect()
+    try:
+        await _nobody_leads(kube, lease)
+        client = await connect()
+        ended = await end_workflows(client, context.cluster)
+        print(f"ended {ended} workflows of cluster {context.cluster}, and the Schedule {schedule_id(context.cluster)}")
+        nodes, claims = await kube.list(NODES, label_selector=labels.NODEPOOL), await kube.list(NODECLAIMS)
+        cleaned = sum(await bounded([*nodes, *claims], AT_ONCE, lambda obj: _clean(kube, obj)))
+        print(f"took Tenon's marks off {cleaned} of {len(nodes)} Nodes and {len(claims)} NodeClaims")
+        unlaunched = sorted(c["metadata"]["name"] for c in claims if not (c.get("status") or {}).get("providerID"))
+        if unlaunched:
+            print(f"not launched yet, Karpenter launches them: {', '.join(unlaunched)}")
+        print("Karpenter may be started now")
+    finally:
+        await kube.close()
+
+
+async def _nobody_leads(kube: Kube, name: str) -> None:
+    """Wait out the Lease of a worker that was killed.
+
+    Raises:
+        StillLeads: a Lease is renewed.
+    """
+    before = await _held(kube, name)
+    if not before:
+        return
+    print(f"a worker holds the Lease {', '.join(before)}: waiting {LEASE_SECONDS:.0f} s for it to run out")
+    for _ in range(round(LEASE_SECONDS / PAUSE)):
+        await asyncio.sleep(PAUSE)
+        renewed = [lease for lease, version in (await _held(kube, name)).items() if before.get(lease) != version]
+        if renewed:
+            namespace = renewed[0].partition("/")[0]
+            raise StillLeads(
+                f"A worker renews the Lease {renewed[0]}: stop all workers first, "
+                f"with: kubectl scale deployment tenon --replicas=0 -n {namespace}"
+            )
+
+
+async def _held(kube: Kube, name: str) -> dict[str, str]:
+    """The Leases that workers of Tenon hold, and their versions."""
+    found = await kube.list(LEASES, field_selector=f"metadata.name={name}")
+    return {
+        f"{lease['metadata']['namespace']}/{name}": lease["metadata"]["resourceVersion"]
+        for lease in found
+        if str((lease.get("spec") or {}).get("holderIdentity") or "").startswith(IDENTITY_PREFIX)
+    }
+
+
+async def end_workflows(client: Client, cluster: str) -> int:
+    """Terminate all open workflows of the cluster, as often as the list, which is late, shows any; how many."""
+    try:
+        await client.get_schedule_handle(schedule_id(cluster)).delete()
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+    query = f'TaskQueue = "{names.task_queue(cluster)}" AND ExecutionStatus = "Running"'
+    ended: set[str] = set()
+    while found := [each.id async for each in client.list_workflows(query)]:
+        await bounded(found, AT_ONCE, lambda workflow_id: _terminate(client, workflow_id))
+        ended.update(found)
+        await asyncio.sleep(PAUSE)
+    return len(ended)
+
+
+async def _terminate(client: Client, workflow_id: str) -> None:
+    try:
+        await client.get_workflow_handle(workflow_id).terminate(reason="tenon handback: Karpenter goes on")
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+
+
+async def _clean(kube: Kube, obj: Object) -> bool:
+    """Whether there was anything of Tenon's on the object."""
+    resource = NODES if obj["kind"] == "Node" else NODECLAIMS
+    if not handed_back(obj):
+        return False
+    metadata = obj["metadata"]
+    await change(kube, resource, metadata["name"], handed_back, uid=metadata["uid"], seen=obj)
+    return True

@@ -1,0 +1,111 @@
+"""Every setting as a flag of a command, made from the settings themselves so that none can be forgotten.
+
+The flags are read here rather than by the command's parser, because that stops at the first fault and says it in a
+frame; an operator wants all faults, a sentence each. A switch alone means true, as Karpenter has it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from worker.main import EXIT_UNUSABLE
+from worker.settings import Settings, flag_of
+from worker.settings.lookalikes import nearest
+from worker.settings.model import is_switch, text
+
+FLAGS = {flag_of(name): name for name in Settings.model_fields}
+FAULTS = "cli.setting_flags.faults"
+"""Where a command's context keeps the sentences of its flags."""
+_FLAG = re.compile(r"--?[A-Za-z]")
+
+
+class SettingsCommand(TyperCommand):
+    """A command that takes every setting as a flag beside its own options; settings' values stay texts."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse what is no flag, all at once, before the values are looked at."""
+        own = {name: bool(getattr(each, "is_flag", False)) for each in self.params for name in each.opts}
+        taken = {name: alone for name, alone in own.items() if name not in FLAGS} | {"--help": True}
+        given, faults = split(args, taken)
+        ctx.meta[FAULTS] = faults
+        return super().parse_args(ctx, given)
+
+
+def split(arguments: Sequence[str], own: dict[str, bool]) -> tuple[list[str], list[str]]:
+    """The arguments with each setting as ``--name=value``, and a sentence for each that is no flag.
+
+    Args:
+        arguments: as the shell gave them.
+        own: the command's other options, with whether each stands alone.
+    """
+    given: list[str] = []
+    faults: list[str] = []
+    rest = deque(arguments)
+    while rest:
+        argument = rest.popleft()
+        name, equals, _ = argument.partition("=")
+        if name in own or (not name.startswith("--") and name[:2] in own and len(name) > 2):
+            given.append(argument)
+            if rest and not (equals or own.get(name, True)):
+                given.append(rest.popleft())
+        elif name not in FLAGS:
+            faults.append(_unknown(name))
+            if rest and name.startswith("-") and not equals and not _FLAG.match(rest[0]):
+                rest.popleft()
+        elif equals:
+            given.append(argument)
+        elif is_switch(FLAGS[name]):
+            given.append(f"{name}=true")
+        elif rest:
+            given.append(f"{name}={rest.popleft()}")
+        else:
+            faults.append(f"The flag {name} needs a value: write {name}=VALUE.")
+    return given, faults
+
+
+def with_setting_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command an option for each setting; its argument ``flags`` gets those that were given, by field."""
+    own = [each for each in inspect.signature(command, eval_str=True).parameters.values() if each.name != "flags"]
+
+    def run(**given: Any) -> None:
+        kept = {each.name: given.pop(each.name) for each in own}
+        command(**kept, flags={name: value for name, value in given.items() if value is not None})
+
+    options = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_option(name))
+        for name in Settings.model_fields
+    ]
+    kept = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
+    run.__signature__ = inspect.Signature([*kept, *options])  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in (*kept, *options)}
+    run.__doc__ = command.__doc__
+    run.__name__ = command.__name__
+    return run
+
+
+def refuse(sentences: str) -> typer.Exit:
+    """Say what cannot be used, and the end to raise."""
+    print(sentences, file=sys.stderr)
+    return typer.Exit(EXIT_UNUSABLE)
+
+
+def _option(name: str) -> Any:
+    field = Settings.model_fields[name]
+    default = "" if field.is_required() else text(field.default)
+    shown = f" By default {default}." if default else ""
+    option = typer.Option(flag_of(name), help=f"{field.description}{shown}", show_default=False)
+    return Annotated[str | None, option]
+
+
+def _unknown(name: str) -> str:
+    near = nearest(name.lstrip("-").replace("-", "_"))
+    advice = f"did you mean {flag_of(near)}?" if near else "--help lists all."
+    return f"There is no flag {name}: {advice}" if name.startswith("-") else f"{name!r} is no flag: {advice}"

@@ -1,0 +1,103 @@
+"""``tenon validate``: manifests of any age of Karpenter checked without a cluster, each fault with a better line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from cli.simulating.files import read_named_texts
+from tenon.manifests.checking import Checked, check
+from tenon.manifests.documents import Finding
+from tenon.simulation.faults import Fault, one_line
+
+app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+
+INVALID = 2
+MOST_SHOWN = 1000
+"""Findings that are printed for people."""
+
+
+class Form(StrEnum):
+    """How the findings are shown."""
+
+    table = "table"
+    json = "json"
+
+
+@app.command()
+def validate(
+    filename: Annotated[
+        list[str] | None, typer.Option("-f", "--filename", help="A file of manifests, a folder of them, or - .")
+    ] = None,
+    output: Annotated[Form, typer.Option("-o", "--output", help="How to show what is found.")] = Form.table,
+) -> None:
+    """Check Karpenter's manifests of any age as the API server and the worker would, without either."""
+    faults: list[Fault] = []
+    if not filename:
+        print("tenon validate: name manifests with -f", file=sys.stderr)
+        raise typer.Exit(INVALID)
+    found = check(read_named_texts(filename, faults))
+    found.findings[:0] = [Finding(fault.source.file, 0, "", fault.what) for fault in faults]
+    if output is Form.json:
+        print(json.dumps(_document(found), indent=2, ensure_ascii=False))
+    elif sys.stdout.isatty():
+        from cli.findings import show
+
+        show(found.findings[:MOST_SHOWN])
+        print(_total(found))
+    else:
+        for finding in found.findings[:MOST_SHOWN]:
+            print(one_line(f"{'warning: ' if finding.warning else ''}{finding}"))
+            for line in finding.mended:
+                print(f"    write: {one_line(line)}")
+        print(_total(found))
+    if found.faults:
+        raise typer.Exit(INVALID)
+
+
+def _total(found: Checked) -> str:
+    """One line on everything."""
+    more = len(found.findings) - MOST_SHOWN
+    hidden = f"... and {more} more; " if more > 0 else ""
+    skipped = sum(found.skipped.values())
+    kinds = f" ({', '.join(sorted(found.skipped))})" if 0 < len(found.skipped) < 12 else ""
+    counts = [
+        _count(found.checked, "object") + " checked",
+        _count(len(found.faults), "fault"),
+        _count(len(found.warnings), "warning"),
+        f"{skipped} of other kinds skipped{kinds}",
+    ]
+    return hidden + ", ".join(counts)
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number} {name}" if number == 1 else f"{number} {name}s"
+
+
+def _document(found: Checked) -> dict[str, Any]:
+    return {
+        "valid": not found.faults,
+        "checked": found.checked,
+        "skipped": found.skipped,
+        "faults": _entries(found.faults),
+        "warnings": _entries(found.warnings),
+    }
+
+
+def _entries(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    return [
+        {
+            "file": finding.file,
+            "line": finding.line,
+            "object": finding.subject,
+            "path": finding.path,
+            "reason": one_line(finding.sentence),
+            **({"mended": list(finding.mended)} if finding.mended else {}),
+        }
+        for finding in findings
+    ]

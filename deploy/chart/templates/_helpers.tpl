@@ -1,0 +1,101 @@
+{{- define "tenon.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "tenon.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}
+{{- else if contains (include "tenon.name" .) .Release.Name }}
+{{- .Release.Name | trunc 63 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name (include "tenon.name" .) | trunc 63 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "tenon.serviceAccountName" -}}
+{{- .Values.serviceAccount.name | default (include "tenon.fullname" .) }}
+{{- end }}
+
+{{- define "tenon.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "tenon.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "tenon.labels" -}}
+{{ include "tenon.selectorLabels" . }}
+app.kubernetes.io/part-of: tenon
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- with .Values.additionalLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- /* Feature gates as the worker reads them: NodeRepair=true,NodeOverlay=false. */ -}}
+{{- define "tenon.gates" -}}
+{{- $gates := list }}
+{{- range $name, $on := . }}
+{{- if not (kindIs "invalid" $on) }}
+{{- $gates = append $gates (printf "%s%s=%v" (substr 0 1 $name | upper) (substr 1 -1 $name) $on) }}
+{{- end }}
+{{- end }}
+{{- join "," $gates }}
+{{- end }}
+
+{{- /* Every setting that has a value, as a variable. files/settings.yaml knows the names. */ -}}
+{{- define "tenon.environment" -}}
+{{- $settings := .Values.settings }}
+{{- $names := .Files.Get "files/settings.yaml" | fromYaml }}
+{{- if not $settings.clusterName }}
+{{- fail "settings.clusterName is required: set it to the name of the cluster." }}
+{{- end }}
+{{- range $value, $variable := $names }}
+{{- $given := get $settings $value }}
+{{- if and (hasKey $settings $value) (not (kindIs "invalid" $given)) (ne (toString $given) "") }}
+{{ $variable }}: {{ toString $given | quote }}
+{{- end }}
+{{- end }}
+{{- with include "tenon.gates" $settings.featureGates }}
+FEATURE_GATES: {{ . | quote }}
+{{- end }}
+{{- with include "tenon.gates" $settings.awsFeatureGates }}
+AWS_FEATURE_GATES: {{ . | quote }}
+{{- end }}
+METRICS_PORT: {{ .Values.controller.metrics.port | quote }}
+HEALTH_PROBE_PORT: {{ .Values.controller.healthProbe.port | quote }}
+DISABLE_WEBHOOK: {{ not .Values.webhook.enabled | quote }}
+WEBHOOK_PORT: {{ .Values.webhook.port | quote }}
+KARPENTER_SERVICE: {{ include "tenon.fullname" . | quote }}
+LOG_LEVEL: {{ .Values.logLevel | quote }}
+LOG_OUTPUT_PATHS: {{ join "," .Values.logOutputPaths | quote }}
+LOG_ERROR_OUTPUT_PATHS: {{ join "," .Values.logErrorOutputPaths | quote }}
+TEMPORAL_ADDRESS: {{ .Values.temporal.address | quote }}
+TEMPORAL_NAMESPACE: {{ .Values.temporal.namespace | quote }}
+{{- with .Values.aws.region }}
+AWS_REGION: {{ . | quote }}
+{{- end }}
+{{- end }}
+
+{{- /* Affinities and spread constraints; what names no pods means those of this release. */ -}}
+{{- define "tenon.withOwnPods" -}}
+{{- $own := dict "matchLabels" (include "tenon.selectorLabels" .root | fromYaml) }}
+{{- $terms := list }}
+{{- range .terms }}
+{{- $terms = append $terms (merge (deepCopy .) (dict "labelSelector" $own)) }}
+{{- end }}
+{{- toYaml $terms }}
+{{- end }}
+
+{{- define "tenon.affinity" -}}
+{{- $root := . }}
+{{- $affinity := deepCopy .Values.affinity }}
+{{- range $kind := list "podAffinity" "podAntiAffinity" }}
+{{- $terms := dig $kind "requiredDuringSchedulingIgnoredDuringExecution" list $affinity }}
+{{- if $terms }}
+{{- $named := include "tenon.withOwnPods" (dict "root" $root "terms" $terms) | fromYamlArray }}
+{{- $_ := set (get $affinity $kind) "requiredDuringSchedulingIgnoredDuringExecution" $named }}
+{{- end }}
+{{- end }}
+{{- toYaml $affinity }}
+{{- end }}

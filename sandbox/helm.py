@@ -1,0 +1,88 @@
+"""Helm, built once from pinned Go modules beside the control plane: charts are rendered by what users render them with.
+
+A module of its own, so that a change of Helm does not build the control plane anew. Its Kubernetes libraries are those
+of the control plane, which Go's cache has compiled by then: what is left takes about half a minute.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from sandbox import build, golang
+from sandbox.leash import leashed
+from sandbox.progress import OnProgress, Progress, silent
+
+SOURCE = Path(__file__).parent / "charttools"
+SOURCE_FILES = ("go.mod", "go.sum", "tools.go")
+FLAGS = ("-trimpath", "-ldflags", "-s -w")
+PACKAGE = "helm.sh/helm/v3/cmd/helm"
+PROGRAM = "helm"
+
+
+class HelmError(Exception):
+    """Helm refused a chart or its values; the text is Helm's own."""
+
+
+def ensure(on_progress: OnProgress = silent) -> Path:
+    """The helm program, built now if it must be; raises BuildError or MissingTool."""
+    target = build.cache_root().parent / "helm" / _content_hash()
+    if (target / PROGRAM).is_file():
+        return target / PROGRAM
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with build.lock(target.parent / f"{target.name}.lock", on_progress):
+            if not (target / PROGRAM).is_file():
+                _build(target, on_progress)
+    except OSError as error:
+        raise build.BuildError(f"Helm cannot be kept in {target}: {error}.") from error
+    return target / PROGRAM
+
+
+def template(chart: Path, *arguments: str, values: Sequence[Path] = ()) -> str:
+    """The manifests of a chart, as a release of the chart's own name.
+
+    Raises:
+        HelmError: the chart or the values are refused.
+    """
+    files = [part for path in values for part in ("--values", str(path))]
+    command = [str(ensure()), "template", "tenon", str(chart), "--namespace", "tenon", *files, *arguments]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if answer.returncode != 0:
+        raise HelmError(answer.stderr.strip())
+    return answer.stdout
+
+
+def _content_hash() -> str:
+    digest = hashlib.sha256()
+    for name in SOURCE_FILES:
+        digest.update((SOURCE / name).read_bytes())
+    digest.update("\n".join((*FLAGS, PACKAGE, platform.system(), platform.machine())).encode())
+    return digest.hexdigest()[:20]
+
+
+def _build(target: Path, on_progress: OnProgress) -> None:
+    go = golang.find(golang.needed((SOURCE / "go.mod").read_text()))
+    on_progress(Progress("building helm once, about half a minute beside a control plane that was built here"))
+    scratch = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))
+    try:
+        answer = subprocess.run(
+            leashed(str(go), "build", *FLAGS, "-o", f"{scratch}/{PROGRAM}", PACKAGE),
+            cwd=SOURCE,
+            env=os.environ | {"GOFLAGS": "", "GOWORK": "off"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if answer.returncode != 0:
+            raise build.BuildError(f"Go could not build helm. Its last lines:\n{answer.stderr[-2000:].rstrip()}")
+        scratch.chmod(0o755)
+        scratch.rename(target)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)

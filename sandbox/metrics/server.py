@@ -1,0 +1,152 @@
+"""Serves metrics.k8s.io to the sandbox's API server: ``python -m sandbox.metrics.server --port ...``.
+
+It keeps nothing: each question is answered from the pods as they are, and from the annotations of their Deployments.
+While it serves, the API server has an APIService that names it; one whose server is gone would break every client's
+discovery, so it is deleted when this process ends in order.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import ssl
+from datetime import UTC, datetime
+from pathlib import Path
+
+from aiohttp import web
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import DEPLOYMENTS, NODES, PODS, REPLICASETS, Resource
+from sandbox.metrics import API_SERVICE, GROUP_VERSION
+from sandbox.metrics.documents import listed, node_metrics, not_found, pod_metrics, registration, resources
+from sandbox.metrics.usage import Use, usage
+
+API_SERVICES = Resource("apiregistration.k8s.io", "v1", "apiservices", False, "APIService")
+SERVICES = Resource("", "v1", "services", True, "Service")
+ROOT = f"/apis/{GROUP_VERSION}"
+
+
+class Metrics:
+    """The HTTP side: the figures of pods and nodes."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+        self.registered = False
+
+    def application(self) -> web.Application:
+        """Every path that the API server asks."""
+        application = web.Application()
+        application.router.add_get("/readyz", self.ready)
+        application.router.add_get(ROOT, self.discover)
+        application.router.add_get("/openapi/v2", self.schema)
+        for path in ("/pods", "/namespaces/{namespace}/pods"):
+            application.router.add_get(ROOT + path, self.pods)
+        application.router.add_get(ROOT + "/namespaces/{namespace}/pods/{name}", self.pod)
+        application.router.add_get(ROOT + "/nodes", self.nodes)
+        application.router.add_get(ROOT + "/nodes/{name}", self.node)
+        return application
+
+    async def ready(self, _: web.Request) -> web.Response:
+        """Whether the API server was told of this one."""
+        return web.Response(text="ok") if self.registered else web.Response(status=503, text="not registered yet")
+
+    async def discover(self, _: web.Request) -> web.Response:
+        """What is served here."""
+        return web.json_response(resources())
+
+    async def schema(self, _: web.Request) -> web.Response:
+        """No schema: without an answer the API server would ask, and complain, for ever."""
+        return web.json_response({"swagger": "2.0", "info": {"title": "metrics", "version": "v1"}, "paths": {}})
+
+    async def pods(self, request: web.Request) -> web.Response:
+        """The use of pods that match."""
+        namespace = request.match_info.get("namespace", "")
+        selector = request.query.get("labelSelector", "")
+        wanted = await self._kube.list(PODS, namespace=namespace, label_selector=selector)
+        uses, now = await self._uses(namespace), _now()
+        keys = {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in wanted}
+        return web.json_response(
+            listed("PodMetrics", [pod_metrics(pod, uses[key], now) for key, pod in keys.items() if key in uses])
+        )
+
+    async def pod(self, request: web.Request) -> web.Response:
+        """The use of one pod."""
+        namespace, name = request.match_info["namespace"], request.match_info["name"]
+        pod = await self._kube.get(PODS, name, namespace)
+        uses = (await self._uses(namespace)).get(f"{namespace}/{name}")
+        if pod is None or uses is None:
+            return web.json_response(not_found(f"pod {namespace}/{name}"), status=404)
+        return web.json_response(pod_metrics(pod, uses, _now()))
+
+    async def nodes(self, request: web.Request) -> web.Response:
+        """The use of nodes that match."""
+        found = await self._kube.list(NODES, label_selector=request.query.get("labelSelector", ""))
+        uses, now = await self._uses_by_node(), _now()
+        items = [node_metrics(node, uses.get(node["metadata"]["name"], []), now) for node in found]
+        return web.json_response(listed("NodeMetrics", items))
+
+    async def node(self, request: web.Request) -> web.Response:
+        """The use of one node."""
+        name = request.match_info["name"]
+        node = await self._kube.get(NODES, name)
+        if node is None:
+            return web.json_response(not_found(f"node {name}"), status=404)
+        return web.json_response(node_metrics(node, (await self._uses_by_node()).get(name, []), _now()))
+
+    async def _uses(self, namespace: str = "") -> dict[str, list[Use]]:
+        pods, replica_sets, deployments = await asyncio.gather(
+            *(self._kube.list(resource, namespace=namespace) for resource in (PODS, REPLICASETS, DEPLOYMENTS))
+        )
+        return usage(pods, replica_sets, deployments)
+
+    async def _uses_by_node(self) -> dict[str, list[Use]]:
+        uses = await self._uses()
+        together: dict[str, list[Use]] = {}
+        for pod in await self._kube.list(PODS):
+            own = uses.get(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}", [])
+            together.setdefault(pod["spec"].get("nodeName", ""), []).extend(own)
+        return together
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+async def serve(port: int, kubeconfig: Path, pki: Path) -> None:
+    """Serve on loopback until SIGTERM."""
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    trust = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    trust.load_cert_chain(pki / "server.crt", pki / "server.key")
+    kube = await Kube.connect(str(kubeconfig))
+    metrics = Metrics(kube)
+    runner = web.AppRunner(metrics.application(), access_log=None)
+    try:
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", port, ssl_context=trust).start()
+        for document in registration(port, (pki / "ca.crt").read_bytes()):
+            resource = API_SERVICES if document["kind"] == "APIService" else SERVICES
+            metadata = document["metadata"]
+            namespace = metadata.get("namespace", "")
+            await kube.patch(resource, metadata["name"], document, namespace=namespace, kind="apply")
+        metrics.registered = True
+        await stop.wait()
+        await kube.delete(API_SERVICES, API_SERVICE)
+    finally:
+        await runner.cleanup()
+        await kube.close()
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m sandbox.metrics.server", description="Serve metrics.k8s.io.")
+    parser.add_argument("--port", required=True, type=int)
+    parser.add_argument("--kubeconfig", required=True, type=Path)
+    parser.add_argument("--pki", required=True, type=Path)
+    given = parser.parse_args()
+    asyncio.run(serve(given.port, given.kubeconfig, given.pki))
+
+
+if __name__ == "__main__":
+    main()

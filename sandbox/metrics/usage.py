@@ -1,0 +1,114 @@
+"""How much CPU and memory each pod uses, worked out from what was said of its Deployment: the same figures every time.
+
+``90%``: each pod uses that part of the CPU that it requests, however many pods there are. ``1500m`` or ``1.5``: so
+many CPUs are used by all running pods of the Deployment together, in equal shares, as visitors of a web site would make
+them. No container uses more than its limit. Memory is always what is requested.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sandbox.metrics import LOAD
+from tenon.resources import CPU, MEMORY, parse_resources, to_units
+
+Object = Mapping[str, Any]
+
+IDLE = "0%"
+_LOAD = re.compile(r"(?P<percent>\d{1,5}(\.\d+)?)%|(?P<cpu>\d+(\.\d+)?m?)")
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the pods of a Deployment use: a percentage of what each requests, or millicores of all together."""
+
+    percent: float = 0.0
+    millicores: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What one container uses."""
+
+    container: str
+    millicores: int
+    memory: int
+
+
+def parse_load(text: str) -> Load:
+    """A load as people write it.
+
+    Raises:
+        ValueError: the text is none.
+    """
+    found = _LOAD.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(
+            f"{text!r} is no load: write 90% for a part of what each pod requests, or 1500m or 1.5 for the CPUs that "
+            "all pods use together"
+        )
+    if found["percent"]:
+        return Load(percent=float(found["percent"]))
+    return Load(millicores=to_units(CPU, found["cpu"]))
+
+
+def usage(
+    pods: Sequence[Object], replica_sets: Iterable[Object], deployments: Iterable[Object]
+) -> dict[str, list[Use]]:
+    """What the containers of each running pod use, by ``namespace/name``.
+
+    Args:
+        pods: all pods of the namespaces in question: those of one Deployment share its load.
+        replica_sets: what stands between pods and Deployments.
+        deployments: those that may carry a load; one that cannot be read counts as none.
+    """
+    loads = {uid(one): _load_of(one) for one in deployments}
+    owners = {uid(one): owner for one in replica_sets if (owner := _controller(one)) in loads}
+    running = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"]
+    of = {_key(pod): owners.get(_controller(pod), "") for pod in running}
+    sharing = {owner: sum(1 for found in of.values() if found == owner) for owner in set(of.values())}
+    return {
+        _key(pod): _uses(pod, loads.get(of[_key(pod)], Load()), sharing[of[_key(pod)]])
+        for pod in sorted(running, key=_key)
+    }
+
+
+def _load_of(deployment: Object) -> Load:
+    try:
+        return parse_load((deployment["metadata"].get("annotations") or {}).get(LOAD, IDLE))
+    except ValueError:
+        return Load()
+
+
+def _uses(pod: Object, load: Load, sharing: int) -> list[Use]:
+    containers = pod["spec"]["containers"]
+    asked = [parse_resources((one.get("resources") or {}).get("requests")) for one in containers]
+    limits = [parse_resources((one.get("resources") or {}).get("limits")) for one in containers]
+    requested = sum(each.get(CPU, 0) for each in asked)
+    uses = []
+    for container, own, limit in zip(containers, asked, limits, strict=True):
+        if load.millicores is None:
+            cpu = round(own.get(CPU, 0) * load.percent / 100)
+        else:
+            part = own.get(CPU, 0) / requested if requested else 1 / len(containers)
+            cpu = round(load.millicores / sharing * part)
+        uses.append(Use(container["name"], min(cpu, limit.get(CPU, cpu)), own.get(MEMORY, 0)))
+    return uses
+
+
+def uid(found: Object) -> str:
+    """The UID of an object."""
+    return str(found["metadata"]["uid"])
+
+
+def _key(pod: Object) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+def _controller(found: Object) -> str:
+    """The UID of the object that controls this one; empty when none does."""
+    owners = found["metadata"].get("ownerReferences") or ()
+    return next((str(owner["uid"]) for owner in owners if owner.get("controller")), "")

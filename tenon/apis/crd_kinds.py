@@ -1,0 +1,198 @@
+"""Every kind that Tenon defines in a cluster: its versions, names, and the columns that `kubectl get` shows.
+
+The columns are those that users of Karpenter know from the age of each version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tenon.apis import labels
+from tenon.apis.base import ApiModel
+from tenon.apis.capacitybuffer import GROUP as BUFFER_GROUP
+from tenon.apis.capacitybuffer import CapacityBuffer
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.legacy.kinds import v1alpha1, v1alpha5, v1beta1, v1beta1_ec2nodeclass
+from tenon.apis.nodeclaim import NodeClaim
+from tenon.apis.nodeoverlay import NodeOverlay
+from tenon.apis.nodepool import NodePool
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of `kubectl get`; a wide one is shown with ``-o wide`` only."""
+
+    name: str
+    path: str
+    type: str = "string"
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version of a kind."""
+
+    name: str
+    model: type[ApiModel]
+    columns: Sequence[Column]
+    scale: dict[str, str] | None = field(default=None, hash=False)
+
+
+@dataclass(frozen=True)
+class Resource:
+    """What a CustomResourceDefinition says beside its schemas; the first version is the one that is stored."""
+
+    group: str
+    plural: str
+    versions: Sequence[Version]
+    short_names: Sequence[str] = ()
+    category: str = "karpenter"
+    scope: str = "Cluster"
+
+    @property
+    def kind(self) -> str:
+        """The kind, which the model of every version is named after."""
+        return self.versions[0].model.__name__
+
+    @property
+    def name(self) -> str:
+        """The name of the definition."""
+        return f"{self.plural}.{self.group}"
+
+    @property
+    def file_name(self) -> str:
+        """The name of the manifest's file."""
+        return f"{self.group}_{self.plural}.yaml"
+
+
+def _label(name: str) -> str:
+    return ".metadata.labels." + name.replace(".", r"\.")
+
+
+def _condition(type_: str) -> str:
+    return f'.status.conditions[?(@.type=="{type_}")].status'
+
+
+_READY = Column("Ready", _condition("Ready"))
+_AGE = Column("Age", ".metadata.creationTimestamp", "date")
+_WEIGHT = Column("Weight", ".spec.weight", "integer", wide=True)
+_ROLE = Column("Role", ".spec.role", wide=True)
+_TYPE = Column("Type", _label(labels.INSTANCE_TYPE))
+_ZONE = Column("Zone", _label(labels.ZONE))
+_NODE = Column("Node", ".status.nodeName")
+_POOL = Column("NodePool", _label(labels.NODEPOOL), wide=True)
+_CLASS = Column("NodeClass", ".spec.nodeClassRef.name", wide=True)
+_CLASS_OF_POOL = Column("NodeClass", ".spec.template.spec.nodeClassRef.name")
+_WIDE_CAPACITY = Column("Capacity", _label(labels.CAPACITY_TYPE), wide=True)
+
+RESOURCES = (
+    Resource(
+        labels.GROUP,
+        "nodepools",
+        (
+            Version(
+                "v1",
+                NodePool,
+                (
+                    _CLASS_OF_POOL,
+                    Column("Nodes", ".status.nodes", "integer"),
+                    _READY,
+                    _AGE,
+                    _WEIGHT,
+                    Column("CPU", ".status.resources.cpu", wide=True),
+                    Column("Memory", ".status.resources.memory", wide=True),
+                ),
+                scale={"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.nodes"},
+            ),
+            Version("v1beta1", v1beta1.NodePool, (_CLASS_OF_POOL, _WEIGHT)),
+        ),
+    ),
+    Resource(
+        labels.GROUP,
+        "nodeclaims",
+        (
+            Version(
+                "v1",
+                NodeClaim,
+                (
+                    _TYPE,
+                    Column("Capacity", _label(labels.CAPACITY_TYPE)),
+                    _ZONE,
+                    _NODE,
+                    _READY,
+                    _AGE,
+                    Column("ImageID", ".status.imageID", wide=True),
+                    Column("ID", ".status.providerID", wide=True),
+                    _POOL,
+                    _CLASS,
+                    Column("Drifted", _condition("Drifted"), wide=True),
+                ),
+            ),
+            Version("v1beta1", v1beta1.NodeClaim, (_TYPE, _ZONE, _NODE, _READY, _AGE, _WIDE_CAPACITY, _POOL, _CLASS)),
+        ),
+    ),
+    Resource(
+        labels.AWS_GROUP,
+        "ec2nodeclasses",
+        (
+            Version("v1", EC2NodeClass, (_READY, _AGE, _ROLE)),
+            Version("v1beta1", v1beta1_ec2nodeclass.EC2NodeClass, (_READY, _AGE, _ROLE)),
+        ),
+        short_names=("ec2nc", "ec2ncs"),
+    ),
+    Resource(
+        labels.GROUP,
+        "nodeoverlays",
+        (Version("v1alpha1", NodeOverlay, (_READY, _AGE, _WEIGHT)),),
+        short_names=("overlays",),
+    ),
+    Resource(
+        BUFFER_GROUP,
+        "capacitybuffers",
+        (
+            Version(
+                "v1beta1",
+                CapacityBuffer,
+                (
+                    Column("Strategy", ".spec.provisioningStrategy"),
+                    Column("PodTemplate", ".status.podTemplateRef.name"),
+                    Column("Replicas", ".status.replicas", "integer"),
+                    Column("ConditionsType", ".status.conditions[*].type"),
+                    Column("ConditionsStatus", ".status.conditions[*].status"),
+                    Column("ConditionsReason", ".status.conditions[*].reason"),
+                    _AGE,
+                ),
+            ),
+        ),
+        short_names=("cb",),
+        category="autoscaling",
+        scope="Namespaced",
+    ),
+    Resource(
+        labels.GROUP,
+        "provisioners",
+        (Version("v1alpha5", v1alpha5.Provisioner, (Column("Template", ".spec.providerRef.name"), _WEIGHT)),),
+    ),
+    Resource(
+        labels.GROUP,
+        "machines",
+        (
+            Version(
+                "v1alpha5",
+                v1alpha5.Machine,
+                (
+                    _TYPE,
+                    _ZONE,
+                    _NODE,
+                    _READY,
+                    _AGE,
+                    _WIDE_CAPACITY,
+                    Column("Provisioner", _label(f"{labels.GROUP}/provisioner-name"), wide=True),
+                    Column("Template", ".spec.machineTemplateRef.name", wide=True),
+                ),
+            ),
+        ),
+    ),
+    Resource(labels.AWS_GROUP, "awsnodetemplates", (Version("v1alpha1", v1alpha1.AWSNodeTemplate, (_AGE,)),)),
+)

@@ -1,0 +1,79 @@
+"""The pieces that the kinds before v1 share."""
+
+# ruff: noqa: RUF012 - pydantic copies the defaults of fields
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from tenon.apis.base import ApiModel, Rule
+from tenon.apis.common import KEY_PATTERN, MAX_KEY, ConditionStatus
+from tenon.apis.kubelet import ManagedSettings
+
+OldOperator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+
+
+class OldKubelet(ManagedSettings):
+    """Settings of the nodes' kubelet; others than these were not passed on."""
+
+    container_runtime: str | None = None
+    """The container runtime; every node runs containerd now."""
+
+
+class OldCondition(ApiModel):
+    """One observed fact about an object."""
+
+    type: str
+    """What the fact is about, such as Ready."""
+    status: ConditionStatus
+    """Whether it holds."""
+    severity: str | None = None
+    """How bad it is when it does not hold."""
+    reason: str | None = None
+    """Why, in one CamelCase word."""
+    message: str | None = None
+    """Why, in a sentence."""
+    last_transition_time: str | None = None
+    """When the status last changed."""
+    observed_generation: Annotated[int, Field(ge=0)] | None = None
+    """The generation of the object that was looked at."""
+
+
+OldConditions = list[OldCondition]
+
+
+def _listed_ok(term: OldRequirement) -> bool:
+    return term.operator != "In" or len(term.values) > 0
+
+
+def _bound_ok(term: OldRequirement) -> bool:
+    if term.operator not in ("Gt", "Lt"):
+        return True
+    return len(term.values) == 1 and term.values[0].isascii() and term.values[0].isdigit()
+
+
+class OldRequirement(ApiModel):
+    """A rule on the value of one label."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.operator != 'In' || (has(self.values) && self.values.size() > 0)",
+            "operator In needs at least one value",
+            _listed_ok,
+        ),
+        Rule(
+            "!(self.operator in ['Gt', 'Lt']) || "
+            "(has(self.values) && self.values.size() == 1 && self.values[0].matches('^[0-9]+$'))",
+            "operators Gt and Lt need exactly one value, a whole number that is not negative",
+            _bound_ok,
+        ),
+    )
+
+    key: Annotated[str, Field(max_length=MAX_KEY, pattern=KEY_PATTERN)]
+    """The label."""
+    operator: OldOperator
+    """How the label's value relates to the values."""
+    values: list[Annotated[str, Field(max_length=63)]] = []
+    """The values: at least one for In; exactly one whole number for Gt and Lt; none for Exists and DoesNotExist."""

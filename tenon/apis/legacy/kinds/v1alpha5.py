@@ -1,0 +1,151 @@
+"""Provisioner and Machine of karpenter.sh/v1alpha5, from which NodePools and NodeClaims are made."""
+
+# ruff: noqa: RUF012 - pydantic copies the defaults of fields
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from tenon.apis.base import ApiModel, ResourceList, Rule
+from tenon.apis.common import LabelValue, NodeResources, ObjectMeta, Taint
+from tenon.apis.legacy.kinds.pieces import OldConditions, OldKubelet, OldRequirement
+
+Seconds = Annotated[int, Field(ge=0, le=2**31)]
+
+
+class Reference(ApiModel):
+    """The object with the cloud's part of the description."""
+
+    api_version: str | None = None
+    """The API version of the object, such as karpenter.k8s.aws/v1alpha1."""
+    kind: str | None = None
+    """The kind of the object, such as AWSNodeTemplate."""
+    name: Annotated[str, Field(min_length=1)]
+    """The name of the object."""
+
+
+class Consolidation(ApiModel):
+    """Whether nodes are taken away to save money."""
+
+    enabled: bool | None = None
+    """Turns consolidation on."""
+
+
+class Limits(ApiModel):
+    """The most that all nodes may add up to."""
+
+    resources: ResourceList = {}
+    """The most of each resource."""
+
+
+class NodeSpec(ApiModel):
+    """What Provisioners and Machines say of a node."""
+
+    taints: list[Taint] = []
+    """Taints of the nodes for all their life."""
+    startup_taints: list[Taint] = []
+    """Taints that something else removes before a node counts as initialized."""
+    requirements: list[OldRequirement] = []
+    """Rules on the labels of the nodes."""
+
+
+class ProvisionerSpec(NodeSpec):
+    """What the user wants of the Provisioner."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.provider) || !has(self.providerRef)",
+            "provider and providerRef exclude each other: keep one of them",
+            lambda spec: spec.provider is None or spec.provider_ref is None,
+        ),
+        Rule(
+            "!has(self.ttlSecondsAfterEmpty) || !has(self.consolidation) || !has(self.consolidation.enabled) || "
+            "!self.consolidation.enabled",
+            "ttlSecondsAfterEmpty and consolidation.enabled exclude each other: keep one of them",
+            lambda spec: (
+                spec.ttl_seconds_after_empty is None or spec.consolidation is None or not spec.consolidation.enabled
+            ),
+        ),
+    )
+
+    annotations: dict[str, str] = {}
+    """Annotations of the nodes."""
+    labels: dict[str, LabelValue] = {}
+    """Labels of the nodes; they are requirements as well."""
+    kubelet_configuration: OldKubelet | None = None
+    """Settings of the nodes' kubelet."""
+    provider: Annotated[
+        dict[str, Any] | None, Field(json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})
+    ] = None
+    """The cloud's part of the description, inline."""
+    provider_ref: Reference | None = None
+    """The object with the cloud's part of the description."""
+    ttl_seconds_after_empty: Seconds | None = None
+    """How long an empty node is kept; unset keeps it."""
+    ttl_seconds_until_expired: Seconds | None = None
+    """How old a node may become; unset means any age."""
+    consolidation: Consolidation | None = None
+    """Whether nodes are taken away to save money."""
+    limits: Limits | None = None
+    """The most that all nodes of the Provisioner may add up to."""
+    weight: Annotated[int, Field(ge=1, le=100)] | None = None
+    """Provisioners of a higher weight are tried first; unset is the lowest."""
+
+
+class ProvisionerStatus(ApiModel):
+    """What is known of the Provisioner."""
+
+    last_scale_time: str | None = None
+    """When the number of nodes last changed."""
+    resources: ResourceList = {}
+    """The capacity of all nodes of the Provisioner together."""
+    conditions: OldConditions = []
+    """Facts about the Provisioner."""
+
+
+class Provisioner(ApiModel):
+    """A kind of node that may be made, and when such nodes may be taken away; a NodePool is made from it."""
+
+    api_version: Literal["karpenter.sh/v1alpha5"] = "karpenter.sh/v1alpha5"
+    kind: Literal["Provisioner"] = "Provisioner"
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+    spec: ProvisionerSpec = Field(default_factory=ProvisionerSpec)
+    status: ProvisionerStatus = Field(default_factory=ProvisionerStatus)
+
+
+class MachineSpec(NodeSpec):
+    """What the node must be like."""
+
+    resources: NodeResources = Field(default_factory=NodeResources)
+    """What the node must offer."""
+    kubelet: OldKubelet | None = None
+    """Settings of the node's kubelet."""
+    machine_template_ref: Reference | None = None
+    """The object with the cloud's part of the description."""
+
+
+class MachineStatus(ApiModel):
+    """What is known of the node."""
+
+    node_name: str | None = None
+    """The name of the Node."""
+    provider_id: str | None = None
+    """The instance."""
+    capacity: ResourceList = {}
+    """All that the node has."""
+    allocatable: ResourceList = {}
+    """What the node has for pods."""
+    conditions: OldConditions = []
+    """Facts about the node."""
+
+
+class Machine(ApiModel):
+    """One node: what it must be like, and how far its life has come; NodeClaims took its place."""
+
+    api_version: Literal["karpenter.sh/v1alpha5"] = "karpenter.sh/v1alpha5"
+    kind: Literal["Machine"] = "Machine"
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+    spec: MachineSpec = Field(default_factory=MachineSpec)
+    status: MachineStatus = Field(default_factory=MachineStatus)

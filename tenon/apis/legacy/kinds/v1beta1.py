@@ -1,0 +1,208 @@
+"""NodePool and NodeClaim of karpenter.sh/v1beta1, which a conversion webhook turns into those of v1.
+
+Their status is that of v1: what the webhook leaves as it is must not be pruned.
+"""
+
+# ruff: noqa: RUF012 - pydantic copies the defaults of fields
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from tenon.apis import labels
+from tenon.apis.base import Amounts, ApiModel, Rule
+from tenon.apis.common import MAX_REQUIREMENTS, LabelValue, NodeResources, ObjectMeta, Taint
+from tenon.apis.duration import BudgetDuration, Duration
+from tenon.apis.legacy.kinds.closed import cel_open, closed_reason
+from tenon.apis.legacy.kinds.pieces import OldKubelet, OldRequirement
+from tenon.apis.nodeclaim import NodeClaimStatus
+from tenon.apis.nodepool import BUDGET_NODES_PATTERN, SCHEDULE_PATTERN, NodePoolStatus
+
+
+class ClassReference(ApiModel):
+    """The object with the cloud's part of a node's description, such as an EC2NodeClass."""
+
+    api_version: str | None = None
+    """The API version of the class, such as karpenter.k8s.aws/v1beta1."""
+    kind: str | None = None
+    """The kind of the class, such as EC2NodeClass."""
+    name: Annotated[str, Field(min_length=1)]
+    """The name of the class."""
+
+
+class Requirement(OldRequirement):
+    """A rule on the value of one label."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        *OldRequirement.rules,
+        Rule(
+            "self.operator != 'In' || !has(self.minValues) || "
+            "(has(self.values) && self.values.size() >= self.minValues)",
+            "minValues must not exceed the number of values that operator In lists",
+            lambda term: term.operator != "In" or term.min_values is None or len(term.values) >= term.min_values,
+        ),
+    )
+
+    min_values: Annotated[int, Field(ge=1, le=50)] | None = None
+    """How many different values of the label a launch must stay flexible over."""
+
+
+class NodeSpec(ApiModel):
+    """What NodePools and NodeClaims say of a node."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            f"self.requirements.all(term, {cel_open('term.key')})",
+            "requirements must not use a reserved label",
+            lambda spec: not any(closed_reason(term.key) for term in spec.requirements),
+        ),
+    )
+
+    taints: list[Taint] = []
+    """Taints of the node for all its life."""
+    startup_taints: list[Taint] = []
+    """Taints that something else removes before the node counts as initialized."""
+    requirements: Annotated[list[Requirement], Field(max_length=MAX_REQUIREMENTS)]
+    """Rules on the labels of the node."""
+    kubelet: OldKubelet | None = None
+    """Settings of the node's kubelet; in v1 they belong to the EC2NodeClass."""
+    node_class_ref: ClassReference
+    """The object that says how instances are launched, such as an EC2NodeClass."""
+
+
+class NodeClaimSpec(NodeSpec):
+    """What the node must be like."""
+
+    resources: NodeResources = Field(default_factory=NodeResources)
+    """What the node must offer."""
+
+
+class NodeClaim(ApiModel):
+    """One node: what it must be like, and how far its life has come."""
+
+    api_version: Literal["karpenter.sh/v1beta1"] = "karpenter.sh/v1beta1"
+    kind: Literal["NodeClaim"] = "NodeClaim"
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+    spec: NodeClaimSpec
+    status: NodeClaimStatus = Field(default_factory=NodeClaimStatus)
+
+
+class TemplateMetadata(ApiModel):
+    """Labels and annotations of every node of the pool."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            f"!has(self.labels) || self.labels.all(key, key != '{labels.NODEPOOL}' && {cel_open('key')})",
+            "labels must not use a reserved label",
+            lambda metadata: (
+                labels.NODEPOOL not in metadata.labels and not any(closed_reason(key) for key in metadata.labels)
+            ),
+        ),
+    )
+
+    labels: Annotated[dict[str, LabelValue], Field(max_length=100)] = {}
+    """Labels of the nodes; they are requirements as well."""
+    annotations: dict[str, str] = {}
+    """Annotations of the nodes."""
+
+
+class TemplateSpec(NodeSpec):
+    """What every node of the pool is like."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        *NodeSpec.rules,
+        Rule(
+            f"self.requirements.all(term, term.key != '{labels.NODEPOOL}')",
+            f"requirements must not use the label {labels.NODEPOOL}: it is set from the NodePool's name",
+            lambda spec: not any(term.key == labels.NODEPOOL for term in spec.requirements),
+        ),
+    )
+
+    resources: Annotated[dict[str, Any], Field(max_length=0)] = {}
+    """Always empty: what the nodes must offer follows from the pods."""
+
+
+class Template(ApiModel):
+    """The description of the pool's nodes."""
+
+    metadata: TemplateMetadata = Field(default_factory=TemplateMetadata)
+    """Labels and annotations of the nodes."""
+    spec: TemplateSpec
+    """What the nodes are like."""
+
+
+class Budget(ApiModel):
+    """How many nodes may be leaving at one time."""
+
+    nodes: Annotated[str, Field(pattern=BUDGET_NODES_PATTERN)] = "10%"
+    """A number of nodes, or a percentage of the pool's nodes."""
+    schedule: Annotated[str, Field(pattern=SCHEDULE_PATTERN)] | None = None
+    """When the budget begins to hold: cron of five fields, or @daily and the like, in UTC; unset holds always."""
+    duration: BudgetDuration | None = None
+    """For how long the budget holds after each time of the schedule: hours and minutes."""
+
+
+class Disruption(ApiModel):
+    """When nodes of the pool may be taken away."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.budgets) || self.budgets.all(budget, has(budget.schedule) == has(budget.duration))",
+            "a budget's schedule and duration must be given together",
+            lambda disruption: all((b.schedule is None) == (b.duration is None) for b in disruption.budgets),
+        ),
+        Rule(
+            "self.consolidationPolicy != 'WhenEmpty' || has(self.consolidateAfter)",
+            "consolidationPolicy WhenEmpty needs consolidateAfter",
+            lambda disruption: (
+                disruption.consolidation_policy != "WhenEmpty" or disruption.consolidate_after is not None
+            ),
+        ),
+        Rule(
+            "self.consolidationPolicy != 'WhenUnderutilized' || !has(self.consolidateAfter) || "
+            "self.consolidateAfter == 'Never'",
+            "consolidationPolicy WhenUnderutilized takes no consolidateAfter before v1: leave one of them out",
+            lambda disruption: (
+                disruption.consolidation_policy != "WhenUnderutilized"
+                or disruption.consolidate_after is None
+                or disruption.consolidate_after.never
+            ),
+        ),
+    )
+
+    consolidation_policy: Literal["WhenEmpty", "WhenUnderutilized"] = "WhenUnderutilized"
+    """Which nodes may be taken away to save money."""
+    consolidate_after: Duration | None = None
+    """How long an empty node is kept; with WhenEmpty only."""
+    expire_after: Duration = Duration("720h")
+    """How old a node may become; Never turns expiry off."""
+    budgets: Annotated[list[Budget], Field(max_length=50)] = [Budget(nodes="10%")]
+    """How many nodes may be leaving at one time; the strictest budget that holds counts."""
+
+
+class NodePoolSpec(ApiModel):
+    """What the user wants of the pool."""
+
+    template: Template
+    """The description of the pool's nodes."""
+    disruption: Disruption = Field(
+        default_factory=Disruption,
+        json_schema_extra={"default": {"consolidationPolicy": "WhenUnderutilized", "expireAfter": "720h"}},
+    )
+    """When nodes may be taken away."""
+    limits: Amounts = {}
+    """The most that all nodes of the pool may add up to, per resource."""
+    weight: Annotated[int, Field(ge=1, le=100)] | None = None
+    """Pools of a higher weight are tried first; unset is the lowest."""
+
+
+class NodePool(ApiModel):
+    """A kind of node that may be made, and when such nodes may be taken away."""
+
+    api_version: Literal["karpenter.sh/v1beta1"] = "karpenter.sh/v1beta1"
+    kind: Literal["NodePool"] = "NodePool"
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+    spec: NodePoolSpec
+    status: NodePoolStatus = Field(default_factory=NodePoolStatus)

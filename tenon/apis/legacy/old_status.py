@@ -1,0 +1,153 @@
+"""The status of Provisioners, AWSNodeTemplates and Machines, as tools of their age read it, and what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from tenon.apis.common import Condition, ConditionStatus
+from tenon.apis.conditions import READY, clear_condition, get_condition, set_condition
+from tenon.apis.legacy.conversion import Manifest
+from tenon.apis.nodepool import OVERLAPPING
+
+ACTIVE, CONVERTED = "Active", "Converted"
+WAITING, INVALID, REFUSED, NAME_TAKEN = "Waiting", "Invalid", "Refused", "NameTaken"
+NOT_TAKEN_OVER = "NotTakenOver"
+MOST_TEXT = 4000
+"""Characters of a message: an object with a hundred notes must stay readable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of an old object."""
+
+    became: str = ""
+    """The objects that stand for it, for a sentence; empty when none could be made."""
+    notes: Sequence[str] = ()
+    reason: str = CONVERTED
+    """One word on why it is, or is not."""
+    problem: str = ""
+    """Why it cannot act, in a sentence."""
+
+
+def provisioner_status(
+    body: Mapping[str, Any], outcome: Outcome, pool: Mapping[str, Any] | None, scaled: Iterable[str], now: datetime
+) -> Manifest:
+    """The status of a Provisioner.
+
+    Args:
+        body: the Provisioner.
+        outcome: what became of it.
+        pool: its NodePool, when it is there.
+        scaled: when its NodeClaims were made, as Kubernetes writes instants.
+        now: the present instant.
+    """
+    old = body.get("status") or {}
+    said = (pool or {}).get("status") or {}
+    conditions = _conditions(body, outcome, "NodePool", pool, now)
+    overlap = get_condition(_readable(said.get("conditions")), OVERLAPPING)
+    conditions = clear_condition(conditions, OVERLAPPING)
+    if overlap is not None and outcome.became:
+        conditions = [*conditions, overlap]
+    last = max([*scaled, str(old.get("lastScaleTime") or "")], default="")
+    return {
+        "resources": dict(said.get("resources") or {}),
+        **({"lastScaleTime": last} if last else {}),
+        "conditions": _written(conditions),
+    }
+
+
+def template_status(
+    body: Mapping[str, Any], outcome: Outcome, node_class: Mapping[str, Any] | None, now: datetime
+) -> Manifest:
+    """The status of an AWSNodeTemplate: what its EC2NodeClass has found."""
+    said = (node_class or {}).get("status") or {}
+    return {
+        "subnets": [_only(subnet, "id", "zone") for subnet in said.get("subnets") or ()],
+        "securityGroups": [_only(group, "id", "name") for group in said.get("securityGroups") or ()],
+        "amis": [
+            {"requirements": [], **_only(image, "id", "name", "requirements")} for image in said.get("amis") or ()
+        ],
+        "conditions": _written(_conditions(body, outcome, "EC2NodeClass", node_class, now)),
+    }
+
+
+def machine_status(body: Mapping[str, Any], now: datetime) -> Manifest:
+    """The status of a Machine: nodes of v1alpha5 are replaced by their owner, not taken over."""
+    old = body.get("status") or {}
+    conditions = set_condition(
+        _readable(old.get("conditions")),
+        ACTIVE,
+        "False",
+        now=now,
+        reason=NOT_TAKEN_OVER,
+        message=(
+            "Tenon does not take over nodes of v1alpha5: drain "
+            f"{'Node ' + str(old['nodeName']) if old.get('nodeName') else 'its Node'} and end its instance "
+            f"{old.get('providerID') or ''}; docs/migrate.md has the commands".replace(" ;", ";")
+        ),
+        observed_generation=_generation(body),
+    )
+    return {"conditions": _written(conditions)}
+
+
+def _conditions(
+    body: Mapping[str, Any], outcome: Outcome, kind: str, stands_for: Mapping[str, Any] | None, now: datetime
+) -> list[Condition]:
+    generation = _generation(body)
+    converted: ConditionStatus = "True" if outcome.became else "False"
+    text = "; ".join([f"it is {outcome.became}", *outcome.notes]) if outcome.became else outcome.problem
+    found = set_condition(
+        _readable((body.get("status") or {}).get("conditions")),
+        CONVERTED,
+        converted,
+        now=now,
+        reason=outcome.reason,
+        message=_bounded(text),
+        observed_generation=generation,
+    )
+    active, reason, message = _active(outcome, kind, stands_for)
+    return set_condition(
+        found, ACTIVE, active, now=now, reason=reason, message=_bounded(message), observed_generation=generation
+    )
+
+
+def _active(outcome: Outcome, kind: str, stands_for: Mapping[str, Any] | None) -> tuple[ConditionStatus, str, str]:
+    """Whether nodes are launched for it, in a word, and why not, in a sentence."""
+    if not outcome.became or outcome.problem:
+        return "False", outcome.reason, outcome.problem
+    known = _readable(((stands_for or {}).get("status") or {}).get("conditions"))
+    ready = get_condition(known, READY)
+    if ready is None:
+        return "Unknown", WAITING, f"its {kind} has not been looked at yet"
+    failed = [one.message for one in known if one.status == "False" and one.type != READY and one.message]
+    return ready.status, ready.reason or READY, "" if ready.status == "True" else "; ".join(failed) or ready.message
+
+
+def _readable(given: Any) -> list[Condition]:
+    """The conditions that can be read; an old controller wrote some without reason or time."""
+    found = []
+    for one in given if isinstance(given, list) else ():
+        try:
+            found.append(Condition.model_validate(one))
+        except ValueError:
+            continue
+    return found
+
+
+def _written(conditions: Sequence[Condition]) -> list[Manifest]:
+    return [one.model_dump(by_alias=True, exclude_none=True, mode="json") for one in conditions]
+
+
+def _generation(body: Mapping[str, Any]) -> int | None:
+    return (body.get("metadata") or {}).get("generation")
+
+
+def _only(given: Mapping[str, Any], *names: str) -> Manifest:
+    return {name: given[name] for name in names if given.get(name) is not None}
+
+
+def _bounded(text: str) -> str:
+    return text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 4]} ..."

@@ -1,0 +1,118 @@
+"""EC2NodeClass of karpenter.k8s.aws, part by part."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from tenon.apis.ec2terms import FAMILY_OF_ALIAS
+from tenon.apis.legacy.amis import ALIAS_VERSION, NO_IMAGE, UBUNTU, UBUNTU_VOLUMES, OldFamily, is_incompatible
+from tenon.apis.legacy.v1beta1_nodeclass import HOP_LIMIT
+from tenon.apis.versions.parts import Object, Part, Values
+from tenon.apis.versions.shared import ANNOTATIONS, only_v1
+
+LATEST = "latest"
+_PLACEHOLDER = [{"id": NO_IMAGE}]
+_IMAGES = {name: ("spec", name) for name in ("amiFamily", "amiSelectorTerms")}
+_MARKS = {"version": (*ANNOTATIONS, ALIAS_VERSION), "ubuntu": (*ANNOTATIONS, UBUNTU)}
+"""The mark of Ubuntu on what is none would make it Ubuntu on the way back: it is only kept."""
+_VOLUMES = {"blockDeviceMappings": ("spec", "blockDeviceMappings")}
+_OPTIONS = {"metadataOptions": ("spec", "metadataOptions")}
+_UBUNTU = {**_IMAGES, **_VOLUMES, "ubuntu": (*ANNOTATIONS, UBUNTU)}
+_OLD_FAMILIES = frozenset(get_args(OldFamily))
+_FAMILIES = _OLD_FAMILIES & frozenset(FAMILY_OF_ALIAS.values())
+
+
+def images_up(values: Values) -> Values:
+    """A family that names no images is an alias now: of the version in the annotation, else the latest (V1B-15)."""
+    family = values.get("amiFamily")
+    if values.get("amiSelectorTerms") or family not in _FAMILIES:
+        return {name: value for name, value in values.items() if name != "ubuntu"}
+    return {"amiSelectorTerms": [{"alias": f"{str(family).lower()}@{values.get('version') or LATEST}"}]}
+
+
+def images_down(values: Values) -> Values:
+    """An alias as its family, its version in the annotation; other terms without what only v1 can ask for.
+
+    What v1beta1 cannot say at all is Custom with an image that does not exist: nobody may launch from it by mistake.
+    """
+    given = values.get("amiSelectorTerms")
+    terms = [term for term in given if isinstance(term, dict)] if isinstance(given, list) else []
+    alias, _, version = str(terms[0].get("alias") or "").partition("@") if len(terms) == 1 else ("", "", "")
+    family = FAMILY_OF_ALIAS.get(alias)
+    if family in _FAMILIES and values.get("amiFamily") in (None, family):
+        return {"amiFamily": family} | ({} if version == LATEST else {"version": version})
+    known = [term for term in terms if not {"alias", "ssmParameter"} & term.keys()]
+    stated = values.get("amiFamily")
+    found = {"amiFamily": stated if stated in _OLD_FAMILIES else "Custom", "amiSelectorTerms": known or _PLACEHOLDER}
+    return found | ({"version": values["version"]} if "version" in values else {})
+
+
+def ubuntu_up(values: Values) -> Values:
+    """Ubuntu as AL2 with Ubuntu's volumes, and what of it was never written, for the way back (V1B-16)."""
+    marks = ["amiFamily"]
+    if not values.get("blockDeviceMappings"):
+        marks.append("blockDeviceMappings")
+    if not values.get("amiSelectorTerms"):
+        marks.append("incompatible")
+    return {
+        "amiFamily": "AL2",
+        "amiSelectorTerms": values.get("amiSelectorTerms") or _PLACEHOLDER,
+        "blockDeviceMappings": values.get("blockDeviceMappings") or UBUNTU_VOLUMES,
+        "ubuntu": ",".join(marks),
+    }
+
+
+def ubuntu_down(values: Values) -> Values:
+    """Ubuntu again, without what was added to it."""
+    marks = str(values.get("ubuntu") or "")
+    found: Values = {"amiFamily": "Ubuntu"}
+    if not (is_incompatible({UBUNTU: marks}) and values.get("amiSelectorTerms") == _PLACEHOLDER):
+        found["amiSelectorTerms"] = values.get("amiSelectorTerms") or []
+    if not ("blockDeviceMappings" in marks and values.get("blockDeviceMappings") == UBUNTU_VOLUMES):
+        found["blockDeviceMappings"] = values.get("blockDeviceMappings") or []
+    return found
+
+
+def _hop_limit(default: int) -> Any:
+    """The number of hops that the version means where options are given and it is left out (V1B-14)."""
+
+    def stated(values: Values) -> Values:
+        options = values.get("metadataOptions")
+        if not isinstance(options, dict) or options.get("httpPutResponseHopLimit") is not None:
+            return values
+        return {"metadataOptions": {**options, "httpPutResponseHopLimit": default}}
+
+    return stated
+
+
+_COMMON = (
+    Part("metadataOptions", _OPTIONS, _OPTIONS, _hop_limit(HOP_LIMIT), _hop_limit(1)),
+    *(
+        only_v1(name, ("spec", name))
+        for name in (
+            "kubelet",
+            "capacityReservationSelectorTerms",
+            "placementGroupSelector",
+            "ipPrefixCount",
+            "networkInterfaces",
+            "connectionTracking",
+            "cpuOptions",
+        )
+    ),
+)
+_PLAIN = (
+    Part("images", {**_IMAGES, **_MARKS}, {**_IMAGES, **_MARKS}, images_up, images_down),
+    *_COMMON,
+)
+_OF_UBUNTU = (Part("ubuntu", _UBUNTU, _UBUNTU, ubuntu_up, ubuntu_down), *_COMMON)
+
+
+def parts_of(body: Object) -> tuple[Part, ...]:
+    """The parts of a class in either version; those of Ubuntu are others."""
+    spec, metadata = body.get("spec"), body.get("metadata")
+    family = spec.get("amiFamily") if isinstance(spec, dict) else None
+    if str(body.get("apiVersion")).endswith("/v1beta1"):
+        return _OF_UBUNTU if family == "Ubuntu" else _PLAIN
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    marked = isinstance(annotations, dict) and UBUNTU in annotations
+    return _OF_UBUNTU if family == "AL2" and marked else _PLAIN

@@ -1,0 +1,60 @@
+"""One object in another version of its API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from tenon.apis import labels
+from tenon.apis.legacy.conversion import NODE_CLASS_KIND
+from tenon.apis.legacy.v1beta1_nodepool import DEFAULT_EXPIRY
+from tenon.apis.versions import nodeclasses, pools_and_claims
+from tenon.apis.versions.parts import Object, Part, Side, Unconvertible, convert
+
+V1, V1BETA1 = "v1", "v1beta1"
+_SIDES = {
+    V1: Side(lambda part: part.v1, labels.KEPT_OF_V1BETA1),
+    V1BETA1: Side(lambda part: part.v1beta1, labels.KEPT_OF_V1),
+}
+_PARTS: Mapping[tuple[str, str], Callable[[Object], Sequence[Part]]] = {
+    (labels.GROUP, "NodePool"): lambda _: pools_and_claims.NODEPOOL,
+    (labels.GROUP, "NodeClaim"): lambda _: pools_and_claims.NODECLAIM,
+    (labels.AWS_GROUP, NODE_CLASS_KIND): nodeclasses.parts_of,
+}
+
+
+def converted(body: Object, wanted: str, expiry: Mapping[str, str] | None = None) -> Object:
+    """The object in the version ``wanted``, a group and version; the object that is given is changed.
+
+    Args:
+        expiry: expireAfter of the NodePools by name, which NodeClaims of v1beta1 take over (V1B-07); None while it is
+            not known.
+
+    Raises:
+        Unconvertible: it is no such object, or not built like one.
+    """
+    group, _, version = wanted.partition("/")
+    kind = body.get("kind")
+    own_group, _, own_version = str(body.get("apiVersion") or "").partition("/")
+    parts = _PARTS.get((own_group, str(kind)))
+    if parts is None or own_version not in _SIDES or version not in _SIDES or own_group != group:
+        raise Unconvertible(f"{body.get('apiVersion')} {kind} cannot be converted to {wanted}")
+    if not isinstance(body.get("metadata"), dict):
+        raise Unconvertible("metadata is not a mapping")
+    if own_version == version:
+        return body
+    convert(body, parts(body), _SIDES[own_version], _SIDES[version], upwards=version == V1)
+    body["apiVersion"] = wanted
+    if kind == "NodeClaim" and version == V1:
+        _expire(body, expiry)
+    return body
+
+
+def _expire(claim: Object, expiry: Mapping[str, str] | None) -> None:
+    """A NodeClaim that says nothing of its age is as old as its pool lets nodes become."""
+    spec = claim.get("spec")
+    if not isinstance(spec, dict) or "expireAfter" in spec:
+        return
+    owner = (claim["metadata"].get("labels") or {}).get(labels.NODEPOOL)
+    if owner is not None and expiry is None:
+        raise Unconvertible(f"how long nodes of NodePool {owner} live is not known yet: try again")
+    spec["expireAfter"] = (expiry or {}).get(str(owner), str(DEFAULT_EXPIRY))

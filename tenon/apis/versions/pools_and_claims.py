@@ -1,0 +1,63 @@
+"""NodePool and NodeClaim of karpenter.sh, part by part."""
+
+from __future__ import annotations
+
+from tenon.apis.legacy.v1beta1_nodepool import DROPPED_CONDITIONS
+from tenon.apis.versions.parts import Object, Part, Values
+from tenon.apis.versions.shared import node_parts, only_v1, same
+
+_TEMPLATE = ("spec", "template", "spec")
+_DISRUPTION = ("spec", "disruption")
+_POLICY = {name: (*_DISRUPTION, name) for name in ("consolidationPolicy", "consolidateAfter")}
+_BUDGETS = {"budgets": (*_DISRUPTION, "budgets")}
+_CONDITIONS = {"conditions": ("status", "conditions")}
+
+
+def consolidation_up(values: Values) -> Values:
+    """WhenUnderutilized under its name of today; it was always at once (V1B-01, V1B-02)."""
+    if values.get("consolidationPolicy") != "WhenUnderutilized":
+        return values
+    return {"consolidateAfter": "0s", **values, "consolidationPolicy": "WhenEmptyOrUnderutilized"}
+
+
+def consolidation_down(values: Values) -> Values:
+    """A policy that v1beta1 knows; it takes a time with WhenEmpty only, or Never."""
+    if values.get("consolidationPolicy") == "WhenEmpty":
+        return {"consolidateAfter": "0s", **values}
+    policy = {"consolidationPolicy": "WhenUnderutilized"} if "consolidationPolicy" in values else {}
+    return {**policy, "consolidateAfter": "Never"} if values.get("consolidateAfter") == "Never" else policy
+
+
+def budget_down(budget: Object) -> Object:
+    """The budget for all reasons, which v1beta1 has no list of (V1B-03)."""
+    return {name: value for name, value in budget.items() if name != "reasons"}
+
+
+def conditions_up(values: Values) -> Values:
+    """The conditions that v1 still has (V1B-08)."""
+    conditions = values.get("conditions")
+    if not isinstance(conditions, list):
+        return values
+    return {"conditions": [c for c in conditions if not (isinstance(c, dict) and c.get("type") in DROPPED_CONDITIONS)]}
+
+
+NODEPOOL = (
+    Part(
+        "expireAfter",
+        {"expireAfter": (*_TEMPLATE, "expireAfter")},
+        {"expireAfter": (*_DISRUPTION, "expireAfter")},
+        same,
+        same,
+    ),
+    Part("consolidation", _POLICY, _POLICY, consolidation_up, consolidation_down),
+    Part("budgets", _BUDGETS, _BUDGETS, same, budget_down, by_item=True),
+    *node_parts(_TEMPLATE),
+    only_v1("replicas", ("spec", "replicas")),
+    Part("resources", {}, {"resources": (*_TEMPLATE, "resources")}, lambda _: {}, same),
+)
+
+NODECLAIM = (
+    only_v1("expireAfter", ("spec", "expireAfter")),
+    *node_parts(("spec",)),
+    Part("conditions", _CONDITIONS, _CONDITIONS, conditions_up, same),
+)

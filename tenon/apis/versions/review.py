@@ -1,0 +1,54 @@
+"""A ConversionReview (apiextensions.k8s.io/v1) and its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tenon.apis.versions.objects import converted
+from tenon.apis.versions.parts import Object, Unconvertible
+
+API_VERSION = "apiextensions.k8s.io/v1"
+KIND = "ConversionReview"
+LONGEST_MESSAGE = 1000
+
+
+def reviewed(review: Any, expiry: Mapping[str, str] | None = None) -> Object:
+    """The review with all of its objects converted, or with one sentence that says which could not be, and why.
+
+    Args:
+        review: the request as its JSON says it; its objects are changed.
+        expiry: expireAfter of the NodePools by name; None while it is not known.
+
+    Raises:
+        Unconvertible: it is no ConversionReview, so that there is nobody to answer.
+    """
+    request = review.get("request") if isinstance(review, dict) and review.get("kind") == KIND else None
+    if not isinstance(request, dict) or review.get("apiVersion") != API_VERSION:
+        raise Unconvertible(f"the body is no {KIND} of {API_VERSION} with a request")
+    return {"apiVersion": API_VERSION, "kind": KIND, "response": _response(request, expiry)}
+
+
+def _response(request: Object, expiry: Mapping[str, str] | None) -> Object:
+    uid, wanted, objects = request.get("uid"), request.get("desiredAPIVersion"), request.get("objects")
+    if not isinstance(wanted, str) or not isinstance(objects, list):
+        return _failure(uid, "the request names no desiredAPIVersion, or its objects are no list")
+    found = []
+    for body in objects:
+        try:
+            if not isinstance(body, dict):
+                raise Unconvertible("one of the objects is not a mapping")
+            found.append(converted(body, wanted, expiry))
+        except Unconvertible as error:
+            return _failure(uid, f"{_named(body)} cannot be read as {wanted}: {error}")
+    return {"uid": uid, "convertedObjects": found, "result": {"status": "Success"}}
+
+
+def _failure(uid: Any, message: str) -> Object:
+    return {"uid": uid, "result": {"status": "Failure", "message": message[:LONGEST_MESSAGE]}}
+
+
+def _named(body: Any) -> str:
+    metadata = body.get("metadata") if isinstance(body, dict) else None
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return f"{body.get('kind')} {name}" if name else "an object"

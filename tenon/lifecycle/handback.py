@@ -1,0 +1,32 @@
+"""What Tenon has put on a Node or NodeClaim beyond Karpenter's own marks, and how it comes off again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenon.apis import labels
+from tenon.lifecycle import cordon, opening
+from tenon.lifecycle.pods import Object
+
+_PREFIX = f"{labels.TENON_GROUP}/"
+
+
+def handed_back(obj: Object) -> dict[str, Any]:
+    """The merge patch after which the object is as Karpenter would have it; empty when it is so already.
+
+    A Node that is not on its way out loses the marks of a cordon too: that by which Tenon has closed it for its planned
+    pods, and that of a disruption which nobody will carry out any more.
+    """
+    metadata: dict[str, Any] = {}
+    for kind in ("labels", "annotations"):
+        ours = {key: None for key in obj["metadata"].get(kind) or {} if key.startswith(_PREFIX)}
+        if ours:
+            metadata[kind] = ours
+    spec: dict[str, Any] = {}
+    if obj["kind"] == "Node" and not obj["metadata"].get("deletionTimestamp"):
+        spec |= opening.opened(obj).get("spec") or {}
+        untainted = cordon.uncordoned({**obj, "spec": {**(obj.get("spec") or {}), **spec}})
+        spec |= untainted.get("spec") or {}
+        for kind, values in (untainted.get("metadata") or {}).items():
+            metadata[kind] = {**metadata.get(kind, {}), **values}
+    return {**({"metadata": metadata} if metadata else {}), **({"spec": spec} if spec else {})}

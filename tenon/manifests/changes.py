@@ -1,0 +1,223 @@
+"""What a conversion changed, as comments beside the fields: what moved, what has another value, what is new or gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Any
+
+from tenon.apis.duration import NEVER_TEXT
+from tenon.apis.legacy.conversion import Manifest, Note, name_of
+from tenon.manifests.documents import Item
+from tenon.manifests.emitting import Comments
+from tenon.manifests.moved import Moves, formerly, moves_of, today
+from tenon.manifests.paths import Path, has, path_of, text_of, value_at
+from tenon.manifests.remarks import remarks
+
+SERVER_SET = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
+"""Metadata that the API server gives to each object, and refuses in a new one."""
+_WRITTEN_OUT = "the default of that time, written out"
+_NEW: Mapping[str, str] = {
+    "metadata.annotations": "for the way back to v1beta1",
+    "spec.template.spec.expireAfter": _WRITTEN_OUT,
+    "spec.expireAfter": _WRITTEN_OUT,
+    "spec.disruption": _WRITTEN_OUT,
+    "spec.disruption.consolidationPolicy": "consolidation was not enabled",
+    "spec.disruption.budgets": "there were none: all may leave at once",
+    "spec.amiFamily": _WRITTEN_OUT,
+    "spec.blockDeviceMappings": "what Ubuntu had",
+    "spec.metadataOptions": _WRITTEN_OUT,
+}
+"""Why a field is there that was not, by the field or one around it."""
+_LONGEST_VALUE = 60
+_WIDEST_NOTE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A v1 object with what is to be said of it."""
+
+    body: Manifest
+    comments: Comments
+
+
+def explain(item: Item, manifests: Sequence[Manifest], notes: Sequence[str]) -> list[Changed]:
+    """Each v1 object that an item became, with comments that leave no change untold."""
+    found = [Changed(_fresh(manifest, item, first=not number), Comments()) for number, manifest in enumerate(manifests)]
+    all_moves = [moves_of(item.kind, item.api_version, changed.body["kind"]) for changed in found]
+    _carry_remarks(item, found, all_moves)
+    for number, changed in enumerate(found):
+        if number:
+            changed.comments.put_above((), _why_made(item, found[0].body, changed.body))
+        elif changed.body["kind"] != item.kind:
+            changed.comments.put_above((), f"was {item.subject} ({item.api_version})")
+        elif changed.body["apiVersion"] != item.api_version:
+            changed.comments.put_beside(("apiVersion",), f"was {item.api_version}")
+    gone = [text_of(path) for path in _gone(item.body, found, all_moves, notes)]
+    if gone:
+        _put_wrapped(found[0].comments, (), f"left out: {', '.join(gone)}")
+    told = _place_notes(found, notes)
+    for number, (changed, moves) in enumerate(zip(found, all_moves, strict=True)):
+        if number and not has(item.body, ("spec", "provider")):
+            continue  # a copy of another document's object
+        skipped = told[number] | _tell_moves(item.body, changed, moves)
+        status = _compare(changed.body, (), item.body, moves, skipped, changed.comments)
+        assert status != "new"
+    return found
+
+
+def _why_made(item: Item, pool: Manifest, made: Manifest) -> str:
+    """Why there is a second object."""
+    if has(item.body, ("spec", "provider")):
+        return f"made for {item.subject}"
+    source = name_of(made).removesuffix(f"-{name_of(pool)}")
+    return f"a copy of EC2NodeClass {source} with the kubelet settings of NodePool {name_of(pool)}"
+
+
+def _fresh(manifest: Manifest, item: Item, *, first: bool) -> Manifest:
+    """The object without what the API server set, where it is another object than the old one."""
+    same = first and manifest["kind"] == item.kind
+    dropped = ("managedFields",) if same else SERVER_SET
+    metadata = {key: value for key, value in manifest["metadata"].items() if key not in dropped}
+    if metadata.get("annotations") == {}:
+        del metadata["annotations"]
+    told_by_the_user = {key: value for key, value in manifest.items() if key != "status" or "status" in item.body}
+    return {**told_by_the_user, "metadata": metadata}
+
+
+def _carry_remarks(item: Item, found: Sequence[Changed], all_moves: Sequence[Moves]) -> None:
+    """People's own comments, at what their fields became."""
+    for remark in remarks(item):
+        if remark.path is None:
+            found[0].comments.below.append(remark.text)
+            continue
+        for changed, moves in zip(found, all_moves, strict=True):
+            path = _follow(remark.path, item.body, changed.body, moves)
+            if has(changed.body, path):
+                put = changed.comments.put_beside if remark.beside else changed.comments.put_above
+                put(path, remark.text)
+                break
+        else:
+            found[0].comments.put_above((), f"{text_of(remark.path)}: {remark.text}")
+
+
+def _follow(path: Path, old: Manifest, new: Manifest, moves: Moves) -> Path:
+    """Where a field is now; an entry of a list is known by what it says, for others may have gone before it."""
+    at = next((index for index, part in enumerate(path) if isinstance(part, int)), len(path))
+    now = today(path[:at], moves)
+    if at == len(path) or not has(new, now) or not isinstance(entries := value_at(new, now), list):
+        return today(path, moves)
+    entry = value_at(old, path[: at + 1])
+    return (*now, entries.index(entry), *path[at + 1 :]) if entry in entries else now
+
+
+def _place_notes(found: Sequence[Changed], notes: Sequence[str]) -> list[set[Path]]:
+    """Put each note at the field that it is about; the paths that need no more said, by object."""
+    told: list[set[Path]] = [set() for _ in found]
+    for note in notes:
+        path_text = note.path if isinstance(note, Note) else ""
+        number, path = next(
+            (
+                (number, path)
+                for number, changed in enumerate(found)
+                if path_text and has(changed.body, path := path_of(path_text, changed.body))
+            ),
+            (0, ()),
+        )
+        _put_wrapped(found[number].comments, path, note)
+        if path:
+            told[number].add(path)
+    return told
+
+
+def _put_wrapped(comments: Comments, path: Path, text: str) -> None:
+    for line in wrap(text, _WIDEST_NOTE, break_long_words=False, break_on_hyphens=False):
+        comments.put_above(path, line)
+
+
+def _tell_moves(old: Manifest, changed: Changed, moves: Moves) -> set[Path]:
+    paths = set()
+    for before, now in moves:
+        stayed = (*before[:-2], before[-1]) if before[:2] == ("spec", "provider") else before
+        moved = has(old, before) and has(changed.body, now) and not has(changed.body, stayed)
+        if len(now) < 2 or not moved:
+            continue
+        value = value_at(old, before)
+        shown = "" if isinstance(value, (dict, list)) else f": {_short(value)}"
+        changed.comments.put_beside(now, f"was {text_of(before)}{shown}")
+        if value != value_at(changed.body, now):
+            paths.add(now)
+    return paths
+
+
+def _compare(value: Any, path: Path, old: Any, moves: Moves, skipped: set[Path], comments: Comments) -> str:
+    """Tell where a value differs from that of the old object; ``new`` when all of it is, which its holder tells."""
+    if path in skipped or path in (("apiVersion",), ("kind",)):
+        return "told"
+    before = formerly(path, moves)
+    known = has(old, before)
+    if known and value_at(old, before) == value:
+        return "same"
+    if isinstance(value, dict) and value:
+        inner = {(*path, k): _compare(v, (*path, k), old, moves, skipped, comments) for k, v in value.items()}
+        if set(inner.values()) == {"new"} and not known and path != ("spec", "disruption"):
+            return "new"
+        for place in (place for place, status in inner.items() if status == "new"):
+            comments.put_beside(place, _why_new(place, value_at(value, place[len(path) :])))
+        return "told"
+    if not known:
+        return "new"
+    if isinstance(value, list):
+        was = value_at(old, before)
+        was = was if isinstance(was, list) else []
+        for index, entry in enumerate(value):
+            if entry not in was:
+                comments.put_beside((*path, index), "new")
+        if gone := [_name(entry) for entry in was if entry not in value]:
+            comments.put_beside(path, f"left out: {', '.join(gone)}")
+        return "told"
+    comments.put_beside(path, f"was {_short(value_at(old, before))}")
+    return "told"
+
+
+def _name(entry: Any) -> str:
+    """What an entry of a list is called."""
+    named = entry.get("type", entry.get("key", entry.get("name"))) if isinstance(entry, dict) else entry
+    return _short(entry if named is None else named)
+
+
+def _why_new(path: Path, value: Any) -> str:
+    if path[-1] == "nodeClassRef":
+        return "the provider is an EC2NodeClass of its own now"
+    if path[-2:-1] == ("nodeClassRef",):
+        return _WRITTEN_OUT
+    if value == NEVER_TEXT:
+        return "it was not set, which meant never"
+    for length in range(len(path), 0, -1):
+        if said := _NEW.get(text_of(path[:length])):
+            return said
+    return "new"
+
+
+def _gone(old: Manifest, found: Sequence[Changed], all_moves: Sequence[Moves], notes: Sequence[str]) -> Iterator[Path]:
+    """What of the old object is nowhere in the new ones and is not told by a note."""
+    said = " ".join(notes)
+    ends = {before for moves in all_moves for before, now in moves if len(now) > 1}
+    waiting: list[tuple[Path, Any]] = [((key,), value) for key, value in reversed(old.items())]
+    while waiting:
+        path, value = waiting.pop()
+        new_places = [today(path, moves) for moves in all_moves]
+        kept = any(has(changed.body, place) for changed, place in zip(found, new_places, strict=True))
+        inner = path == ("metadata", "annotations") or (kept and path not in ends)
+        inner = inner or any(path == end[: len(path)] and path != end for end in ends)
+        if inner and isinstance(value, dict):
+            waiting += [((*path, key), inner) for key, inner in reversed(value.items())]
+        elif not kept and value not in (None, {}, []) and str(path[-1]) not in said and "kubelet" not in str(path[-1]):
+            yield path
+
+
+def _short(value: Any) -> str:
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."

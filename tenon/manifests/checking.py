@@ -1,0 +1,82 @@
+"""Files of manifests checked as the API server would check them, and against what Karpenter would do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenon.apis.legacy.conversion import Converted
+from tenon.apis.legacy.global_settings import is_settings
+from tenon.apis.validation import Problem
+from tenon.manifests.documents import Finding, Item, items, read
+from tenon.manifests.judging import finding, findings_of, findings_of_settings
+from tenon.manifests.kinds import is_karpenters, unknown_kind
+from tenon.manifests.mending import Mend, mended_line
+from tenon.manifests.together import convert_together
+from tenon.manifests.warnings import warnings_of
+
+
+@dataclass(slots=True)
+class Checked:
+    """What was found."""
+
+    findings: list[Finding] = field(default_factory=list)
+    """Faults and warnings, file by file, line by line."""
+    checked: int = 0
+    """Objects of Karpenter's."""
+    skipped: dict[str, int] = field(default_factory=dict)
+    """Other objects, by kind."""
+
+    @property
+    def faults(self) -> list[Finding]:
+        """What the API server or Karpenter would refuse."""
+        return [finding for finding in self.findings if not finding.warning]
+
+    @property
+    def warnings(self) -> list[Finding]:
+        """What is taken, and deserves a look."""
+        return [finding for finding in self.findings if finding.warning]
+
+
+def check(texts: Iterable[tuple[str, str]]) -> Checked:
+    """Everything that is wrong or odd in these files (name, text)."""
+    result = Checked()
+    inside: list[Item] = []
+    files: dict[str, int] = {}
+    for file, text in texts:
+        files.setdefault(file, len(files))
+        documents, findings = read(file, text)
+        result.findings += findings
+        for document in documents:
+            inside += items(document, result.findings)
+    converted = convert_together([item.body for item in inside])
+    sound: list[tuple[Item, Sequence[Mapping[str, Any]]]] = []
+    for number, item in enumerate(inside):
+        if is_karpenters(item) or is_settings(item.body) or not item.kind or not item.api_version:
+            result.checked += 1
+            faults = list(_faults(item, converted.get(number)))
+            result.findings += faults
+        else:
+            result.skipped[item.kind] = result.skipped.get(item.kind, 0) + 1
+            faults = []
+        if not faults:
+            made = converted.get(number)
+            sound.append((item, made.manifests if made else [item.body]))
+    result.findings += warnings_of(sound)
+    result.findings = sorted(set(result.findings), key=lambda one: (files[one.file], one.line))
+    return result
+
+
+def _faults(item: Item, converted: Converted | None) -> Iterable[Finding]:
+    for name in ("kind", "apiVersion"):
+        value = item.body.get(name)
+        if not isinstance(value, str) or not value:
+            return [finding(item, Problem(name, "is required" if value in (None, "") else "is not a text"))]
+    if is_settings(item.body):
+        return findings_of_settings(item)
+    if unknown := unknown_kind(item):
+        field_name, sentence, meant = unknown
+        line = mended_line(item, [Mend((field_name,), meant)]) if meant else None
+        return [finding(item, Problem(field_name, sentence), line)]
+    return findings_of(item, converted)

@@ -1,0 +1,133 @@
+"""Files of manifests in today's form: each document converted, changed in its place, or passed through as it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+
+from tenon.apis.legacy.conversion import Converted
+from tenon.apis.legacy.global_settings import is_settings
+from tenon.apis.validation import Problem
+from tenon.manifests.changes import explain
+from tenon.manifests.documents import Body, Document, Finding, Item, items, read
+from tenon.manifests.edits import edited_body, edited_text, edits_of
+from tenon.manifests.emitting import as_yaml, with_comments
+from tenon.manifests.judging import finding, findings_of_conversion, findings_of_settings
+from tenon.manifests.kinds import KINDS, is_karpenters, unknown_kind
+from tenon.manifests.paths import text_of
+from tenon.manifests.settings_block import settings_block
+from tenon.manifests.together import convert_together, is_older
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One object of the output: its text, itself (None for what became a comment), and what was changed."""
+
+    text: str
+    body: Body | None = None
+    notes: Sequence[str] = ()
+    where: str = ""
+
+
+@dataclass(slots=True)
+class Output:
+    """What the input became: the parts of each file, in order, and what was wrong in it."""
+
+    files: dict[str, list[Part]] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def convert(texts: Iterable[tuple[str, str]]) -> Output:
+    """Everything in these files (name, text) in today's form; what is faulty is told and left out."""
+    output = Output()
+    found: list[tuple[Document, list[Item]]] = []
+    for file, text in texts:
+        output.files[file] = []
+        documents, findings = read(file, text)
+        output.findings += findings
+        if not documents and not findings and "#" in text:
+            output.files[file].append(Part(text))
+        for document in documents:
+            faults: list[Finding] = []
+            inside = list(items(document, faults))
+            output.findings += faults
+            if not faults:
+                found.append((document, inside))
+    every = [item for _, inside in found for item in inside]
+    converted = convert_together([item.body for item in every])
+    number = 0
+    for document, inside in found:
+        mine = {index: converted[number + index] for index in range(len(inside)) if number + index in converted}
+        number += len(inside)
+        output.files[document.file] += _document(document, inside, mine, output.findings)
+    return output
+
+
+def joined(parts: Sequence[Part]) -> str:
+    """The parts as one file of YAML."""
+    text = ""
+    for part in parts:
+        written = part.text if text else part.text.lstrip("\n")
+        begins = next((line for line in part.text.splitlines() if line.strip() and not line.startswith("#")), "")
+        if text and part.body is not None and not begins.startswith("---"):
+            text += "---\n"
+        text += written if written.endswith("\n") else f"{written}\n"
+    return text
+
+
+def _document(
+    document: Document, inside: Sequence[Item], converted: Mapping[int, Converted], findings: list[Finding]
+) -> Iterator[Part]:
+    whole = len(inside) == 1 and inside[0].body is document.value
+    faults = {index: _faults(item, converted.get(index)) for index, item in enumerate(inside)}
+    edits = {i: [] if is_karpenters(item) else edits_of(item.body) for i, item in enumerate(inside)}
+    changed = any(edits.values()) or any(faults.values()) or converted or any(is_settings(item.body) for item in inside)
+    if document.value is None:
+        if "#" in document.text:
+            yield Part(document.text)
+        return
+    if not changed:
+        yield Part(_as_written(document), document.value)
+        return
+    if not whole and (head := _head(document)):
+        yield Part(head)
+    for index, item in enumerate(inside):
+        where = f"{document.file}:{item.line_of(())}: {item.subject}"
+        if faults[index]:
+            findings += faults[index]
+        elif index in converted:
+            made = converted[index]
+            for number, one in enumerate(explain(item, made.manifests, made.notes)):
+                yield Part(with_comments(one.body, one.comments), one.body, () if number else made.notes, where)
+        elif is_settings(item.body):
+            text, notes = settings_block(item)
+            yield Part(text, None, notes, where)
+        elif edits[index]:
+            body = edited_body(item.body, edits[index])
+            text = edited_text(document, edits[index]) if whole else as_yaml(body)
+            yield Part(text, body, [f"{text_of(edit.path)} {edit.comment}" for edit in edits[index]], where)
+        else:
+            yield Part(_as_written(document) if whole else as_yaml(item.body), item.body)
+
+
+def _head(document: Document) -> str:
+    """The comments before a list, which its objects stand without."""
+    lines = takewhile(lambda line: not line.strip() or line.startswith(("#", "---")), document.text.splitlines())
+    return "".join(f"{line}\n" for line in lines if line.startswith("#"))
+
+
+def _as_written(document: Document) -> str:
+    """The text of a document; written anew where it could not stand behind another one."""
+    return as_yaml(document.value) if document.text.lstrip().startswith("%") else document.text
+
+
+def _faults(item: Item, converted: Converted | None) -> Sequence[Finding]:
+    """Why an object cannot be brought to v1."""
+    if not item.api_version and item.kind in KINDS:
+        return [finding(item, Problem("apiVersion", "is required, as a text: which age is this of?"))]
+    if is_karpenters(item) and (unknown := unknown_kind(item)):
+        return [finding(item, Problem(unknown[0], unknown[1]))]
+    if is_settings(item.body):
+        return findings_of_settings(item)
+    return findings_of_conversion(item, converted) if converted is not None and is_older(item.body) else []

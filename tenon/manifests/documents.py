@@ -1,0 +1,161 @@
+"""Files of manifests as documents and the objects in them, each with its text and the lines of its fields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tenon.manifests.paths import Path
+from tenon.manifests.places import Lines, Place, find_documents
+from tenon.simulation.yaml_scalars import UnreadableError
+from tenon.simulation.yaml_values import read_documents
+
+Body = dict[str, Any]
+
+_DEEPEST_LIST = 3
+_LINE = re.compile(r"line (\d+)(, column \d+)?: ")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong, or worth knowing, and where it stands."""
+
+    file: str
+    line: int
+    """From 1; 0 for the file as a whole."""
+    path: str
+    sentence: str
+    mended: tuple[str, ...] = ()
+    """The line as it should be, or the lines; empty when only the person can know."""
+    subject: str = ""
+    """``Kind name``."""
+    warning: bool = False
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}" if self.line else self.file
+        return ": ".join(part for part in (where, self.path, self.sentence) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document of a file."""
+
+    file: str
+    value: Any
+    lines: Lines
+    start: int
+    end: int
+    root: Place | None
+
+    @property
+    def text(self) -> str:
+        """It as it is written, with the comments around it."""
+        return self.lines.text[self.start : self.end]
+
+    @property
+    def is_json(self) -> bool:
+        """Whether it is written in braces, where comments have no place."""
+        return self.root is None or self.root.flow
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An object of a document: the document's own, or one of the list that it is."""
+
+    document: Document
+    body: Body
+    place: Place | None
+    prefix: Path = ()
+    """Where in the document it stands."""
+
+    @property
+    def kind(self) -> str:
+        """Its kind; empty when it says none."""
+        kind = self.body.get("kind")
+        return kind if isinstance(kind, str) else ""
+
+    @property
+    def api_version(self) -> str:
+        """Its apiVersion; empty when it says none."""
+        version = self.body.get("apiVersion")
+        return version if isinstance(version, str) else ""
+
+    @property
+    def name(self) -> str:
+        """Its name; empty when it has none."""
+        metadata = self.body.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        return name if isinstance(name, str) else ""
+
+    @property
+    def subject(self) -> str:
+        """``Kind name``."""
+        return " ".join(part for part in (self.kind, self.name) if part)
+
+    def place_at(self, path: Sequence[str | int]) -> tuple[Place | None, int]:
+        """The place of a field, or of the nearest one around it, with how far along the path that is."""
+        place, length = self.place, 0
+        for part in path:
+            inner = place.inside(part) if place is not None else None
+            if inner is None:
+                break
+            place, length = inner, length + 1
+        return place, length
+
+    def line_of(self, path: Sequence[str | int]) -> int:
+        """The line of a field, or of the nearest one around it."""
+        place, _ = self.place_at(path)
+        return self.document.lines.number(place.begin if place else self.document.start)
+
+
+def read(file: str, text: str) -> tuple[list[Document], list[Finding]]:
+    """The documents of a file, and what of it cannot be read. The value of an empty one is None."""
+    lines = Lines(text)
+    stretches = find_documents(text)
+    documents, findings = [], []
+    for number, value in read_documents(text):
+        stretch = stretches[number - 1] if number <= len(stretches) else None
+        start, end = (stretch.start, stretch.end) if stretch else (0, len(text))
+        if isinstance(value, UnreadableError):
+            said = str(value)
+            place = _LINE.match(said)
+            line = int(place[1]) if place else lines.number(start)
+            findings.append(Finding(file, line, "", said[place.end() :] if place else said))
+        else:
+            documents.append(Document(file, value, lines, start, end, stretch.root if stretch else None))
+    return documents, findings
+
+
+def items(document: Document, findings: list[Finding]) -> Iterator[Item]:
+    """The objects of a document: itself, or the items of a list; what is no object goes to ``findings``."""
+    if document.value is not None:
+        yield from _opened(Item(document, document.value, document.root), findings, _DEEPEST_LIST)
+
+
+def _opened(item: Item, findings: list[Finding], deeper: int) -> Iterator[Item]:
+    value: Any = item.body
+    if not isinstance(value, dict):
+        said = {list: "a list", str: "a text", type(None): "nothing"}.get(type(value), "a single value")
+        findings.append(_finding(item, f"is {said}, not a Kubernetes object"))
+        return
+    if not (item.kind.endswith("List") and ("items" in value or item.kind == "List")):
+        yield item
+        return
+    inside = value.get("items")
+    if inside is not None and not isinstance(inside, list):
+        findings.append(_finding(item, "is not a list", "items"))
+    elif deeper == 0:
+        findings.append(_finding(item, "lists are nested in lists too deeply", "items"))
+    else:
+        named = {} if item.kind == "List" else {"apiVersion": item.api_version, "kind": item.kind.removesuffix("List")}
+        for index, inner in enumerate(inside or ()):
+            place, length = item.place_at(("items", index))
+            body = {**named, **inner} if isinstance(inner, dict) else inner
+            here = Item(item.document, body, place if length == 2 else None, (*item.prefix, "items", index))
+            yield from _opened(here, findings, deeper - 1)
+
+
+def _finding(item: Item, sentence: str, *path: str) -> Finding:
+    return Finding(item.document.file, item.line_of(path), ".".join(path), sentence)

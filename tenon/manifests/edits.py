@@ -1,0 +1,146 @@
+"""Changes inside a text that otherwise stays as its author wrote it: names that pods and nodes no longer use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tenon.apis import labels
+from tenon.apis.legacy.conversion import PROVISIONER_NAME
+from tenon.apis.legacy.pods_and_nodes import KEPT_FROM_DISRUPTION, OLD_TAINT
+from tenon.manifests.documents import Body, Document, read
+from tenon.manifests.emitting import WIDEST, Comments, with_comments
+from tenon.manifests.paths import Path
+from tenon.manifests.places import Place
+
+_RENAMED = {PROVISIONER_NAME: labels.NODEPOOL, **dict.fromkeys(KEPT_FROM_DISRUPTION, labels.DO_NOT_DISRUPT)}
+"""Keys of labels, selectors and annotations."""
+_NAMING = ("key", "topologyKey")
+"""Fields whose value is the name of a label or taint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One change of a document: a key renamed, or a value replaced, or (``new`` is None) only a remark."""
+
+    path: Path
+    of_key: bool
+    new: str | None
+    comment: str
+
+
+def edits_of(body: Body) -> list[Edit]:
+    """What must change in an object of another kind than Karpenter's."""
+    found: list[Edit] = []
+    waiting: list[tuple[Path, Any]] = [((), body)]
+    while waiting:
+        path, value = waiting.pop()
+        if isinstance(value, dict):
+            found += _of_mapping(path, value)
+            waiting += reversed([((*path, key), inner) for key, inner in value.items()])
+        elif isinstance(value, list):
+            waiting += reversed([((*path, index), inner) for index, inner in enumerate(value)])
+    return found
+
+
+def _of_mapping(path: Path, value: Body) -> Iterator[Edit]:
+    taken = set(value)
+    for key in value:
+        new = _RENAMED.get(key)
+        if new is None:
+            continue
+        if new in taken:
+            yield Edit((*path, key), True, None, f"not needed any more: {new} stands beside it")
+        else:
+            taken.add(new)
+            yield Edit((*path, key), True, new, f"was {key}")
+    for name in _NAMING:
+        if value.get(name) == PROVISIONER_NAME:
+            yield Edit((*path, name), False, labels.NODEPOOL, f"was {PROVISIONER_NAME}")
+    if value.get("key") == OLD_TAINT[0] and value.get("value", OLD_TAINT[1]) == OLD_TAINT[1]:
+        yield Edit((*path, "key"), False, labels.DISRUPTED_TAINT[0], f"was {OLD_TAINT[0]}")
+        if "value" in value:
+            yield Edit((*path, "value"), False, "", f"was {OLD_TAINT[1]}: the taint has no value now")
+
+
+def edited_body(body: Body, edits: list[Edit]) -> Body:
+    """The object with the changes, keys in their order."""
+    renamed = {edit.path: edit.new for edit in edits if edit.of_key and edit.new is not None}
+    replaced = {edit.path: edit.new for edit in edits if not edit.of_key}
+
+    def change(value: Any, path: Path) -> Any:
+        if path in replaced:
+            return replaced[path]
+        if isinstance(value, dict):
+            return {renamed.get((*path, key), key): change(inner, (*path, key)) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [change(inner, (*path, index)) for index, inner in enumerate(value)]
+        return value
+
+    found: Body = change(body, ())
+    return found
+
+
+def edited_text(document: Document, edits: list[Edit]) -> str:
+    """The text of a document with the changes and a comment on each; written anew only where that cannot be."""
+    wanted = edited_body(document.value, edits)
+    if not document.is_json and document.root is not None:
+        text = _in_place(document, document.root, edits)
+        if text is not None:
+            again, findings = read(document.file, text)
+            if not findings and len(again) == 1 and again[0].value == wanted:
+                return text
+    comments = Comments()
+    for edit in edits:
+        path = (*edit.path[:-1], edit.new) if edit.of_key and edit.new else edit.path
+        comments.put_beside(path, edit.comment)
+    return with_comments(wanted, comments)
+
+
+def _in_place(document: Document, root: Place, edits: list[Edit]) -> str | None:
+    """The text changed where it stands; None where a field has no place of its own, as behind an alias."""
+    whole, lines = document.lines.text, document.lines
+    spans: list[tuple[int, int, str]] = []
+    comments: dict[int, list[str]] = {}
+    for edit in edits:
+        place = _place_of(root, edit.path)
+        span = (place.key if edit.of_key else (place.start, place.end)) if place else None
+        if span is None:
+            return None
+        if edit.new is not None:
+            spans.append((*span, _like(whole[span[0] : span[1]], edit.new)))
+        comments.setdefault(lines.number(span[0]), []).append(edit.comment)
+    for number, said in comments.items():
+        first, last = lines.bounds(number)
+        line = whole[first:last].rstrip("\r")
+        text = "; ".join(dict.fromkeys(said))
+        above = whole[: max(first - 1, 0)].rpartition("\n")[2]
+        if f"# {text}" in line or f"# {text}" in above:
+            continue  # it was told when this was converted before
+        place = max((p for _, p in root.walk() if p.begin < last and p.entries is None), key=lambda p: p.end)
+        indent = line[: len(line) - len(line.lstrip())]
+        if "#" in line or place.end > first + len(line) or len(line) + len(text) > WIDEST - 12:
+            spans.append((first, first, f"{indent}# {text}\n"))
+        else:
+            spans.append((first + len(line), first + len(line), f" # {text}"))
+    parts, at = [], document.start
+    for start, end, new in sorted(spans):
+        if start < at:
+            return None
+        parts += [whole[at:start], new]
+        at = end
+    return "".join([*parts, whole[at : document.end]])
+
+
+def _place_of(root: Place, path: Path) -> Place | None:
+    place: Place | None = root
+    for part in path:
+        place = place.inside(part) if place is not None else None
+    return place
+
+
+def _like(old: str, new: str) -> str:
+    """The new text in the quotes of the old one."""
+    quote = old[:1] if old[:1] in ("'", '"') else '"' if not new else ""
+    return f"{quote}{new}{quote}"

@@ -1,0 +1,99 @@
+"""Objects as YAML the way people write it, with comments beside or above the fields that they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import yaml
+
+from tenon.manifests.paths import Path
+from tenon.manifests.places import Lines, find_documents
+from tenon.simulation.yaml_scalars import UnreadableError, plain_value
+
+WIDEST = 120
+"""Columns of a line with its comment; what does not fit goes above it."""
+_LONGEST_ROW = 80
+"""Columns of a list that is written in one line."""
+
+
+class _Dumper(yaml.SafeDumper):
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002 - yaml's signature
+        super().increase_indent(flow, indentless=False)
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - yaml's signature
+        return True
+
+
+def _text(dumper: Any, text: str) -> Any:
+    style = "|" if "\n" in text.strip("\n") else '"' if '"' not in text and _is_quoted(text) else None
+    try:
+        alike = isinstance(plain_value(text), str)
+    except UnreadableError:
+        alike = False
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style if alike else '"')
+
+
+@lru_cache(4096)
+def _is_quoted(text: str) -> bool:
+    return yaml.safe_dump(text, width=10_000).startswith("'")
+
+
+def _list(dumper: Any, values: list[Any]) -> Any:
+    row = bool(values) and not any(isinstance(value, (dict, list)) or "\n" in str(value) for value in values)
+    short = sum(len(str(value)) + 2 for value in values) <= _LONGEST_ROW
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", values, flow_style=(row and short) or not values)
+
+
+_Dumper.add_representer(str, _text)
+_Dumper.add_representer(list, _list)
+
+
+@dataclass(slots=True)
+class Comments:
+    """Comments by the path of the field that they are about."""
+
+    above: dict[Path, list[str]] = field(default_factory=dict)
+    beside: dict[Path, list[str]] = field(default_factory=dict)
+    below: list[str] = field(default_factory=list)
+
+    def put_above(self, path: Path, text: str) -> None:
+        """Add a comment that has a line of its own."""
+        self.above.setdefault(path, []).append(text)
+
+    def put_beside(self, path: Path, text: str) -> None:
+        """Add a comment that stands behind the field if there is room."""
+        self.beside.setdefault(path, []).append(text)
+
+
+def as_yaml(value: Any) -> str:
+    """A value as YAML, in the order in which its fields come."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000)
+
+
+def with_comments(body: Mapping[str, Any], comments: Comments) -> str:
+    """An object as YAML with its comments. Comments on the empty path stand before it."""
+    text = as_yaml(dict(body))
+    (stretch,) = find_documents(text)
+    lines = Lines(text)
+    above: dict[int, list[str]] = {}
+    beside: dict[int, list[str]] = {}
+    places = dict(stretch.root.walk()) if stretch.root else {}
+    for store, given in ((above, comments.above), (beside, comments.beside)):
+        for path, texts in given.items():
+            known = next(path[:length] for length in range(len(path), -1, -1) if path[:length] in places)
+            at = lines.number(places[known].begin) if known else 1
+            store.setdefault(at, []).extend(texts)
+    written = text.splitlines()
+    found: list[str] = []
+    for number, line in enumerate(written, 1):
+        said = "; ".join(beside.get(number, ()))
+        fits = len(line) + len(said) + 3 <= WIDEST and not line.rstrip().endswith(("|", "|-", "|+"))
+        indent = line[: len(line) - len(line.lstrip())]
+        remarks = [*above.get(number, ()), *([said] if said and not fits else [])]
+        found += [f"{indent}# {remark}".rstrip() for remark in remarks]
+        found.append(f"{line} # {said}" if said and fits else line)
+    found += [f"# {remark}".rstrip() for remark in comments.below]
+    return "\n".join(found) + "\n"

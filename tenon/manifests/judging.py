@@ -1,0 +1,95 @@
+"""Problems of an object as findings: with their lines, and with the lines as they should be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tenon.apis.base import ApiModel
+from tenon.apis.legacy.conversion import Converted
+from tenon.apis.legacy.global_settings import convert_settings
+from tenon.apis.validation import Problem, parse
+from tenon.manifests.documents import Finding, Item
+from tenon.manifests.kinds import MODELS
+from tenon.manifests.mending import Check, Known, Mend, mended_line, mends
+from tenon.manifests.metadata import metadata_problems
+from tenon.manifests.older import problems_of_older
+from tenon.manifests.paths import Path, path_of, text_of
+from tenon.manifests.schemas import Schema, schema_of, unknown_fields, unknown_problem
+from tenon.manifests.together import convert_together, is_older
+
+
+def findings_of(item: Item, converted: Converted | None) -> list[Finding]:
+    """Everything that the API server or Karpenter would refuse of an object."""
+    model = MODELS[item.kind, item.api_version]
+    schema = schema_of(model)
+    found = refused(item.body, model)
+    if converted is not None and is_older(item.body):
+        found = _exact(item, [*found, *problems_of_older(item, converted)])
+    found = list(dict.fromkeys(found))
+    unknown = dict(unknown_fields(item.body, schema))
+    return _with_mends(item, found, schema, unknown, lambda body: refused(body, model))
+
+
+def findings_of_conversion(item: Item, converted: Converted) -> list[Finding]:
+    """Why an older object cannot be brought to v1."""
+    found = list(dict.fromkeys(problems_of_older(item, converted)))
+
+    def check(body: dict[str, Any]) -> list[Problem]:
+        alone = convert_together([body])
+        return list(problems_of_older(Item(item.document, body, None), alone[0])) if alone else []
+
+    return _with_mends(item, found, schema_of(MODELS[item.kind, item.api_version]), {}, check)
+
+
+def findings_of_settings(item: Item) -> list[Finding]:
+    """What is wrong in a ConfigMap of settings."""
+    found = convert_settings(item.body).problems
+    return _with_mends(item, found, {}, {}, lambda body: convert_settings(body).problems)
+
+
+def finding(item: Item, problem: Problem, mended: str | None = None) -> Finding:
+    """A problem with its line."""
+    path = path_of(problem.path, item.body)
+    lines = (mended,) if mended else ()
+    return Finding(item.document.file, item.line_of(path), problem.path, problem.sentence, lines, item.subject)
+
+
+def refused(body: Mapping[str, Any], model: type[ApiModel]) -> list[Problem]:
+    """What the API server, asked as kubectl asks, or Karpenter would not take of a manifest."""
+    body = {name: value for name, value in body.items() if name != "status"}  # which the API server does not take
+    found = [unknown_problem(path, known) for path, known in unknown_fields(body, schema_of(model))]
+    return list(dict.fromkeys([*found, *metadata_problems(body), *parse(model, body)[1]]))
+
+
+def _exact(item: Item, problems: Sequence[Problem]) -> list[Problem]:
+    """The problems without those that another one tells of the same field, or of one inside it."""
+    found: dict[Path, Problem] = {}
+    for problem in problems:
+        found.setdefault(path_of(problem.path, item.body), problem)
+    return [
+        problem
+        for path, problem in found.items()
+        if not any(path == other[: len(path)] and path != other for other in found)
+    ]
+
+
+def _with_mends(item: Item, problems: Sequence[Problem], schema: Schema, unknown: Known, check: Check) -> list[Finding]:
+    """The problems with the lines as they should be; those of one list in one line as one."""
+    chosen, solved = mends(item, problems, schema, unknown, check)
+    groups: dict[tuple[int, Path, str], list[Problem]] = {}
+    of_line: dict[int, list[Mend]] = {}
+    for problem in problems:
+        if problem in solved and problem not in chosen:
+            continue
+        path = path_of(problem.path, item.body)
+        line = item.line_of(path)
+        alone = not path or not isinstance(path[-1], int) or problem not in chosen
+        groups.setdefault((line, path if alone else path[:-1], problem.sentence), []).append(problem)
+        if problem in chosen:
+            of_line.setdefault(line, []).append(chosen[problem])
+    found = []
+    for (line, path, sentence), alike in groups.items():
+        mended = mended_line(item, of_line[line]) if any(problem in chosen for problem in alike) else None
+        found.append(finding(item, alike[0] if len(alike) == 1 else Problem(text_of(path), sentence), mended))
+    return found

@@ -1,0 +1,44 @@
+"""Which objects of an input are Karpenter's, of which age, and which model tells what the API server takes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from tenon.apis import labels
+from tenon.apis.base import ApiModel
+from tenon.apis.crd_kinds import RESOURCES
+from tenon.manifests.documents import Item
+
+MODELS: Mapping[tuple[str, str], type[ApiModel]] = {
+    (resource.kind, f"{resource.group}/{version.name}"): version.model
+    for resource in RESOURCES
+    for version in resource.versions
+}
+"""The model of each kind and version."""
+KINDS = frozenset(kind for kind, _ in MODELS)
+_GROUPS = (labels.GROUP, labels.AWS_GROUP)
+_NEAR = 0.85
+
+
+def is_karpenters(item: Item) -> bool:
+    """Whether an object is of a kind of Karpenter's, or claims to be, with its group perhaps mistyped."""
+    group = item.api_version.rpartition("/")[0]
+    if (item.kind, item.api_version) in MODELS or group in _GROUPS:
+        return True
+    return item.kind in KINDS and bool(get_close_matches(group, _GROUPS, 1, _NEAR))
+
+
+def unknown_kind(item: Item) -> tuple[str, str, str] | None:
+    """(field, sentence, the value that was meant or nothing) for a kind or version that no Karpenter has, else None."""
+    if (item.kind, item.api_version) in MODELS:
+        return None
+    versions = [version for kind, version in MODELS if kind == item.kind]
+    if versions:
+        meant = versions[0] if len(versions) == 1 else ""
+        return "apiVersion", f"{item.api_version} is no version of {item.kind}: write {' or '.join(versions)}", meant
+    group = item.api_version.partition("/")[0]
+    kinds = sorted({kind for kind, version in MODELS if version.partition("/")[0] == group})
+    meant = next(iter(get_close_matches(item.kind, kinds, 1)), "")
+    hint = f"did you mean {meant}?" if meant else f"there are {', '.join(kinds)}"
+    return "kind", f"{item.kind or 'nothing'} is no kind of {item.api_version}: {hint}", meant

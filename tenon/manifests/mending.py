@@ -1,0 +1,123 @@
+"""The line as it should be: a guess put in the place of what is refused, and kept when the object is better for it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tenon.apis.validation import Problem
+from tenon.manifests.candidates import candidates
+from tenon.manifests.documents import Item
+from tenon.manifests.emitting import as_yaml
+from tenon.manifests.paths import Path, has, path_of, value_at
+from tenon.manifests.schemas import Schema, choices_at, nearest
+
+MOST_TRIED = 300
+"""Guesses that are tried for one object."""
+
+Check = Callable[[dict[str, Any]], Sequence[Problem]]
+Known = dict[Path, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Mend:
+    """What to write: another name for a field, another value, or both."""
+
+    path: Path
+    value: Any
+    name: str | None = None
+
+
+def mends(
+    item: Item, problems: Sequence[Problem], schema: Schema, unknown: Known, check: Check
+) -> tuple[dict[Problem, Mend], set[Problem]]:
+    """How to mend each problem that can be guessed at, and the problems that go away with another one's mend."""
+    found: dict[Problem, Mend] = {}
+    solved: set[Problem] = set()
+    every = set(problems)
+    tried = 0
+    for problem in problems:
+        path = path_of(problem.path, item.body)
+        for mend in _guesses(item, path, schema, unknown):
+            if tried >= MOST_TRIED:
+                return found, solved
+            tried += 1
+            body = applied(item.body, mend)
+            left = set(check(body))
+            here = (*mend.path[:-1], mend.name or mend.path[-1])
+            worse = any(path_of(other.path, body)[: len(here)] == here for other in left - every)
+            if problem not in left and not worse:
+                found[problem] = mend
+                solved |= every - left - {problem}
+                break
+    return found, solved
+
+
+def applied(body: dict[str, Any], mend: Mend) -> dict[str, Any]:
+    """A copy of the object with the mend; order of fields as it was."""
+    result = copy.deepcopy(body)
+    holder: Any = value_at(result, mend.path[:-1])
+    last: Any = mend.path[-1]
+    if mend.name is None:
+        holder[last] = mend.value
+    else:
+        entries = [(mend.name, mend.value) if key == last else (key, inner) for key, inner in holder.items()]
+        holder.clear()
+        holder.update(entries)
+    return result
+
+
+def _guesses(item: Item, path: Path, schema: Schema, unknown: Known) -> Iterator[Mend]:
+    if not path or not has(item.body, path):
+        return
+    value, name = value_at(item.body, path), str(path[-1])
+    if path in unknown:
+        near = nearest(name, unknown[path])
+        holder = value_at(item.body, path[:-1])
+        if near is not None and near not in holder:
+            yield Mend(path, value, near)
+        if name == "apiVersion" and "group" in unknown[path] and "group" not in holder and isinstance(value, str):
+            yield Mend(path, value.partition("/")[0], "group")
+        return
+    if isinstance(value, dict) and name.strip() != name:
+        yield Mend(path, value, name.strip())
+    for guess in candidates(value, _written(item, path), choices_at(schema, path)):
+        yield Mend(path, guess)
+
+
+def _written(item: Item, path: Path) -> str:
+    place, length = item.place_at(path)
+    return item.document.lines.text[place.start : place.end] if place and length == len(path) and place.plain else ""
+
+
+def mended_line(item: Item, chosen: Sequence[Mend]) -> str | None:
+    """The line that these mends are in, as it should be; None where it is no single line of the file."""
+    lines = item.document.lines
+    spans: list[tuple[int, int, str]] = []
+    for mend in chosen:
+        place, length = item.place_at(mend.path)
+        if place is None or length < len(mend.path):
+            return None
+        if mend.name is not None and place.key is not None:
+            spans.append((*place.key, mend.name))
+        if place.entries is None and mend.value != value_at(item.body, mend.path):
+            spans.append((place.start, place.end, _flow(mend.value)))
+        elif mend.name is None:
+            return None
+    spans = sorted(set(spans))
+    numbers = {lines.number(offset) for start, end, _ in spans for offset in (start, max(start, end - 1))}
+    if len(numbers) != 1:
+        return None
+    first, last = lines.bounds(numbers.pop())
+    parts, at = [], first
+    for start, end, text in spans:
+        parts += [lines.text[at:start], text]
+        at = end
+    return "".join([*parts, lines.text[at:last]]).strip()
+
+
+def _flow(value: Any) -> str:
+    text = as_yaml([value]).strip()
+    return text[1:-1] if text.startswith("[") else text.removeprefix("- ")

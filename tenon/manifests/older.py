@@ -1,0 +1,30 @@
+"""What is wrong in objects of older Karpenters, told by their own fields though v1 is what refuses it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tenon.apis.legacy.conversion import Converted
+from tenon.apis.validation import Problem, parse
+from tenon.manifests.documents import Item
+from tenon.manifests.kinds import MODELS
+from tenon.manifests.moved import formerly, moves_of
+from tenon.manifests.paths import has, path_of, text_of
+
+ABSENT = "is required"
+"""What is said of a field that is not there."""
+
+
+def problems_of_older(item: Item, converted: Converted) -> Iterator[Problem]:
+    """What is wrong in an older object, or in what it became."""
+    yield from converted.problems
+    for manifest in converted.manifests:
+        wanted = {name: value for name, value in manifest.items() if name != "status"}
+        _, problems = parse(MODELS[manifest["kind"], manifest["apiVersion"]], wanted)
+        moves = moves_of(item.kind, item.api_version, manifest["kind"])
+        for problem in problems:
+            path = formerly(path_of(problem.path, manifest), moves)
+            absent = 1 if problem.sentence == ABSENT else 0
+            while path and not has(item.body, path[: len(path) - absent]):
+                path = path[:-1]
+            yield Problem(text_of(path), problem.sentence)

@@ -1,0 +1,105 @@
+"""What is accepted and yet deserves a look: old versions and names, unknown values, pools that take the same pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tenon.apis import labels
+from tenon.apis.legacy.conversion import PROVISIONER_NAME
+from tenon.apis.legacy.global_settings import is_settings
+from tenon.apis.legacy.v1alpha5 import LABELS_GONE
+from tenon.apis.nodepool import NodePool
+from tenon.apis.validation import parse, unknown_values
+from tenon.manifests.documents import Finding, Item
+from tenon.manifests.edits import Edit, edits_of
+from tenon.manifests.kinds import is_karpenters
+from tenon.manifests.mending import Mend, mended_line
+from tenon.manifests.moved import formerly, moves_of
+from tenon.manifests.paths import Path, leaves, path_of, text_of
+from tenon.manifests.together import is_older
+from tenon.provisioning.overlap import overlapping, sentence
+
+Sound = Sequence[tuple[Item, Sequence[Mapping[str, Any]]]]
+"""Items without faults, each with what it is in v1."""
+
+
+def warnings_of(sound: Sound) -> Iterator[Finding]:
+    """All warnings on objects that are otherwise right."""
+    seen: dict[tuple[str, str, str], Item] = {}
+    pools: dict[str, tuple[Item, NodePool]] = {}
+    for item, manifests in sound:
+        karpenters = is_karpenters(item)
+        if karpenters:
+            yield from _twice(item, seen)
+            yield from _old_labels(item)
+        if is_older(item.body):
+            now = " and ".join(f"{manifest['kind']} {manifest['metadata'].get('name')}" for manifest in manifests)
+            said = f"{item.api_version} is of an older Karpenter: `tenon convert` prints it as {now} of v1"
+            yield _warning(item, ("apiVersion",), said)
+        elif is_settings(item.body):
+            said = "settings are environment variables of the worker now: `tenon convert` prints them"
+            yield _warning(item, ("metadata", "name"), said)
+        elif not karpenters:
+            yield from _old_names(item)
+        for manifest in manifests if karpenters else ():
+            if manifest["kind"] == "NodePool" and (pool := parse(NodePool, manifest)[0]) is not None:
+                yield from _unknown_values(item, manifest, pool)
+                pools.setdefault(pool.metadata.name, (item, pool))
+    for name, others in overlapping([pool for _, pool in pools.values()]).items():
+        yield _warning(pools[name][0], ("metadata", "name"), sentence(others))
+
+
+def _twice(item: Item, seen: dict[tuple[str, str, str], Item]) -> Iterator[Finding]:
+    namespace = str(item.body["metadata"].get("namespace") or "")
+    first = seen.setdefault((item.kind, namespace, item.name), item)
+    if first is not item and item.name:
+        where = f"{first.document.file}:{first.line_of(('metadata', 'name'))}"
+        yield _warning(item, ("metadata", "name"), f"is there twice, first at {where}: the later one wins")
+
+
+def _old_labels(item: Item) -> Iterator[Finding]:
+    for path, value in leaves(item.body):
+        if path[-1:] != ("key",) or not isinstance(value, str):
+            continue
+        if value in labels.ALIASES:
+            new = labels.ALIASES[value]
+            yield _warning(item, path, f"label {value} is {new} today, which it is read as", Mend(path, new))
+        elif value in LABELS_GONE:
+            yield _warning(item, path, f"no node has the label {value} any more")
+
+
+def _old_names(item: Item) -> Iterator[Finding]:
+    for edit in edits_of(item.body):
+        old = str(edit.path[-1]) if edit.of_key else PROVISIONER_NAME
+        if edit.new is None:
+            yield _warning(item, edit.path, f"{old} {edit.comment}")
+            continue
+        mend = Mend(edit.path, _value(item, edit.path), edit.new) if edit.of_key else Mend(edit.path, edit.new)
+        yield _warning(item, edit.path, _renamed(old, edit), mend)
+
+
+def _renamed(old: str, edit: Edit) -> str:
+    if edit.of_key or edit.new == labels.NODEPOOL:
+        return f"{old} is {edit.new} now"
+    return edit.comment
+
+
+def _value(item: Item, path: Path) -> Any:
+    value: Any = item.body
+    for part in path:
+        value = value[part]
+    return value
+
+
+def _unknown_values(item: Item, manifest: Mapping[str, Any], pool: NodePool) -> Iterator[Finding]:
+    moves = moves_of(item.kind, item.api_version, "NodePool")
+    for problem in unknown_values(pool.spec.template.spec.requirements):
+        path = path_of(f"spec.template.spec.{problem.path}", manifest)
+        yield _warning(item, formerly(path, moves), problem.sentence)
+
+
+def _warning(item: Item, path: Path, said: str, mend: Mend | None = None) -> Finding:
+    mended = mended_line(item, [mend]) if mend else None
+    lines = (mended,) if mended else ()
+    return Finding(item.document.file, item.line_of(path), text_of(path), said, lines, item.subject, warning=True)

@@ -1,0 +1,142 @@
+"""What a CapacityBuffer comes to: the pods that it stands for, and what its status says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from tenon.apis.capacitybuffer import CapacityBuffer, CapacityBufferStatus, PodTemplateRef
+from tenon.apis.common import Condition
+from tenon.apis.conditions import set_condition
+from tenon.provisioning.buffers import buffer_size, unit_requests
+
+READY_FOR_PROVISIONING = "ReadyForProvisioning"
+PROVISIONING = "Provisioning"
+RESOLVED = "Resolved"
+SCALABLE_REF_NOT_FOUND = "ScalableRefNotFound"
+POD_TEMPLATE_NOT_FOUND = "PodTemplateNotFound"
+RESOLUTION_FAILED = "ResolutionFailed"
+FITS_EXISTING = "FitsExistingCapacity"
+REQUIRES_NEW = "RequiresNewCapacity"
+NOT_READY = "NotReadyForProvisioning"
+EMPTY = "BufferEmpty"
+
+POD_TEMPLATE = "PodTemplate"
+MOST_PODS = 10_000
+"""Pods that one buffer may stand for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A buffer with what it refers to; without a template it stands for no pods, and ``reason`` and ``why`` say why."""
+
+    reason: str
+    why: str
+    template: Mapping[str, Any] | None = None
+    count: int = 0
+    template_name: str = ""
+    """The PodTemplate; empty when the pods are those of a workload."""
+    template_generation: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What the last simulation found for a buffer's pods."""
+
+    there: int = 0
+    """Pods with room on nodes that are ready for them."""
+    coming: int = 0
+    """Pods with room on nodes that start."""
+    refused: str = ""
+    """Why the others have none."""
+
+
+def refers_to(buffer: CapacityBuffer) -> tuple[str, str]:
+    """Kind and name of what the buffer's pods are like; it is in the buffer's namespace."""
+    scalable, template = buffer.spec.scalable_ref, buffer.spec.pod_template_ref
+    if scalable is not None:
+        return scalable.kind, scalable.name
+    assert template is not None  # a valid buffer has one of the two
+    return POD_TEMPLATE, template.name
+
+
+def unreadable(why: str) -> Resolved:
+    """A buffer that is not valid, or whose reference cannot be read."""
+    return Resolved(RESOLUTION_FAILED, why)
+
+
+def resolved(buffer: CapacityBuffer, found: Mapping[str, Any] | None) -> Resolved:
+    """What a valid buffer comes to. ``found`` is the object that it refers to, None when there is none."""
+    kind, name = refers_to(buffer)
+    if found is None:
+        reason = POD_TEMPLATE_NOT_FOUND if kind == POD_TEMPLATE else SCALABLE_REF_NOT_FOUND
+        return Resolved(reason, f"{kind} {name} is not there: create it in the buffer's namespace")
+    of_template = kind == POD_TEMPLATE
+    template = found["template"] if of_template else found["spec"]["template"]
+    replicas = None if of_template else int(found["spec"].get("replicas", 1))
+    try:
+        count = buffer_size(buffer.spec, unit_requests(template), replicas)
+    except ValueError as error:
+        return unreadable(f"what a pod of {kind} {name} asks for cannot be read: {error}")
+    if count > MOST_PODS:
+        return unreadable(f"it stands for {count} pods, and {MOST_PODS} are the most that are planned for: lower it")
+    generation = found["metadata"].get("generation") if of_template else None
+    return Resolved(RESOLVED, "", template, count, name if of_template else "", generation)
+
+
+def buffer_status(buffer: CapacityBuffer, found: Resolved, room: Room | None, now: datetime) -> CapacityBufferStatus:
+    """The buffer's status as it should be; ``room`` is None before the first simulation of its pods."""
+    generation = buffer.metadata.generation
+    ready = found.template is not None
+    conditions = set_condition(
+        buffer.status.conditions,
+        READY_FOR_PROVISIONING,
+        "True" if ready else "False",
+        now=now,
+        reason=found.reason,
+        message=found.why[:1000],
+        observed_generation=generation,
+    )
+    if provisioning := _provisioning(found, room):
+        holds, reason, message = provisioning
+        conditions = set_condition(
+            conditions,
+            PROVISIONING,
+            "True" if holds else "False",
+            now=now,
+            reason=reason,
+            message=message[:1000],
+            observed_generation=generation,
+        )
+    return CapacityBufferStatus(
+        pod_template_ref=PodTemplateRef(name=found.template_name) if found.template_name else None,
+        replicas=found.count if ready else buffer.status.replicas,
+        pod_template_generation=found.template_generation,
+        provisioning_strategy=buffer.spec.provisioning_strategy,
+        conditions=conditions,
+    )
+
+
+def condition_reasons(conditions: Sequence[Condition]) -> dict[str, str]:
+    """The reason of each condition, by type."""
+    return {condition.type: condition.reason for condition in conditions}
+
+
+def _provisioning(found: Resolved, room: Room | None) -> tuple[bool, str, str] | None:
+    """Whether the room is there, the reason and the sentence; None when nothing is known yet."""
+    if found.template is None:
+        return False, NOT_READY, "the buffer is not ready for provisioning"
+    if not found.count:
+        return False, EMPTY, "the buffer stands for no pods"
+    if room is None:
+        return None
+    if room.there >= found.count:
+        return True, FITS_EXISTING, f"all {found.count} pods have room on nodes that are ready"
+    parts = [f"{room.there} of {found.count} pods have room on nodes that are ready"]
+    if room.coming:
+        parts.append(f"{room.coming} on nodes that start")
+    if without := found.count - room.there - room.coming:
+        parts.append(f"{without} have none" + (f": {room.refused}" if room.refused else " yet"))
+    return False, REQUIRES_NEW, ", ".join(parts)

@@ -1,0 +1,120 @@
+"""Feature gates: which parts that Karpenter keeps behind a switch are on, as FEATURE_GATES writes them.
+
+Names and defaults are Karpenter's. A name that was a gate once is passed over with a note, so that an old value still
+starts a worker; a name that never was one is refused, because whoever wrote it means something by it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureGates:
+    """FEATURE_GATES; every field is the gate of the same name in Karpenter's spelling."""
+
+    node_repair: bool = False
+    reserved_capacity: bool = True
+    spot_to_spot_consolidation: bool = False
+    node_overlay: bool = False
+    static_capacity: bool = False
+    capacity_buffer: bool = False
+
+    def __str__(self) -> str:
+        """As FEATURE_GATES writes it, with every gate."""
+        return _text(self, GATES)
+
+
+@dataclass(frozen=True, slots=True)
+class AwsFeatureGates:
+    """AWS_FEATURE_GATES."""
+
+    node_class_cel: bool = False
+
+    def __str__(self) -> str:
+        """As AWS_FEATURE_GATES writes it, with every gate."""
+        return _text(self, AWS_GATES)
+
+
+GATES: Mapping[str, str] = {
+    "NodeRepair": "node_repair",
+    "ReservedCapacity": "reserved_capacity",
+    "SpotToSpotConsolidation": "spot_to_spot_consolidation",
+    "NodeOverlay": "node_overlay",
+    "StaticCapacity": "static_capacity",
+    "CapacityBuffer": "capacity_buffer",
+}
+"""Karpenter's name of each gate, and the field that holds it."""
+AWS_GATES: Mapping[str, str] = {"NodeClassCEL": "node_class_cel"}
+MEANINGS: Mapping[str, str] = {
+    "NodeRepair": "Replace nodes that stay unhealthy.",
+    "ReservedCapacity": "Use places in capacity reservations before spot and on-demand.",
+    "SpotToSpotConsolidation": "Replace spot nodes by cheaper spot nodes.",
+    "NodeOverlay": "Let NodeOverlays change prices and capacities of instance types.",
+    "StaticCapacity": "Keep the nodes that NodePools with spec.replicas ask for.",
+    "CapacityBuffer": "Keep room free for pods to come, as CapacityBuffers ask.",
+    "NodeClassCEL": "Read expressions in the kubelet settings of EC2NodeClasses.",
+}
+REMOVED: Mapping[str, str] = {
+    "Drift": "drift is always on since Karpenter 1.0",
+}
+"""Gates that were, and what holds now."""
+
+Gates = TypeVar("Gates", FeatureGates, AwsFeatureGates)
+
+
+def parse_feature_gates(text: str) -> tuple[FeatureGates, tuple[str, ...]]:
+    """The gates of FEATURE_GATES, and a note on each that is no gate any more.
+
+    Raises:
+        ValueError: one sentence that names the part that cannot be used.
+    """
+    return _parse(FeatureGates(), text, GATES, REMOVED)
+
+
+def parse_aws_feature_gates(text: str) -> tuple[AwsFeatureGates, tuple[str, ...]]:
+    """The gates of AWS_FEATURE_GATES.
+
+    Raises:
+        ValueError: one sentence that names the part that cannot be used.
+    """
+    return _parse(AwsFeatureGates(), text, AWS_GATES, {})
+
+
+def _parse(
+    default: Gates, text: str, known: Mapping[str, str], removed: Mapping[str, str]
+) -> tuple[Gates, tuple[str, ...]]:
+    values = {one.name: getattr(default, one.name) for one in fields(default)}
+    notes = []
+    for part in (part.strip() for part in text.split(",")):
+        if not part:
+            continue
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals:
+            raise ValueError(f"{part!r} is not Gate=true or Gate=false")
+        if value not in _TRUE | _FALSE:
+            raise ValueError(f"the gate {name} is true or false, not {value!r}")
+        if name in removed:
+            notes.append(f"The feature gate {name} is no more: {removed[name]}.")
+        elif name in known:
+            values[known[name]] = value in _TRUE
+        else:
+            raise ValueError(f"there is no feature gate {name!r}: {_meant(name, list(known))}")
+    return type(default)(**values), tuple(notes)
+
+
+def _meant(name: str, known: Sequence[str]) -> str:
+    """What the writer of an unknown name may have meant."""
+    lower = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(name.lower(), list(lower), n=1)
+    return f"did you mean {lower[near[0]]}" if near else f"the gates are {', '.join(known)}"
+
+
+def _text(gates: FeatureGates | AwsFeatureGates, known: Mapping[str, str]) -> str:
+    return ",".join(f"{name}={str(getattr(gates, field)).lower()}" for name, field in known.items())

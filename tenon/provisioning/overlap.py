@@ -1,0 +1,116 @@
+"""NodePools that take the same pods: which of them gets a node is then an accident, so somebody should be told.
+
+Two pools are kept apart by different weights, by different taints, or by requirements that no node can meet together.
+Where none of that holds, a pod that one of them takes may as well land in the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from tenon.apis.common import Condition
+from tenon.apis.conditions import clear_condition, set_condition
+from tenon.apis.nodepool import OVERLAPPING, NodePool
+from tenon.scheduling.requirements import Requirements
+
+REASON = "SamePodsSameWeight"
+_NAMED = 5
+"""Pools that a sentence names."""
+
+_Kept = tuple[int, frozenset[tuple[str, str, str]]]
+
+
+def overlapping(pools: Sequence[NodePool]) -> dict[str, tuple[str, ...]]:
+    """The pools that overlap with others, each with the names of those, in order. Pools that get no nodes are left out.
+
+    The work is bounded by the pairs of pools that differ in their requirements while weight and taints are equal.
+    """
+    groups: dict[_Kept, dict[Requirements, list[str]]] = {}
+    for pool in pools:
+        if pool.metadata.deletion_timestamp is not None or pool.spec.replicas is not None:
+            continue
+        requirements = _requirements(pool)
+        if requirements is not None:
+            alike = groups.setdefault(_keeps_apart(pool), {})
+            alike.setdefault(requirements, []).append(pool.metadata.name)
+    found: dict[str, tuple[str, ...]] = {}
+    for alike in groups.values():
+        for names, others in _met(alike):
+            for name in names:
+                rest = sorted(other for other in others if other != name)
+                if rest:
+                    found[name] = tuple(rest)
+    return found
+
+
+def sentence(others: Sequence[str]) -> str:
+    """What a pool's overlap with these others means, and what to do about it."""
+    more = f" and {len(others) - _NAMED} others" if len(others) > _NAMED else ""
+    kinds = "NodePool" if len(others) == 1 else "NodePools"
+    return (
+        f"it takes the same pods as {kinds} {', '.join(others[:_NAMED])}{more}, at the same weight, so nothing says "
+        "whose nodes they get: tell the pools apart by taints or requirements, or give them different weights"
+    )
+
+
+def with_overlap(
+    conditions: Sequence[Condition], others: Sequence[str], *, now: datetime, observed_generation: int | None = None
+) -> list[Condition]:
+    """The conditions with what is to be said of an overlap with ``others``; without it where there is none."""
+    if not others:
+        return clear_condition(conditions, OVERLAPPING)
+    return set_condition(
+        conditions,
+        OVERLAPPING,
+        "True",
+        now=now,
+        reason=REASON,
+        message=sentence(others),
+        observed_generation=observed_generation,
+    )
+
+
+def notes(found: Mapping[str, Sequence[str]]) -> list[str]:
+    """The overlaps for a person who reads of all of them at once, each pair said once."""
+    lines = []
+    for name, others in sorted(found.items()):
+        later = [other for other in others if other > name]
+        if later:
+            lines.append(f"NodePool {name}: {sentence(later)}")
+    return lines
+
+
+def _met(alike: Mapping[Requirements, Sequence[str]]) -> Iterable[tuple[Sequence[str], list[str]]]:
+    """The pools of each form of requirements with all pools that one node could belong to as well, themselves too."""
+    forms = list(alike)
+    met = [[*alike[form]] for form in forms]
+    for number, form in enumerate(forms):
+        for other in range(number):
+            if form.intersects(forms[other]):
+                met[number] += alike[forms[other]]
+                met[other] += alike[form]
+    return zip(alike.values(), met, strict=True)
+
+
+def _keeps_apart(pool: NodePool) -> _Kept:
+    """Weight and taints: pools that differ in them are told apart by whoever wrote them."""
+    taints = frozenset(
+        (taint.key, taint.value, taint.effect)
+        for taint in pool.spec.template.spec.taints
+        if taint.effect != "PreferNoSchedule"
+    )
+    return pool.spec.weight or 0, taints
+
+
+def _requirements(pool: NodePool) -> Requirements | None:
+    """What the pool asks of its nodes beside its own name and class, which no pod needs to choose by.
+
+    None where that contradicts itself or is not valid: such a pool gets no nodes.
+    """
+    terms = [term.model_dump(by_alias=True, exclude_none=True) for term in pool.spec.template.spec.requirements]
+    try:
+        found = Requirements.from_terms(terms).with_(Requirements.from_labels(pool.spec.template.metadata.labels))
+    except ValueError:
+        return None
+    return None if any(requirement.contradicts() for requirement in found.values()) else found

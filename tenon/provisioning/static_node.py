@@ -1,0 +1,59 @@
+"""What a node of a static NodePool is like: what the engine would buy for one pod that asks for nothing.
+
+So a static node follows every rule that other nodes follow: the types that the pool allows and that are sold,
+`minValues`, the room that DaemonSets need, the cheapest types first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tenon.apis.nodepool import NodePool
+from tenon.provisioning.policy import PlanPolicy
+from tenon.provisioning.pools import scheduling_pool
+from tenon.resources import PODS, subtract
+from tenon.scheduling.engine import solve
+from tenon.scheduling.model import InstanceType, PlannedClaim, Pod, Problem, Toleration
+
+_NOBODY = Pod("", "static", "static", {PODS: 1}, tolerations=(Toleration(operator="Exists"),))
+"""A pod that every node of every pool would take."""
+
+
+class NoStaticNode(Exception):
+    """No instance type can be bought for the pool now; the message says why."""
+
+
+def static_node(
+    pool: NodePool,
+    types: Sequence[InstanceType],
+    daemons: Sequence[Pod],
+    namespaces: Mapping[str, Mapping[str, str]],
+    policy: PlanPolicy,
+) -> PlannedClaim:
+    """A node of the pool, without pods.
+
+    Args:
+        pool: the static pool; its limits are not looked at, for they bound the number of nodes only.
+        types: what its class can buy.
+        daemons: one pod for each DaemonSet of the cluster.
+        namespaces: the labels of every namespace.
+        policy: what an operator set.
+
+    Raises:
+        NoStaticNode: no type fits.
+    """
+    problem = Problem(
+        pods=[_NOBODY],
+        pools=[replace(scheduling_pool(pool, types, {}), limits=None)],
+        daemons=daemons,
+        namespaces=namespaces,
+        min_values_best_effort=policy.min_values_best_effort,
+        node_charge=policy.node_charge,
+    )
+    plan = solve(problem)
+    if not plan.claims:
+        raise NoStaticNode("; ".join(plan.unschedulable.values()))
+    (planned,) = plan.claims
+    requests = {name: units for name, units in subtract(planned.requests, _NOBODY.requests).items() if units}
+    return replace(planned, pods=(), requests=requests)

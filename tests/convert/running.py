@@ -1,0 +1,50 @@
+"""Runs ``tenon convert`` and ``tenon validate`` in this process, as a user would."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from typer import Typer
+from typer.testing import CliRunner
+
+import cli.convert
+import cli.validate
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command said."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The answer of ``-o json``."""
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines on standard error."""
+        return self.err.splitlines()
+
+
+def convert(*arguments: str, stdin: str | bytes | None = None) -> Answer:
+    """Run ``tenon convert``; an exception in it fails the test."""
+    return _run(cli.convert.app, arguments, stdin)
+
+
+def validate(*arguments: str, stdin: str | bytes | None = None) -> Answer:
+    """Run ``tenon validate``; an exception in it fails the test."""
+    return _run(cli.validate.app, arguments, stdin)
+
+
+def _run(app: Typer, arguments: tuple[str, ...], stdin: str | bytes | None) -> Answer:
+    result = CliRunner().invoke(app, list(arguments), input=stdin)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return Answer(result.exit_code, result.stdout, result.stderr)

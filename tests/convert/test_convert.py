@@ -1,0 +1,197 @@
+"""``tenon convert`` as a command: files, folders, standard input, and what it says of faults."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.convert.running import convert
+
+PROVISIONER = """# my first one
+apiVersion: karpenter.sh/v1alpha5
+kind: Provisioner
+metadata:
+  name: default
+spec:
+  ttlSecondsAfterEmpty: 30 # half a minute
+  providerRef:
+    name: default
+"""
+TEMPLATE = """apiVersion: karpenter.k8s.aws/v1alpha1
+kind: AWSNodeTemplate
+metadata:
+  name: default
+spec:
+  instanceProfile: nodes
+  subnetSelector: {a: b}
+  securityGroupSelector: {a: b}
+"""
+SETTINGS = """apiVersion: v1
+kind: ConfigMap
+metadata: {name: karpenter-global-settings}
+data: {batchMaxDuration: 20s}
+"""
+OTHERS = """# kept as it is
+kind:   Service     # with its blanks
+apiVersion: v1
+metadata: {name:   web}
+spec: {ports: [{port: 80}]}   # and its braces
+---
+
+# nothing here but this
+
+---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: today}   # no change
+"""
+
+
+def written(folder: Path, **texts: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, text in texts.items():
+        (folder / f"{name}.yaml").write_text(text)
+    return folder
+
+
+def test_standard_input_is_printed_in_todays_form() -> None:
+    answer = convert("-f", "-", stdin=PROVISIONER)
+    assert (answer.status, answer.err) == (0, "")
+    (pool,) = yaml.safe_load_all(answer.out)
+    assert (pool["apiVersion"], pool["kind"]) == ("karpenter.sh/v1", "NodePool")
+    assert answer.out.startswith("# my first one\n")
+    assert "consolidateAfter: 30s # half a minute; was spec.ttlSecondsAfterEmpty: 30\n" in answer.out
+
+
+def test_other_documents_are_printed_byte_for_byte() -> None:
+    assert convert("-f", "-", stdin=OTHERS).out == OTHERS
+
+
+def test_windows_line_ends_survive_a_change() -> None:
+    text = "kind: Pod\r\napiVersion: v1\r\nmetadata:\r\n  annotations:\r\n    karpenter.sh/do-not-evict: 'true'\r\n"
+    out = convert("-f", "-", stdin=text.encode()).out
+    assert "karpenter.sh/do-not-disrupt: 'true' # was karpenter.sh/do-not-evict\r\n" in out.replace(
+        "\n", "\r\n"
+    ).replace("\r\r", "\r")
+
+
+def test_a_folder_and_files_are_converted_together(tmp_path: Path) -> None:
+    """The settings of one file say what a template of another leaves open (LEG-35)."""
+    folder = written(tmp_path / "in", a=PROVISIONER, b=TEMPLATE.replace("  instanceProfile: nodes\n", ""))
+    (tmp_path / "c.yaml").write_text(SETTINGS.replace("batchMaxDuration: 20s", "aws.defaultInstanceProfile: all"))
+    answer = convert("-f", str(folder), "-f", str(tmp_path / "c.yaml"))
+    assert answer.status == 0
+    bodies = [body for body in yaml.safe_load_all(answer.out) if body]
+    assert [body["kind"] for body in bodies] == ["NodePool", "EC2NodeClass"]
+    assert bodies[1]["spec"]["instanceProfile"] == "all"
+
+
+def test_files_are_written_into_a_folder_under_their_names(tmp_path: Path) -> None:
+    folder = written(tmp_path / "in", pool=PROVISIONER, web=OTHERS)
+    answer = convert("-f", str(folder), "-w", str(tmp_path / "out"))
+    assert (answer.status, answer.out, answer.err) == (0, "", "")
+    assert (tmp_path / "out" / "web.yaml").read_text() == OTHERS
+    assert yaml.safe_load((tmp_path / "out" / "pool.yaml").read_text())["kind"] == "NodePool"
+    assert (folder / "pool.yaml").read_text() == PROVISIONER
+
+
+def test_no_input_is_written_over(tmp_path: Path) -> None:
+    folder = written(tmp_path / "in", pool=PROVISIONER)
+    answer = convert("-f", str(folder), "-w", str(folder))
+    assert answer.status == 2
+    assert answer.lines == [f"{folder}/pool.yaml: is in the output folder itself and is not written over"]
+    assert (folder / "pool.yaml").read_text() == PROVISIONER
+
+
+def test_two_files_of_one_name_are_not_written_over_each_other(tmp_path: Path) -> None:
+    one, two = written(tmp_path / "one", pool=PROVISIONER), written(tmp_path / "two", pool=TEMPLATE)
+    answer = convert("-f", str(one), "-f", str(two), "-w", str(tmp_path / "out"))
+    assert answer.status == 2
+    assert answer.lines == [f"{two}/pool.yaml: has the name of {one}/pool.yaml: convert them into different folders"]
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("in the way")
+    answer = convert("-f", "-", "-w", str(tmp_path / "out" / "deeper"), stdin=PROVISIONER)
+    assert answer.status == 2
+    assert "cannot be written: " in answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_json_is_a_list_that_kubectl_takes_and_the_changes_are_told_beside_it() -> None:
+    answer = convert("-f", "-", "-o", "json", stdin=f"{PROVISIONER}---\n{SETTINGS}")
+    assert answer.status == 0
+    assert (answer.document["apiVersion"], answer.document["kind"]) == ("v1", "List")
+    assert [item["kind"] for item in answer.document["items"]] == ["NodePool"]
+    assert any(line.startswith("note: standard input:2: Provisioner default: ") for line in answer.lines)
+    assert "batchMaxDuration is BATCH_MAX_DURATION now" in answer.err
+
+
+def test_faults_have_file_line_and_field_and_the_rest_is_printed(tmp_path: Path) -> None:
+    folder = written(
+        tmp_path / "in",
+        a=PROVISIONER.replace("30 # half a minute", "-5"),
+        b="kind: Pod\nspec: {a: [}\n",
+        c=TEMPLATE,
+    )
+    answer = convert("-f", str(folder))
+    assert answer.status == 2
+    assert [body["kind"] for body in yaml.safe_load_all(answer.out)] == ["EC2NodeClass"]
+    assert len(answer.lines) == 2
+    assert answer.lines[0].startswith(f"{folder}/b.yaml:2: not YAML: ")
+    assert answer.lines[1].startswith(f"{folder}/a.yaml:7: spec.ttlSecondsAfterEmpty: ")
+
+
+def test_values_that_v1_refuses_are_told_by_the_field_as_written_with_the_better_line() -> None:
+    text = PROVISIONER + "  requirements:\n    - {key: karpenter.k8s.aws/instance-cpu, operator: In, values: [4, 8]}\n"
+    (line,) = convert("-f", "-", stdin=text).lines
+    assert line.startswith("standard input:11: spec.requirements[0].values: is not a text: put it in quotes; write ")
+    assert line.endswith('values: ["4", "8"]}')
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "apiVersion: karpenter.sh/v1alpha4\nkind: Provisioner\n",
+            "1: apiVersion: karpenter.sh/v1alpha4 is no version",
+        ),
+        ("apiVersion: karpenter.sh/v1alpha5\nkind: Provisoner\n", "2: kind: Provisoner is no kind of"),
+        ("- a\n- b\n", "1: is a list, not a Kubernetes object"),
+        ("a: b\na: c\n", "2: key 'a' is given twice"),
+    ],
+)
+def test_what_is_no_manifest_of_karpenters(text: str, said: str) -> None:
+    answer = convert("-f", "-", stdin=text)
+    assert (answer.status, answer.out) == (2, "")
+    (line,) = answer.lines
+    assert line.startswith(f"standard input:{said}")
+
+
+def test_no_files_and_files_that_are_not_there() -> None:
+    assert convert().lines == ["tenon convert: name manifests with -f"]
+    answer = convert("-f", "/does/not/exist")
+    assert (answer.status, answer.lines) == (2, ["/does/not/exist: cannot be read: No such file or directory"])
+
+
+def test_what_changed_needs_no_guessing_when_an_alias_is_in_the_way() -> None:
+    """A label behind an alias has no place of its own: the document is written anew, with the same meaning."""
+    text = """apiVersion: v1
+kind: Pod
+metadata:
+  annotations: &kept {karpenter.sh/do-not-evict: "true"}
+spec:
+  nodeSelector: *kept
+  containers: []
+"""
+    out = convert("-f", "-", stdin=text).out
+    assert yaml.safe_load(out)["spec"]["nodeSelector"] == {"karpenter.sh/do-not-disrupt": "true"}
+
+
+def test_a_large_folder_is_converted_in_no_time(tmp_path: Path) -> None:
+    folder = written(tmp_path / "in", all="---\n".join([PROVISIONER.replace("default", f"p{n}") for n in range(300)]))
+    assert convert("-f", str(folder), "-w", str(tmp_path / "out")).status == 0
+    assert os.path.getsize(tmp_path / "out" / "all.yaml") > 100_000

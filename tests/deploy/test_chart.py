@@ -1,0 +1,188 @@
+"""The Helm chart, rendered by Helm itself (OPS-06, OPS-07): it takes Karpenter's values and says what the plain
+manifests say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cli.charting import ELSEWHERE, value_name
+from sandbox import helm
+from sandbox.cluster import Sandbox
+from worker.settings import Settings, load_all
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "deploy" / "chart"
+AS_FOR_KARPENTER = Path(__file__).parent / "values" / "as_for_karpenter.yaml"
+NAMED = ("--set", "settings.clusterName=sandbox", "--set", "aws.region=us-west-2")
+OF_A_RELEASE = ("instance", "version", "managed-by")
+
+Body = dict[str, Any]
+
+
+def rendered(*arguments: str, values: Path | None = None) -> list[Body]:
+    text = helm.template(CHART, *arguments, values=[values] if values else [])
+    return [each for each in yaml.safe_load_all(text) if each]
+
+
+def the(documents: list[Body], kind: str) -> Body:
+    (found,) = [each for each in documents if each["kind"] == kind]
+    return found
+
+
+def pod(documents: list[Body]) -> Body:
+    spec: Body = the(documents, "Deployment")["spec"]["template"]["spec"]
+    return spec
+
+
+def environment(documents: list[Body]) -> dict[str, str]:
+    """What the worker's container finds; values that the kubelet fills in are empty."""
+    (container,) = pod(documents)["containers"]
+    given: dict[str, str] = dict(the(documents, "ConfigMap")["data"])
+    return given | {each["name"]: each.get("value", "") for each in container["env"]}
+
+
+def plain(value: Any) -> Any:
+    """A document without what only a release of a chart has."""
+    if isinstance(value, dict):
+        kept = {
+            key: plain(each)
+            for key, each in value.items()
+            if key not in ("helm.sh/chart", "checksum/settings", *(f"app.kubernetes.io/{one}" for one in OF_A_RELEASE))
+        }
+        return {key: each for key, each in kept.items() if key != "annotations" or each}
+    return [plain(each) for each in value] if isinstance(value, list) else value
+
+
+def test_ops06_the_plain_manifests_are_what_the_chart_renders_by_default() -> None:
+    documents = rendered(*NAMED)
+    written = list(yaml.safe_load_all((ROOT / "deploy" / "deployment.yaml").read_text()))
+    for kind in ("Deployment", "PodDisruptionBudget", "Service"):
+        assert plain(the(documents, kind)) == plain(the(written, kind))
+    assert the(written, "ConfigMap")["metadata"]["name"] == the(documents, "ConfigMap")["metadata"]["name"]
+    assert the(written, "ConfigMap")["data"].items() <= environment(documents).items()
+
+
+def test_ops08_ops09_the_rights_are_those_of_the_plain_manifests() -> None:
+    written = list(yaml.safe_load_all((ROOT / "deploy" / "rbac.yaml").read_text()))
+    for one in written:
+        if one["kind"] == "Namespace":
+            continue
+        name, kind = one["metadata"]["name"], one["kind"]
+        (same,) = [each for each in rendered(*NAMED) if (each["kind"], each["metadata"]["name"]) == (kind, name)]
+        for part in ("rules", "roleRef", "subjects"):
+            assert same.get(part) == one.get(part), f"{kind} {name}"
+        assert same["metadata"].get("namespace") == one["metadata"].get("namespace")
+        aggregated = {key: value for key, value in one["metadata"]["labels"].items() if "aggregate" in key}
+        assert aggregated.items() <= same["metadata"]["labels"].items()
+
+
+def test_ops07_every_setting_can_be_set() -> None:
+    """SET-01 to SET-30: what the chart cannot set, nobody who installs by chart has."""
+    usual = Settings(cluster_name="prod").as_environment()
+    under = {
+        value_name(field): usual[field.upper()] or "given" for field in Settings.model_fields if field not in ELSEWHERE
+    }
+    found = environment(rendered("--set-json", f"settings={json.dumps(under)}"))
+    assert found.keys() >= usual.keys()
+
+
+@pytest.mark.parametrize("values", [None, AS_FOR_KARPENTER], ids=["default", "as for Karpenter"])
+def test_the_worker_takes_what_the_chart_gives_it(values: Path | None) -> None:
+    """No variable is unknown, malformed, or other than its default unless the values say so."""
+    found = load_all({}, environment(rendered(*(() if values else NAMED), values=values)))
+    if values is None:
+        assert found.warnings == []
+        assert found.settings == Settings(cluster_name="sandbox", karpenter_service="tenon")
+    else:
+        assert found.settings.batch_max_duration.seconds == 30
+        assert found.settings.feature_gates.static_capacity
+        assert (found.settings.reserved_enis, found.settings.isolated_vpc, found.settings.metrics_port) == (
+            1,
+            True,
+            8000,
+        )
+        assert any("INTERRUPTION_QUEUE" in warning for warning in found.warnings)
+
+
+def test_ops07_a_values_file_for_karpenter_means_the_same_here() -> None:
+    documents = rendered(values=AS_FOR_KARPENTER)
+    found = pod(documents)
+    account = the(documents, "ServiceAccount")["metadata"]
+    assert account["annotations"]["eks.amazonaws.com/role-arn"].endswith("role/KarpenterControllerRole-prod")
+    assert the(documents, "Deployment")["spec"]["replicas"] == 3
+    assert found["serviceAccountName"] == account["name"]
+    assert (found["priorityClassName"], found["dnsPolicy"]) == ("system-node-critical", "Default")
+    (container,) = found["containers"]
+    assert container["image"].startswith("public.ecr.aws/example/tenon:1.2.3@sha256:1111")
+    assert {"name": "AWS_REGION", "value": "eu-central-1"} in container["env"]
+    assert [each["containerPort"] for each in container["ports"]] == [8000, 8001, 8443]
+    (apart,) = found["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    labels = the(documents, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert apart["labelSelector"]["matchLabels"].items() <= labels.items()
+    assert the(documents, "ServiceMonitor")["metadata"]["labels"]["release"] == "prometheus"
+    assert the(documents, "PodDisruptionBudget")["metadata"]["name"] == "karpenter"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ("settings.batchMaxDuraton=3s", "batchMaxDuraton"),
+        ("settings.preferencePolicy=Lax", "preferencePolicy"),
+        ("settings.featureGates.nodeOverlays=true", "nodeOverlays"),
+        ("settings.kubeClientBurst=0", "kubeClientBurst"),
+        ("settings.clusterName=", "settings.clusterName is required"),
+    ],
+)
+def test_values_that_cannot_be_meant_are_refused_before_anything_is_installed(wrong: str, why: str) -> None:
+    with pytest.raises(helm.HelmError, match=why):
+        rendered(*NAMED, "--set", wrong)
+
+
+def test_a_release_of_another_name_in_another_namespace_keeps_together() -> None:
+    documents = rendered(*NAMED, "--set", "fullnameOverride=nodes", "--namespace", "karpenter")
+    assert environment(documents)["KARPENTER_SERVICE"] == the(documents, "Service")["metadata"]["name"] == "nodes"
+    for each in documents:
+        for subject in each.get("subjects", ()):
+            assert (subject["name"], subject["namespace"]) == ("nodes", "karpenter")
+        if each["kind"].endswith("RoleBinding"):
+            roles = [one["metadata"]["name"] for one in documents if one["kind"] == each["roleRef"]["kind"]]
+            assert each["roleRef"]["name"] in roles
+
+
+def test_a_lease_of_another_name_may_be_held_and_that_of_a_karpenter_seen() -> None:
+    documents = rendered(*NAMED, "--set", "settings.leaderElectionName=ours")
+    rules = [rule for each in documents for rule in each.get("rules", ()) if rule.get("resources") == ["leases"]]
+    assert sorted(rule.get("resourceNames", []) for rule in rules) == [
+        [],
+        ["karpenter-leader-election", "ours"],
+        ["ours"],
+    ]
+
+
+def test_the_chart_brings_every_crd() -> None:
+    brought = {each["metadata"]["name"] for each in rendered(*NAMED, "--include-crds") if "Definition" in each["kind"]}
+    written = [yaml.safe_load(path.read_text()) for path in (ROOT / "deploy" / "crds").glob("*.yaml")]
+    assert brought == {each["metadata"]["name"] for each in written}
+
+
+@pytest.mark.parametrize("values", [None, AS_FOR_KARPENTER], ids=["default", "as for Karpenter"])
+def test_an_api_server_takes_what_the_chart_renders(sandbox: Sandbox, values: Path | None) -> None:
+    """Every field is known and valid, though nothing is made. No sandbox has the ServiceMonitor kind."""
+    documents = [
+        each for each in rendered(*(() if values else NAMED), values=values) if each["kind"] != "ServiceMonitor"
+    ]
+    sandbox.kubectl(
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "--dry-run=server",
+        "--validate=strict",
+        "-f",
+        "-",
+        stdin=yaml.safe_dump_all(documents),
+    )

@@ -1,0 +1,241 @@
+"""Provisioners and AWSNodeTemplates act as their users wrote them, from `kubectl apply` to their deletion."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest_asyncio
+import yaml
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import (
+    AWSNODETEMPLATES,
+    EC2NODECLASSES,
+    NODECLAIMS,
+    NODEPOOLS,
+    NODES,
+    PODS,
+    PROVISIONERS,
+    Resource,
+)
+from sandbox.cluster import Sandbox
+from sandbox.kubectl import kubectl
+from tenon.apis import labels
+from tests.e2e.pools import WITHIN, condition, leaving
+from tests.e2e.worker_process import WorkerProcess
+from tests.workflows.waiting import until
+
+SEEDS = Path("examples/seeds")
+Object = dict[str, Any]
+
+
+class User:
+    """Somebody who has manifests and `kubectl`."""
+
+    def __init__(self, sandbox: Sandbox, kube: Kube) -> None:
+        self.sandbox, self.kube = sandbox, kube
+
+    async def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        return await asyncio.to_thread(kubectl, self.sandbox.kubeconfig, *arguments, stdin=stdin)
+
+    async def apply(self, *documents: Object) -> None:
+        await self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))
+
+    async def edit(self, kind: str, name: str, spec: Object) -> None:
+        await self.kubectl("patch", kind, name, "--type=merge", "-p", json.dumps({"spec": spec}))
+
+    async def condition(self, resource: Resource, name: str, kind: str, status: str) -> Object:
+        """Wait until a condition of an object says this."""
+        found: Object = {}
+
+        async def so() -> bool:
+            found.clear()
+            found.update(condition(await self.kube.get(resource, name), kind))
+            return found.get("status") == status
+
+        await until(so)
+        return found
+
+    async def running(self, namespace: str, count: int) -> list[Object]:
+        """Wait until so many pods run."""
+        found: list[Object] = []
+
+        async def run() -> bool:
+            found[:] = [pod for pod in await self.kube.list(PODS, namespace=namespace) if not leaving(pod)]
+            return len(found) == count and all(pod["status"]["phase"] == "Running" for pod in found)
+
+        await until(run, within=WITHIN)
+        return found
+
+    async def nodes(self, provisioner: str) -> list[Object]:
+        return await self.kube.list(NODES, label_selector=f"{labels.PROVISIONER}={provisioner}")
+
+    async def settled(self, provisioner: str) -> None:
+        """Wait until no node of a Provisioner is closed any more: one that starts is not empty yet."""
+
+        async def open_all() -> bool:
+            nodes = await self.nodes(provisioner)
+            return all(labels.CLOSED not in (node["metadata"].get("annotations") or {}) for node in nodes)
+
+        await until(open_all)
+
+    async def gone(self, resource: Resource, name: str) -> None:
+        async def no_more() -> bool:
+            return await self.kube.get(resource, name) is None
+
+        await until(no_more, within=90)
+
+    async def without_nodes(self, pool: str) -> None:
+        """Wait until a pool has no NodeClaim, and EC2 no instance of it."""
+
+        async def none() -> bool:
+            if await self.kube.list(NODECLAIMS, label_selector=f"{labels.NODEPOOL}={pool}"):
+                return False
+            mine = [i for i in self.sandbox.ec2().instances() if i["tags"].get(labels.TAG_NODEPOOL) == pool]
+            return all(instance["state"] == "terminated" for instance in mine)
+
+        await until(none, within=90)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def user(worker: WorkerProcess, sandbox: Sandbox, kube: Kube) -> AsyncIterator[User]:
+    """Somebody who cleans up in the end."""
+    found = User(sandbox, kube)
+    yield found
+    await found.kubectl("delete", "namespace", "test-app", "--ignore-not-found", "--wait=false")
+    await found.kubectl("delete", "job/nightly", "pod/chooser", "--ignore-not-found", "--force", "--grace-period=0")
+    await found.kubectl("delete", "provisioners,awsnodetemplates", "--all")
+    await found.kubectl("delete", "nodepool", "default", "--ignore-not-found")
+    for pool in ("default", "test-karpenter"):
+        await found.without_nodes(pool)
+
+
+def seed(name: str, *kinds: str) -> dict[str, Object]:
+    """The manifests of an article, by kind."""
+    documents = yaml.safe_load_all((SEEDS / name).read_text())
+    return {document["kind"]: document for document in documents if document["kind"] in kinds}
+
+
+def template(sandbox: Sandbox, name: str) -> Object:
+    """An AWSNodeTemplate for the sandbox's account."""
+    discovery = {"karpenter.sh/discovery": sandbox.cluster_name}
+    return {
+        "apiVersion": "karpenter.k8s.aws/v1alpha1",
+        "kind": "AWSNodeTemplate",
+        "metadata": {"name": name},
+        "spec": {"subnetSelector": discovery, "securityGroupSelector": discovery, "amiFamily": "Bottlerocket"},
+    }
+
+
+async def test_a_first_provisioner_launches_labelled_nodes_and_empty_ones_go(user: User, sandbox: Sandbox) -> None:
+    """LEG-01..04, LEG-07, LEG-10, LEG-12, LEG-14, LEG-30..41, ANN-11: the article's manifests as they stand."""
+    article = seed("000-first-look.yaml", "Provisioner", "Job")
+    await user.apply(*article.values(), template(sandbox, "default"))
+    await user.condition(PROVISIONERS, "default", "Active", "True")
+    await user.condition(AWSNODETEMPLATES, "default", "Active", "True")
+    found = (await user.kube.get(AWSNODETEMPLATES, "default") or {})["status"]
+    assert found["subnets"]
+    assert found["securityGroups"]
+    assert found["amis"]
+    assert "NodePool default" in await user.kubectl("describe", "provisioner", "default")
+
+    batch = await user.running("default", 3)
+    nodes = await user.nodes("default")
+    assert {pod["spec"]["nodeName"] for pod in batch} == {node["metadata"]["name"] for node in nodes}
+    for node in nodes:
+        has = node["metadata"]["labels"]
+        assert (has["billing-team"], has[labels.NODEPOOL]) == ("my-team", "default")
+        assert has[labels.INSTANCE_TYPE] in ("m5.large", "m5.2xlarge")
+        assert has[labels.ZONE] in ("us-west-2a", "us-west-2b")
+        assert "example.com/special-taint" in [taint["key"] for taint in node["spec"]["taints"]]
+
+    chooser = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "chooser"},
+        "spec": {
+            "nodeSelector": {labels.PROVISIONER: "default"},
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "main", "image": "pause", "resources": {"requests": {"cpu": "1500m"}}}],
+        },
+    }
+    await user.apply(chooser)
+    await user.running("default", 4)
+    await user.settled("default")
+    status = (await user.kube.get(PROVISIONERS, "default") or {})["status"]
+    assert status["lastScaleTime"]
+
+    # what stands for it is not edited, the old object is
+    await user.edit("nodepool", "default", {"limits": {"cpu": "1"}})
+    await user.edit("provisioner", "default", {"ttlSecondsAfterEmpty": 1})
+
+    async def in_step() -> bool:
+        pool = await user.kube.get(NODEPOOLS, "default") or {}
+        spec = pool["spec"]
+        return (spec["limits"].get("cpu"), spec["disruption"]["consolidateAfter"]) == ("1000", "1s")
+
+    await until(in_step)
+    await user.kubectl("delete", "job/nightly", "pod/chooser", "--force", "--grace-period=0")
+    await user.without_nodes("default")
+
+    # and who moves on to v1 keeps what stood for it
+    await user.kubectl("delete", "provisioner", "default", "--cascade=orphan")
+    pool = await user.kube.get(NODEPOOLS, "default") or {}
+    assert not pool["metadata"].get("ownerReferences")
+    assert not leaving(pool)
+
+
+async def test_a_deleted_provisioner_takes_its_nodes_its_pool_and_its_inline_class_with_it(
+    user: User, sandbox: Sandbox
+) -> None:
+    """LEG-06, LEG-35: the load test's manifests, in the sandbox's region; then the article's own way to clean up."""
+    article = seed("003-web-load.yaml", "Namespace", "Deployment", "Provisioner")
+    spec = article["Provisioner"]["spec"]
+    for term in spec["requirements"]:
+        if term["key"] == labels.ZONE:
+            term["values"] = ["us-west-2a", "us-west-2c"]
+    discovery = {"karpenter.sh/discovery": sandbox.cluster_name}
+    spec["provider"] |= {
+        "subnetSelector": discovery,
+        "securityGroupSelector": discovery,
+        "instanceProfile": f"KarpenterNodeRole-{sandbox.cluster_name}",
+    }
+    article["Deployment"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 0
+    await user.apply(*article.values())
+    pods = await user.running("test-app", 10)
+    (node,) = await user.nodes("test-karpenter")
+    assert {pod["spec"]["nodeName"] for pod in pods} == {node["metadata"]["name"]}
+    assert node["metadata"]["labels"][labels.INSTANCE_TYPE] == "m5.large"
+    (claim,) = await user.kube.list(NODECLAIMS, label_selector=f"{labels.NODEPOOL}=test-karpenter")
+    assert claim["spec"]["expireAfter"] == "15m"
+    assert await user.kube.get(EC2NODECLASSES, "test-karpenter") is not None
+
+    await user.kubectl("delete", "provisioner", "test-karpenter")
+    await user.without_nodes("test-karpenter")
+    await user.gone(NODEPOOLS, "test-karpenter")
+    node_class = await user.kube.get(EC2NODECLASSES, "test-karpenter")
+    assert node_class is None or leaving(node_class)  # its finalizer looks once a minute whether a node needs it
+    assert await user.nodes("test-karpenter") == []
+
+
+async def test_a_nodepool_of_another_is_left_alone(user: User, sandbox: Sandbox, new_pool: Callable[..., Any]) -> None:
+    """The Provisioner says whose name it wants, and an event tells it to those who look there."""
+    async with new_pool() as theirs:
+        before = await theirs.read()
+        named = {
+            "apiVersion": "karpenter.sh/v1alpha5",
+            "kind": "Provisioner",
+            "metadata": {"name": theirs.name},
+            "spec": {"providerRef": {"name": theirs.name}},
+        }
+        await user.apply(named)
+        said = await user.condition(PROVISIONERS, theirs.name, "Active", "False")
+        assert f"NodePool {theirs.name} is there" in said["message"]
+        await theirs.seen(theirs.name, "NameTaken", f"NodePool {theirs.name}")
+        assert (await theirs.read())["spec"] == before["spec"]
+        await user.kubectl("delete", "provisioner", theirs.name)
+        assert not leaving(await theirs.read())

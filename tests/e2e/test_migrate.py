@@ -1,0 +1,226 @@
+"""From Karpenter to Tenon and back, on the same nodes (OPS-04, QRK-15, DIS-75; docs/migrate.md).
+
+One story in several tests, each beginning where the one before ended: a cluster of Karpenter's, with nodes in every
+part of their lives, is taken over, given back, and taken over again. `upstream` plays Karpenter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest_asyncio
+from temporalio.client import Client
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import EVENTS, LEASES, NODECLAIMS, NODEPOOLS, NODES, PODS
+from sandbox.cluster import Sandbox
+from tenon.apis.hashing import EC2NODECLASS_VERSION, NODEPOOL_VERSION
+from tenon.lifecycle.instants import parse_instant
+from tests.e2e.conftest import Run
+from tests.e2e.pools import NAMESPACE, Pool, clear, condition
+from tests.e2e.upstream import FINALIZER, LEASE, LEASE_NAMESPACE, POOL_HASHES, Karpenter
+from tests.e2e.upstream_story import Story, delete_at_once, held_for, standing_by
+from tests.e2e.worker_process import WorkerProcess
+from tests.faults.sweeping import sweep
+from tests.workflows.waiting import until
+
+DISRUPTED = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def story(sandbox: Sandbox, kube: Kube, client: Client, worker: WorkerProcess) -> AsyncIterator[Story]:
+    """The package's worker stands still while Karpenter makes its cluster; in the end it serves again."""
+    assert await asyncio.to_thread(worker.stop) == 0
+    pool = Pool(kube, sandbox, f"upstream-{datetime.now(UTC):%H%M%S}")
+    karpenter = Karpenter(kube, sandbox, pool)
+    try:
+        await karpenter.set_up()
+        whole = [karpenter.node(each) for each in ("settled", "second", "tainted")]
+        whole.append(karpenter.node("deleted", terminationGracePeriod="1h"))
+        made = await asyncio.gather(*whole)
+        claims = dict(zip(("settled", "second", "tainted", "deleted"), made, strict=True))
+        claims["launched"] = await karpenter.claim("launched")
+        await karpenter.launch(claims["launched"])
+        pods = {}
+        for which in ("settled", "second", "tainted", "deleted"):
+            hostname = {"kubernetes.io/hostname": claims[which]["status"]["nodeName"]}
+            kept = {"karpenter.sh/do-not-disrupt": "true"} if which == "deleted" else {}
+            pod = await pool.pod(which, annotations=kept, nodeSelector=hostname)
+            pods[pod["metadata"]["name"]] = pod["metadata"]["uid"]
+        await pool.running(4)
+        del pods[f"{pool.name}-deleted"]
+        await karpenter.taint(claims["tainted"])
+        story = Story(karpenter, worker, client, claims, pods)
+        await delete_at_once(story)
+        yield story
+    finally:
+        if not worker.running:
+            await asyncio.to_thread(worker.start)
+        await clear(pool)
+
+
+async def test_ops04_tenon_does_nothing_while_karpenter_leads(story: Story) -> None:
+    """It is ready and says whom it waits for; no claim is begun, no hash is written, no node is bought for a pod."""
+    before = story.bought()
+    async with story.karpenter.leads():
+        await asyncio.to_thread(story.worker.start)
+        await standing_by(story.worker)
+
+        async def nothing_is_done() -> None:
+            assert await story.open() == set()
+            assert story.bought() == before
+            pool = await story.kube.get(NODEPOOLS, story.pool.name)
+            assert pool is not None
+            assert POOL_HASHES.items() <= pool["metadata"]["annotations"].items()
+
+        await held_for(nothing_is_done, story)
+        told = await story.kube.list(EVENTS, namespace=LEASE_NAMESPACE, field_selector=f"involvedObject.name={LEASE}")
+        assert any(event["reason"] == "StandingBy" for event in told)
+
+
+async def test_every_node_is_taken_over_as_it_is(story: Story) -> None:
+    """No instance is bought or ended, no pod moves; a disruption that was only begun is taken back."""
+    before = story.bought()
+    await story.live("settled", "second", "tainted", "launched")
+    assert story.bought() == before
+    assert await story.pods_now() == story.pods
+    for which in ("settled", "second", "tainted", "launched"):
+        claim = await story.read(which)
+        assert claim is not None
+        assert condition(claim, "Ready")["status"] == "True"
+        assert condition(claim, "Drifted") == {}
+        node = await story.kube.get(NODES, claim["status"]["nodeName"])
+        assert node is not None
+        assert DISRUPTED not in (node["spec"].get("taints") or [])
+        assert node["metadata"]["labels"]["karpenter.sh/initialized"] == "true"
+
+
+async def test_conditions_that_karpenter_wrote_stay(story: Story) -> None:
+    """NC-05, NP-S4: what Tenon does not judge yet is not thrown away."""
+    claim = await story.read("settled")
+    for kind in ("Consolidatable", "ConsistentStateFound"):
+        assert condition(claim, kind)["status"] == "True"
+    assert condition(await story.pool.read(), "NodeRegistrationHealthy")["status"] == "True"
+
+
+async def test_qrk15_what_karpenter_hashed_is_hashed_anew_and_never_called_drifted(story: Story) -> None:
+    """ANN-03, EC-S10, DIS-75: pool, class and claims carry Tenon's versions, and the same digest as each other."""
+
+    async def rehashed() -> bool:
+        found = [await story.pool.read(), *await story.pool.claims()]
+        versions = {(o["metadata"].get("annotations") or {}).get("karpenter.sh/nodepool-hash-version") for o in found}
+        return versions == {NODEPOOL_VERSION}
+
+    await until(rehashed)
+    pool, claim = await story.pool.read(), await story.read("settled")
+    assert claim is not None
+    ours, its = pool["metadata"]["annotations"], claim["metadata"]["annotations"]
+    assert its["karpenter.sh/nodepool-hash"] == ours["karpenter.sh/nodepool-hash"]
+    assert its["karpenter.k8s.aws/ec2nodeclass-hash-version"] == EC2NODECLASS_VERSION
+
+
+async def test_dis80_expiry_counts_from_the_claims_creation(story: Story) -> None:
+    claim = await story.read("second")
+    assert claim is not None
+    created = parse_instant(claim["metadata"]["creationTimestamp"])
+    assert created is not None
+    assert (await story.state("second")).expires_at == created + timedelta(hours=720)
+
+
+async def test_trm06_a_deletion_that_karpenter_began_is_carried_to_its_end(story: Story) -> None:
+    """Its termination timestamp, not the grace period counted anew, ends the pod that nothing may disrupt."""
+    await story.pool.gone(story.name("deleted"))
+    assert await story.kube.get(PODS, f"{story.pool.name}-deleted", NAMESPACE) is None
+
+
+async def test_aan02_a_sweep_ends_nothing_and_mends_tags(story: Story, sandbox: Sandbox) -> None:
+    """ACT-04, AWS-122: a claim that was not tagged yet has its tags now."""
+    living = story.living()
+    report = await sweep(story.client, sandbox.cluster_name)
+    assert set(report.figures) <= {"untagged_instance"}
+    assert story.living() == living
+    instance_id = story.karpenter.bought[story.name("launched")]
+    (tags,) = [i["tags"] for i in story.pool.instances() if i["id"] == instance_id]
+    assert tags["karpenter.sh/nodeclaim"] == story.name("launched")
+    claim = await story.read("launched")
+    assert claim is not None
+    assert claim["metadata"]["annotations"]["karpenter.k8s.aws/tagged"] == "true"
+
+
+async def test_ops04_open_workflows_do_nothing_while_a_karpenter_that_came_back_leads(story: Story, tenon: Run) -> None:
+    """A node that is told to leave leaves when Tenon leads again, and not before."""
+    living = story.living()
+    async with story.karpenter.leads():
+        await standing_by(story.worker)
+        done = await asyncio.to_thread(tenon, "node", "expire", story.name("second"))
+        assert done.returncode == 0, done.stderr
+
+        async def nobody_leaves() -> None:
+            claim = await story.read("second")
+            assert claim is not None
+            assert "deletionTimestamp" not in claim["metadata"]
+            assert story.living() == living
+
+        await held_for(nobody_leaves, story)
+    await story.pool.gone(story.name("second"))
+    del story.pods[f"{story.pool.name}-second"]
+    assert await story.pods_now() == story.pods
+
+
+async def test_handback_leaves_the_cluster_as_karpenter_would_have_it(
+    story: Story, tenon: Run, sandbox: Sandbox
+) -> None:
+    """No workflow is left, no mark of Tenon's on a node; instances, pods and finalizers stay."""
+    refused = await asyncio.to_thread(tenon, "handback")
+    assert refused.returncode == 2
+    assert "stop all workers first" in refused.stderr
+    await story.pool.deploy(1, app="new", cpu="3")  # a node of Tenon's own goes the same way
+    await story.pool.running(1, app="new")
+    await story.pool.settled(4)
+    assert await asyncio.to_thread(story.worker.stop) == 0
+    living, pods = story.living(), await story.pods_now()
+    done = await asyncio.to_thread(tenon, "handback")
+    assert done.returncode == 0, done.stderr
+    assert await story.open() == set()
+    claims, nodes = await story.pool.claims(), await story.pool.nodes()
+    assert (len(claims), len(nodes)) == (4, 4)
+    for obj in (*claims, *nodes):
+        metadata = obj["metadata"]
+        assert FINALIZER in metadata["finalizers"]
+        assert not [k for k in (*metadata["labels"], *metadata["annotations"]) if k.startswith("tenon.sh/")]
+        assert "deletionTimestamp" not in metadata
+    for claim in claims:  # AAN-01: so that Karpenter tags nothing again, and deletes no profile that is in use
+        said = claim["metadata"]["annotations"]
+        assert said["karpenter.k8s.aws/tagged"] == said["compatibility.karpenter.k8s.aws/cluster-name-tagged"] == "true"
+        assert said["karpenter.k8s.aws/instance-profile-name"]
+    for node in nodes:
+        assert DISRUPTED not in (node["spec"].get("taints") or [])
+        assert not node["spec"].get("unschedulable")
+    assert (story.living(), await story.pods_now()) == (living, pods)
+    lease = await story.kube.get(LEASES, LEASE, "tenon")
+    assert lease is not None
+    assert lease["spec"].get("holderIdentity", "") == ""
+    assert "app.kubernetes.io/managed-by" not in (lease["metadata"].get("labels") or {})
+
+
+async def test_dis75_karpenter_may_rehash_and_tenon_take_over_once_more(story: Story) -> None:
+    """Karpenter's return (versions differ: it writes its hashes anew) and a second take-over move nobody."""
+    for claim in await story.pool.claims():
+        await story.kube.patch(NODECLAIMS, claim["metadata"]["name"], {"metadata": {"annotations": POOL_HASHES}})
+    await story.kube.patch(NODEPOOLS, story.pool.name, {"metadata": {"annotations": POOL_HASHES}})
+    living = story.living()
+    await asyncio.to_thread(story.worker.start)
+    await story.live("settled", "tainted", "launched")
+    assert story.living() == living
+    assert await story.pods_now() == story.pods
+
+
+async def test_a_node_that_was_taken_over_drains_as_any_other(story: Story, tenon: Run) -> None:
+    """TRM-01: `tenon node drain`, and the deletion of the Node by kubectl."""
+    done = await asyncio.to_thread(tenon, "node", "drain", story.name("settled"))
+    assert done.returncode == 0, done.stderr
+    await story.kube.delete(NODES, story.claims["tainted"]["status"]["nodeName"])
+    await story.pool.gone(story.name("settled"))
+    await story.pool.gone(story.name("tainted"))

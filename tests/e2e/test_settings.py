@@ -1,0 +1,75 @@
+"""Settings as a running worker and its operator have them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import urllib.request
+from typing import Any
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import CONFIGMAPS
+from sandbox.cluster import Sandbox
+from tests.e2e.worker_process import WorkerProcess, environment
+from tests.workflows.waiting import until
+
+OLD = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "karpenter-global-settings", "namespace": "tenon"},
+    "data": {
+        "aws.clusterName": "from-long-ago",
+        "batchMaxDuration": "20s",
+        "aws.assumeRoleARN": "arn:aws:iam::1:role/x",
+    },
+}
+
+
+def settings_shown(sandbox: Sandbox, **changed: str | None) -> dict[str, Any]:
+    """What `tenon settings` says with the worker's own rights."""
+    answer = subprocess.run(
+        [sys.executable, "-m", "cli", "settings", "-o", "json"],
+        env=environment(sandbox, **changed),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr
+    document: dict[str, Any] = json.loads(answer.stdout)
+    return document
+
+
+async def test_leg50_leg51_settings_that_never_left_their_config_map_count_as_the_lowest(
+    sandbox: Sandbox, kube: Kube
+) -> None:
+    """By the worker's own rights, so that a deployment by the manifests of this repository reads them too."""
+    await kube.create(CONFIGMAPS, OLD)
+    try:
+        document = await asyncio.to_thread(settings_shown, sandbox, CLUSTER_NAME=None, BATCH_IDLE_DURATION="2s")
+    finally:
+        await kube.delete(CONFIGMAPS, "karpenter-global-settings", namespace="tenon")
+    found = {row["name"]: (row["value"], row["source"]) for row in document["settings"]}
+    assert found["CLUSTER_NAME"] == ("from-long-ago", "ConfigMap")
+    assert found["BATCH_MAX_DURATION"] == ("20s", "ConfigMap")
+    assert found["BATCH_IDLE_DURATION"] == ("2s", "environment")
+    assert document["configMaps"]["found"] == ["karpenter-global-settings"]
+    assert any(note.startswith("aws.assumeRoleARN is no more: ") for note in document["notes"])
+
+
+async def test_ops03_set10_a_running_worker_shows_where_it_spends_its_time(
+    sandbox: Sandbox, worker: WorkerProcess
+) -> None:
+    """Both processes answer through the metrics port of the worker."""
+    port = sandbox.worker_env()["METRICS_PORT"]
+
+    def ask() -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/debug/pprof/profile?seconds=0", timeout=60) as answer:
+            return str(answer.read().decode())
+
+    async def both_answer() -> bool:
+        return {line.split(";")[0] for line in (await asyncio.to_thread(ask)).splitlines()} == {"io", "cluster"}
+
+    await until(both_answer)

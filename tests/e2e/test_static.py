@@ -1,0 +1,66 @@
+"""Static NodePools on the sandbox: as many nodes as ``kubectl scale`` says (SCH-100, GAT-05)."""
+
+from __future__ import annotations
+
+import pytest
+
+from activities.kubernetes.resources import NODECLAIMS
+from sandbox import kubectl
+from sandbox.cluster import Sandbox
+from sandbox.kubectl import KubectlError
+from tenon.apis import labels
+from tests.e2e.conftest import MakePool
+from tests.e2e.pools import SMALL, leaving
+from tests.e2e.worker_process import WorkerProcess
+from tests.workflows.waiting import until
+
+
+async def test_sch100_kubectl_scale_makes_nodes_and_takes_empty_ones_first(
+    make_pool: MakePool, worker: WorkerProcess, sandbox: Sandbox
+) -> None:
+    """NP-25, NP-S2, DIS-16: 0 -> 3 -> 1; pods land on the nodes; empty ones stay until the pool is scaled down."""
+    pool = await make_pool(replicas=0, consolidate_after="0s", requirements=SMALL)
+
+    def scale(replicas: int) -> None:
+        kubectl.kubectl(sandbox.kubeconfig, "scale", "nodepool", pool.name, f"--replicas={replicas}")
+
+    assert await pool.claims() == []
+    scale(3)
+    claims = await pool.settled(3)
+    assert len({claim["metadata"]["name"] for claim in claims}) == 3
+    for claim in claims:
+        assert claim["metadata"]["annotations"].keys() >= {labels.NODEPOOL_HASH, labels.EC2NODECLASS_HASH}
+        assert claim["metadata"]["ownerReferences"][0]["name"] == pool.name
+
+    async def counted() -> bool:
+        return (await pool.read())["status"]["nodes"] == 3
+
+    await until(counted)
+    await pool.deploy(1)
+    (pod,) = await pool.running(1)
+    kept = await pool.claim_of(pod)
+    assert len(await pool.claims()) == 3, "the pod has landed on a node that was there"
+
+    scale(1)
+    for claim in claims:
+        if claim["metadata"]["name"] != kept:
+            await pool.gone(claim["metadata"]["name"])
+    (left,) = await pool.claims()
+    assert left["metadata"]["name"] == kept
+    assert not leaving(left)
+    assert [p["metadata"]["uid"] for p in await pool.running(1)] == [pod["metadata"]["uid"]]
+    assert worker.logged("found empty node", nodepool=pool.name) == []
+    assert sorted(i["state"] for i in pool.instances()) == ["running", "terminated", "terminated"]
+
+    await pool.kube.delete(NODECLAIMS, kept)
+    await pool.gone(kept)
+    (replaced,) = await pool.settled(1)
+    assert replaced["metadata"]["name"] != kept
+
+
+async def test_npv1_a_dynamic_pool_cannot_be_scaled(make_pool: MakePool, sandbox: Sandbox) -> None:
+    """The API server says why; the pool stays as it was."""
+    pool = await make_pool()
+    with pytest.raises(KubectlError, match="replicas"):
+        kubectl.kubectl(sandbox.kubeconfig, "scale", "nodepool", pool.name, "--replicas=3")
+    assert "replicas" not in (await pool.read())["spec"]

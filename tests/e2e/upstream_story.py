@@ -1,0 +1,119 @@
+"""A cluster that Karpenter made and that changes hands: what is in it, and what a test waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from temporalio.client import Client
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import LEASES, NODECLAIMS, NODES, PODS
+from tenon.lifecycle.state import NodeState
+from tests.e2e.pools import NAMESPACE, Object, Pool, condition
+from tests.e2e.upstream import LEASE, LEASE_NAMESPACE, Karpenter
+from tests.e2e.worker_process import WorkerProcess
+from tests.workflows.waiting import until
+from workflows import names
+from workflows.nodeclaim import NodeClaimWorkflow
+
+
+@dataclass
+class Story:
+    """A cluster that Karpenter made, and whoever manages it now."""
+
+    karpenter: Karpenter
+    worker: WorkerProcess
+    client: Client
+    claims: dict[str, Object]
+    """By what they show: ``settled``, ``second``, ``tainted`` (a disruption was begun), ``launched`` (not registered),
+    ``deleted`` (its grace period is over in a moment)."""
+    pods: dict[str, str]
+    """Name -> UID of the pods that no change of controllers may move."""
+
+    @property
+    def pool(self) -> Pool:
+        return self.karpenter.pool
+
+    @property
+    def kube(self) -> Kube:
+        return self.karpenter.kube
+
+    def name(self, which: str) -> str:
+        return str(self.claims[which]["metadata"]["name"])
+
+    async def read(self, which: str) -> Object | None:
+        return await self.kube.get(NODECLAIMS, self.name(which))
+
+    async def state(self, which: str) -> NodeState:
+        workflow_id = names.nodeclaim_id(self.karpenter.sandbox.cluster_name, self.name(which))
+        return await self.client.get_workflow_handle_for(NodeClaimWorkflow.run, workflow_id).query(
+            NodeClaimWorkflow.status
+        )
+
+    async def open(self) -> set[str]:
+        """The pool's claims whose workflow is open."""
+        query = names.open_nodeclaims_query(self.karpenter.sandbox.cluster_name)
+        return {
+            each.id.rsplit("/", 1)[-1] async for each in self.client.list_workflows(query) if self.pool.name in each.id
+        }
+
+    async def live(self, *which: str) -> None:
+        """Wait until these nodes are at rest in workflows of their own."""
+        wanted = {self.name(one) for one in which}
+
+        async def rests() -> bool:
+            if not wanted <= await self.open():
+                return False
+            return all([(await self.state(one)).stage.value == "live" for one in which])
+
+        await until(rests)
+
+    async def pods_now(self) -> dict[str, str]:
+        found = await self.kube.list(PODS, namespace=NAMESPACE, field_selector="status.phase=Running")
+        return {p["metadata"]["name"]: p["metadata"]["uid"] for p in found if p["metadata"]["name"] in self.pods}
+
+    def bought(self) -> set[str]:
+        """Every instance that there ever was of the pool."""
+        return {instance["id"] for instance in self.pool.instances()}
+
+    def living(self) -> set[str]:
+        return {i["id"] for i in self.pool.instances() if i["state"] not in ("shutting-down", "terminated")}
+
+
+async def delete_at_once(story: Story) -> None:
+    """As Karpenter was told to: the drain has begun, and ends by force in a moment."""
+    soon = (datetime.now(UTC) + timedelta(seconds=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    written = {"metadata": {"annotations": {"karpenter.sh/nodeclaim-termination-timestamp": soon}}}
+    await story.kube.patch(NODECLAIMS, story.name("deleted"), written)
+    await story.karpenter.taint(story.claims["deleted"])
+    await story.kube.delete(NODECLAIMS, story.name("deleted"))
+    await story.kube.delete(NODES, story.claims["deleted"]["status"]["nodeName"])
+
+
+async def standing_by(worker: WorkerProcess) -> None:
+    async def stands_by() -> bool:
+        return await asyncio.to_thread(worker.metric, "tenon_standing_by") == 1
+
+    await until(stands_by)
+
+
+async def held_for(check: Callable[[], Awaitable[None]], story: Story) -> None:
+    """A pod that fits nowhere comes, and Karpenter renews its Lease three times: who acts would show it."""
+    pod = await story.pool.pod("asks", cpu="3")
+    renewals: set[str] = set()
+
+    async def renewed() -> bool:
+        await check()
+        found = await story.kube.get(PODS, pod["metadata"]["name"], NAMESPACE)
+        lease = await story.kube.get(LEASES, LEASE, LEASE_NAMESPACE)
+        assert found is not None
+        assert lease is not None
+        if condition(found, "PodScheduled").get("reason") == "Unschedulable":
+            renewals.add(lease["metadata"]["resourceVersion"])
+        return len(renewals) > 3
+
+    await until(renewed)
+    await story.pool.delete_pod("asks")

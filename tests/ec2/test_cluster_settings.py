@@ -1,0 +1,113 @@
+"""Settings that bear on what is asked of AWS: the cluster, prices, and how often node classes are looked through."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from activities.ec2.client import Ec2
+from activities.ec2.cluster import describe_cluster
+from activities.ec2.errors import EC2Error
+from activities.ec2.pricing import TTL_SECONDS, Pricing
+from activities.ec2.provider import Ec2Provider
+from activities.ec2.remembering import Refresh, Remembered
+from tests.ec2.samples import node_class
+
+if TYPE_CHECKING:
+    from sandbox.ec2.server import Server
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def asked(server: Server, action: str) -> int:
+    return len(server.world.calls.listing(action))
+
+
+def test_set21_the_operator_knows_better_than_eks_how_nodes_reach_the_cluster(clients: Ec2) -> None:
+    found = describe_cluster(clients, "sandbox", endpoint="https://10.0.0.1", ca_bundle="YWJj")
+    assert (found.endpoint, found.ca_bundle) == ("https://10.0.0.1", "YWJj")
+    assert found.service_cidr
+    asked_of_eks = describe_cluster(clients, "sandbox")
+    assert asked_of_eks.endpoint not in ("", "https://10.0.0.1")
+    assert asked_of_eks.ca_bundle != "YWJj"
+
+
+def test_set23_the_version_is_the_api_servers_unless_eks_is_to_be_asked(clients: Ec2) -> None:
+    assert describe_cluster(clients, "sandbox", server_version="1.30").kubernetes_version == "1.30"
+    assert describe_cluster(clients, "sandbox").kubernetes_version.startswith("1.")
+
+
+def test_set21_set23_a_cluster_that_is_not_eks_needs_endpoint_and_authority(clients: Ec2) -> None:
+    found = describe_cluster(clients, "kops", endpoint="https://10.0.0.1", ca_bundle="YWJj", server_version="1.36")
+    assert (found.name, found.endpoint, found.service_cidr, found.kubernetes_version) == (
+        "kops",
+        "https://10.0.0.1",
+        "",
+        "1.36",
+    )
+    for left_out in ({"ca_bundle": "YWJj"}, {"endpoint": "https://10.0.0.1"}):
+        with pytest.raises(EC2Error):
+            describe_cluster(clients, "kops", server_version="1.36", **left_out)
+    with pytest.raises(EC2Error):
+        describe_cluster(clients, "kops", endpoint="https://10.0.0.1", ca_bundle="YWJj")
+
+
+def test_set22_in_an_isolated_vpc_the_price_list_is_never_asked(clients: Ec2, server: Server) -> None:
+    """Spot prices are EC2's own, which has an endpoint in the VPC."""
+    clock = Clock()
+    before = asked(server, "GetProducts")
+    pricing = Pricing(clients, clock, isolated=True)
+    version, prices = pricing.current()
+    assert asked(server, "GetProducts") == before
+    assert prices.on_demand["m5.large"] > 0
+    assert prices.spot
+    clock.now = TTL_SECONDS - 1  # complete as it is: nothing is asked again before its time
+    spot_before = asked(server, "DescribeSpotPriceHistory")
+    assert pricing.current()[0] == version
+    assert asked(server, "DescribeSpotPriceHistory") == spot_before
+
+
+def test_set29_what_is_to_be_looked_up_less_often_is_used_again(clients: Ec2, server: Server) -> None:
+    refresh = Refresh(images=timedelta(hours=1), subnets=timedelta(minutes=1))
+    provider = Ec2Provider(clients, describe_cluster(clients, "sandbox"), refresh=refresh)
+    spec = node_class(role="KarpenterNodeRole-sandbox")
+    first = provider.resolve_node_class(spec)
+    images, subnets = asked(server, "DescribeImages"), asked(server, "DescribeSubnets")
+    assert provider.resolve_node_class(spec).amis == first.amis
+    assert asked(server, "DescribeImages") == images
+    assert asked(server, "DescribeSubnets") > subnets
+
+
+def test_set29_by_default_every_look_at_a_class_asks_for_all(clients: Ec2, server: Server) -> None:
+    provider = Ec2Provider(clients, describe_cluster(clients, "sandbox"))
+    assert provider.refresh.period == timedelta(minutes=10)
+    spec = node_class(role="KarpenterNodeRole-sandbox")
+    provider.resolve_node_class(spec)
+    images = asked(server, "DescribeImages")
+    provider.resolve_node_class(spec)
+    assert asked(server, "DescribeImages") > images
+
+
+def test_an_answer_is_used_until_its_time_is_over_and_an_empty_one_never() -> None:
+    clock = Clock()
+    answers: list[list[int]] = [[], [1], [2]]
+    known: Remembered[int] = Remembered(60, clock)
+
+    def ask() -> list[int]:
+        return answers.pop(0)
+
+    assert known.get("terms", ask) == []
+    assert known.get("terms", ask) == [1]
+    clock.now = 59.0
+    assert known.get("terms", ask) == [1]
+    clock.now = 60.0
+    assert known.get("terms", ask) == [2]

@@ -1,0 +1,56 @@
+"""What older manifests mean for EC2: kubelet settings of a NodePool's own (V1B-04), Ubuntu without images (V1B-16)."""
+
+from __future__ import annotations
+
+import pytest
+
+from activities.ec2.provider import Ec2Provider
+from tenon.apis.conditions import READY, is_false
+from tenon.apis.ec2nodeclass import AMIS_READY, EC2NodeClass
+from tenon.apis.legacy.conversion import KUBELET_ANNOTATION
+from tenon.apis.versions.objects import converted
+from tenon.ec2.own_kubelet import own_kubelet, with_own_kubelet
+from tenon.ec2.settings import kubelet_map
+from tests.ec2.samples import node_class
+
+
+def annotated(text: str) -> dict[str, str]:
+    return {KUBELET_ANNOTATION: text, "other": "x"}
+
+
+def test_v1b04_the_annotation_stands_for_all_settings_of_the_class() -> None:
+    given = node_class({}, role="r", kubelet={"maxPods": 7, "podsPerCore": 2})
+    found = with_own_kubelet(given, annotated('{"maxPods":9,"containerRuntime":"containerd"}'))
+    assert kubelet_map(found) == {"maxPods": 9}
+    assert kubelet_map(given) == {"maxPods": 7, "podsPerCore": 2}
+
+
+@pytest.mark.parametrize("text", ["", "[", "5", "[]", '{"maxPods": "many"}'])
+def test_v1b04_what_holds_no_settings_counts_for_nothing(text: str) -> None:
+    given = node_class({}, role="r", kubelet={"maxPods": 7})
+    assert with_own_kubelet(given, annotated(text)) is given
+
+
+def test_v1b04_without_annotation_nothing_is_carried() -> None:
+    assert own_kubelet({"other": "x"}) == {}
+    assert own_kubelet(annotated("{}")) == {KUBELET_ANNOTATION: "{}"}
+
+
+def test_v1b04_pools_of_one_class_have_types_of_their_own(provider: Ec2Provider, ready_class: EC2NodeClass) -> None:
+    """Neither spoils what the other, or a plan in between, has worked out already."""
+    plain = provider.instance_types(ready_class)
+    own = with_own_kubelet(ready_class, annotated('{"maxPods": 9}'))
+    assert {each.capacity["pods"] for each in provider.instance_types(own)} == {9}
+    assert provider.instance_types(own) is provider.instance_types(own)
+    assert provider.instance_types(ready_class) is plain
+
+
+def test_v1b16_nobody_launches_from_a_class_of_ubuntu_that_names_no_images(provider: Ec2Provider) -> None:
+    """What such a class of v1beta1 is in v1 asks for an image that is none."""
+    old = {"apiVersion": "karpenter.k8s.aws/v1beta1", "kind": "EC2NodeClass", "metadata": {"name": "u"}}
+    selected = [{"tags": {"karpenter.sh/discovery": "sandbox"}}]
+    spec = {"amiFamily": "Ubuntu", "role": "r", "subnetSelectorTerms": selected, "securityGroupSelectorTerms": selected}
+    found = EC2NodeClass.model_validate(converted({**old, "spec": spec}, "karpenter.k8s.aws/v1"))
+    status = provider.resolve_node_class(found)
+    assert is_false(status.conditions, AMIS_READY)
+    assert is_false(status.conditions, READY)

@@ -1,0 +1,119 @@
+"""The first step of a workflow for a NodeClaim that Karpenter launched (AAN-01, AAN-02; docs/migrate.md)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+
+from activities.ec2.errors import EC2Error
+from activities.kubernetes.cordon import cordon
+from activities.kubernetes.resources import NODECLAIMS, NODES
+from activities.launching import Launching
+from tenon.lifecycle import machine
+from tenon.lifecycle.messages import CordonInput, Instance, PrepareLaunchInput, PrepareLaunchResult
+from tenon.lifecycle.state import NodeState
+from tests.lifecycle_k8s.fake_kube import START, stamp
+from tests.lifecycle_k8s.world import DISRUPTED, PROVIDER_ID, REF, World, claim, live, node
+
+TAGGED = ("karpenter.k8s.aws/tagged", "compatibility.karpenter.k8s.aws/cluster-name-tagged")
+
+
+class Ec2:
+    """One instance that runs; whatever would buy or end something fails the test."""
+
+    def __init__(self) -> None:
+        self.named: list[tuple[str, str, str]] = []
+        self.refuses = False
+
+    def instance_state(self, instance_id: str) -> str:
+        assert instance_id == "i-1"
+        return "running"
+
+    def describe_instance(self, instance_id: str) -> Instance:
+        return Instance(
+            id=instance_id,
+            provider_id=PROVIDER_ID,
+            instance_type="m5.large",
+            zone="us-west-2a",
+            capacity_type="on-demand",
+            image_id="ami-1",
+            price=0.1,
+        )
+
+    def name_instance(self, instance_id: str, claim_name: str, node_name: str) -> bool:
+        if self.refuses:
+            raise EC2Error("UnauthorizedOperation", "no tags today", retryable=False)
+        self.named.append((instance_id, claim_name, node_name))
+        return True
+
+
+async def taken_over(world: World, ec2: Ec2 | None = None) -> tuple[PrepareLaunchResult, NodeState]:
+    """What the workflow learns first, and what it becomes by it."""
+    launching = Launching(world.kube, cast("Any", world.recorder), cast("Any", ec2 or Ec2()), world.clock)
+    result = await launching.prepare(PrepareLaunchInput(claim=REF, attempt=1))
+    return result, machine.apply(NodeState(claim=REF), result, world.clock())
+
+
+async def test_a_node_that_runs_is_at_rest_at_once_and_its_tags_are_mended() -> None:
+    world, ec2 = World().put_live(), Ec2()
+    result, state = await taken_over(world, ec2)
+    assert (result.request, state.stage, state.node_name) == (None, "live", "node-1")
+    assert ec2.named == [("i-1", REF.name, "node-1")]
+    assert all(world.claim["metadata"]["annotations"][key] == "true" for key in TAGGED)
+
+
+async def test_a_node_whose_instance_cannot_be_tagged_is_taken_over_all_the_same() -> None:
+    """Housekeeping tags it later; until then the claim does not say that it is tagged."""
+    world, ec2 = World().put_live(), Ec2()
+    ec2.refuses = True
+    _, state = await taken_over(world, ec2)
+    assert state.stage == "live"
+    assert not set(TAGGED) & set(world.claim["metadata"]["annotations"])
+
+
+async def test_dis80_its_expiry_counts_from_the_creation_of_the_claim() -> None:
+    world = World().put_live()
+    world.claim["metadata"]["creationTimestamp"] = stamp(START - timedelta(days=29))
+    _, state = await taken_over(world)
+    assert machine.expiry(state) == START + timedelta(days=1)
+
+
+async def test_tnt01_a_disruption_that_was_only_begun_is_taken_back() -> None:
+    world = World()
+    world.kube.add(NODECLAIMS, live(claim()))
+    world.kube.add(NODES, live(node(DISRUPTED, {"key": "team", "effect": "NoSchedule"})))
+    _, state = await taken_over(world)
+    assert state.stage == "live"
+    assert world.node["spec"]["taints"] == [{"key": "team", "effect": "NoSchedule"}]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "stage"), [(("Launched",), "registering"), (("Launched", "Registered"), "initializing")]
+)
+async def test_lif03_a_claim_in_the_middle_of_its_start_goes_on_from_there(
+    conditions: tuple[str, ...], stage: str
+) -> None:
+    """With time of its own to register: what passed under the other controller is not held against it."""
+    world = World().put_live()
+    kept = [one for one in world.claim["status"]["conditions"] if one["type"] in conditions]
+    world.claim["status"]["conditions"] = kept
+    world.clock.instant += timedelta(hours=2)
+    _, state = await taken_over(world)
+    assert state.stage == stage
+    assert machine.next_step(state, world.clock()).activity.value != "launch instance"  # type: ignore[union-attr]
+
+
+async def test_ann04_a_deletion_goes_on_to_the_instant_that_karpenter_wrote() -> None:
+    """TRM-06: the grace period is not counted anew."""
+    world = World().put_live(terminationGracePeriod="1h")
+    metadata = world.claim["metadata"]
+    metadata["deletionTimestamp"] = stamp(START)
+    metadata["annotations"]["karpenter.sh/nodeclaim-termination-timestamp"] = stamp(START + timedelta(minutes=5))
+    _, state = await taken_over(world)
+    assert (state.stage, state.leave and state.leave.reason) == ("cordoning", "deleted")
+    done = await cordon(
+        world.kube, cast("Any", world.recorder), CordonInput(claim=REF, node_name="node-1"), world.clock
+    )
+    assert done.force_at == START + timedelta(minutes=5)

@@ -1,0 +1,73 @@
+"""Pods and the room of CapacityBuffers in one batch (CB-07, SCH-006): a buffer never costs a pod its place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tenon.provisioning.solving import CROWDED, buffer_pods, solved
+from tenon.scheduling.engine import solve
+from tenon.scheduling.model import Plan, Pod
+from tests.scheduling.builders import node, pod, pool, problem, replicas
+
+
+def standing(count: int, cpu: str = "1", buffer: str = "default/spare") -> list[Pod]:
+    """Pods of a buffer."""
+    return [replace(one, buffer=buffer) for one in replicas(count, cpu, prefix=f"b-{buffer.rpartition('/')[2]}")]
+
+
+def kept(plan: Plan) -> dict[str, int]:
+    """By node, for how many pods of buffers there is room; those to buy are counted under an empty name."""
+    found = {name: len(buffer_pods(pods).get("default/spare", [])) for name, pods in plan.placements.items()}
+    bought = sum(len(buffer_pods(claim.pods).get("default/spare", [])) for claim in plan.claims)
+    return {name: count for name, count in {**found, "": bought}.items() if count}
+
+
+def test_without_buffers_it_is_the_engines_own_plan() -> None:
+    asked = problem([pod("a"), pod("b", cpu="8")], pool(), nodes=[node()])
+    assert solved(asked) == solve(asked)
+
+
+def test_a_buffer_uses_the_room_that_is_there_and_buys_the_rest() -> None:
+    plan = solved(problem(standing(6), pool(), nodes=[node(cpu="4")]))
+    assert kept(plan) == {"n": 4, "": 2}
+
+
+def test_pods_take_existing_room_before_buffers_do() -> None:
+    """The pods that wait would otherwise wait for a new node, with room for them before their eyes."""
+    waiting = replicas(3, prefix="z")
+    plan = solved(problem([*standing(3), *waiting], pool(), nodes=[node(cpu="4")]))
+    assert {one.key for one in plan.placements["n"]} >= {one.key for one in waiting}
+    assert kept(plan) == {"n": 1, "": 2}
+
+
+def test_new_nodes_are_sized_for_pods_and_buffers_together() -> None:
+    plan = solved(problem([pod("a", cpu="3"), *standing(3)], pool()))
+    assert len(plan.claims) == 1
+    assert kept(plan) == {"": 3}
+
+
+def test_limits_that_leave_room_for_the_pod_alone_keep_the_buffer_waiting() -> None:
+    plan = solved(problem([pod("a", cpu="3"), *standing(2, cpu="3")], pool(limits={"cpu": "4"})))
+    assert [one.key for claim in plan.claims for one in claim.pods] == ["default/a"]
+    assert all("limit leaves no room" in why for why in plan.unschedulable.values())
+    assert len(plan.unschedulable) == 2
+
+
+def test_a_pod_is_never_unschedulable_because_of_a_buffer() -> None:
+    """Packed together, the buffer's larger pods would come first and use the limit up."""
+    waiting = replicas(4, prefix="z")
+    plan = solved(problem([*standing(4, cpu="3"), *waiting], pool(limits={"cpu": "8"})))
+    assert {one.key for claim in plan.claims for one in claim.pods} == {one.key for one in waiting}
+    assert plan.unschedulable == {one.key: CROWDED for one in standing(4)}
+
+
+def test_a_pod_that_fits_nowhere_and_a_buffer_that_does_are_told_apart() -> None:
+    plan = solved(problem([pod("huge", cpu="5000"), *standing(1)], pool()))
+    assert list(plan.unschedulable) == ["default/huge"]
+    assert kept(plan) == {"": 1}
+
+
+def test_a_pod_that_exists_is_not_taken_for_the_buffers() -> None:
+    twin = replace(standing(1)[0], buffer="", uid="real")
+    plan = solved(problem([twin, *standing(1)], pool()))
+    assert [one.uid for claim in plan.claims for one in claim.pods] == ["real"]

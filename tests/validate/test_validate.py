@@ -1,0 +1,189 @@
+"""``tenon validate``: file, line, field, reason and the better line of everything that would be refused."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from cli.findings import show
+from tenon.manifests.checking import check
+from tests.convert.running import validate
+from tests.validate.slips import CLASS, POOL, SLIPS, SOUND, Slip
+
+PROVISIONER = """apiVersion: karpenter.sh/v1alpha5
+kind: Provisioner
+metadata:
+  name: default
+spec:
+  providerRef: {name: default}
+  requirements:
+    - {key: karpenter.sh/capacity-type, operator: In, values: [spot]}
+"""
+BETA = """apiVersion: karpenter.sh/v1beta1
+kind: NodePool
+metadata:
+  name: default
+spec:
+  disruption:
+    consolidationPolicy: WhenUnderutilized
+  template:
+    spec:
+      nodeClassRef: {name: default}
+      requirements: []
+"""
+
+
+def faults(text: str) -> list[tuple[int, str, str, list[str]]]:
+    """(line, path, reason, better lines) of each fault."""
+    answer = validate("-f", "-", "-o", "json", stdin=text)
+    found = answer.document["faults"]
+    assert answer.status == (2 if found else 0)
+    assert answer.document["valid"] is not bool(found)
+    return [(one["line"], one["path"], one["reason"], one.get("mended", [])) for one in found]
+
+
+def warnings(text: str) -> list[tuple[int, str]]:
+    """(line, reason) of each warning; there is no fault."""
+    answer = validate("-f", "-", "-o", "json", stdin=text)
+    assert (answer.status, answer.document["faults"]) == (0, [])
+    return [(one["line"], one["reason"]) for one in answer.document["warnings"]]
+
+
+@pytest.mark.parametrize("text", SOUND)
+def test_what_is_right_is_right(text: str) -> None:
+    answer = validate("-f", "-", stdin=text)
+    assert (answer.status, answer.err) == (0, "")
+    assert answer.out.splitlines()[-1] == "1 object checked, 0 faults, 0 warnings, 0 of other kinds skipped"
+
+
+@pytest.mark.parametrize("slip", SLIPS, ids=lambda slip: slip.path)
+def test_the_better_line_is_known(slip: Slip) -> None:
+    assert [(found[0], found[1], found[3]) for found in faults(slip.text)] == [(slip.line, slip.path, [slip.better])]
+    assert faults(slip.mended) == []
+
+
+def test_a_group_that_is_mistyped_is_no_kind_of_others() -> None:
+    ((line, path, reason, mended),) = faults(PROVISIONER.replace("karpenter.sh/v1alpha5", "karpenter/v1alpha5"))
+    assert (line, path, mended) == (1, "apiVersion", ["apiVersion: karpenter.sh/v1alpha5"])
+    assert reason == "karpenter/v1alpha5 is no version of Provisioner: write karpenter.sh/v1alpha5"
+    hypershift = "apiVersion: hypershift.openshift.io/v1beta1\nkind: NodePool\nmetadata: {name: a}\n"
+    assert faults(hypershift) == []
+
+
+def test_a_field_that_nobody_knows_is_told_without_a_guess() -> None:
+    ((line, path, reason, mended),) = faults(POOL.replace("  template:", "  colour: red\n  template:"))
+    assert (line, path, reason, mended) == (6, "spec.colour", "is no field here: leave it out", [])
+
+
+def test_every_fault_of_a_document_is_told_at_once() -> None:
+    text = POOL.replace("operator: In", "operator: in").replace("spec:\n  template", "spec:\n  weight: 500\n  template")
+    assert [(line, path) for line, path, _, _ in faults(text)] == [
+        (6, "spec.weight"),
+        (12, "spec.template.spec.requirements[0].operator"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "path"),
+    [
+        (PROVISIONER.replace("spec:\n", "spec:\n  ttlSecondsAfterEmpty: -1\n"), 6, "spec.ttlSecondsAfterEmpty"),
+        (PROVISIONER.replace("spec:\n", "spec:\n  ttlSecondAfterEmpty: 30\n"), 6, "spec.ttlSecondAfterEmpty"),
+        (PROVISIONER.replace("[spot]", "[5]"), 8, "spec.requirements[0].values[0]"),
+        (
+            PROVISIONER.replace("providerRef: {name: default}", "provider: {amiFamily: Debian}"),
+            6,
+            "spec.provider.amiFamily",
+        ),
+        (PROVISIONER.replace("karpenter.sh/capacity-type", "karpenter.sh/unknown"), 8, "spec.requirements[0].key"),
+        (BETA.replace("WhenUnderutilized", "WhenEmpty"), 6, "spec.disruption.consolidateAfter"),
+        (BETA.replace("name: default}", "name: default, group: x}"), 10, "spec.template.spec.nodeClassRef.group"),
+    ],
+)
+def test_older_objects_are_checked_by_the_rules_of_their_age(text: str, line: int, path: str) -> None:
+    assert [(found[0], found[1]) for found in faults(text)] == [(line, path)]
+
+
+def test_an_older_object_is_taken_and_tenon_convert_is_named() -> None:
+    ((line, reason),) = warnings(PROVISIONER)
+    assert line == 1
+    assert reason.endswith("`tenon convert` prints it as NodePool default of v1")
+    assert [reason for _, reason in warnings(BETA)] == [
+        "karpenter.sh/v1beta1 is of an older Karpenter: `tenon convert` prints it as NodePool default of v1"
+    ]
+
+
+def test_old_labels_and_unknown_values_are_warned_of() -> None:
+    text = POOL.replace('values: ["spot"]', 'values: ["spot", "Spot"]') + (
+        "        - {key: beta.kubernetes.io/arch, operator: In, values: [amd64]}\n"
+    )
+    assert warnings(text) == [
+        (12, "unknown values Spot are ignored"),
+        (13, "label beta.kubernetes.io/arch is kubernetes.io/arch today, which it is read as"),
+    ]
+
+
+def test_pools_that_take_the_same_pods_are_warned_of_whatever_their_age() -> None:
+    other = PROVISIONER.replace("name: default\n", "name: other\n", 1)
+    found = warnings(f"{POOL}---\n{other}")
+    assert [(line, reason.partition(",")[0]) for line, reason in found] == [
+        (4, "it takes the same pods as NodePool other"),
+        (14, found[1][1].partition(",")[0]),
+        (17, "it takes the same pods as NodePool default"),
+    ]
+
+
+def test_an_object_that_is_there_twice_is_warned_of() -> None:
+    assert warnings(f"{CLASS}---\n{CLASS}") == [(14, "is there twice, first at standard input:4: the later one wins")]
+
+
+def test_other_kinds_are_counted_and_their_old_names_told() -> None:
+    text = 'apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n  annotations:\n    karpenter.sh/do-not-evict: "true"\n'
+    answer = validate("-f", "-", stdin=text)
+    assert answer.status == 0
+    assert answer.out.splitlines() == [
+        "warning: standard input:6: metadata.annotations[karpenter.sh/do-not-evict]: "
+        "karpenter.sh/do-not-evict is karpenter.sh/do-not-disrupt now",
+        '    write: karpenter.sh/do-not-disrupt: "true"',
+        "0 objects checked, 0 faults, 1 warning, 1 of other kinds skipped (Pod)",
+    ]
+
+
+def test_settings_are_read_and_pointed_at_the_environment() -> None:
+    text = (
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: karpenter-global-settings}\ndata: {batchMaxDuration: 10}\n"
+    )
+    assert [(line, path, mended) for line, path, _, mended in faults(text)] == [
+        (4, "data.batchMaxDuration", ['data: {batchMaxDuration: "10"}'])
+    ]
+    assert "environment variables" in warnings(text.replace("10}", "10s}"))[0][1]
+
+
+def test_files_folders_and_what_is_no_yaml(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(POOL)
+    (tmp_path / "b.yaml").write_text(CLASS + "---\nkind: [}\n")
+    answer = validate("-f", str(tmp_path), "-f", str(tmp_path / "gone.yaml"))
+    assert answer.status == 2
+    lines = answer.out.splitlines()
+    assert lines[0] == f"{tmp_path}/gone.yaml: cannot be read: No such file or directory"
+    assert lines[1].startswith(f"{tmp_path}/b.yaml:11: not YAML: ")
+    assert lines[-1].startswith("2 objects checked, 2 faults, 0 warnings")
+
+
+def test_people_at_a_terminal_see_a_table() -> None:
+    console = Console(width=200, record=True, file=io.StringIO())
+    slip = SLIPS[0]
+    show(check([("pool.yaml", slip.text)]).findings, console)
+    shown = console.export_text()
+    for text in (f"pool.yaml:{slip.line}", "NodePool default", "put it in quotes", f"write: {slip.better}"):
+        assert text in shown
+
+
+def test_lists_are_opened_and_keep_their_lines() -> None:
+    text = "apiVersion: v1\nkind: List\nitems:\n" + "".join(
+        f"  {'- ' if number == 0 else '  '}{line}\n"
+        for number, line in enumerate(POOL.replace("In", "in").splitlines())
+    )
+    assert [(line, path) for line, path, _, _ in faults(text)] == [(14, "spec.template.spec.requirements[0].operator")]

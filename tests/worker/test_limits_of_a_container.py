@@ -1,0 +1,109 @@
+"""SET-15, SET-16, SET-17: what a worker makes of the CPU and memory of its container, and where its log goes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.workflows.waiting import until
+from worker import logs
+from worker.concurrency import concurrency
+from worker.memory import watch_memory, worker_bytes
+from worker.settings import Settings, SettingsError
+
+
+@pytest.mark.parametrize(
+    ("millicores", "activities", "tasks"),
+    [(1000, 200, 30), (2000, 400, 60), (100, 50, 10), (64000, 1000, 200), (0, 200, 30)],
+)
+def test_set15_more_cpu_does_more_at_once_within_bounds(millicores: float, activities: int, tasks: int) -> None:
+    found = concurrency(millicores)
+    assert (found.activities, found.workflow_tasks) == (activities, tasks)
+
+
+@pytest.mark.parametrize(("used", "told"), [(89, False), (90, True), (100, True)])
+async def test_set16_at_nine_tenths_of_the_limit_garbage_is_collected_and_said(
+    used: int, told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks: list[int] = []
+
+    def measured() -> int:
+        looks.append(used)
+        return used
+
+    async def looked() -> bool:
+        return len(looks) >= (3 if told else 2)
+
+    with caplog.at_level(logging.WARNING):
+        await _for_a_while(watch_memory(100, measured, period=0.001), looked)
+    assert ("Memory is short" in caplog.text) is told
+
+
+async def test_set16_without_a_limit_nothing_is_measured() -> None:
+    looks: list[int] = []
+    task = asyncio.create_task(watch_memory(-1, lambda: looks.append(1) or 0, period=0.0001))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    assert looks == []
+
+
+def test_what_this_worker_holds_is_more_than_nothing() -> None:
+    assert worker_bytes() > 10 * 2**20
+
+
+@pytest.fixture
+def root() -> Iterator[logging.Logger]:
+    logger = logging.getLogger()
+    before, level = logger.handlers[:], logger.level
+    yield logger
+    logger.handlers[:] = before
+    logger.setLevel(level)
+
+
+def test_set17_logs_go_to_every_path_that_is_named(
+    root: logging.Logger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "worker.log"
+    logs.set_up("io", Settings(cluster_name="c", log_output_paths=("stdout", str(file)), log_level="warn"))
+    logging.getLogger("controller").warning("seen", extra={"nodepool": "p"})
+    logging.getLogger("controller").info("not seen")
+    (line,) = file.read_text().splitlines()
+    assert (
+        json.loads(line).items()
+        >= {"level": "WARN", "logger": "controller", "message": "seen", "nodepool": "p"}.items()
+    )
+    assert capsys.readouterr().out.splitlines() == [line]
+
+
+def test_set17_a_line_that_cannot_be_written_is_told_where_faults_of_logging_go(
+    root: logging.Logger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    faults = tmp_path / "faults.log"
+    logs.set_up("io", Settings(cluster_name="c", log_error_output_paths=(str(faults),)))
+    logging.getLogger("controller").warning("of %d nodes", "no")
+    (line,) = faults.read_text().splitlines()
+    assert json.loads(line)["message"].startswith("A line of controller was not logged: ")
+
+
+def test_set17_a_path_that_cannot_be_written_is_one_sentence(root: logging.Logger, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError) as refused:
+        logs.set_up("io", Settings(cluster_name="c", log_output_paths=(str(tmp_path / "none" / "worker.log"),)))
+    assert str(refused.value).startswith("LOG_OUTPUT_PATHS names ")
+    assert "\n" not in str(refused.value)
+
+
+async def _for_a_while(work: object, condition: object) -> None:
+    task = asyncio.create_task(work)  # type: ignore[arg-type]
+    await until(condition)  # type: ignore[arg-type]
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

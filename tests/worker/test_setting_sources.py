@@ -1,0 +1,138 @@
+"""Where settings come from, and what is said of those that nobody should count on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tenon.apis.legacy.global_settings import convert_settings
+from worker.settings import Settings, SettingsError, load_all
+from worker.settings.effects import GATES_WITHOUT_EFFECT, WITHOUT_EFFECT
+
+NAMED = {"CLUSTER_NAME": "prod"}
+
+
+def config_map(data: dict[str, str]) -> dict[str, object]:
+    name = "config-logging" if "zap-logger-config" in data else "karpenter-global-settings"
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+def test_a_flag_beats_the_environment_that_beats_the_config_map_that_beats_the_default() -> None:
+    """LEG-50, LEG-51: settings that never left their ConfigMap count, as the lowest."""
+    old = convert_settings(
+        config_map(
+            {"batchIdleDuration": "2s", "batchMaxDuration": "20s", "aws.reservedENIs": "1", "aws.isolatedVPC": ""}
+        )
+    )
+    found = load_all({"batch_idle_duration": "4s"}, {**NAMED, "BATCH_IDLE_DURATION": "3s", "RESERVED_ENIS": "2"}, old)
+    assert (found.settings.batch_idle_duration.seconds, found.sources["batch_idle_duration"]) == (4, "flag")
+    assert (found.settings.reserved_enis, found.sources["reserved_enis"]) == (2, "environment")
+    assert (found.settings.batch_max_duration.seconds, found.sources["batch_max_duration"]) == (20, "ConfigMap")
+    assert (found.settings.isolated_vpc, found.sources["isolated_vpc"]) == (False, "default")
+
+
+def test_leg51_a_cluster_may_be_named_by_the_config_map_alone() -> None:
+    old = convert_settings(config_map({"aws.clusterName": "old", "aws.vmMemoryOverheadPercent": "0.05"}))
+    found = load_all({}, {}, old).settings
+    assert (found.cluster_name, found.vm_memory_overhead_percent) == ("old", 0.05)
+
+
+def test_leg52_what_the_config_maps_say_no_more_is_noted_and_the_default_profile_is_kept_for_old_node_templates() -> (
+    None
+):
+    old = convert_settings(config_map({"aws.defaultInstanceProfile": "nodes", "aws.enablePodENI": "true"}))
+    found = load_all({}, NAMED, old)
+    assert found.settings.default_instance_profile == "nodes"
+    assert any(note.startswith("aws.enablePodENI is no more: ") for note in found.notes)
+
+
+def test_a_malformed_value_of_a_config_map_says_where_it_is() -> None:
+    with pytest.raises(SettingsError) as refused:
+        load_all({}, NAMED, convert_settings(config_map({"batchIdleDuration": "soon"})))
+    assert str(refused.value).startswith("BATCH_IDLE_DURATION='soon' of the old ConfigMaps cannot be used: ")
+
+
+def test_a_malformed_value_that_another_one_beats_does_not_matter() -> None:
+    old = convert_settings(config_map({"batchIdleDuration": "soon"}))
+    assert load_all({}, {**NAMED, "BATCH_IDLE_DURATION": "2s"}, old).settings.batch_idle_duration.seconds == 2
+
+
+def test_the_old_logger_configuration_sets_level_and_paths() -> None:
+    text = json.dumps({"level": "debug", "outputPaths": ["stdout"], "errorOutputPaths": ["stderr"]})
+    assert load_all({}, NAMED, convert_settings(config_map({"zap-logger-config": text}))).settings.log_level == "debug"
+
+
+@pytest.mark.parametrize("name", ["LOGGING_CONFIG", "ASSUME_ROLE_ARN", "ASSUME_ROLE_DURATION", "LEADER_ELECT"])
+def test_v1b21_settings_that_are_no_more_are_told_and_passed_over(name: str) -> None:
+    (warning,) = load_all({}, {**NAMED, name: "x"}).warnings
+    assert warning.startswith(f"{name} is no setting any more and is passed over: ")
+
+
+def test_v1b21_gat08_the_drift_gate_is_told_and_passed_over() -> None:
+    (warning,) = load_all({}, {**NAMED, "FEATURE_GATES": "Drift=false,StaticCapacity=true"}).warnings
+    assert warning == "The feature gate Drift is no more: drift is always on since Karpenter 1.0."
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("BATCH_MAX_DURATON", "BATCH_MAX_DURATION"),
+        ("FEATURE_GATE", "FEATURE_GATES"),
+        ("METRIC_PORT", "METRICS_PORT"),
+        ("KARPENTER_CLUSTER_NAME", "CLUSTER_NAME"),
+        ("TENON_LOG_LEVEL", "LOG_LEVEL"),
+    ],
+)
+def test_a_slip_of_the_pen_stops_the_worker(name: str, meant: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        load_all({}, {**NAMED, name: "8080"})
+    assert str(refused.value).startswith(f"There is no setting {name}: did you mean {meant}? ")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("KARPENTER_SERVICE_HOST", "10.0.0.1"),
+        ("KARPENTER_SERVICE_PORT_HTTP_METRICS", "8080"),
+        ("METRIC_PORT", "tcp://10.0.0.1:8080"),
+        ("METRIC_PORT_8080_TCP_ADDR", "10.0.0.1"),
+        ("KARPENTER_VERSION", "1.9.0"),
+        ("AWS_REGION", "us-west-2"),
+        ("TENON_REPORT_FD", "5"),
+        ("PATH", "/bin"),
+    ],
+)
+def test_variables_of_others_are_none_of_our_business(name: str, value: str) -> None:
+    assert load_all({}, {**NAMED, name: value}).warnings == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("INTERRUPTION_QUEUE", "queue"),
+        ("ENABLE_ZONAL_SHIFT", "true"),
+        ("SCHEDULER_CONFIG", "/etc/scheduler.yaml"),
+        ("IGNORE_DRA_REQUESTS", "false"),
+        ("DISABLE_DRY_RUN", "true"),
+        ("DISABLE_CONTROLLER_WARMUP", "false"),
+        ("FEATURE_GATES", "NodeRepair=true"),
+        ("AWS_FEATURE_GATES", "NodeClassCEL=true"),
+    ],
+)
+def test_what_steers_nothing_yet_is_accepted_and_said(name: str, value: str) -> None:
+    """SET-05, SET-06, SET-13, SET-25, SET-27, SET-28, GAT-01, GAT-07."""
+    (warning,) = load_all({}, {**NAMED, name: value}).warnings
+    assert "has no effect in this version" in warning
+    assert warning.endswith(".")
+
+
+def test_defaults_are_no_reason_for_a_warning() -> None:
+    given = {**NAMED, **Settings(cluster_name="prod").as_environment()}
+    assert load_all({}, given).warnings == []
+
+
+def test_what_is_said_to_have_no_effect_exists() -> None:
+    assert WITHOUT_EFFECT.keys() <= Settings.model_fields.keys()
+    every = ["NodeRepair", "ReservedCapacity", "SpotToSpotConsolidation", "NodeOverlay", "StaticCapacity"]
+    assert GATES_WITHOUT_EFFECT.keys() <= {*every, "CapacityBuffer", "NodeClassCEL"}

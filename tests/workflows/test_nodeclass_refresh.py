@@ -1,0 +1,54 @@
+"""SET-29, ACT-01: how often an EC2NodeClass is resolved again; a real Temporal server skips the waits."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from temporalio import activity
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from tenon.lifecycle.messages import ActivityName, NodeClassInput, NodeClassResult
+from workflows.nodeclass import REFRESH, REFRESH_UNREADY, NodeClassWorkflow
+
+
+class Resolver:
+    """Resolves a class a few times, then finds it gone."""
+
+    def __init__(self, answer: NodeClassResult) -> None:
+        self.answer = answer
+        self.asked: list[datetime] = []
+
+    @activity.defn(name=ActivityName.RESOLVE_NODECLASS)
+    async def resolve(self, _given: NodeClassInput) -> NodeClassResult:
+        self.asked.append(activity.info().scheduled_time)
+        return self.answer if len(self.asked) < 3 else NodeClassResult(exists=False)
+
+
+@pytest.mark.parametrize(
+    ("answer", "pause"),
+    [
+        (NodeClassResult(ready=True, refresh_seconds=3600), timedelta(hours=1)),
+        (NodeClassResult(ready=True), REFRESH),
+        (NodeClassResult(ready=False, refresh_seconds=3600), REFRESH_UNREADY),
+        (NodeClassResult(ready=True, deleting=True, refresh_seconds=3600), REFRESH_UNREADY),
+    ],
+    ids=["as the settings say", "by an older worker", "not ready", "being deleted"],
+)
+async def test_set29_a_class_is_resolved_as_often_as_the_settings_say(
+    temporal: WorkflowEnvironment, cluster: str, answer: NodeClassResult, pause: timedelta
+) -> None:
+    resolver = Resolver(answer)
+    async with Worker(
+        temporal.client, task_queue=cluster, workflows=[NodeClassWorkflow], activities=[resolver.resolve]
+    ):
+        await temporal.client.execute_workflow(
+            NodeClassWorkflow.run,
+            NodeClassInput(cluster=cluster, name="default"),
+            id=f"nodeclass/{cluster}/default",
+            task_queue=cluster,
+        )
+    first, second, third = resolver.asked
+    assert pause <= second - first < pause + timedelta(seconds=30)
+    assert pause <= third - second < pause + timedelta(seconds=30)

@@ -1,0 +1,54 @@
+"""The pods that CapacityBuffers stand for, as scheduling sees them; made anew only when what they are like changes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection
+from dataclasses import replace
+
+import msgspec
+
+from tenon.provisioning.buffer_status import Resolved
+from tenon.provisioning.buffers import buffer_of, buffer_pod
+from tenon.scheduling.model import Pod
+from worker.cache.decode import decode_pod
+
+
+class StandingPods:
+    """Pods by buffer. The UID of each tells the buffer, what the pod is like, and its number."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[str, list[Pod]]] = {}
+
+    def of(self, key: str, uid: str, found: Resolved) -> list[Pod]:
+        """The pods of a buffer (``namespace/name``) that comes to this.
+
+        Raises:
+            ValueError: what they are like cannot be read.
+        """
+        if found.template is None or not found.count:
+            return []
+        text = json.dumps(found.template, sort_keys=True, default=str)
+        version = f"{uid}/{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        before, made = self._made.get(key, ("", []))
+        made = made[: found.count] if before == version else []
+        if len(made) < found.count:
+            made += _more(key, version, found, len(made))
+        self._made[key] = (version, made)
+        return made
+
+    def forget_others(self, keys: Collection[str]) -> None:
+        """Forget the pods of all but these buffers."""
+        self._made = {key: made for key, made in self._made.items() if key in keys}
+
+
+def _more(key: str, version: str, found: Resolved, first: int) -> list[Pod]:
+    """The pods from number ``first`` on; they differ in name and UID alone."""
+    assert found.template is not None  # the caller looked
+    namespace, _, name = key.partition("/")
+    manifest = buffer_pod(name, namespace, found.template, 0)
+    model = decode_pod(msgspec.json.encode(manifest)).pod
+    model = replace(model, buffer=buffer_of(manifest))
+    stem = model.name.removesuffix("0")
+    return [replace(model, name=f"{stem}{n}", uid=f"{version}/{n}") for n in range(first, found.count)]

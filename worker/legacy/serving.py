@@ -1,0 +1,32 @@
+"""Everything that a leader does for objects of Karpenter before v1beta1, as one task."""
+
+from __future__ import annotations
+
+import asyncio
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.events import EventRecorder
+from tenon.apis.legacy.awsnodetemplate import Defaults
+from tenon.ec2.amis import al2_has_images
+from tenon.ec2.cluster import Cluster
+from worker.cache.cluster import ClusterCache
+from worker.legacy.keeper import LegacyKeeper
+from worker.legacy.watching import LegacyObjects
+from worker.settings import Settings
+
+
+async def serve_legacy(
+    kube: Kube, recorder: EventRecorder, cache: ClusterCache, settings: Settings, cluster: Cluster
+) -> None:
+    """Read the old objects and let them act, until cancelled."""
+    version = cluster.kubernetes_version
+    defaults = Defaults(
+        settings.default_instance_profile,
+        settings.cluster_name,
+        "AL2" if not version or al2_has_images(version) else "AL2023",
+    )
+    objects = LegacyObjects(kube, cache.changes, silence_limit=settings.watch_silence_limit.total_seconds())
+    keeper = LegacyKeeper(kube, recorder, cache, objects, defaults)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(objects.run(), name="legacy objects")
+        group.create_task(keeper.run(), name="legacy keeper")

@@ -1,0 +1,118 @@
+"""ENABLE_PROFILING: what the worker's processes do, asked for on the metrics port under /debug/pprof/.
+
+A profile is a count of stacks, one a line as ``frame;frame;frame count``, which speedscope and flamegraph.pl draw. It
+is sampled from within, so that nothing needs to be installed and no other process needs rights over this one. Each
+process answers on a socket in the worker's private folder; the parent, which serves the port, asks them all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from urllib.parse import parse_qs, urlsplit
+
+SOCKETS = "profile-*.sock"
+HERTZ = 100
+LONGEST = 120.0
+DEFAULT_SECONDS = 30.0
+ASKING = 15.0
+"""Seconds beyond the profile's own that a process has to answer."""
+
+Frames = Callable[[], dict[int, FrameType]]
+
+
+async def serve_profiles(folder: str, process: str) -> None:
+    """Answer for this process until cancelled."""
+    path = Path(folder) / SOCKETS.replace("*", process)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            asked = json.loads(await reader.readline())
+            work = stacks if asked["what"] == "goroutine" else sample
+            text = await asyncio.to_thread(work, process, asked["seconds"])
+            writer.write(text.encode())
+            await writer.drain()
+        writer.close()
+
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+    async with await asyncio.start_unix_server(answer, path) as server:
+        await server.serve_forever()
+
+
+def sample(process: str, seconds: float, frames: Frames = sys._current_frames) -> str:
+    """Where the threads of this process were, over so many seconds."""
+    found: Counter[str] = Counter()
+    own = threading.get_ident()
+    end = time.monotonic() + seconds
+    while True:
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        for ident, frame in frames().items():
+            if ident != own:
+                found[";".join((process, names.get(ident, "thread"), *_stack(frame)))] += 1
+        if time.monotonic() >= end:
+            return "".join(f"{stack} {count}\n" for stack, count in sorted(found.items()))
+        time.sleep(1 / HERTZ)
+
+
+def stacks(process: str, _seconds: float) -> str:
+    """Where the threads of this process are now, as tracebacks."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    return "".join(
+        f"{process}: {names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}\n"
+        for ident, frame in sys._current_frames().items()
+    )
+
+
+def asked(path: str) -> tuple[str, float] | None:
+    """What a path under /debug/pprof/ asks for, and for how many seconds; None for what there is not."""
+    parts = urlsplit(path)
+    what = parts.path.removeprefix("/debug/pprof/")
+    if not parts.path.startswith("/debug/pprof/") or what not in ("profile", "goroutine"):
+        return None
+    try:
+        seconds = float(parse_qs(parts.query).get("seconds", [str(DEFAULT_SECONDS)])[0])
+    except ValueError:
+        return None
+    return what, min(max(seconds, 0.0), LONGEST)
+
+
+def gather(folder: str, what: str, seconds: float) -> str:
+    """The answers of all processes, in the order of their names; blocks as long as they take."""
+    return asyncio.run(_gather(sorted(Path(folder).glob(SOCKETS)), what, seconds))
+
+
+async def _gather(sockets: list[Path], what: str, seconds: float) -> str:
+    return "".join(await asyncio.gather(*(_ask(path, what, seconds) for path in sockets)))
+
+
+async def _ask(path: Path, what: str, seconds: float) -> str:
+    try:
+        async with asyncio.timeout(seconds + ASKING):
+            reader, writer = await asyncio.open_unix_connection(path)
+            writer.write(json.dumps({"what": what, "seconds": seconds}).encode() + b"\n")
+            await writer.drain()
+            text = (await reader.read()).decode()
+            writer.close()
+            return text
+    except (OSError, TimeoutError):
+        return f"{path.stem.removeprefix('profile-')};(no answer) 1\n"
+
+
+def _stack(frame: FrameType | None) -> list[str]:
+    return list(reversed([*_names(frame)]))
+
+
+def _names(frame: FrameType | None) -> Iterator[str]:
+    while frame is not None:
+        yield f"{frame.f_globals.get('__name__', '?')}.{frame.f_code.co_qualname}"
+        frame = frame.f_back

@@ -1,0 +1,73 @@
+"""Lengths of time as people who know Go write them, with bounds that are told in the same form."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+NEVER = "Never"
+SHORTEST_WAIT = timedelta(seconds=10)
+
+
+def parse_duration(value: Any) -> timedelta:
+    """A Go duration such as ``10s`` or ``1m30s``, or a number of seconds.
+
+    Raises:
+        ValueError: the text is no duration.
+    """
+    if isinstance(value, timedelta):
+        return value
+    text = str(value).strip()
+    parts = [(text, "s")] if re.fullmatch(r"\d+(?:\.\d+)?", text) else _PART.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) not in (text, f"{text}s"):
+        raise ValueError(f"{text!r} is not a duration: write it like 10s, 1m30s or 2h")
+    try:
+        return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
+    except OverflowError:
+        raise ValueError(f"{text!r} is longer than any duration that can be waited for") from None
+
+
+def parse_wait(value: Any) -> timedelta | None:
+    """A duration after which something is given up; None for ``Never`` and ``0``.
+
+    Raises:
+        ValueError: the text is neither, or so short that nothing could succeed.
+    """
+    if value is None or str(value).strip().lower() == NEVER.lower():
+        return None
+    wait = parse_duration(value)
+    if timedelta() < wait < SHORTEST_WAIT:
+        raise ValueError(f"it is shorter than {SHORTEST_WAIT.seconds}s; 0 or {NEVER} means to wait for ever")
+    return wait or None
+
+
+def between(least: str, most: str = "") -> BeforeValidator:
+    """A duration within these bounds, which are told as an operator writes them."""
+
+    def parse(value: Any) -> timedelta:
+        duration = parse_duration(value)
+        if duration < parse_duration(least) or (most and duration > parse_duration(most)):
+            raise ValueError(f"it is not between {least} and {most}" if most else f"it is shorter than {least}")
+        return duration
+
+    return BeforeValidator(parse)
+
+
+def duration_text(value: timedelta) -> str:
+    """The duration so that `parse_duration` reads the same: ``1m30s``, ``0.5s``."""
+    if value.microseconds:
+        return f"{value.total_seconds():f}s"
+    minutes, seconds = divmod(value.days * 86400 + value.seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = (f"{hours}h" if hours else "", f"{minutes}m" if minutes else "", f"{seconds}s" if seconds else "")
+    return "".join(parts) or "0s"
+
+
+GoDuration = Annotated[timedelta, BeforeValidator(parse_duration)]
+Wait = Annotated[timedelta | None, BeforeValidator(parse_wait)]

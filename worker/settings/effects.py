@@ -1,0 +1,59 @@
+"""Which settings and gates steer something that this version does not have, so that nobody counts on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tenon.provisioning.gates import AWS_GATES, GATES
+from worker.settings.model import Settings, text
+
+WITHOUT_EFFECT: Mapping[str, str] = {
+    "interruption_queue": "notices of interruptions are not read yet",
+    "enable_zonal_shift": "zonal shifts are not followed yet",
+    "scheduler_config": "pods are placed as kube-scheduler does by its defaults",
+    "ignore_dra_requests": "pods with dynamic resource claims are always left out",
+    "disable_dry_run": "EC2NodeClasses are not tried out by dry runs yet",
+    "disable_controller_warmup": "every replica keeps its caches full, so that another can take over at once",
+}
+"""By the name of the field, with what is done whatever its value is."""
+GATES_WITHOUT_EFFECT: Mapping[str, str] = {
+    "NodeRepair": "unhealthy nodes are not replaced yet",
+    "ReservedCapacity": "nothing is launched into capacity reservations yet",
+    "SpotToSpotConsolidation": "only empty nodes are consolidated yet",
+    "NodeClassCEL": "EC2NodeClasses hold no expressions yet",
+}
+"""By the name of the gate."""
+
+
+def warnings(settings: Settings) -> list[str]:
+    """A sentence for each setting and gate that was set to something else than its default, in vain."""
+    return [
+        f"{_shown(name, value)} has no effect in this version: {why}."
+        for name, value, default, why in _in_vain(settings)
+        if value != default
+    ]
+
+
+def why_none(name: str) -> str:
+    """Why a setting (by field) or a gate (by name) does nothing; empty when it does something."""
+    return WITHOUT_EFFECT.get(name, GATES_WITHOUT_EFFECT.get(name, ""))
+
+
+def gate_values(settings: Settings) -> dict[str, bool]:
+    """Every gate, Karpenter's own first, and whether it is on."""
+    core = {name: bool(getattr(settings.feature_gates, field)) for name, field in GATES.items()}
+    aws = {name: bool(getattr(settings.aws_feature_gates, field)) for name, field in AWS_GATES.items()}
+    return core | aws
+
+
+def _in_vain(settings: Settings) -> Iterator[tuple[str, object, object, str]]:
+    for name, why in WITHOUT_EFFECT.items():
+        yield name.upper(), getattr(settings, name), Settings.model_fields[name].default, why
+    defaults = gate_values(Settings(cluster_name="any"))
+    for name, on in gate_values(settings).items():
+        if name in GATES_WITHOUT_EFFECT:
+            yield f"The feature gate {name}", on, defaults[name], GATES_WITHOUT_EFFECT[name]
+
+
+def _shown(name: str, value: object) -> str:
+    return f"{name}={text(value)}"

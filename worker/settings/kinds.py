@@ -1,0 +1,70 @@
+"""Kinds of values that settings have beside numbers and words, each with a sentence for what it cannot be."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator
+
+from tenon.provisioning.gates import AwsFeatureGates, FeatureGates, parse_aws_feature_gates, parse_feature_gates
+
+
+def _gates(value: Any) -> FeatureGates:
+    return value if isinstance(value, FeatureGates) else parse_feature_gates(str(value))[0]
+
+
+def _aws_gates(value: Any) -> AwsFeatureGates:
+    return value if isinstance(value, AwsFeatureGates) else parse_aws_feature_gates(str(value))[0]
+
+
+def _paths(value: Any) -> tuple[str, ...]:
+    parts = tuple(part.strip() for part in (value.split(",") if isinstance(value, str) else value))
+    if not all(parts):
+        raise ValueError("it is a list of stdout, stderr and paths of files, with commas between")
+    return parts
+
+
+def _endpoint(value: str) -> str:
+    if value:
+        _address(value, ("http", "https"))
+    return value
+
+
+def _secure(value: str) -> str:
+    if value:
+        _address(value, ("https",))
+    return value
+
+
+def _address(value: str, schemes: tuple[str, ...]) -> None:
+    try:
+        parts = urlsplit(value)
+        good = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good:
+        raise ValueError(f"it is an address like {schemes[-1]}://name.example.com")
+
+
+def _bundle(value: str) -> str:
+    try:
+        base64.b64decode("".join(value.split()), validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("it is the base64 text of the certificate authority, as kubeconfig files have it") from None
+    return "".join(value.split())
+
+
+def _lower(value: Any) -> Any:
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+Gates = Annotated[FeatureGates, BeforeValidator(_gates)]
+AwsGates = Annotated[AwsFeatureGates, BeforeValidator(_aws_gates)]
+Paths = Annotated[tuple[str, ...], BeforeValidator(_paths)]
+Endpoint = Annotated[str, AfterValidator(_endpoint)]
+SecureAddress = Annotated[str, AfterValidator(_secure)]
+CaBundle = Annotated[str, AfterValidator(_bundle)]
+LowerCase = BeforeValidator(_lower)

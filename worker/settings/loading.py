@@ -1,0 +1,146 @@
+"""Puts settings together: flag before environment before ConfigMap before default, and says where each came from.
+
+A value that loses to another is not looked at. Every fault is told at once, each in a sentence.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from tenon.apis.legacy.global_settings import Settings as OldSettings
+from tenon.provisioning.gates import parse_feature_gates
+from worker.settings import effects, lookalikes
+from worker.settings.model import Settings
+
+Source = Literal["flag", "environment", "ConfigMap", "default"]
+
+_PLAINER = {
+    "bool_parsing": "it is true or false",
+    "bool_type": "it is true or false",
+    "int_parsing": "it is a whole number",
+    "int_from_float": "it is a whole number",
+    "float_parsing": "it is a number",
+    "finite_number": "it is a number",
+}
+"""What pydantic says in the words of a programmer."""
+
+
+class SettingsError(Exception):
+    """Settings that cannot be used; one sentence each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value before it is read, and where it came from."""
+
+    value: Any
+    source: Source
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Settings, with all that an operator may want to know of them."""
+
+    settings: Settings
+    sources: Mapping[str, Source]
+    """By the name of the field."""
+    warnings: Sequence[str] = ()
+    """What was set and does not do what its name says, one sentence each."""
+    notes: Sequence[str] = field(default=())
+    """What was made of settings of earlier versions."""
+
+
+def load(**flags: Any) -> Settings:
+    """The settings of this process by flags and environment; flags win.
+
+    Raises:
+        SettingsError: with one sentence for each setting that is missing or malformed.
+    """
+    return _read(gather(flags, os.environ))
+
+
+def load_all(
+    flags: Mapping[str, Any],
+    environment: Mapping[str, str],
+    config_maps: OldSettings | None = None,
+    faults: Sequence[str] = (),
+) -> Loaded:
+    """The settings with where each came from, for the process that an operator starts.
+
+    Args:
+        flags: by the name of the field; None is a flag that was not given.
+        environment: variables by name.
+        config_maps: what karpenter-global-settings and config-logging say.
+        faults: what was wrong before, which is told with the rest.
+
+    Raises:
+        SettingsError: with one sentence for each setting that is unknown, missing or malformed.
+    """
+    unknown, removed = lookalikes.look(environment)
+    old = config_maps or OldSettings()
+    told = [*faults, *unknown, *(f"ConfigMap: {problem}." for problem in old.problems)]
+    given = gather(flags, environment, old)
+    try:
+        settings = _read(given)
+    except SettingsError as error:
+        raise SettingsError("\n".join([*told, str(error)])) from None
+    if told:
+        raise SettingsError("\n".join(told))
+    sources: dict[str, Source] = {
+        name: given[name].source if name in given else "default" for name in Settings.model_fields
+    }
+    gates = given.get("feature_gates")
+    gone = parse_feature_gates(gates.value)[1] if gates and isinstance(gates.value, str) else ()
+    return Loaded(
+        settings,
+        sources,
+        warnings=[*gone, *removed, *effects.warnings(settings)],
+        notes=[f"{note}." for note in old.notes],
+    )
+
+
+def gather(
+    flags: Mapping[str, Any], environment: Mapping[str, str], config_maps: OldSettings | None = None
+) -> dict[str, Given]:
+    """What is set, by the name of the field; an empty text is what nobody set, as charts write it."""
+    old = config_maps or OldSettings()
+    lowest = dict(old.values)
+    if old.defaults.instance_profile:
+        lowest["DEFAULT_INSTANCE_PROFILE"] = old.defaults.instance_profile
+    found = {}
+    for name in Settings.model_fields:
+        if flags.get(name) not in (None, ""):
+            found[name] = Given(flags[name], "flag")
+        elif environment.get(name.upper()):
+            found[name] = Given(environment[name.upper()], "environment")
+        elif lowest.get(name.upper()):
+            found[name] = Given(lowest[name.upper()], "ConfigMap")
+    return found
+
+
+def flag_of(name: str) -> str:
+    """The flag of a setting, such as ``--cluster-name``."""
+    return f"--{name.lower().replace('_', '-')}"
+
+
+def _read(given: Mapping[str, Given]) -> Settings:
+    try:
+        return Settings(**{name: each.value for name, each in given.items()})
+    except ValidationError as error:
+        raise SettingsError("\n".join(_sentence(fault, given) for fault in error.errors())) from None
+
+
+def _sentence(fault: ErrorDetails, given: Mapping[str, Given]) -> str:
+    name = str(fault["loc"][0])
+    if fault["type"] == "missing":
+        return f"{name.upper()} is required: set it in the environment or with {flag_of(name)}."
+    each = given[name]
+    where = " of the old ConfigMaps" if each.source == "ConfigMap" else ""
+    why = _PLAINER.get(fault["type"], fault["msg"].removeprefix("Value error, "))
+    return f"{name.upper()}={each.value!r}{where} cannot be used: {why}."

@@ -1,0 +1,65 @@
+"""Environment variables that are no settings but look as if somebody meant one.
+
+A process's environment holds variables of many owners, so an unknown one is nothing by itself. One that was a setting
+of Karpenter once is told of and passed over. One that is a slip of the pen away from a setting, or a setting with
+KARPENTER_ or TENON_ before it, stops the worker: else it would run without what its operator set.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+
+from worker.settings.model import Settings
+
+NEAR = 0.9
+"""How alike two names are that are taken for one, from 0 to 1."""
+PREFIXES = ("KARPENTER_", "TENON_")
+REMOVED: Mapping[str, str] = {
+    "LOGGING_CONFIG": "set LOG_LEVEL, LOG_OUTPUT_PATHS and LOG_ERROR_OUTPUT_PATHS",
+    "CONFIG_LOGGING_NAME": "set LOG_LEVEL, LOG_OUTPUT_PATHS and LOG_ERROR_OUTPUT_PATHS",
+    "ASSUME_ROLE_ARN": "give the worker's own credentials the rights",
+    "ASSUME_ROLE_DURATION": "give the worker's own credentials the rights",
+    "LEADER_ELECT": "set DISABLE_LEADER_ELECTION=true to plan without a Lease",
+    "INTERRUPTION_QUEUE_NAME": "set INTERRUPTION_QUEUE",
+    "WEBHOOK_METRICS_PORT": "there are no metrics apart from those on METRICS_PORT",
+    "AWS_DEFAULT_INSTANCE_PROFILE": "each EC2NodeClass names its role or its instanceProfile",
+    "AWS_ENABLE_POD_ENI": "pods that ask for vpc.amazonaws.com/pod-eni are counted on types that have it",
+    "AWS_ENI_LIMITED_POD_DENSITY": "write kubelet.maxPods into the EC2NodeClass for another number of pods",
+    "AWS_NODE_NAME_CONVENTION": "nodes have the names that they give themselves",
+}
+"""Settings of Karpenter that are no more, with what is done instead."""
+_SERVICE_LINK = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)$")
+"""What Kubernetes itself puts into containers for each Service, beside NAME_PORT, whose value is an address."""
+
+
+def look(environment: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """A sentence for each variable that stops the worker, and one for each that is passed over."""
+    known = [name.upper() for name in Settings.model_fields]
+    stops, passed = [], []
+    for name in sorted(environment):
+        if not environment[name] or name in known:
+            continue
+        if name in REMOVED:
+            passed.append(f"{name} is no setting any more and is passed over: {REMOVED[name]}.")
+        elif (meant := _meant(name, known)) and not _is_service_link(name, environment[name]):
+            stops.append(f"There is no setting {name}: did you mean {meant}? Correct the name, or unset the variable.")
+    return stops, passed
+
+
+def nearest(name: str) -> str:
+    """The setting whose name is most like this one; empty when none is."""
+    known = [each.upper() for each in Settings.model_fields]
+    return next(iter(difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.7)), "")
+
+
+def _meant(name: str, known: list[str]) -> str:
+    for prefix in PREFIXES:
+        if name.removeprefix(prefix) in known:
+            return name.removeprefix(prefix)
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=NEAR)), "")
+
+
+def _is_service_link(name: str, value: str) -> bool:
+    return _SERVICE_LINK.search(name) is not None or (name.endswith("_PORT") and "://" in value)

@@ -1,0 +1,151 @@
+"""What an operator can set: names, defaults and bounds.
+
+Names and defaults are Karpenter's where Karpenter has the setting. Temporal's own client settings (TEMPORAL_ADDRESS,
+TEMPORAL_NAMESPACE, TLS, API key) are read by Temporal's standard environment configuration, not here.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tenon.provisioning.gates import AwsFeatureGates, FeatureGates
+from tenon.provisioning.policy import PlanPolicy
+from tenon.scheduling.model import NODE_CHARGE
+from worker.settings.durations import NEVER, GoDuration, Wait, between, duration_text
+from worker.settings.kinds import AwsGates, CaBundle, Endpoint, Gates, LowerCase, Paths, SecureAddress
+from worker.settings.place import own_namespace
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+class Settings(BaseModel):
+    """The effective settings of a worker; each field is the environment variable of its name in upper case."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    cluster_name: str = Field(min_length=1, max_length=100, description="Name of the cluster.")
+    cluster_endpoint: Endpoint = Field("", description="Address of its API server for nodes; asked of EKS when empty.")
+    cluster_ca_bundle: CaBundle = Field(
+        "", description="Its certificate authority for nodes, base64; asked of EKS when empty."
+    )
+    eks_control_plane: bool = Field(False, description="Ask EKS, not the API server, for the version of Kubernetes.")
+    isolated_vpc: bool = Field(False, description="Call no service without a VPC endpoint: no price list.")
+    interruption_queue: str = Field("", description="Name of the queue with notices of interruptions.")
+    enable_zonal_shift: bool = Field(False, description="Avoid zones that traffic is shifted away from.")
+    disable_dry_run: bool = Field(False, description="Do not try out an EC2NodeClass by dry runs of EC2 calls.")
+    ami_refresh_interval: Annotated[timedelta, between("1m")] = Field(
+        timedelta(minutes=10), description="Time between two look-ups of an EC2NodeClass's images, 1m or longer."
+    )
+    subnet_refresh_interval: Annotated[timedelta, between("1m")] = Field(
+        timedelta(minutes=10), description="Time between two look-ups of an EC2NodeClass's subnets, 1m or longer."
+    )
+    vm_memory_overhead_percent: float = Field(
+        0.075, ge=0, lt=1, allow_inf_nan=False, description="Part of an instance's memory that the hypervisor takes."
+    )
+    reserved_enis: int = Field(0, ge=0, description="Network interfaces of each instance that are not for pods.")
+    default_instance_profile: str = Field(
+        "", description="Instance profile of AWSNodeTemplates that name none (aws.defaultInstanceProfile)."
+    )
+
+    batch_max_duration: GoDuration = Field(timedelta(seconds=10), description="Longest wait for more pods of a batch.")
+    batch_idle_duration: GoDuration = Field(timedelta(seconds=1), description="Time without a new pod that ends it.")
+    preference_policy: Literal["Respect", "Ignore"] = Field(
+        "Respect", description="Respect or Ignore preferred affinities and ScheduleAnyway spread."
+    )
+    min_values_policy: Literal["Strict", "BestEffort"] = Field(
+        "Strict", description="minValues of NodePools: Strict, or BestEffort, which lowers them where it must."
+    )
+    ignore_dra_requests: bool = Field(True, description="Leave out pods with dynamic resource claims.")
+    scheduler_config: str = Field("", description="Configuration of kube-scheduler to follow.")
+    node_charge: float = Field(
+        NODE_CHARGE,
+        ge=0,
+        le=1000,
+        allow_inf_nan=False,
+        description="Dollars an hour that a node counts beside its price.",
+    )
+    max_workload_share_per_node: float = Field(
+        1.0, gt=0, le=1, allow_inf_nan=False, description="Part of a workload's pods that one new node may carry."
+    )
+    feature_gates: Gates = Field(FeatureGates(), description="Parts that are on: Gate=true,Gate=false.")
+    aws_feature_gates: AwsGates = Field(AwsFeatureGates(), description="The same for what is AWS's own.")
+
+    garbage_collection_interval: Annotated[timedelta, between("30s", "24h")] = Field(
+        timedelta(minutes=10), description="Time between two searches for orphans, 30s to 24h."
+    )
+    initialization_timeout: Wait = Field(
+        timedelta(hours=1), description="How long a registered node may take to initialize; 0 or Never: for ever."
+    )
+    watch_silence_limit: Annotated[timedelta, between("1s", "10m")] = Field(
+        timedelta(seconds=75), description="Silence after which a watch is begun anew, 1s to 10m."
+    )
+    kube_client_qps: float = Field(200, gt=0, allow_inf_nan=False, description="Kubernetes requests a second.")
+    kube_client_burst: int = Field(300, gt=0, description="Kubernetes requests at once.")
+    cpu_requests: float = Field(
+        1000,
+        ge=0,
+        allow_inf_nan=False,
+        description="CPU of the container in millicores, which scales how much is done at once.",
+    )
+    memory_limit: int = Field(
+        -1, ge=-1, description="Memory limit of the container in bytes; garbage is collected at 90 %. -1: none."
+    )
+
+    metrics_port: Port = Field(8080, description="Port of /metrics.")
+    health_probe_port: Port = Field(8081, description="Port of /healthz and /readyz.")
+    enable_profiling: bool = Field(False, description="Serve /debug/pprof on the metrics port.")
+    disable_cluster_state_observability: bool = Field(False, description="Do not measure NodePools and cluster state.")
+    log_level: Annotated[Literal["debug", "info", "warn", "error"], LowerCase] = Field(
+        "info", description="debug, info, warn or error."
+    )
+    log_output_paths: Paths = Field(("stdout",), description="Where logs go: stdout, stderr, files, with commas.")
+    log_error_output_paths: Paths = Field(("stderr",), description="Where faults of logging itself go.")
+
+    disable_leader_election: bool = Field(False, description="Plan without holding a Lease.")
+    leader_election_name: str = Field(
+        "karpenter-leader-election", min_length=1, max_length=253, description="Name of the Lease."
+    )
+    leader_election_namespace: str = Field("", description="Namespace of the Lease; empty: the worker's own.")
+    disable_controller_warmup: bool = Field(True, description="Do not fill caches before this replica leads.")
+    karpenter_service: str = Field("", description="Name of the Service that reaches the conversion webhook.")
+    disable_webhook: bool = Field(False, description="Serve no conversion of v1beta1 objects.")
+    webhook_port: int = Field(8443, ge=1, le=65535, description="Port of the conversion webhook.")
+    webhook_url: SecureAddress = Field(
+        "", description="Address of the webhook for an API server that cannot use the Service; empty: the Service."
+    )
+
+    def plan_policy(self) -> PlanPolicy:
+        """The settings that bear on plans."""
+        return PlanPolicy(
+            ignore_preferences=self.preference_policy == "Ignore",
+            min_values_best_effort=self.min_values_policy == "BestEffort",
+            node_charge=self.node_charge,
+            most_pods_share=self.max_workload_share_per_node,
+        )
+
+    def as_environment(self) -> dict[str, str]:
+        """The settings as a child process reads them back."""
+        return {name.upper(): text(getattr(self, name)) for name in type(self).model_fields}
+
+    def namespace(self) -> str:
+        """The namespace of the Lease: as set, else that of the pod, else ``tenon``."""
+        return self.leader_election_namespace or own_namespace()
+
+
+def text(value: Any) -> str:
+    """A setting's value as an environment variable holds it."""
+    if isinstance(value, timedelta):
+        return duration_text(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return NEVER if value is None else str(value)
+
+
+def is_switch(name: str) -> bool:
+    """Whether a setting is true or false, so that its flag alone means true."""
+    return Settings.model_fields[name].annotation is bool

@@ -1,0 +1,102 @@
+"""The leader tells the API server how to reach the webhook, and has what is stored as v1beta1 rewritten as v1 (V1B-09).
+
+It looks again and again and writes only what differs: a definition that somebody applies anew loses nothing for long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from base64 import b64encode
+from typing import Any
+from urllib.parse import urlsplit
+
+from activities.kubernetes.client import Kube, Object
+from activities.kubernetes.errors import ApiError, Conflict
+from activities.kubernetes.resources import CRDS, EC2NODECLASSES, NODECLAIMS, NODEPOOLS, Resource
+from tenon.apis.versions.definitions import NAMES, STORED_VERSION_MIGRATED, conversion_patch, is_to_be_migrated
+from tenon.apis.versions.objects import V1
+from worker.repeats import Sparingly
+from worker.settings import Settings
+from worker.settings.place import own_namespace
+from worker.webhook.secret import CertificateSecret
+from worker.webhook.server import PATH
+from worker.webhook.serving import service
+
+log = logging.getLogger("worker.webhook")
+
+PERIOD = 20.0
+SOON = 1.0
+SERVICE_PORT = 8443
+_RESOURCES = dict(zip(NAMES, (NODEPOOLS, NODECLAIMS, EC2NODECLASSES), strict=True))
+
+
+async def keep_definitions(kube: Kube, settings: Settings) -> None:
+    """Keep the definitions until cancelled; without the webhook there is nothing to keep."""
+    if settings.disable_webhook:
+        return
+    keeper = DefinitionKeeper(kube, settings)
+    while True:
+        done = await keeper.keep()
+        await asyncio.sleep(PERIOD if done else SOON)
+
+
+class DefinitionKeeper:
+    """Keeps the definitions of the kinds that have two versions."""
+
+    def __init__(self, kube: Kube, settings: Settings) -> None:
+        self._kube = kube
+        self._settings = settings
+        self._secret = CertificateSecret(kube, own_namespace())
+        self._sparingly = Sparingly()
+
+    async def keep(self) -> bool:
+        """Look at all definitions once; whether they are as they should be."""
+        try:
+            served = await self._secret.read()
+            if served is None or not served.authorities:
+                return False
+            for name in NAMES:
+                await self._keep(name, b64encode(served.authorities).decode())
+        except ApiError as error:
+            if self._sparingly.count(error.status) is not None:
+                log.warning(
+                    "The conversion of v1beta1 objects could not be set up: objects of v1 are served all the same",
+                    extra={"error": str(error)},
+                )
+        except Exception:  # it must not end for good what another look may put right
+            if self._sparingly.count("fault") is not None:
+                log.exception("The definitions of the kinds with two versions could not be kept")
+        return True
+
+    async def _keep(self, name: str, authorities: str) -> None:
+        definition = await self._kube.get(CRDS, name)
+        if definition is None:
+            return
+        patch = conversion_patch(definition, self._way(), authorities)
+        if patch is not None:
+            await self._kube.patch(CRDS, name, patch)
+            log.info("the API server has v1beta1 objects converted here", extra={"definition": name, **self._way()})
+        elif is_to_be_migrated(definition):
+            await self._migrate(definition, _RESOURCES[name])
+
+    def _way(self) -> dict[str, Any]:
+        url = self._settings.webhook_url
+        if url:
+            return {"url": url if urlsplit(url).path.strip("/") else url.rstrip("/") + PATH}
+        namespace, name = service(self._settings)
+        return {"service": {"namespace": namespace, "name": name, "path": PATH, "port": SERVICE_PORT}}
+
+    async def _migrate(self, definition: Object, resource: Resource) -> None:
+        """Write every object once more; when that is done, the definition need not remember v1beta1 any longer."""
+        objects = await self._kube.list(resource)
+        for found in objects:
+            metadata = found["metadata"]
+            mark = {"metadata": {"uid": metadata["uid"], "annotations": {STORED_VERSION_MIGRATED: "true"}}}
+            with contextlib.suppress(Conflict):  # another one by now, which was stored as v1
+                await self._kube.patch(resource, metadata["name"], mark)
+        status = {"metadata": {"resourceVersion": definition["metadata"]["resourceVersion"]}}
+        name = definition["metadata"]["name"]
+        await self._kube.patch(CRDS, name, {**status, "status": {"storedVersions": [V1]}}, subresource="status")
+        log.info("what was stored as v1beta1 is stored as v1", extra={"definition": name, "objects": len(objects)})
