@@ -17,7 +17,7 @@ from activities.kubernetes.client import Kube, Object
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.opening import open_named
 from activities.kubernetes.resources import EC2NODECLASSES
-from activities.overlays import types_for
+from activities.overlays import OverlaidTypes
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import ec2nodeclass_hashes
@@ -71,6 +71,7 @@ class Launching:
         self._kube = kube
         self._recorder = recorder
         self._ec2 = ec2
+        self._types = OverlaidTypes(kube, ec2)
         self._now = now
         self._initialization_seconds = initialization_timeout.total_seconds() if initialization_timeout else None
         self._refused_until: dict[tuple[str, str, str], datetime] = {}
@@ -110,7 +111,7 @@ class Launching:
             return await self._refused(given.claim, view, "invalid", f"the NodeClaim cannot be read: {why}")
         try:
             node_class = with_own_kubelet(await self._node_class(view.node_class), claim.metadata.annotations)
-            types = await types_for(self._kube, self._ec2, raw, node_class)
+            types = await self._types.of(raw, node_class)
             request = await asyncio.to_thread(
                 self._ec2.prepare_launch, claim, node_class, given.attempt, self._avoided(), types
             )
@@ -210,7 +211,7 @@ class Launching:
             return
         node_class = await self._node_class((raw["spec"].get("nodeClassRef") or {}).get("name", ""))
         own = with_own_kubelet(node_class, raw["metadata"].get("annotations") or {})
-        types = await types_for(self._kube, self._ec2, raw, own)
+        types = await self._types.of(raw, own)
         kind = next((kind for kind in types if kind.name == instance.instance_type), None)
         await nodeclaims.mark_launched(
             self._kube,

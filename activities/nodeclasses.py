@@ -8,6 +8,7 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.cluster_version import ClusterVersion
 from activities.ec2.provider import Ec2Provider
 from activities.kubernetes.client import Kube, Object
 from activities.kubernetes.events import EventRecorder
@@ -27,10 +28,11 @@ log = logging.getLogger("controller.nodeclass")
 class NodeClassActivities:
     """Resolves node classes."""
 
-    def __init__(self, kube: Kube, recorder: EventRecorder, ec2: Ec2Provider) -> None:
+    def __init__(self, kube: Kube, recorder: EventRecorder, ec2: Ec2Provider, version: ClusterVersion) -> None:
         self._kube = kube
         self._recorder = recorder
         self._ec2 = ec2
+        self._version = version
 
     @activity.defn(name=ActivityName.RESOLVE_NODECLASS)
     async def resolve(self, given: NodeClassInput) -> NodeClassResult:
@@ -47,7 +49,8 @@ class NodeClassActivities:
             log.error("EC2NodeClass cannot be read", extra={"ec2nodeclass": given.name, "error": why})
             return NodeClassResult(message=why)
         await self._ensure_metadata(raw, node_class)
-        status = await asyncio.to_thread(self._ec2.resolve_node_class, node_class)
+        version = await self._version.current()
+        status = await asyncio.to_thread(self._ec2.resolve_node_class, node_class, version)
         dumped = status.model_dump(by_alias=True, exclude_none=True, mode="json")
         if dumped != (raw.get("status") or {}):
             await self._kube.patch(EC2NODECLASSES, given.name, {"status": dumped}, subresource="status")

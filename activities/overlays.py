@@ -9,11 +9,11 @@ and its pods are planned again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, TypeVar
 
 from activities.ec2.provider import Ec2Provider
-from activities.kubernetes.client import Kube
+from activities.kubernetes.client import Kube, Object
 from activities.kubernetes.errors import NotFound
 from activities.kubernetes.resources import EC2NODECLASSES, NODEOVERLAYS, NODEPOOLS, Resource
 from tenon.apis import labels
@@ -28,6 +28,8 @@ from tenon.provisioning.readiness import usable_pools, why_class_unready
 from tenon.scheduling.model import InstanceType
 
 Model = TypeVar("Model", bound=ApiModel)
+Seen = dict[str, Sequence[InstanceType]]
+"""By NodePool, its types."""
 TRACES = (labels.PRICE_OVERLAY_APPLIED, labels.CAPACITY_OVERLAY_APPLIED)
 
 
@@ -37,50 +39,89 @@ def bears_trace(claim: Mapping[str, Any]) -> bool:
     return any(annotations.get(trace) == "true" for trace in TRACES)
 
 
-async def types_for(
-    kube: Kube, ec2: Ec2Provider, claim: Mapping[str, Any], node_class: EC2NodeClass
-) -> Sequence[InstanceType]:
-    """The types of a claim's class, as the overlays of now want them seen for the claim's NodePool."""
-    if not bears_trace(claim):
-        return await asyncio.to_thread(ec2.instance_types, node_class)
-    overlays = [
-        overlay
-        for overlay, faults in await _read(kube, NODEOVERLAYS, NodeOverlay)
-        if not faults and overlay.metadata.deletion_timestamp is None
-    ]
-    classes = {found.metadata.name: found for found, _ in await _read(kube, EC2NODECLASSES, EC2NodeClass)}
-    pools = [pool for pool, _ in await _read(kube, NODEPOOLS, NodePool)]
-    usable = usable_pools(pools, classes.get)
-    wanted = (claim["metadata"].get("labels") or {}).get(labels.NODEPOOL, "")
-    own = [pool for pool in pools if pool.metadata.name == wanted and not why_class_unready(pool, classes.get)]
-    return await asyncio.to_thread(
-        _seen, ec2, overlays, [*own, *(pool for pool in usable if pool not in own)], classes, wanted, node_class
-    )
+class OverlaidTypes:
+    """Answers launches. Those that ask while one answer is made share the next, so that a burst costs no more than two.
 
+    An answer is never older than its question: what a plan saw a moment ago is seen by the launch as well.
+    """
 
-def _seen(
-    ec2: Ec2Provider,
-    overlays: Sequence[NodeOverlay],
-    pools: Sequence[NodePool],
-    classes: Mapping[str, EC2NodeClass],
-    wanted: str,
-    node_class: EC2NodeClass,
-) -> Sequence[InstanceType]:
-    sold = []
-    for pool in pools:
-        own = with_own_kubelet(classes[pool.spec.template.spec.node_class_ref.name], pool.metadata.annotations)
-        sold.append((pool, ec2.instance_types(own, unpriced=True)))
-    for pool, types in overlaid(sold, overlays).sold:
-        if pool.metadata.name == wanted:
-            return types
-    return ec2.instance_types(node_class)  # its pool is gone
+    def __init__(self, kube: Kube, ec2: Ec2Provider) -> None:
+        self._kube = kube
+        self._ec2 = ec2
+        self._turn = asyncio.Lock()
+        self._gathering: tuple[set[str], asyncio.Task[Seen]] | None = None
+        self._parsed: dict[tuple[str, str], tuple[str, Any]] = {}
 
+    async def of(self, claim: Mapping[str, Any], node_class: EC2NodeClass) -> Sequence[InstanceType]:
+        """The types of a claim's class, as the overlays of now want them seen for the claim's NodePool."""
+        seen = None
+        if bears_trace(claim):
+            pool = (claim["metadata"].get("labels") or {}).get(labels.NODEPOOL, "")
+            if self._gathering is None:
+                asking: set[str] = set()
+                self._gathering = asking, asyncio.create_task(self._answer(asking), name="types with overlays")
+            asking, answer = self._gathering
+            asking.add(pool)
+            seen = (await asyncio.shield(answer)).get(pool)
+        # without a trace, or with a pool that is gone, as EC2 describes them
+        return await asyncio.to_thread(self._ec2.instance_types, node_class) if seen is None else seen
 
-async def _read(kube: Kube, resource: Resource, model: type[Model]) -> list[tuple[Model, bool]]:
-    """The objects that can be read, each with whether anything is wrong with it; none where the kind is no more."""
-    try:
-        listed = await kube.list(resource)
-    except NotFound:
-        listed = []
-    parsed = [parse(model, raw) for raw in listed]
-    return [(found, bool(faults)) for found, faults in parsed if found is not None]
+    async def _answer(self, asking: Set[str]) -> Seen:
+        async with self._turn:
+            self._gathering = None  # what is read from here on is too old for whoever asks later
+            found = [await self._listed(resource) for resource in (NODEOVERLAYS, NODEPOOLS, EC2NODECLASSES)]
+            return await asyncio.to_thread(self._seen, asking, *found)
+
+    async def _listed(self, resource: Resource) -> list[Object]:
+        """All objects; none where the kind is no more."""
+        try:
+            return await self._kube.list(resource)
+        except NotFound:
+            return []
+
+    def _seen(
+        self, asking: Set[str], raw_overlays: list[Object], raw_pools: list[Object], raw_classes: list[Object]
+    ) -> Seen:
+        before, self._parsed = self._parsed, {}
+        overlays = [
+            overlay
+            for overlay, faulty in self._read(before, raw_overlays, NodeOverlay)
+            if not faulty and overlay.metadata.deletion_timestamp is None
+        ]
+        pools = [pool for pool, _ in self._read(before, raw_pools, NodePool)]
+        classes = {found.metadata.name: found for found, _ in self._read(before, raw_classes, EC2NodeClass)}
+        usable = usable_pools(pools, classes.get)
+        names = {pool.metadata.name for pool in usable}
+        seen = self._overlaid(usable, classes, overlays) if names & asking else {}
+        for pool in pools:  # static ones, and those that leave: plans for pods know nothing of them
+            name = pool.metadata.name
+            if name in asking - names and not why_class_unready(pool, classes.get):
+                seen[name] = self._overlaid([pool, *usable], classes, overlays)[name]
+        return seen
+
+    def _overlaid(
+        self, pools: Sequence[NodePool], classes: Mapping[str, EC2NodeClass], overlays: Sequence[NodeOverlay]
+    ) -> Seen:
+        sold = []
+        for pool in pools:
+            own = with_own_kubelet(classes[pool.spec.template.spec.node_class_ref.name], pool.metadata.annotations)
+            sold.append((pool, self._ec2.instance_types(own, unpriced=True)))
+        return {pool.metadata.name: types for pool, types in overlaid(sold, overlays).sold}
+
+    def _read(
+        self, before: Mapping[tuple[str, str], tuple[str, Any]], listed: Sequence[Object], model: type[Model]
+    ) -> list[tuple[Model, bool]]:
+        """The objects that can be read, each with whether anything is wrong with it; what did not change is known."""
+        found = []
+        for raw in listed:
+            metadata = raw["metadata"]
+            place, version = (model.__name__, metadata["name"]), f"{metadata['uid']} {metadata['resourceVersion']}"
+            known = before.get(place)
+            if known is None or known[0] != version:
+                parsed, faults = parse(model, raw)
+                known = version, (parsed, bool(faults))
+            self._parsed[place] = known
+            read, faulty = known[1]
+            if read is not None:
+                found.append((read, faulty))
+        return found

@@ -13,6 +13,7 @@ import yaml
 
 from tenon.provisioning.gates import AWS_GATES, GATES, REMOVED
 from worker.settings import Settings
+from worker.settings.lookalikes import REMOVED as REMOVED_SETTINGS
 
 CHART = Path("deploy/chart")
 RIGHTS = Path("deploy/rbac.yaml")
@@ -31,7 +32,9 @@ ELSEWHERE = {
     "memory_limit": "controller.resources.limits.memory",
 }
 """Settings that are not texts under ``settings`` of the chart's values, and where they are."""
-_ACRONYMS = {"Ca": "CA", "Vpc": "VPC", "Enis": "ENIs", "Dra": "DRA", "Qps": "QPS", "Url": "URL"}
+REMOVED_VALUES = ("assume_role_arn", "assume_role_duration")
+"""What stands under ``settings`` in values for Karpenter's charts before 1.0; the worker says what is done instead."""
+_ACRONYMS = {"Arn": "ARN", "Ca": "CA", "Vpc": "VPC", "Enis": "ENIs", "Dra": "DRA", "Qps": "QPS", "Url": "URL"}
 """As Karpenter's chart spells them."""
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _HEADER = "made by `tenon generate`; change {} instead"
@@ -59,7 +62,8 @@ def value_name(field: str) -> str:
 
 def chart_texts() -> dict[Path, str]:
     """The text of each file of the chart that is made, by its path."""
-    names = {value_name(field): field.upper() for field in Settings.model_fields if field not in ELSEWHERE}
+    fields = [*(field for field in Settings.model_fields if field not in ELSEWHERE), *REMOVED_VALUES]
+    names = {value_name(field): field.upper() for field in fields}
     source = _HEADER.format("worker/settings/model.py")
     return {
         CHART / "files" / "settings.yaml": f"# {source}.\n" + yaml.safe_dump(names, sort_keys=False),
@@ -72,6 +76,8 @@ def _schema(source: str) -> dict[str, Any]:
     settings: dict[str, Any] = {
         value_name(field): _value(field) for field in Settings.model_fields if field not in ELSEWHERE
     }
+    for field in REMOVED_VALUES:
+        settings[value_name(field)] = {"description": REMOVED_SETTINGS[field.upper()], "type": ["null", "string"]}
     settings["featureGates"] = _gates([*GATES, *REMOVED])
     settings["awsFeatureGates"] = _gates(AWS_GATES)
     return {
@@ -104,22 +110,45 @@ def _gates(names: Any) -> dict[str, Any]:
 
 
 def _rights() -> str:
-    documents = [
-        _named(each)
+    text = "---\n".join(
+        _document(each)
         for each in yaml.safe_load_all(RIGHTS.read_text(encoding="utf-8"))
         if each["kind"] not in ("Namespace", "ServiceAccount")
-    ]
-    text = yaml.safe_dump_all(documents, sort_keys=False, width=1000)
+    )
     text = text.replace(f"    {_LABELS_MARK}: ''\n", f"    {_LABELS}\n")
     text = text.replace(f"  - {_LEASES_MARK}\n", _LEASES)
     return f"{{{{- /* {_HEADER.format('deploy/rbac.yaml')} */ -}}}}\n{text}"
+
+
+def _document(document: dict[str, Any]) -> str:
+    """One document's text; the Secret and the right to it are there only with the webhook."""
+    named = _named(document)
+    if document["kind"] == "Secret":
+        return _with_webhook(_dumped(named))
+    text = _dumped(named)
+    for rule in named.get("rules", ()):
+        if rule["resources"] == ["secrets"]:
+            text = text.replace(_dumped([rule]), _with_webhook(_dumped([rule])))
+    return text
+
+
+def _dumped(content: Any) -> str:
+    return yaml.safe_dump(content, sort_keys=False, width=1000)
+
+
+def _with_webhook(text: str) -> str:
+    return f"{{{{- if .Values.webhook.enabled }}}}\n{text}{{{{- end }}}}\n"
 
 
 def _named(document: dict[str, Any]) -> dict[str, Any]:
     """A document of rights for any release: its names, namespace and labels as the chart has them."""
     metadata = document["metadata"]
     labels = {key: value for key, value in metadata["labels"].items() if key != "app.kubernetes.io/part-of"}
-    metadata = {**metadata, "name": _of_release(metadata["name"]), "labels": {_LABELS_MARK: "", **labels}}
+    metadata = {**metadata, "labels": {_LABELS_MARK: "", **labels}}
+    if document["kind"] == "Secret":  # its name is the worker's to know; what it holds outlives a release
+        metadata["annotations"] = {"helm.sh/resource-policy": "keep"}
+    else:
+        metadata["name"] = _of_release(metadata["name"])
     if metadata.get("namespace") == "tenon":
         metadata["namespace"] = _NAMESPACE
     named = {**document, "metadata": metadata}

@@ -22,7 +22,7 @@ from activities.kubernetes.resources import LEASES, NODECLAIMS, NODES
 from cli.context import ContextError, resolve
 from tenon.apis import labels
 from tenon.lifecycle.handback import handed_back
-from worker.lease import IDENTITY_PREFIX, LEASE_NAME
+from worker.lease import LEASE_NAME, is_tenons
 from worker.temporal import TemporalError, connect
 from workflows import names
 from workflows.housekeeping import schedule_id
@@ -61,7 +61,7 @@ async def _hand_back(cluster: str | None, lease: str) -> None:
     context.apply()
     kube = await Kube.connect()
     try:
-        await _nobody_leads(kube, lease)
+        await nobody_leads(kube, lease)
         client = await connect()
         ended = await end_workflows(client, context.cluster)
         print(f"ended {ended} workflows of cluster {context.cluster}, and the Schedule {schedule_id(context.cluster)}")
@@ -76,7 +76,7 @@ async def _hand_back(cluster: str | None, lease: str) -> None:
         await kube.close()
 
 
-async def _nobody_leads(kube: Kube, name: str) -> None:
+async def nobody_leads(kube: Kube, name: str) -> None:
     """Wait out the Lease of a worker that was killed.
 
     Raises:
@@ -103,7 +103,7 @@ async def _held(kube: Kube, name: str) -> dict[str, str]:
     return {
         f"{lease['metadata']['namespace']}/{name}": lease["metadata"]["resourceVersion"]
         for lease in found
-        if str((lease.get("spec") or {}).get("holderIdentity") or "").startswith(IDENTITY_PREFIX)
+        if is_tenons(str((lease.get("spec") or {}).get("holderIdentity") or ""))
     }
 
 

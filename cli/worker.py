@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from typing import Any
 
 import typer
 
-from activities.kubernetes.errors import ApiError
 from cli.setting_flags import FAULTS, SettingsCommand, refuse, with_setting_flags
 from worker import logs, main
 from worker.settings import SettingsError, load_all
-from worker.settings.configmaps import look
+from worker.settings.configmaps import look_apart
 from worker.settings.place import own_namespace
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
@@ -24,11 +22,13 @@ log = logging.getLogger("worker.settings")
 @with_setting_flags
 def worker(ctx: typer.Context, flags: dict[str, Any]) -> None:
     """Run the worker: workflows and activities, cluster cache and planning. Every flag has an environment variable."""
+    old = look_apart(own_namespace())
+    if isinstance(old, str):
+        raise refuse(old)
     try:
-        old = asyncio.run(look(own_namespace()))
         loaded = load_all(flags, os.environ, old.settings, ctx.meta[FAULTS])
         logs.set_up("main", loaded.settings)
-    except (SettingsError, ApiError) as error:
+    except SettingsError as error:
         raise refuse(str(error)) from None
     for note in (old.unread, *loaded.notes):
         if note:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sandbox.kwok import NODE_GRACE_SECONDS
 from sandbox.layout import CLUSTER_NAME, SERVICE_CIDR, Layout
+from sandbox.metrics import API_SERVICE
 from sandbox.metrics import COMPONENT as METRICS
 from sandbox.metrics import MODULE as METRICS_MODULE
 from sandbox.ports import free_ports
@@ -67,6 +68,8 @@ class Component:
     after: tuple[str, ...] = ()
     on_demand: bool = False
     """It is not started with the others, but when somebody asks for it."""
+    leaves: tuple[str, ...] = ()
+    """The object (kind and name) that is deleted once it has ended, should it not have done so itself."""
 
 
 def has_ec2() -> bool:
@@ -207,7 +210,8 @@ def _metrics(layout: Layout, ports: Ports) -> Component:
         f"--pki={layout.pki}",
     )
     url = f"https://{LOOPBACK}:{ports.metrics}/readyz"
-    return Component(METRICS, argv, url, after=(API_SERVER,), on_demand=True)
+    leaves = ("apiservice", API_SERVICE)
+    return Component(METRICS, argv, url, after=(API_SERVER,), on_demand=True, leaves=leaves)
 
 
 def _ec2(layout: Layout, ports: Ports, options: Options) -> Component:

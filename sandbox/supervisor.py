@@ -26,7 +26,7 @@ import psutil
 from sandbox import bootstrap, credentials, kwok
 from sandbox.components import API_SERVER, BOOTSTRAP, LOOPBACK, Component, Options, Ports, components, has_ec2
 from sandbox.control import serve_control
-from sandbox.kubectl import KubectlError
+from sandbox.kubectl import KubectlError, kubectl
 from sandbox.layout import Layout
 from sandbox.leash import leashed
 from sandbox.status import Addresses, ComponentStatus, Process, State, Status, kill, read
@@ -115,10 +115,18 @@ class Supervisor:
             halt = self.halts.get(part.name)
             if halt is None:
                 raise failure
+            await self._cleared(part)
             self._enter(part.name, State.STOPPED)
             halt.down.set()
             await halt.again.wait()
             del self.halts[part.name]
+
+    async def _cleared(self, part: Component) -> None:
+        """Delete what a component that was killed could not: others may stumble over it."""
+        if part.leaves and API_SERVER not in self.halts:
+            command = ("delete", *part.leaves, "--ignore-not-found")
+            with suppress(KubectlError):  # the API server ends just now
+                await asyncio.to_thread(kubectl, self.layout.kubeconfig, *command, timeout=STOP_SECONDS)
 
     async def _life(self, part: Component) -> ComponentFailed:
         """One process of a component, from its start to its end; how it ended."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -17,9 +16,10 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 from temporalio.workflow import NondeterminismError
 
+from activities.cluster_version import ClusterVersion, server_version
 from activities.disrupting import disrupt
 from activities.ec2.client import Ec2
-from activities.ec2.cluster import describe_cluster
+from activities.ec2.cluster import describe_cluster, version_by_eks
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
 from activities.ec2.remembering import Refresh
@@ -63,6 +63,7 @@ class Clients:
     kube: Kube
     recorder: EventRecorder
     ec2: Ec2Provider
+    version: ClusterVersion
 
     async def close(self) -> None:
         """Close what needs closing."""
@@ -73,15 +74,16 @@ async def connect(settings: Settings) -> Clients:
     """Connect to Kubernetes and EC2."""
     kube = await Kube.connect(qps=settings.kube_client_qps, burst=settings.kube_client_burst)
     answer = await kube.request("GET", "/version")  # says at once, in a sentence, when the address is wrong
-    version = "" if settings.eks_control_plane else server_version(answer)
-    return Clients(kube, EventRecorder(kube), await asyncio.to_thread(_ec2, settings, version))
+    by_server = "" if settings.eks_control_plane else server_version(answer)
+    aws = await asyncio.to_thread(Ec2, region_of_environment())
+    ec2 = await asyncio.to_thread(_ec2, aws, settings, by_server)
 
+    async def ask() -> str:
+        if settings.eks_control_plane:
+            return await asyncio.to_thread(version_by_eks, aws, settings.cluster_name)
+        return server_version(await kube.request("GET", "/version"))
 
-def server_version(answer: bytes) -> str:
-    """The version of Kubernetes that an API server names, such as ``1.36``; empty when it names none."""
-    named = json.loads(answer)
-    major, minor = str(named.get("major", "")), str(named.get("minor", "")).rstrip("+")
-    return f"{major}.{minor}" if major and minor else ""
+    return Clients(kube, EventRecorder(kube), ec2, ClusterVersion(ec2.cluster.kubernetes_version, ask))
 
 
 def region_of_environment() -> str:
@@ -96,8 +98,7 @@ def region_of_environment() -> str:
     return region
 
 
-def _ec2(settings: Settings, version: str) -> Ec2Provider:
-    clients = Ec2(region_of_environment())
+def _ec2(clients: Ec2, settings: Settings, version: str) -> Ec2Provider:
     cluster: Cluster = describe_cluster(
         clients,
         settings.cluster_name,
@@ -126,7 +127,7 @@ async def warm_up(clients: Clients) -> None:
 def io_worker(client: Client, settings: Settings, clients: Clients) -> Worker:
     """The worker of workflows, EC2 calls and Kubernetes writes."""
     node = NodeActivities(clients.kube, clients.recorder, clients.ec2, settings.initialization_timeout)
-    classes = NodeClassActivities(clients.kube, clients.recorder, clients.ec2)
+    classes = NodeClassActivities(clients.kube, clients.recorder, clients.ec2, clients.version)
     garbage = Housekeeping(clients.kube, clients.recorder, clients.ec2)
     at_once = concurrency(settings.cpu_requests)
     activities: list[Callable[..., Any]] = [*node.all(), classes.resolve, disrupt, garbage.collect]

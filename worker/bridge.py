@@ -52,12 +52,10 @@ SENDERS = 20
 class Bridge:
     """Keeps the workflows of one cluster in step with its objects."""
 
-    def __init__(self, client: Client, cache: ClusterCache, cluster: str, window: tuple[float, float]) -> None:
-        """``window`` is the provisioner's (idle, longest) batch window in seconds."""
+    def __init__(self, client: Client, cache: ClusterCache, cluster: str) -> None:
         self._client = client
         self._cache = cache
         self._cluster = cluster
-        self._window = window
         self._sent: dict[str, Poke] = {}
         self._started: set[str] = set()
         self._served: set[str] = set()
@@ -232,10 +230,9 @@ class Bridge:
             await self._client.get_workflow_handle(workflow_id).signal(NodeClassWorkflow.poke)
 
     async def _start_singletons(self) -> None:
-        idle, longest = self._window
         await self._start(
             ProvisionerWorkflow.run,
-            ProvisionerInput(cluster=self._cluster, idle_seconds=idle, max_seconds=longest),
+            ProvisionerInput(cluster=self._cluster),
             names.provisioner_id(self._cluster),
             summary="pending pods -> NodeClaims",
         )

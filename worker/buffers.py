@@ -47,9 +47,9 @@ SHARE = 0.05
 """The part of a core that looking for room may take on a busy cluster."""
 LONGEST_PAUSE = 10.0
 AT_ONCE = 10
-REFERRED: Mapping[str, Resource] = {
-    resource.kind: resource for resource in (PODTEMPLATES, DEPLOYMENTS, STATEFULSETS, REPLICASETS)
-}
+SCALABLE: Mapping[str, Resource] = {resource.kind: resource for resource in (DEPLOYMENTS, STATEFULSETS, REPLICASETS)}
+"""Workloads that a buffer may be like; other autoscalers, which serve the same CRD, may know more."""
+REFERRED: Mapping[str, Resource] = {**SCALABLE, PODTEMPLATES.kind: PODTEMPLATES}
 Reserved = Callable[[], Mapping[str, Sequence[Pod]]]
 
 
@@ -136,6 +136,8 @@ class BufferKeeper:
         if buffer is None or faults:
             return unreadable("; ".join(str(fault) for fault in faults))
         kind, name = refers_to(buffer)
+        if buffer.spec.scalable_ref is not None and kind not in SCALABLE:
+            return unreadable(f"{kind} {name} is no workload that is followed: {', '.join(SCALABLE)} are")
         try:
             found = await self._kube.get(REFERRED[kind], name, record.body["metadata"]["namespace"])
         except ApiError as error:
@@ -160,7 +162,7 @@ class BufferKeeper:
             self._cost += took
             ready = frozenset(node.name for node in problem.nodes if node.initialized)
         if version == self._room.simulations:  # else a plan knows better
-            self._room.simulated(plan, ready)
+            self._room.simulated(plan, ready, bought=False)
         if before != self._found():
             self._cache.changes.tell(Topic.BUFFER_ROOM, "")
         for record in self._cache.buffers:

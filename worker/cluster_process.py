@@ -18,7 +18,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
-from activities.planning.batching import Batcher
+from activities.planning.batching import Batcher, Window
 from activities.planning.buffers import BufferRoom
 from activities.planning.disrupting import Disruptor
 from activities.planning.planner import Planner
@@ -151,11 +151,11 @@ async def _lead(settings: Settings, client: Client, clients: Clients, cache: Clu
     view = CachedView(cache)
     gates, policy = settings.feature_gates, settings.plan_policy()
     room = BufferRoom(gate=gates.capacity_buffer)
-    batcher = Batcher(view, buffers=room)
+    window = Window(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
+    batcher = Batcher(view, buffers=room, window=window)
     planner = Planner(view, clients.ec2, clients.kube, clients.recorder, batcher, policy=policy, buffers=room)
     plan = PlanActivities(batcher, planner, Disruptor(view, promised=batcher.promised, buffers=room))
-    window = (settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
-    bridge = Bridge(client, cache, settings.cluster_name, window)
+    bridge = Bridge(client, cache, settings.cluster_name)
 
     async def sweep() -> None:
         await sweep_now(client, settings.cluster_name)

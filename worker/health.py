@@ -16,6 +16,7 @@ from typing import IO
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from worker.dualstack import DualStackServer
 from worker.profiling import asked, gather
 
 SILENCE_LIMIT = 60.0
@@ -91,7 +92,11 @@ def serve_metrics(directory: str, port: int, *, profiling: bool = False) -> Thre
         def do_GET(self) -> None:
             """One scrape, or one profile."""
             if profiling and (wanted := asked(self.path)):
-                self.answer(200, "text/plain; charset=utf-8", gather(directory, *wanted).encode())
+                profile = gather(directory, *wanted)
+                if profile is None:
+                    self.answer(503, "text/plain", b"another profile is being taken: ask again when it is done\n")
+                else:
+                    self.answer(200, "text/plain; charset=utf-8", profile.encode())
                 return
             if self.path.split("?")[0] != "/metrics":
                 self.answer(404, "text/plain", b"not found\n")
@@ -116,6 +121,6 @@ class _Quiet(BaseHTTPRequestHandler):
 
 
 def _serve(handler: type[BaseHTTPRequestHandler], port: int) -> ThreadingHTTPServer:
-    server = ThreadingHTTPServer(("", port), handler)
+    server = DualStackServer(("", port), handler)
     threading.Thread(target=server.serve_forever, name=f"http-{port}", daemon=True).start()
     return server

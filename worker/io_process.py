@@ -1,4 +1,4 @@
-"""The io process: workflows, EC2 and Kubernetes writes. Every replica runs one.
+"""The io process: workflows, EC2 and Kubernetes writes, conversions of older objects. Every replica runs one.
 
 While another controller leads, no task is taken from Temporal: timers of workflows that are open may come to their end
 there, and nothing is done about it before Tenon leads again.
@@ -17,12 +17,18 @@ from worker.settings import Settings
 from worker.telemetry import tracing_wanted
 from worker.temporal import connect as connect_temporal
 from worker.temporal import ensure_search_attributes, watch_temporal
+from worker.webhook.serving import conversions_served
 
 log = logging.getLogger("worker.io")
 
 
 async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) -> None:
-    """Serve the io task queue until told to stop."""
+    """Serve the io task queue, and conversions, until told to stop."""
+    with conversions_served(settings):
+        await _serve(settings, readiness, stop)
+
+
+async def _serve(settings: Settings, readiness: Readiness, stop: asyncio.Event) -> None:
     client = await connect_temporal(tracing=tracing_wanted())
     await ensure_search_attributes(client)
     clients = await connect(settings)

@@ -5,13 +5,14 @@ seen it unchanged for fifteen. Each side measures with its own clock only, so cl
 work and is no lock: for a moment two replicas may both believe in themselves, and all they do must bear that.
 
 Its name is Karpenter's, so that of a Karpenter and a Tenon in one namespace only one leads. While Tenon holds it, a
-label and the holder's name say whose it is.
+label and the holder's name say whose it is; once released, an annotation says that Tenon did it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -27,7 +28,22 @@ log = logging.getLogger(__name__)
 LEASE_NAME = "karpenter-leader-election"
 IDENTITY_PREFIX = "tenon/"
 """How the identities of Tenon's replicas begin. Karpenter's begin with a host's name, which has no slash."""
+EARLIER_IDENTITY = re.compile(r".+_[0-9]+")
+"""The identities of Tenon's first releases: a host's name and a process. After Karpenter's ``_`` comes a UUID."""
 LABEL, LABEL_VALUE = "app.kubernetes.io/managed-by", "tenon"
+RELEASED = "tenon.sh/released-at"
+"""On a Lease that Tenon released: the ``renewTime`` that it wrote then. Whoever holds the Lease next writes another."""
+
+
+def is_tenons(identity: str) -> bool:
+    """Whether this is the identity of a replica of Tenon."""
+    return identity.startswith(IDENTITY_PREFIX) or EARLIER_IDENTITY.fullmatch(identity) is not None
+
+
+def released_by_tenon(lease: Object) -> bool:
+    """Whether nobody has held the Lease since Tenon released it."""
+    mark, spec = (lease["metadata"].get("annotations") or {}).get(RELEASED), _spec(lease)
+    return bool(mark) and not spec.get("holderIdentity") and mark == spec.get("renewTime")
 
 
 @dataclass(frozen=True)
@@ -109,8 +125,9 @@ class LeaseElection:
             async with asyncio.timeout(self._times.renew_deadline / 2):
                 lease = await self._kube.get(LEASES, self._name, self._namespace)
                 if lease is not None and _spec(lease).get("holderIdentity") == self._identity:
-                    released = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._stamp()}
-                    await self._update(lease, released, label=None)
+                    stamp = self._stamp()
+                    released = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": stamp}
+                    await self._update(lease, released, label=None, released_at=stamp)
         except (ApiError, TimeoutError) as error:
             log.warning("The Lease %s/%s could not be released: %r", self._namespace, self._name, error)
 
@@ -197,9 +214,13 @@ class LeaseElection:
         lasts = float(_spec(lease).get("leaseDurationSeconds") or self._times.duration)
         return clock >= self._observed[1] + lasts
 
-    async def _update(self, lease: Object, spec: Object, *, label: str | None) -> bool:
+    async def _update(self, lease: Object, spec: Object, *, label: str | None, released_at: str | None = None) -> bool:
         """Writes on top of the version that was read, never on another."""
-        metadata = {"resourceVersion": lease["metadata"]["resourceVersion"], "labels": {LABEL: label}}
+        metadata = {
+            "resourceVersion": lease["metadata"]["resourceVersion"],
+            "labels": {LABEL: label},
+            "annotations": {RELEASED: released_at},
+        }
         patch = {"metadata": metadata, "spec": spec}
         return await self._kube.patch(LEASES, self._name, patch, namespace=self._namespace) is not None
 

@@ -1,4 +1,4 @@
-"""``tenon worker``: starts the io and the cluster process, answers probes, converts objects, and stops all together.
+"""``tenon worker``: starts the io and the cluster process, answers the probes, and stops both together.
 
 When one process dies the other is stopped and the worker exits with an error: Kubernetes restarts it whole.
 """
@@ -17,9 +17,9 @@ from types import FrameType
 from typing import NamedTuple
 
 from worker.health import Health, serve_metrics, serve_probes
+from worker.memory import PARENT
 from worker.report import REPORT_FD
 from worker.settings import Settings
-from worker.webhook.serving import Webhook
 
 PROCESSES = ("io", "cluster")
 STOP_TIMEOUT = 45.0
@@ -65,17 +65,12 @@ def run(settings: Settings) -> int:
                 server.shutdown()
 
 
-def _serve(settings: Settings, health: Health, metrics: str) -> list[ThreadingHTTPServer | Webhook]:
+def _serve(settings: Settings, health: Health, metrics: str) -> list[ThreadingHTTPServer]:
     name, port = "HEALTH_PROBE_PORT", settings.health_probe_port
     try:
-        servers: list[ThreadingHTTPServer | Webhook] = [serve_probes(health, port)]
+        servers = [serve_probes(health, port)]
         name, port = "METRICS_PORT", settings.metrics_port
         servers.append(serve_metrics(metrics, port, profiling=settings.enable_profiling))
-        if not settings.disable_webhook:
-            name, port = "WEBHOOK_PORT", settings.webhook_port
-            webhook = Webhook(settings)
-            webhook.start()
-            servers.append(webhook)
         return servers
     except OSError as error:
         raise OSError(f"Port {port} cannot be used ({error.strerror}): set {name} to a free one.") from None
@@ -87,6 +82,7 @@ def _start(name: str, settings: Settings, metrics: str, health: Health) -> Child
     environment.update(settings.as_environment())
     environment["PROMETHEUS_MULTIPROC_DIR"] = metrics
     environment[REPORT_FD] = str(writes)
+    environment[PARENT] = str(os.getpid())
     process = subprocess.Popen(
         [sys.executable, "-m", f"worker.{name}_process"], env=environment, pass_fds=(writes,), start_new_session=True
     )

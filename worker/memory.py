@@ -16,6 +16,8 @@ from pathlib import Path
 
 log = logging.getLogger("worker.memory")
 
+PARENT = "TENON_PARENT_PID"
+"""Environment variable: the process that started this one; in a container it is mostly the first, number 1."""
 SHARE = 0.9
 PERIOD = 10.0
 REST = 60.0
@@ -47,9 +49,12 @@ async def watch_memory(limit: int, used: Callable[[], int] | None = None, period
 
 
 def worker_bytes() -> int:
-    """What this process, its parent and the parent's other children hold in memory."""
+    """What this process, the parent that started it and the parent's other children hold in memory.
+
+    One that nobody started as part of a worker, or whose parent is gone, counts itself only.
+    """
     parent = os.getppid()
-    family = {parent, *_children(parent)} if parent > 1 else set[int]()
+    family = {parent, *_children(parent)} if os.environ.get(PARENT) == str(parent) else set[int]()
     return sum(_resident(process) for process in family | {os.getpid()})
 
 

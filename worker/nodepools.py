@@ -61,6 +61,8 @@ class NodePoolKeeper:
         """The NodePools, as far as it matters, that were looked through for overlaps."""
         self._read: dict[str, int] = {}
         """The generation of each NodePool whose values were looked at."""
+        self._foreign: dict[str, list[ObjectRecord]] = {}
+        """By pool: the NodeClaims that do not bear Tenon's version of the digest, as this round found them."""
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -72,6 +74,7 @@ class NodePoolKeeper:
                     metrics.CLUSTER_NODES.set(len(self._cache.nodes))
                     metrics.CLUSTER_SYNCED.set(1)
                 self._compare()
+                self._foreign = self._hashed_elsewhere()
                 for record in self._cache.pools:
                     await self._attend(record)
                 with contextlib.suppress(TimeoutError):
@@ -163,18 +166,26 @@ class NodePoolKeeper:
         log.error("NodePool cannot be read and is left out", extra={"nodepool": record.name, "error": why})
         await self._recorder.publish(_reference(record), "NodePoolValidationFailed", why, "Warning")
 
+    def _hashed_elsewhere(self) -> dict[str, list[ObjectRecord]]:
+        found: dict[str, list[ObjectRecord]] = {}
+        for claim in self._cache.claims:
+            if claim.annotations.get(labels.NODEPOOL_HASH_VERSION) != NODEPOOL_VERSION:
+                found.setdefault(claim.labels.get(labels.NODEPOOL, ""), []).append(claim)
+        return found
+
     async def _write_hash(self, record: ObjectRecord, pool: NodePool) -> None:
         wanted = nodepool_hashes(pool)
-        if all(record.annotations.get(key) == value for key, value in wanted.items()):
-            return
-        if record.annotations.get(labels.NODEPOOL_HASH_VERSION) != NODEPOOL_VERSION:
-            # Hashed by another controller. The claims first: should this end half-way, the pool still says so.
-            for claim in self._cache.claims:
-                if claim.labels.get(labels.NODEPOOL) == record.name:
-                    drifted = claim.condition(DRIFTED).get("status") == "True"
-                    if change := taken_over(claim.annotations, wanted, drifted=drifted):
-                        await self._kube.patch(NODECLAIMS, claim.name, {"metadata": {"annotations": change}})
-        await self._kube.patch(NODEPOOLS, record.name, {"metadata": {"annotations": wanted}})
+        ours = record.annotations.get(labels.NODEPOOL_HASH_VERSION) == NODEPOOL_VERSION
+        # The claims first: should this end half-way, the pool still says that another controller hashed it. Claims that
+        # another hashed are looked for ever after: the cache may learn of one when the pool is Tenon's already.
+        for claim in self._foreign.get(record.name, ()):
+            if ours and labels.NODEPOOL_HASH_VERSION not in claim.annotations:
+                continue  # never hashed by anybody
+            drifted = claim.condition(DRIFTED).get("status") == "True"
+            if change := taken_over(claim.annotations, wanted, drifted=drifted):
+                await self._kube.patch(NODECLAIMS, claim.name, {"metadata": {"annotations": change}})
+        if any(record.annotations.get(key) != value for key, value in wanted.items()):
+            await self._kube.patch(NODEPOOLS, record.name, {"metadata": {"annotations": wanted}})
 
     def _measure(self, pool: NodePool, usage: dict[str, int]) -> None:
         name = pool.metadata.name

@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import sys
 import threading
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
 from urllib.parse import parse_qs, urlsplit
@@ -27,18 +29,21 @@ DEFAULT_SECONDS = 30.0
 ASKING = 15.0
 """Seconds beyond the profile's own that a process has to answer."""
 
+_gathering = threading.Lock()
 Frames = Callable[[], dict[int, FrameType]]
 
 
 async def serve_profiles(folder: str, process: str) -> None:
     """Answer for this process until cancelled."""
     path = Path(folder) / SOCKETS.replace("*", process)
+    loop = asyncio.get_running_loop()
+    own_thread = ThreadPoolExecutor(1, thread_name_prefix="profile")  # the others' are for calls to AWS
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
             asked = json.loads(await reader.readline())
             work = stacks if asked["what"] == "goroutine" else sample
-            text = await asyncio.to_thread(work, process, asked["seconds"])
+            text = await loop.run_in_executor(own_thread, work, process, asked["seconds"])
             writer.write(text.encode())
             await writer.drain()
         writer.close()
@@ -83,12 +88,22 @@ def asked(path: str) -> tuple[str, float] | None:
         seconds = float(parse_qs(parts.query).get("seconds", [str(DEFAULT_SECONDS)])[0])
     except ValueError:
         return None
+    if not math.isfinite(seconds):
+        return None
     return what, min(max(seconds, 0.0), LONGEST)
 
 
-def gather(folder: str, what: str, seconds: float) -> str:
-    """The answers of all processes, in the order of their names; blocks as long as they take."""
-    return asyncio.run(_gather(sorted(Path(folder).glob(SOCKETS)), what, seconds))
+def gather(folder: str, what: str, seconds: float) -> str | None:
+    """The answers of all processes, in the order of their names; blocks as long as they take.
+
+    None, at once, while another answer is gathered: two profiles would show each other.
+    """
+    if not _gathering.acquire(blocking=False):
+        return None
+    try:
+        return asyncio.run(_gather(sorted(Path(folder).glob(SOCKETS)), what, seconds))
+    finally:
+        _gathering.release()
 
 
 async def _gather(sockets: list[Path], what: str, seconds: float) -> str:

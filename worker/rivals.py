@@ -2,9 +2,10 @@
 
 Two controllers over the same NodeClaims would buy every node twice and each end what the other bought. Karpenter takes
 no notice of Tenon, so Tenon does of Karpenter: its Lease is looked at every two seconds, by this process's own clock
-only. A Lease that changed within the time its holder said is being renewed; released or unchanged for longer it is no
-rival's any more. What cannot be seen is not taken for "nobody": the last answer holds, and before the first one Tenon
-stands by.
+only. A Lease that changed within the time its holder said is being renewed; unchanged for longer it is no rival's any
+more. One that was released is the rival's for another 15 seconds, for at each restart of a Karpenter one replica
+releases what another takes two seconds later. What cannot be seen is not taken for "nobody": the last answer holds, and
+before the first one Tenon stands by.
 """
 
 from __future__ import annotations
@@ -13,52 +14,81 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from activities import metrics
 from activities.kubernetes.client import Kube, Object
-from activities.kubernetes.errors import ApiError
+from activities.kubernetes.errors import ApiError, Forbidden
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import LEASES
-from worker.lease import IDENTITY_PREFIX, LEASE_NAME
+from worker.lease import LEASE_NAME, is_tenons, released_by_tenon
 from worker.repeats import Sparingly
 
 log = logging.getLogger("worker.rivals")
 
 PERIOD = 2.0
 DURATION = 15.0
-"""Seconds that a Lease lasts whose holder does not say."""
+"""Seconds that a Lease lasts whose holder does not say, or that was released."""
+LONG_AGO = timedelta(minutes=15)
+"""A Lease that was released so long before it is first seen is nobody's at once, so that what an uninstalled Karpenter
+left behind delays no start. AWS refuses who is five minutes off, so clocks are not further apart than ten."""
 STANDING_BY = "StandingBy"
 
 
 @dataclass(frozen=True)
 class Rival:
-    """Somebody else's Lease that is being renewed."""
+    """Somebody else's Lease that is being renewed, or was released a moment ago."""
 
     namespace: str
     name: str
     holder: str
+    """Who holds it or was last seen to hold it; empty when nobody has been seen."""
     lease: Object = field(compare=False, repr=False)
 
     @property
     def is_tenon(self) -> bool:
         """Whether another Tenon holds it, and no Karpenter."""
-        return self.holder.startswith(IDENTITY_PREFIX)
+        return is_tenons(self.holder)
 
     def __str__(self) -> str:
+        if not self.holder:
+            return f"another controller has only just released the Lease {self.namespace}/{self.name}"
         who = "another Tenon" if self.is_tenon else "Karpenter"
         return f"{who} ({self.holder}) leads by the Lease {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What a look found of one Lease."""
+
+    version: str
+    since: float
+    """Since when it has this version, by this process's clock."""
+    holder: str
+    lasts: bool
+    """Whether it counted as a rival's."""
 
 
 class Rivals:
     """Knows whether somebody else leads. ``namespace`` and ``name`` are those of Tenon's own Lease."""
 
-    def __init__(self, kube: Kube, recorder: EventRecorder, *, namespace: str, name: str = LEASE_NAME) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        recorder: EventRecorder,
+        *,
+        namespace: str,
+        name: str = LEASE_NAME,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._now = now
         self._kube = kube
         self._recorder = recorder
         self._own = (namespace, name)
         self._names = sorted({LEASE_NAME, name})
-        self._seen: dict[tuple[str, str], tuple[str, float]] = {}
+        self._seen: dict[tuple[str, str], _Seen] = {}
+        self._blind = False
         self._sparingly = Sparingly()
         self.unseen = "it is not known yet whether another controller, such as Karpenter, leads"
         """Why Tenon cannot tell; empty since the first look that succeeded."""
@@ -93,6 +123,10 @@ class Rivals:
                 ]
         except (ApiError, TimeoutError) as error:
             why = str(error) or "no answer in time"
+            if isinstance(error, Forbidden):
+                names = ", ".join(self._names)
+                why += f" (ClusterRole tenon must allow list of leases with resourceNames [{names}])"
+            self._blind = True
             if self.unseen:
                 self.unseen = f"whether another controller leads cannot be seen, for Leases cannot be listed: {why}"
             if self._sparingly.count(why) is not None:
@@ -124,17 +158,36 @@ class Rivals:
         before, self._seen = self._seen, {}
         rivals = []
         for lease in leases:
-            metadata, spec = lease["metadata"], lease.get("spec") or {}
-            key = (metadata.get("namespace", ""), metadata["name"])
-            version, since = before.get(key, ("", clock))
-            self._seen[key] = (metadata["resourceVersion"], since if version == metadata["resourceVersion"] else clock)
-            lasts = float(spec.get("leaseDurationSeconds") or DURATION)
-            rival = Rival(*key, holder=spec.get("holderIdentity") or "", lease=lease)
-            ours = key == self._own and rival.is_tenon
-            if rival.holder and not ours and clock < self._seen[key][1] + lasts:
-                rivals.append(rival)
+            key = (lease["metadata"].get("namespace", ""), lease["metadata"]["name"])
+            seen = self._look_at(key, lease, before.get(key), clock)
+            self._seen[key] = seen
+            if seen.lasts:
+                rivals.append(Rival(*key, holder=seen.holder, lease=lease))
+        self._blind = False
         # A Karpenter before another Tenon, which gives way to it as well.
         await self._become(min(rivals, key=lambda each: (each.is_tenon, each.namespace, each.name), default=None))
+
+    def _look_at(self, key: tuple[str, str], lease: Object, before: _Seen | None, clock: float) -> _Seen:
+        """One Lease, and what was last seen of it."""
+        version, spec = lease["metadata"]["resourceVersion"], lease.get("spec") or {}
+        holds = str(spec.get("holderIdentity") or "")
+        holder = holds or (before.holder if before is not None else "")
+        if key == self._own and (is_tenons(holder) or released_by_tenon(lease)):
+            return _Seen(version, clock, holder, lasts=False)
+        if before is None:
+            since = float("-inf") if not holds and self._long_ago(spec.get("renewTime")) else clock
+        elif before.version != version or (before.lasts and self._blind):
+            since = clock  # a rival could not renew either while the API server was away
+        else:
+            since = before.since
+        said = float(spec.get("leaseDurationSeconds") or DURATION)
+        return _Seen(version, since, holder, lasts=clock < since + (said if holds else max(said, DURATION)))
+
+    def _long_ago(self, stamp: Any) -> bool:
+        try:
+            return self._now() - datetime.fromisoformat(str(stamp)) > LONG_AGO
+        except (ValueError, TypeError):  # never written, or without a zone: nobody knows
+            return False
 
     async def _become(self, rival: Rival | None) -> None:
         changed = bool(self.unseen) or rival != self.rival
@@ -144,12 +197,13 @@ class Rivals:
         metrics.STANDING_BY.set(1 if rival else 0)
         if rival is None:
             if gone is not None:
-                log.info("The Lease %s/%s has run out or was released: Tenon begins", gone.namespace, gone.name)
+                log.info("The Lease %s/%s has not been renewed for its time: Tenon begins", gone.namespace, gone.name)
             self._taken.clear()
             self._free.set()
             return
         self._free.clear()
         self._taken.set()
-        text = f"{rival}: Tenon stands by, and begins by itself once that Lease is released or has run out"
+        when = f"begins by itself {DURATION:.0f} s after that Lease was last renewed or released"
+        text = f"{rival}: Tenon stands by, and {when}"
         log.warning(text)
         await self._recorder.publish(rival.lease, STANDING_BY, text)

@@ -1,8 +1,11 @@
 """Keeps the number of nodes of static NodePools: makes and deletes NodeClaims until `spec.replicas` of them stand.
 
-The cache says when there may be something to do. Before anything is made or deleted the NodePool and its NodeClaims are
-read from the API server, and what to do is decided anew: names follow from what is read, so a cache that is behind, a
-repeat, or a second leader for a moment makes nothing twice. The rest of a node's life is its workflow's.
+The cache says which pools may have something to do. Before anything is made or deleted the NodePool and then its
+NodeClaims are read from the API server, and what to do is decided anew. New names count on from the ordinal that the
+NodePool bears, and it is moved on when all of them are written: whoever has read the old ordinal, be it a repeat or a
+second leader, writes what is there already, and who has read the new one sees the claims. Only a leader that stands
+still between its reading and its writing, while another serves the same pool, can make or delete one too many; the next
+round puts that right. The rest of a node's life is its workflow's.
 """
 
 from __future__ import annotations
@@ -10,13 +13,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
 
 from activities import metrics
 from activities.ec2.errors import EC2Error
-from activities.kubernetes.client import Kube, Object
+from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, Conflict
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
 from activities.planning.ports import Types
@@ -24,24 +25,30 @@ from activities.planning.selling import sold_by
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse
-from tenon.disruption.cost import rescheduling_cost
-from tenon.lifecycle.instants import parse_instant
-from tenon.lifecycle.protection import protected_for
 from tenon.provisioning.claims import standing_claim
 from tenon.provisioning.policy import PlanPolicy
-from tenon.provisioning.static import StaticClaim, StaticDecision, decide, why_none_are_made
+from tenon.provisioning.static import (
+    MOST_AT_ONCE,
+    Balance,
+    StaticClaim,
+    StaticDecision,
+    balance,
+    decide,
+    next_ordinal,
+    why_none_are_made,
+)
 from tenon.provisioning.static_node import NoStaticNode, static_node
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
-from worker.cache.moving import leaving
-from worker.cache.records import ObjectRecord, PodRecord
+from worker.cache.records import ObjectRecord
 from worker.repeats import Sparingly
+from worker.static_claims import as_record, claims_by_pool, static_claim, weighed
 from worker.static_patience import Patience
 from worker.view import CachedView
 
 log = logging.getLogger("controller.static")
 
-SETTLE = 0.2
+SETTLE = 0.5
 """Seconds in which changes gather before pools are looked at."""
 RESYNC = 30.0
 REASON = "overprovisioned"
@@ -57,8 +64,8 @@ class StaticKeeper:
         self._view = view
         self._types = types
         self._policy = policy
-        self._patience: dict[tuple[str, int], Patience] = {}
-        """By UID and generation of the NodePool."""
+        self._patience: dict[str, Patience] = {}
+        """By UID of the NodePool."""
         self._sparingly = Sparingly()
 
     async def run(self) -> None:
@@ -69,59 +76,75 @@ class StaticKeeper:
             while True:
                 static = [record for record in self._cache.pools if record.spec.get("replicas") is not None]
                 self._forget_all_but({record.uid for record in static})
-                await asyncio.gather(*(self._attend(record) for record in static))
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(RESYNC):
-                        await news.next()
+                claims = claims_by_pool(self._cache, {record.name for record in static})
+                more = await asyncio.gather(*(self._attend(record, claims[record.name]) for record in static))
+                if not any(more):
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(RESYNC):
+                            await news.next()
                 await asyncio.sleep(SETTLE)
                 news.take()
 
-    async def _attend(self, record: ObjectRecord) -> None:
+    async def _attend(self, record: ObjectRecord, cached: list[StaticClaim]) -> bool:
         try:
-            await self._keep(record)
+            pool = self._view.node_pool(record)  # one that cannot be read says so itself
+            return pool is not None and self._lacks(pool, cached) and await self._keep(record)
         except (ApiError, EC2Error) as error:
             self._complain(record.name, f"its NodeClaims could not be kept: {error}")
         except Exception:  # a fault of one NodePool's making must not end the service of all others
             if self._sparingly.count(record.name) is not None:
                 log.exception("static NodePool could not be served", extra={"nodepool": record.name})
+        return False
 
-    async def _keep(self, record: ObjectRecord) -> None:
-        pool = self._view.node_pool(record)
-        if pool is None:
-            return  # it says so itself
+    def _lacks(self, pool: NodePool, cached: list[StaticClaim]) -> bool:
+        """Whether the cache shows something to do, so that the API server is worth asking."""
         patience = self._patience_of(pool)
-        claims = [claim for claim in self._cache.claims if claim.labels.get(labels.NODEPOOL) == record.name]
-        known = self._facts(claims)
-        patience.seen(known)
-        decision = decide(pool, known, patience.used)
-        if decision.held_back:
-            self._complain(record.name, f"limits.nodes keeps {decision.held_back} of its replicas from being made")
-        if not (decision.create or decision.delete):
-            return
-        fresh, known = await self._read(record)
-        if fresh is None:
-            return
-        patience = self._patience_of(fresh)
+        patience.launched(claim.name for claim in cached if claim.launched)
+        found = _balance(pool, cached)
+        if found.held_back:
+            self._complain(pool.metadata.name, f"limits.nodes keeps {found.held_back} of its replicas from being made")
+        if found.surplus or not found.missing:
+            return found.surplus > 0
         now = asyncio.get_running_loop().time()
-        patience.read(known, now)
-        decision = decide(fresh, known, patience.used)
-        await self._delete(fresh, decision, patience)
-        if decision.create:
-            why = why_none_are_made(fresh, self._view.node_class)
-            if why:
-                self._complain(record.name, why)
-            elif (seconds := patience.wait(now)) > 0:
-                self._complain(record.name, f"nothing could be launched for it: tried again in {seconds:.0f} s")
-            else:
-                await self._create(fresh, decision, patience)
+        return (patience.doubts(cached) and not patience.wait(now)) or self._may_make(pool, patience) > 0
 
-    async def _read(self, record: ObjectRecord) -> tuple[NodePool | None, list[StaticClaim]]:
-        """The NodePool and its NodeClaims as the API server has them now; no pool when it is gone or unreadable."""
-        body = await self._kube.get(NODEPOOLS, record.name)
-        if body is None or body["metadata"]["uid"] != record.uid:
-            return None, []
-        listed = await self._kube.list(NODECLAIMS, label_selector=f"{labels.NODEPOOL}={record.name}")
-        return parse(NodePool, body)[0], self._facts(map(_record, listed))
+    async def _keep(self, record: ObjectRecord) -> bool:
+        """Bring a pool nearer to its replicas; whether there is more to do at once."""
+        pool = await self._read_pool(record.name, record.uid)
+        if pool is None:
+            return False
+        # after the pool: whoever reads an ordinal that was moved on must see the claims that it was moved past
+        selector = f"{labels.NODEPOOL}={record.name}"
+        listed = [as_record(body) for body in await self._kube.list(NODECLAIMS, label_selector=selector)]
+        known = [static_claim(self._cache, claim) for claim in listed]
+        patience = self._patience_of(pool)
+        patience.read(known, asyncio.get_running_loop().time())
+        found = _balance(pool, known)
+        if found.surplus:
+            now = datetime.now(UTC)
+            known = [weighed(self._cache, claim, now) for claim in listed]
+        decision = decide(pool, known, self._may_make(pool, patience) if found.missing else 0)
+        await self._delete(pool, decision, patience)
+        if decision.create:
+            await self._create(pool, decision, patience)
+        return MOST_AT_ONCE in (len(decision.create), len(decision.delete))
+
+    async def _read_pool(self, name: str, uid: str | None) -> NodePool | None:
+        """The NodePool as the API server has it now; None when it is gone or unreadable."""
+        body = await self._kube.get(NODEPOOLS, name)
+        return parse(NodePool, body)[0] if body is not None and body["metadata"]["uid"] == uid else None
+
+    def _may_make(self, pool: NodePool, patience: Patience) -> int:
+        """How many NodeClaims may be made for a pool that lacks some; the log says why none."""
+        now = asyncio.get_running_loop().time()
+        count = patience.may_make(now)
+        if count == 0:
+            when = f"tried in {seconds:.0f} s" if (seconds := patience.wait(now)) else "under way"
+            self._complain(pool.metadata.name, f"nothing could be launched for it: one NodeClaim is {when}")
+        elif why := why_none_are_made(pool, self._view.node_class):
+            self._complain(pool.metadata.name, why)
+            return 0
+        return count
 
     async def _delete(self, pool: NodePool, decision: StaticDecision, patience: Patience) -> None:
         for claim in decision.delete:
@@ -140,10 +163,11 @@ class StaticKeeper:
                 static_node, pool, seen.sold[0][1], self._view.daemons(), self._view.namespaces(), self._policy
             )
         except NoStaticNode as error:
+            patience.failed(asyncio.get_running_loop().time())
             self._complain(name, f"no node can be made for it: {error}")
             return
         for claim in decision.create:
-            with contextlib.suppress(Conflict):  # another leader made it from the same list
+            with contextlib.suppress(Conflict):  # another leader made it from the same ordinal
                 body = standing_claim(planned, pool, claim)
                 body["metadata"]["annotations"] |= seen.traces(name, planned.instance_types)
                 await self._kube.create(NODECLAIMS, body)
@@ -153,51 +177,40 @@ class StaticKeeper:
                     extra={"nodeclaim": claim, "nodepool": name, "instance-type-options": len(planned.instance_types)},
                 )
             patience.made(claim)
+        await self._move_on(pool, decision.next_ordinal)
+
+    async def _move_on(self, pool: NodePool, ordinal: int) -> None:
+        """Have the pool bear this ordinal, or a higher one, whoever else writes to it meanwhile."""
+        name, uid = pool.metadata.name, pool.metadata.uid
+        known: NodePool | None = pool
+        while known is not None and next_ordinal(known) < ordinal:
+            metadata = {
+                "uid": uid,
+                "resourceVersion": known.metadata.resource_version,
+                "annotations": {labels.NEXT_ORDINAL: str(ordinal)},
+            }
+            try:
+                await self._kube.patch(NODEPOOLS, name, {"metadata": metadata})
+                return
+            except Conflict:
+                known = await self._read_pool(name, uid)
 
     def _patience_of(self, pool: NodePool) -> Patience:
-        """What is remembered of this version of the pool; older ones are forgotten, and their names do not return."""
-        key = (pool.metadata.uid or "", pool.metadata.generation or 0)
-        if key not in self._patience:
-            self._patience = {known: kept for known, kept in self._patience.items() if known[0] != key[0]}
-            self._patience[key] = Patience()
-        return self._patience[key]
+        """What is remembered of the newest version of the pool that was seen, whichever is looked at now."""
+        uid, generation = pool.metadata.uid or "", pool.metadata.generation or 0
+        known = self._patience.get(uid)
+        if known is None or known.generation < generation:
+            known = self._patience[uid] = Patience(generation)
+        return known
 
     def _forget_all_but(self, uids: set[str]) -> None:
-        self._patience = {key: kept for key, kept in self._patience.items() if key[0] in uids}
-
-    def _facts(self, claims: Iterable[ObjectRecord]) -> list[StaticClaim]:
-        now = datetime.now(UTC)
-        return [self._fact(claim, now) for claim in claims]
-
-    def _fact(self, claim: ObjectRecord, now: datetime) -> StaticClaim:
-        node = self._cache.node_of(claim)
-        pods = [pod for pod in self._cache.pods_on(node.name) if pod.reschedulable] if node is not None else []
-        keep_until = parse_instant(claim.annotations.get(labels.KEEP_UNTIL))
-        marked = [claim.annotations, node.annotations if node is not None else {}]
-        return StaticClaim(
-            name=claim.name,
-            uid=claim.uid,
-            created=str(claim.body["metadata"].get("creationTimestamp") or ""),
-            launched=bool(claim.status.get("providerID")),
-            leaving=leaving(node, claim),
-            empty=not pods,
-            cost=rescheduling_cost((pod.pod.priority, pod.deletion_cost) for pod in pods),
-            protected=any(annotations.get(labels.DO_NOT_DISRUPT) == "true" for annotations in marked)
-            or (keep_until is not None and keep_until > now)
-            or any(_held(pod, now) for pod in pods),
-        )
+        self._patience = {uid: kept for uid, kept in self._patience.items() if uid in uids}
 
     def _complain(self, pool: str, why: str) -> None:
         if self._sparingly.count((pool, why[:40])) is not None:
             log.warning("static NodePool lacks nodes", extra={"nodepool": pool, "error": why})
 
 
-def _held(pod: PodRecord, now: datetime) -> bool:
-    started = datetime.fromtimestamp(pod.bound_at, UTC) if pod.bound_at else None
-    return bool(protected_for(pod.do_not_disrupt, started, now))
-
-
-def _record(body: Object) -> ObjectRecord:
-    """A listed NodeClaim as the cache would hold it."""
-    metadata: dict[str, Any] = body["metadata"]
-    return ObjectRecord(metadata["name"], metadata["uid"], metadata["resourceVersion"], body)
+def _balance(pool: NodePool, claims: list[StaticClaim]) -> Balance:
+    leaving = sum(claim.leaving for claim in claims)
+    return balance(pool, len(claims) - leaving, leaving)

@@ -34,6 +34,7 @@ class ProvisionerInput(Message):
 
     cluster: str
     idle_seconds: float = 1.0
+    """As `max_seconds`, read by earlier versions only: the window is the planner's own setting now."""
     max_seconds: float = 10.0
     batch: int = 0
     unavailable: list[UnavailableOffering] = Field(default_factory=list)
@@ -47,7 +48,6 @@ class ProvisionerWorkflow:
     @workflow.init
     def __init__(self, begin: ProvisionerInput) -> None:
         self.cluster = begin.cluster
-        self.window = (begin.idle_seconds, begin.max_seconds)
         # Batch numbers start at the wall clock, so that a provisioner that was terminated and begun anew
         # never repeats the number, and with it the NodeClaim names, of an earlier batch.
         self.batch = begin.batch or int(workflow.now().timestamp())
@@ -82,12 +82,7 @@ class ProvisionerWorkflow:
         options = OPTIONS[ActivityName.AWAIT_BATCH]
         call = workflow.start_activity(
             ActivityName.AWAIT_BATCH.value,
-            AwaitBatchInput(
-                cluster=self.cluster,
-                idle_seconds=self.window[0],
-                max_seconds=self.window[1],
-                last_plan=self.last_plan,
-            ),
+            AwaitBatchInput(cluster=self.cluster, last_plan=self.last_plan),
             result_type=BatchSummary,
             task_queue=f"{workflow.info().task_queue}-plan",
             start_to_close_timeout=options.try_for,

@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from activities.ec2.client import Ec2
-from activities.ec2.errors import EC2Error, translated
+from activities.ec2.errors import EC2Error, Throttled, translated
 from tenon.ec2.cluster import Cluster
 
 log = logging.getLogger(__name__)
@@ -25,17 +25,20 @@ def describe_cluster(
         server_version: the version of Kubernetes by the API server; empty is what EKS says.
 
     Raises:
-        EC2Error: EKS could not be asked, or has no such cluster and not everything is said by the arguments.
+        EC2Error: EKS has no such cluster or cannot be asked, and not everything is said by the arguments; or it asks
+            for fewer calls.
     """
     found: dict[str, Any] = {}
     try:
-        with translated("DescribeCluster"):
-            found = dict(clients.eks.describe_cluster(name=name)["cluster"])
+        found = _asked(clients, name)
+    except Throttled:
+        raise
     except EC2Error as error:
-        if error.retryable or not (endpoint and ca_bundle and server_version):
+        if not (endpoint and ca_bundle and server_version):
             raise
         log.warning(
-            "EKS does not know the cluster, so nodes are told what the settings say, and no range of service addresses",
+            "EKS could not say what the cluster is, so nodes are told what the settings say, and no range of service "
+            "addresses, without which none of AL2023 can be made",
             extra={"cluster": name, "error": str(error)},
         )
     network = found.get("kubernetesNetworkConfig", {})
@@ -47,3 +50,13 @@ def describe_cluster(
         service_cidr=network.get("serviceIpv4Cidr") or network.get("serviceIpv6Cidr") or "",
         kubernetes_version=server_version or found.get("version", ""),
     )
+
+
+def version_by_eks(clients: Ec2, name: str) -> str:
+    """The version of Kubernetes that EKS says the cluster has; raises EC2Error."""
+    return str(_asked(clients, name).get("version", ""))
+
+
+def _asked(clients: Ec2, name: str) -> dict[str, Any]:
+    with translated("DescribeCluster"):
+        return dict(clients.eks.describe_cluster(name=name)["cluster"])

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from activities.metrics import QUEUE_DEPTH
 from activities.planning.buffers import BufferRoom
@@ -29,6 +30,19 @@ PLANNED_WITHIN = timedelta(seconds=30)
 """How long a plan may take once its batch is complete."""
 FIRST_RETRY = timedelta(seconds=10)
 LONGEST_RETRY = timedelta(minutes=5)
+
+
+class Window(NamedTuple):
+    """How long a batch is open, in seconds: without a new pod, and at the longest.
+
+    It is of the process that collects, for the workflow that asks outlives every change of the settings.
+    """
+
+    idle: float = 1.0
+    longest: float = 10.0
+
+
+DEFAULT_WINDOW = Window()
 
 
 @dataclass(slots=True)
@@ -50,14 +64,16 @@ class Batcher:
         view: ClusterView,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         buffers: BufferRoom | None = None,
+        window: Window = DEFAULT_WINDOW,
     ) -> None:
         """``buffers``: what CapacityBuffers ask for; a buffer without room wants a decision as a pod does."""
+        self._window = window
         self._buffers = buffers or BufferRoom()
         self._view = view
         self._now = now
         self._answered: dict[str, _Answered] = {}
         self._turn = 0
-        self._renewed_within = PLANNED_WITHIN
+        self._renewed_within = timedelta(seconds=window.longest) + PLANNED_WITHIN
         """How long it may take from a pod that wants a decision to the decision."""
         self._kept: dict[str, datetime] = {}
         """By name: until when a node is kept for what may come in place of a pod that was promised it and is gone."""
@@ -138,7 +154,6 @@ class Batcher:
         """Wait for an undecided pod, then until no new one came for the idle time or the window is full."""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + given.wait_seconds
-        self._renewed_within = timedelta(seconds=given.max_seconds) + PLANNED_WITHIN
         self._turn += 1
         turn = self._turn
         while not (self._view.synced() and (pods := self.undecided())):
@@ -148,9 +163,9 @@ class Batcher:
             await self._view.changed(min(left, self._until_next_retry()))
         opened_at, opened, newest = self._now(), loop.time(), loop.time()
         seen = {pod.uid for pod in pods}
-        log.info("waiting to batch additional pods", extra={"pods": len(seen)})
+        log.info("waiting to batch additional pods", extra={"pods": _in_cluster(pods)})
         while True:
-            close = min(newest + given.idle_seconds, opened + given.max_seconds)
+            close = min(newest + self._window.idle, opened + self._window.longest)
             if loop.time() >= close:
                 break
             await self._view.changed(close - loop.time())
@@ -160,8 +175,9 @@ class Batcher:
                 seen |= fresh
                 newest = loop.time()
         pods = self.undecided()
-        QUEUE_DEPTH.labels("provisioner").set(len(pods))
-        return BatchSummary(pods=len(pods), opened_at=opened_at)
+        QUEUE_DEPTH.labels("provisioner").set(waiting := _in_cluster(pods))
+        # The workflow plans when it is told a number: buffers alone give theirs.
+        return BatchSummary(pods=waiting or len(pods), opened_at=opened_at)
 
     def _covered(self, now: datetime) -> tuple[set[str], set[str]]:
         """The UIDs of pods that a claim answers for still, and of those that one was bought for at any time.
@@ -202,6 +218,11 @@ class Batcher:
         # What is over is not waited for: its pod is covered by a claim, whose end wakes the wait.
         waits = [(answer.again_at - now).total_seconds() for answer in self._answered.values() if answer.again_at > now]
         return max(0.05, min([60.0, *waits]))
+
+
+def _in_cluster(pods: Iterable[Pod]) -> int:
+    """How many of the pods exist, and do not stand for a buffer."""
+    return sum(not pod.buffer for pod in pods)
 
 
 def _bearing_on(pod: Pod, fingerprint: Fingerprint) -> object:

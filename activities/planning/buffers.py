@@ -44,13 +44,15 @@ class BufferRoom:
         """All pods that buffers stand for."""
         return list(self._pods.values())
 
-    def simulated(self, plan: Plan, ready: Collection[str], claims: Sequence[str] = ()) -> None:
+    def simulated(self, plan: Plan, ready: Collection[str], claims: Sequence[str] = (), *, bought: bool = True) -> None:
         """Take over where a plan found room.
 
         Args:
             plan: one that had all of `pods` among its pods.
             ready: the names of the nodes that are initialized.
             claims: the names of the NodeClaims that were written for it, in the plan's order.
+            bought: whether it could buy. One that only looked for room knows no more of what stands in the way of
+                buying than was known before.
         """
         there: Counter[str] = Counter()
         coming: Counter[str] = Counter()
@@ -65,6 +67,8 @@ class BufferRoom:
                 hosts.add(name)
         lacking = [pod for pod in self._pods.values() if pod.key in plan.unschedulable]
         refused = {pod.buffer: plan.unschedulable[pod.key] for pod in lacking}
+        if not bought:
+            refused = {key: self._rooms[key].refused for key in refused if key in self._rooms}
         self._rooms = {
             key: Room(there[key], coming[key], refused.get(key, "")) for key in buffer_pods(list(self._pods.values()))
         }

@@ -23,9 +23,15 @@ async def sold_by(
     overlays = view.overlays()
     read = partial(types.instance_types, unpriced=True) if overlays else types.instance_types
     sold: list[tuple[NodePool, Sequence[InstanceType]]] = []
+    shared: dict[int, Sequence[InstanceType]] = {}
     classes = [view.node_class(pool.spec.template.spec.node_class_ref.name) for pool in pools]
     for pool, node_class in zip(pools, classes, strict=True):
         assert node_class is not None  # whoever chose the pools looked
         own = with_own_kubelet(node_class, pool.metadata.annotations)
-        sold.append((pool, await asyncio.to_thread(read, own, refused)))
+        if own is not node_class:
+            sold.append((pool, await asyncio.to_thread(read, own, refused)))
+            continue
+        if id(own) not in shared:  # one list for all pools of a class: overlays are then held against it once
+            shared[id(own)] = await asyncio.to_thread(read, own, refused)
+        sold.append((pool, shared[id(own)]))
     return await asyncio.to_thread(overlaid, sold, overlays) if overlays else Overlaid(sold, {})

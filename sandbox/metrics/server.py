@@ -2,7 +2,7 @@
 
 It keeps nothing: each question is answered from the pods as they are, and from the annotations of their Deployments.
 While it serves, the API server has an APIService that names it; one whose server is gone would break every client's
-discovery, so it is deleted when this process ends in order.
+discovery, so it is deleted when this process ends, and by the supervisor when it was killed.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import argparse
 import asyncio
 import signal
 import ssl
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from aiohttp import web
 
 from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import DEPLOYMENTS, NODES, PODS, REPLICASETS, Resource
 from sandbox.metrics import API_SERVICE, GROUP_VERSION
 from sandbox.metrics.documents import listed, node_metrics, not_found, pod_metrics, registration, resources
@@ -132,8 +134,9 @@ async def serve(port: int, kubeconfig: Path, pki: Path) -> None:
             await kube.patch(resource, metadata["name"], document, namespace=namespace, kind="apply")
         metrics.registered = True
         await stop.wait()
-        await kube.delete(API_SERVICES, API_SERVICE)
     finally:
+        with suppress(ApiError):  # the API server may have ended first
+            await kube.delete(API_SERVICES, API_SERVICE)
         await runner.cleanup()
         await kube.close()
 

@@ -31,8 +31,8 @@ class ScalableRef(ApiModel):
 
     api_group: str = "apps"
     """The API group of the workload."""
-    kind: Literal["Deployment", "StatefulSet", "ReplicaSet"]
-    """The kind of the workload."""
+    kind: Annotated[str, Field(min_length=1)]
+    """The kind of the workload: Deployment, StatefulSet or ReplicaSet; other autoscalers may know more."""
     name: Annotated[str, Field(min_length=1)]
     """The name of the workload."""
 

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import AfterValidator, GetCoreSchemaHandler, GetJsonSchemaHandler, WithJsonSchema
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
@@ -108,6 +108,19 @@ class Duration:
 NEVER = Duration(NEVER_TEXT)
 PlainDuration = Annotated[Duration, DurationPattern(DURATION)]
 """A Duration that cannot be Never."""
+GO_DURATION = r"^\+?(([0-9]{1,18}\.?[0-9]{0,18}|\.[0-9]{1,18})(ns|us|µs|ms|s|m|h))+$"
+
+
+def _go_text(text: str) -> str:
+    if re.fullmatch(GO_DURATION, text) is None or go_seconds(text) is None:
+        raise ValueError(f"{text[:64]!r} is not a duration: write numbers with ms, s, m or h, such as 1m30.5s")
+    return text
+
+
+GoDuration = Annotated[
+    str, AfterValidator(_go_text), WithJsonSchema({"type": "string", "maxLength": 128, "pattern": GO_DURATION})
+]
+"""A duration as Go writes it, fractions and small units included, as its text: it is handed on as it is."""
 BudgetDuration = Annotated[Duration, DurationPattern(HOURS_AND_MINUTES)]
 """A Duration of hours and minutes, as a disruption budget takes it."""
 

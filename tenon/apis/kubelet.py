@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import ConfigDict, Field, JsonValue
 
 from tenon.apis.base import Amount, ApiModel, Rule, kubernetes_name
-from tenon.apis.duration import PlainDuration
+from tenon.apis.duration import GoDuration
 
 RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
 EVICTION_SIGNALS = (
@@ -80,7 +80,7 @@ class ManagedSettings(ApiModel):
     """Thresholds at which pods are evicted at once."""
     eviction_soft: Annotated[dict[str, Threshold], Field(max_length=10)] = {}
     """Thresholds at which pods are evicted after a grace period."""
-    eviction_soft_grace_period: Annotated[dict[str, PlainDuration], Field(max_length=10)] = {}
+    eviction_soft_grace_period: Annotated[dict[str, GoDuration], Field(max_length=10)] = {}
     """The grace period of each soft threshold."""
     eviction_max_pod_grace_period: Annotated[int, Field(ge=0)] | None = None
     """The longest grace period of a pod evicted by a soft threshold, in seconds."""

@@ -352,13 +352,16 @@ class AwaitBatchInput(Message):
 
     cluster: str
     idle_seconds: float = 1.0
+    """As `max_seconds`, read by earlier versions only: the window is the planner's own setting now."""
     max_seconds: float = 10.0
     wait_seconds: float = 600.0
     last_plan: PlanResult | None = None
 
 
 class BatchSummary(Message):
-    """How many provisionable pods the window collected; none when the wait ended quietly."""
+    """How many provisionable pods the window collected, or pods of buffers where only these want a plan; none when the
+    wait ended quietly.
+    """
 
     pods: int = 0
     opened_at: datetime | None = None

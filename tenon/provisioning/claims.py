@@ -40,7 +40,6 @@ def claim_body(planned: PlannedClaim, pool: NodePool, *, batch: int, ordinal: in
     body = standing_claim(planned, pool, claim_name(pool.metadata.name, batch, ordinal))
     body["metadata"]["labels"][labels.BATCH] = str(batch)
     body["metadata"]["annotations"] |= {
-        labels.MIN_VALUES_RELAXED: "true" if planned.min_values_relaxed else "false",
         labels.PLANNED_PODS: format_planned_pods(planned.pods),
         labels.PLANNED_REQUESTS: format_planned_requests(planned.pods),
     }
@@ -59,6 +58,7 @@ def standing_claim(planned: PlannedClaim, pool: NodePool, name: str) -> dict[str
                 **pool.spec.template.metadata.annotations,
                 **nodepool_hashes(pool),
                 **own_kubelet(pool.metadata.annotations),
+                labels.MIN_VALUES_RELAXED: "true" if planned.min_values_relaxed else "false",
             },
             "finalizers": [labels.TERMINATION_FINALIZER],
             "ownerReferences": [

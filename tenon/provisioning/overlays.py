@@ -10,7 +10,7 @@ left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from math import isfinite
@@ -37,18 +37,18 @@ class Overlaid:
     """Overlay -> the reason, in a sentence."""
     rivals: frozenset[str] = frozenset()
     """Those of the refused that another overlay of the same weight stands in the way of."""
-    repriced: frozenset[tuple[str, str]] = frozenset()
-    """(pool, type) of which an offering's price is an overlay's."""
-    enlarged: frozenset[tuple[str, str]] = frozenset()
-    """(pool, type) of which the capacity is an overlay's."""
+    repriced: Mapping[str, Set[str]] = field(default_factory=dict)
+    """By pool, the types of which an offering's price is an overlay's."""
+    enlarged: Mapping[str, Set[str]] = field(default_factory=dict)
+    """By pool, the types of which the capacity is an overlay's."""
 
     def traces(self, pool: str, types: Iterable[str]) -> dict[str, str]:
         """The annotations of a NodeClaim of the pool that may become one of these types."""
-        places = [(pool, name) for name in types]
+        meant = frozenset(types)
         found = {}
-        if any(place in self.repriced for place in places):
+        if not meant.isdisjoint(self.repriced.get(pool, ())):
             found[labels.PRICE_OVERLAY_APPLIED] = "true"
-        if any(place in self.enlarged for place in places):
+        if not meant.isdisjoint(self.enlarged.get(pool, ())):
             found[labels.CAPACITY_OVERLAY_APPLIED] = "true"
         return found
 
@@ -81,8 +81,18 @@ class _Changes:
     """By resource."""
 
 
-_All = dict[tuple[str, str], _Changes]
-"""By pool and type."""
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Pools that overlays cannot tell apart: they buy the same types, and each overlay asks the same of them."""
+
+    types: Sequence[InstanceType]
+    left: Mapping[str, tuple[str, ...]]
+    """By overlay that may be meant for the pools, the keys that their labels say nothing of."""
+    pools: Sequence[NodePool]
+
+
+_All = dict[tuple[int, str], _Changes]
+"""By the number of the group and type."""
 
 
 def overlaid(sold: Sold, overlays: Sequence[NodeOverlay]) -> Overlaid:
@@ -99,9 +109,10 @@ def overlaid(sold: Sold, overlays: Sequence[NodeOverlay]) -> Overlaid:
     rivals: set[str] = set()
     made: _All = {}
     in_order = sorted(map(_read, overlays), key=lambda overlay: overlay.name, reverse=True)
+    groups = _grouped(sold, in_order)
     for overlay in sorted(in_order, key=lambda overlay: -overlay.weight):
         contradiction = next((key for key, wanted in overlay.requirements.items() if wanted.contradicts()), "")
-        wanted = _wanted(overlay, sold)
+        wanted = _wanted(overlay, groups)
         rival = _rival(overlay.weight, wanted, made)
         if beyond := _beyond(overlay):
             refused[overlay.name] = beyond
@@ -115,13 +126,37 @@ def overlaid(sold: Sold, overlays: Sequence[NodeOverlay]) -> Overlaid:
             )
         else:
             _take_over(wanted, made)
+    repriced = _places((place for place, changes in made.items() if changes.prices), groups)
+    enlarged = _places((place for place, changes in made.items() if changes.capacity), groups)
+    seen: dict[str, Sequence[InstanceType]] = {}
+    for number, group in enumerate(groups):
+        types = _priced(_changed(number, group.types, made))
+        seen.update((pool.metadata.name, types) for pool in group.pools)
     return Overlaid(
-        [(pool, _priced(_changed(pool.metadata.name, types, made))) for pool, types in sold],
-        refused,
-        frozenset(rivals),
-        frozenset(place for place, changes in made.items() if changes.prices),
-        frozenset(place for place, changes in made.items() if changes.capacity),
+        [(pool, seen[pool.metadata.name]) for pool, _ in sold], refused, frozenset(rivals), repriced, enlarged
     )
+
+
+def _grouped(sold: Sold, overlays: Sequence[_Overlay]) -> list[_Group]:
+    """The pools in groups, so that what holds for many is found out once."""
+    groups: dict[object, tuple[Sequence[InstanceType], dict[str, tuple[str, ...]], list[NodePool]]] = {}
+    for pool, types in sold:
+        fixed = template_labels(pool)
+        left = {}
+        for overlay in overlays:
+            asked = [r for key, r in overlay.requirements.items() if key not in OFFERING_KEYS]
+            if all(r.has(fixed[r.key]) for r in asked if r.key in fixed):
+                left[overlay.name] = tuple(r.key for r in asked if r.key not in fixed)
+        groups.setdefault((id(types), tuple(left.items())), (types, left, []))[2].append(pool)
+    return [_Group(*group) for group in groups.values()]
+
+
+def _places(meant: Iterable[tuple[int, str]], groups: Sequence[_Group]) -> dict[str, Set[str]]:
+    """By pool, the types that are meant."""
+    types: dict[int, set[str]] = {}
+    for number, name in meant:
+        types.setdefault(number, set()).add(name)
+    return {pool.metadata.name: names for number, names in types.items() for pool in groups[number].pools}
 
 
 def _read(overlay: NodeOverlay) -> _Overlay:
@@ -147,26 +182,34 @@ def _beyond(overlay: _Overlay) -> str:
     return ""
 
 
-def _wanted(overlay: _Overlay, sold: Sold) -> _All:
+def _wanted(overlay: _Overlay, groups: Sequence[_Group]) -> _All:
     """Everything that the overlay would change."""
     wanted: _All = {}
-    of_offerings = [r for key, r in overlay.requirements.items() if key in OFFERING_KEYS]
-    of_types = [r for key, r in overlay.requirements.items() if key not in OFFERING_KEYS]
-    for pool, types in sold:
-        fixed = template_labels(pool)
-        for kind in types:
-            if all(_type_has(kind, fixed, r) for r in of_types):
-                meant = [n for n, offering in enumerate(kind.offerings) if _offers(offering, of_offerings)]
-                if meant:
-                    prices = dict.fromkeys(meant, overlay) if overlay.reprices else {}
-                    wanted[pool.metadata.name, kind.name] = _Changes(prices, dict.fromkeys(overlay.capacity, overlay))
+    known: dict[object, dict[str, _Changes]] = {}
+    for number, group in enumerate(groups):
+        if overlay.name in group.left:
+            left = group.left[overlay.name]
+            if (id(group.types), left) not in known:
+                known[id(group.types), left] = _meant(overlay, group.types, [overlay.requirements[key] for key in left])
+            wanted.update(((number, name), changes) for name, changes in known[id(group.types), left].items())
     return wanted
 
 
-def _type_has(kind: InstanceType, fixed: Mapping[str, str], wanted: Requirement) -> bool:
-    """Whether a node of the type in a pool with these labels may meet a requirement."""
-    if wanted.key in fixed:
-        return wanted.has(fixed[wanted.key])
+def _meant(overlay: _Overlay, types: Sequence[InstanceType], of_types: Sequence[Requirement]) -> dict[str, _Changes]:
+    """By type, what the overlay changes of those that meet these of its requirements."""
+    of_offerings = [r for key, r in overlay.requirements.items() if key in OFFERING_KEYS]
+    found = {}
+    for kind in types:
+        if all(_type_has(kind, r) for r in of_types):
+            meant = [n for n, offering in enumerate(kind.offerings) if _offers(offering, of_offerings)]
+            if meant:
+                prices = dict.fromkeys(meant, overlay) if overlay.reprices else {}
+                found[kind.name] = _Changes(prices, dict.fromkeys(overlay.capacity, overlay))
+    return found
+
+
+def _type_has(kind: InstanceType, wanted: Requirement) -> bool:
+    """Whether a node of the type may meet a requirement on a label that its pool does not fix."""
     stated = kind.requirements.get(wanted.key) if wanted.key in kind.requirements else None
     if stated is None and wanted.key == labels.INSTANCE_TYPE:
         stated = Requirement.new(labels.INSTANCE_TYPE, IN, (kind.name,))
@@ -202,10 +245,10 @@ def _take_over(wanted: _All, made: _All) -> None:
         there.capacity = changes.capacity | there.capacity
 
 
-def _changed(pool: str, types: Sequence[InstanceType], made: _All) -> Sequence[InstanceType]:
-    if not any((pool, kind.name) in made for kind in types):
+def _changed(group: int, types: Sequence[InstanceType], made: _All) -> Sequence[InstanceType]:
+    if not any((group, kind.name) in made for kind in types):
         return types
-    return [_with(kind, made[pool, kind.name]) if (pool, kind.name) in made else kind for kind in types]
+    return [_with(kind, made[group, kind.name]) if (group, kind.name) in made else kind for kind in types]
 
 
 def _with(kind: InstanceType, changes: _Changes) -> InstanceType:

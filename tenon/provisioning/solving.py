@@ -1,17 +1,20 @@
 """One batch from its problem to a plan: pods first, then the room that CapacityBuffers keep.
 
-A buffer must never cost a pod its place. So pods that wait take the room that is there before buffers do; new nodes are
-then sized for both together; and where limits leave no room for both, the buffers wait.
+A buffer must never cost a pod its place. So pods that wait take the room that is there before buffers do, and settle
+in which zones nodes are bought for them; new nodes are then sized for both together; and where limits or rules between
+pods leave no room for both, the buffers wait.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
+from tenon.apis import labels
 from tenon.provisioning.problem import with_pods
 from tenon.scheduling.engine import solve
-from tenon.scheduling.model import Plan, Pod, Problem
+from tenon.scheduling.model import Plan, PlannedClaim, Pod, Problem
+from tenon.scheduling.requirements import Requirements
 
 CROWDED = "there is no room for it beside the pods that wait"
 
@@ -28,10 +31,12 @@ def solved(problem: Problem) -> Plan:
         return solve(replace(problem, pods=waiting))
     first = solve(replace(problem, pods=waiting)) if waiting else Plan()
     taken = replace(problem, nodes=[with_pods(node, first.placements.get(node.name, ())) for node in problem.nodes])
-    to_buy_for = [pod for claim in first.claims for pod in claim.pods]
-    both = solve(replace(taken, pods=[*to_buy_for, *standing]))
-    if not any(pod.key in both.unschedulable for pod in to_buy_for):
-        return Plan(both.claims, _joined(first, both), _told(first, both))
+    to_buy_for = {pod.key: pod for claim in first.claims for pod in claim.pods}
+    keys = {key for pod in (*waiting, *standing) for key in _looked_at(pod)} - {labels.HOSTNAME}
+    both = solve(replace(taken, pods=[*_settled(first.claims, keys), *standing]))
+    if to_buy_for.keys() <= {pod.key for claim in both.claims for pod in claim.pods}:
+        claims = [replace(c, pods=tuple(to_buy_for.get(pod.key, pod) for pod in c.pods)) for c in both.claims]
+        return Plan(tuple(claims), _joined(first, both), _told(first, both))
     there = solve(replace(taken, pods=standing, pools=[]))
     refused = {**first.unschedulable, **dict.fromkeys(there.unschedulable, CROWDED)}
     return Plan(first.claims, _joined(first, there), {key: refused[key] for key in sorted(refused)})
@@ -44,6 +49,29 @@ def buffer_pods(pods: Sequence[Pod]) -> dict[str, list[Pod]]:
         if pod.buffer:
             found.setdefault(pod.buffer, []).append(pod)
     return found
+
+
+def _looked_at(pod: Pod) -> set[str]:
+    """The topology keys of what the pod says about other pods."""
+    return {spread.key for spread in pod.rules.spreads} | {term.key for term in pod.rules.terms}
+
+
+def _settled(claims: Sequence[PlannedClaim], keys: Set[str]) -> list[Pod]:
+    """The pods of the claims, each bound to its claim's domains of these topologies.
+
+    Rules between pods were kept among pods that exist. Solved anew beside the buffers' pods they would be kept in the
+    sum only, while kube-scheduler, who knows of no buffer, puts a pod where its rules hold without them.
+    """
+    pods = []
+    bound: dict[object, tuple[Requirements, ...]] = {}  # one object for all pods alike: they are packed as one kind
+    for claim in claims:
+        domains = Requirements.of(*(claim.requirements[key] for key in sorted(keys) if key in claim.requirements))
+        for pod in claim.pods:
+            if domains and (pod.required_terms, domains) not in bound:
+                terms = pod.required_terms or (Requirements(),)
+                bound[pod.required_terms, domains] = tuple(term.with_(domains) for term in terms)
+            pods.append(replace(pod, required_terms=bound[pod.required_terms, domains]) if domains else pod)
+    return pods
 
 
 def _joined(first: Plan, second: Plan) -> Mapping[str, tuple[Pod, ...]]:

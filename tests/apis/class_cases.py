@@ -99,7 +99,7 @@ CLASS_CASES = [
                 "systemReserved": {"cpu": "100m", "memory": 1000},
                 "evictionHard": {"memory.available": "5%"},
                 "evictionSoft": {"nodefs.available": "10Gi"},
-                "evictionSoftGracePeriod": {"nodefs.available": "1m"},
+                "evictionSoftGracePeriod": {"nodefs.available": "1m30.5s"},
                 "imageGCHighThresholdPercent": 80,
                 "imageGCLowThresholdPercent": 70,
                 "cpuCFSQuota": False,

@@ -29,6 +29,7 @@ FOLLOWS = {"podTemplateRef": REMOVED, "scalableRef": {"apiGroup": "apps", "kind"
         FOLLOWS | {"replicas": REMOVED, "percentage": 10},
         FOLLOWS | {"scalableRef": {"kind": "ReplicaSet", "name": "x"}},
         FOLLOWS | {"scalableRef": {"kind": "StatefulSet", "name": "x"}},
+        FOLLOWS | {"scalableRef": {"kind": "Job", "name": "other autoscalers follow it"}},
     ],
     ids=str,
 )
@@ -48,7 +49,7 @@ def test_accepted(edits: dict[str, Any]) -> None:
         ({"replicas": -1}, "spec.replicas"),
         (FOLLOWS | {"percentage": -1}, "spec.percentage"),
         ({"limits": {"cpu": "-1"}}, "it must not be negative"),
-        (FOLLOWS | {"scalableRef": {"kind": "DaemonSet", "name": "x"}}, "spec.scalableRef.kind"),
+        (FOLLOWS | {"scalableRef": {"kind": "", "name": "x"}}, "spec.scalableRef.kind"),
         (FOLLOWS | {"scalableRef": {"kind": "Deployment"}}, "spec.scalableRef.name"),
     ],
     ids=str,

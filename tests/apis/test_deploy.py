@@ -60,6 +60,14 @@ def test_only_what_is_named_of_leases_secrets_and_definitions_may_be_read_or_wri
         assert names is None or rule["verbs"] == ["create"] or rule["resourceNames"] == names
 
 
+def test_ops08_no_secret_may_be_made_for_another_account_would_have_its_token_put_there() -> None:
+    """So the one that the worker fills is installed, empty: what is applied again must not empty it."""
+    for role in (the("deploy/rbac.yaml", "Role"), the("deploy/rbac.yaml", "ClusterRole")):
+        assert {verb for verb, resource in rights(role) if resource == "secrets"} <= {"get", "patch"}
+    secret = the("deploy/rbac.yaml", "Secret", "tenon-webhook-cert")
+    assert not {"data", "stringData", "type"} & secret.keys()
+
+
 def test_pods_are_confined() -> None:
     pod = the("deploy/deployment.yaml", "Deployment")["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsUser"] == 65532

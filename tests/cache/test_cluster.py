@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
 
+from activities.kubernetes.errors import NotFound
+from tenon.provisioning.gates import FeatureGates
 from tests.cache.objects import claim, node, owned_by, pod, running, waiting
 from tests.kubernetes.fake_api import FakeApi
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
+from worker.cache.served import LOOK_AGAIN
 
 START = "2026-01-01T00:00:00Z"
 T0 = 1_767_225_600.0
@@ -220,3 +225,47 @@ def test_the_worker_may_read_what_it_caches() -> None:
     cached = {reflector.plural for reflector in Cache()._reflectors}
     assert {"namespaces", "persistentvolumeclaims", "persistentvolumes", "storageclasses", "csinodes"} < cached
     assert {(verb, plural) for verb in ("list", "watch") for plural in cached} <= held
+
+
+class Partial(FakeApi):
+    """An API server that serves one kind only once its definition is there."""
+
+    served = False
+
+    async def request(self, method: str, path: str, *, query: dict[str, str] | None = None, **more: Any) -> bytes:
+        if path == "/apis/karpenter.sh/v1alpha1":
+            return json.dumps({"resources": [{"name": "nodeoverlays"}] if self.served else []}).encode()
+        self._lacks(path)
+        return await super().request(method, path, query=query, **more)
+
+    def stream(
+        self, path: str, query: dict[str, str] | None = None, *, idle_seconds: float = 0.0
+    ) -> AsyncIterator[bytes]:
+        self._lacks(path)
+        return super().stream(path, query, idle_seconds=idle_seconds)
+
+    def _lacks(self, path: str) -> None:
+        if "nodeoverlays" in path and not self.served:
+            raise NotFound(404, "NotFound", "the server could not find the requested resource")
+
+
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+async def test_a_gate_whose_definition_is_missing_stops_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    """No plan and no status would come. Once the kind is there it is read without a restart (NO-01)."""
+    api = Partial()
+    cache = ClusterCache(cast("Any", api), gates=FeatureGates(node_overlay=True))
+    task = asyncio.create_task(cache.run())
+    async with asyncio.timeout(5):
+        await cache.wait_synced()
+    await asyncio.sleep(5 * LOOK_AGAIN)
+    assert [record.message for record in caplog.records if "nodeoverlays" in record.message] == [
+        "nodeoverlays.karpenter.sh is not served, so its feature gate has no effect: apply the "
+        "CustomResourceDefinitions of deploy/crds"
+    ]
+    api.put("o", "1")
+    assert cache.overlays.get("o") is None
+    api.served = True
+    await asyncio.sleep(2 * LOOK_AGAIN)
+    assert cache.overlays.get("o") is not None
+    task.cancel()

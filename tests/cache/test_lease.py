@@ -40,7 +40,7 @@ class Api:
         self._check()
         if self.lease is not None:
             raise Conflict(409, "AlreadyExists", "exists")
-        self._store(body["spec"], body["metadata"].get("labels") or {})
+        self._store(body["spec"], body["metadata"].get("labels") or {}, {})
         return body
 
     async def patch(self, resource: Any, name: str, patch: dict[str, Any], **_: Any) -> dict[str, Any] | None:
@@ -49,14 +49,19 @@ class Api:
         assert self.lease is not None
         if patch["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
             raise Conflict(409, "Conflict", "changed")
-        labels = {**self.lease["metadata"]["labels"], **patch["metadata"].get("labels", {})}
-        self._store({**self.lease["spec"], **patch["spec"]}, {k: v for k, v in labels.items() if v is not None})
+        labels, annotations = (
+            {**self.lease["metadata"][part], **patch["metadata"].get(part, {})} for part in ("labels", "annotations")
+        )
+        self._store({**self.lease["spec"], **patch["spec"]}, _kept(labels), _kept(annotations))
         await asyncio.sleep(self.slow)
         return self.lease
 
-    def _store(self, spec: dict[str, Any], labels: dict[str, str] | None = None) -> None:
+    def _store(
+        self, spec: dict[str, Any], labels: dict[str, str] | None = None, annotations: dict[str, str] | None = None
+    ) -> None:
         self.version += 1
-        self.lease = {"metadata": {"resourceVersion": str(self.version), "labels": labels or {}}, "spec": spec}
+        metadata = {"resourceVersion": str(self.version), "labels": labels or {}, "annotations": annotations or {}}
+        self.lease = {"metadata": metadata, "spec": spec}
 
     @property
     def holder(self) -> str:
@@ -64,6 +69,11 @@ class Api:
 
     def election(self, identity: str, api: Any = None) -> LeaseElection:
         return LeaseElection(cast("Any", api or self), namespace="tenon", identity=identity)
+
+
+def _kept(pairs: dict[str, Any]) -> dict[str, str]:
+    """What a merge patch leaves of them."""
+    return {key: value for key, value in pairs.items() if value is not None}
 
 
 class Cable:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
-from cli.handback import end_workflows
+from activities.kubernetes.client import Kube
+from cli.handback import StillLeads, end_workflows, nobody_leads
 from worker.housekeeping import ensure_schedule
 from workflows import names
 from workflows.housekeeping import schedule_id
@@ -36,3 +39,31 @@ async def test_every_workflow_of_the_cluster_ends_and_none_of_another(
     ended = await client.get_workflow_handle(names.command_id(cluster, "7")).describe()
     assert ended.status is WorkflowExecutionStatus.TERMINATED
     await end_workflows(client, other)
+
+
+class Workers:
+    """The Leases of a cluster, each of which is renewed between any two looks."""
+
+    def __init__(self, *holders: str) -> None:
+        self._holders = holders
+        self._version = 0
+
+    async def list(self, _resource: Any, *, field_selector: str) -> list[dict[str, Any]]:
+        assert field_selector == "metadata.name=karpenter-leader-election"
+        self._version += 1
+        metadata = {"namespace": "tenon", "resourceVersion": str(self._version)}
+        return [{"metadata": metadata, "spec": {"holderIdentity": holder}} for holder in self._holders]
+
+
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+@pytest.mark.parametrize("holder", ["tenon/tenon-7d9f-x2x4k_7", "tenon-7d9f-x2x4k_7"], ids=["this", "earlier"])
+async def test_no_workflow_is_ended_under_a_worker_of_any_release(holder: str) -> None:
+    with pytest.raises(StillLeads, match="stop all workers first"):
+        await nobody_leads(cast("Kube", Workers(holder)), "karpenter-leader-election")
+
+
+@pytest.mark.asyncio(loop_scope="function")
+async def test_a_karpenter_that_leads_already_is_nothing_to_wait_for() -> None:
+    karpenter = Workers("karpenter-6d9f8c7b5-x2x4k_0e1c9c3e-7c51-4a6e-9f0a-2d1c1f6f8b11", "")
+    await nobody_leads(cast("Kube", karpenter), "karpenter-leader-election")

@@ -81,6 +81,40 @@ def test_ops08_ops09_the_rights_are_those_of_the_plain_manifests() -> None:
         assert aggregated.items() <= same["metadata"]["labels"].items()
 
 
+def test_ops05_ops08_the_secret_of_the_webhook_and_the_right_to_it_are_there_only_with_it() -> None:
+    with_it, without = rendered(*NAMED), rendered(*NAMED, "--set", "webhook.enabled=false")
+    written = list(yaml.safe_load_all((ROOT / "deploy" / "rbac.yaml").read_text()))
+    secret, plainly = the(with_it, "Secret"), the(written, "Secret")
+    assert secret.keys() == plainly.keys() == {"apiVersion", "kind", "metadata"}
+    assert secret["metadata"]["name"] == plainly["metadata"]["name"]
+    assert secret["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert not [each for each in without if each["kind"] == "Secret"]
+    rules = [rule for each in without for rule in each.get("rules", ())]
+    assert not [rule for rule in rules if "secrets" in rule["resources"]]
+    assert len(without) == len(with_it) - 1
+
+
+@pytest.mark.parametrize("number", ["1000000", "2147483647", "1234567.0"])
+def test_set09_large_numbers_of_a_values_file_reach_the_worker_as_numbers(number: str, tmp_path: Path) -> None:
+    """Helm takes the numbers of a file for floats; `--set` does not."""
+    values = tmp_path / "values.yaml"
+    values.write_text(f"settings: {{clusterName: c, kubeClientBurst: {number}, vmMemoryOverheadPercent: 0.05}}")
+    found = load_all({}, environment(rendered(values=values))).settings
+    assert found.kube_client_burst == int(float(number))
+    assert found.vm_memory_overhead_percent == 0.05
+
+
+def test_ops07_a_values_file_for_a_karpenter_before_1_0_is_taken_and_what_is_no_more_is_said(tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text(
+        "settings: {clusterName: c, assumeRoleARN: 'arn:aws:iam::1:role/x', assumeRoleDuration: 15m,"
+        " featureGates: {drift: true, spotToSpotConsolidation: false}}"
+    )
+    found = load_all({}, environment(rendered(values=values)))
+    assert found.settings.cluster_name == "c"
+    assert [warning for warning in found.warnings if warning.startswith("ASSUME_ROLE_ARN is no setting any more")]
+
+
 def test_ops07_every_setting_can_be_set() -> None:
     """SET-01 to SET-30: what the chart cannot set, nobody who installs by chart has."""
     usual = Settings(cluster_name="prod").as_environment()

@@ -25,6 +25,7 @@ from tests.e2e.upstream_story import Story, delete_at_once, held_for, standing_b
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.sweeping import sweep
 from tests.workflows.waiting import until
+from worker.lease import released_by_tenon
 
 DISRUPTED = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
 
@@ -59,6 +60,8 @@ async def story(sandbox: Sandbox, kube: Kube, client: Client, worker: WorkerProc
         if not worker.running:
             await asyncio.to_thread(worker.start)
         await clear(pool)
+        # A worker that another module starts soon would wait for a Karpenter that has just released it.
+        await kube.delete(LEASES, LEASE, namespace=LEASE_NAMESPACE)
 
 
 async def test_ops04_tenon_does_nothing_while_karpenter_leads(story: Story) -> None:
@@ -202,6 +205,7 @@ async def test_handback_leaves_the_cluster_as_karpenter_would_have_it(
     lease = await story.kube.get(LEASES, LEASE, "tenon")
     assert lease is not None
     assert lease["spec"].get("holderIdentity", "") == ""
+    assert released_by_tenon(lease), "so that Tenon's next start need not wait for a Karpenter of this namespace"
     assert "app.kubernetes.io/managed-by" not in (lease["metadata"].get("labels") or {})
 
 

@@ -28,6 +28,7 @@ async def test_sch100_kubectl_scale_makes_nodes_and_takes_empty_ones_first(
     scale(3)
     claims = await pool.settled(3)
     assert len({claim["metadata"]["name"] for claim in claims}) == 3
+    assert (await pool.read())["metadata"]["annotations"][labels.NEXT_ORDINAL] == "3"
     for claim in claims:
         assert claim["metadata"]["annotations"].keys() >= {labels.NODEPOOL_HASH, labels.EC2NODECLASS_HASH}
         assert claim["metadata"]["ownerReferences"][0]["name"] == pool.name

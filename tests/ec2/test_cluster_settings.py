@@ -6,10 +6,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
 
+from activities.cluster_version import KEPT, ClusterVersion
 from activities.ec2.client import Ec2
-from activities.ec2.cluster import describe_cluster
-from activities.ec2.errors import EC2Error
+from activities.ec2.cluster import describe_cluster, version_by_eks
+from activities.ec2.errors import EC2Error, Throttled
 from activities.ec2.pricing import TTL_SECONDS, Pricing
 from activities.ec2.provider import Ec2Provider
 from activities.ec2.remembering import Refresh, Remembered
@@ -59,6 +61,64 @@ def test_set21_set23_a_cluster_that_is_not_eks_needs_endpoint_and_authority(clie
             describe_cluster(clients, "kops", server_version="1.36", **left_out)
     with pytest.raises(EC2Error):
         describe_cluster(clients, "kops", endpoint="https://10.0.0.1", ca_bundle="YWJj")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        EndpointConnectionError(endpoint_url="https://eks.us-west-2.amazonaws.com"),
+        ClientError({"Error": {"Code": "AccessDeniedException", "Message": "not allowed"}}, "DescribeCluster"),
+    ],
+    ids=["no way to EKS", "no right"],
+)
+def test_set21_set22_where_eks_cannot_be_asked_the_settings_are_enough(
+    clients: Ec2, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fault: Exception
+) -> None:
+    """A private cluster: its VPC has no endpoint for EKS, or the role no right to it."""
+
+    def refused(**_: str) -> None:
+        raise fault
+
+    monkeypatch.setattr(clients.eks, "describe_cluster", refused)
+    found = describe_cluster(clients, "own", endpoint="https://10.0.0.1", ca_bundle="YWJj", server_version="1.36")
+    assert (found.endpoint, found.kubernetes_version, found.service_cidr) == ("https://10.0.0.1", "1.36", "")
+    (told,) = caplog.records
+    assert "EKS could not say" in told.message
+    assert "DescribeCluster" in str(vars(told)["error"])
+    with pytest.raises(EC2Error):
+        describe_cluster(clients, "own", endpoint="https://10.0.0.1", server_version="1.36")
+
+
+def test_set21_a_throttle_is_no_answer(clients: Ec2, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that is begun again a moment later learns the range of service addresses."""
+
+    def refused(**_: str) -> None:
+        raise ClientError({"Error": {"Code": "ThrottlingException", "Message": "slower"}}, "DescribeCluster")
+
+    monkeypatch.setattr(clients.eks, "describe_cluster", refused)
+    with pytest.raises(Throttled):
+        describe_cluster(clients, "own", endpoint="https://10.0.0.1", ca_bundle="YWJj", server_version="1.36")
+
+
+async def test_set23_an_upgrade_of_the_control_plane_is_noticed_without_a_restart(clients: Ec2) -> None:
+    """Images are then chosen for the new version; while nobody answers, for the last that is known."""
+    clock = Clock()
+    answers: list[str | Exception] = ["1.36", EC2Error("Down", "nobody answers"), "1.37"]
+
+    async def ask() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    version = ClusterVersion("1.35", ask, clock)
+    seen = []
+    for _ in range(4):
+        seen.append(await version.current())
+        assert await version.current() == seen[-1], "an answer is used for a while"
+        clock.now += KEPT
+    assert seen == ["1.35", "1.36", "1.36", "1.37"]
+    assert version_by_eks(clients, "sandbox").startswith("1.")
 
 
 def test_set22_in_an_isolated_vpc_the_price_list_is_never_asked(clients: Ec2, server: Server) -> None:

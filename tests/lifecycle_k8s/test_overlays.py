@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any, cast
 
 import pytest
 
-from activities.kubernetes.resources import EC2NODECLASSES, NODEOVERLAYS, NODEPOOLS
-from activities.overlays import types_for
+from activities.kubernetes.errors import ApiError
+from activities.kubernetes.resources import EC2NODECLASSES, NODEOVERLAYS, NODEPOOLS, Resource
+from activities.overlays import OverlaidTypes
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.scheduling.model import InstanceType
@@ -32,9 +34,31 @@ class Ec2:
         return [*TYPES, PREVIEW] if unpriced else TYPES
 
 
+class Server(FakeKube):
+    """An API server that counts lists; ``during`` happens while the first of them is made."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.lists = 0
+        self.during: Callable[[], None] | None = None
+        self.fault: ApiError | None = None
+
+    async def list(self, resource: Resource, **selectors: str) -> list[dict[str, Any]]:
+        self.lists += 1
+        found = await super().list(resource, **selectors)
+        await asyncio.sleep(0)
+        if self.fault is not None:
+            raise self.fault
+        if during := self.during:
+            self.during = None
+            during()
+        return found
+
+
 class World:
     def __init__(self) -> None:
-        self.kube = FakeKube(Clock())
+        self.kube = Server(Clock())
+        self.types = OverlaidTypes(cast("Any", self.kube), cast("Any", Ec2()))
         ready = {**EC2NODECLASS, "metadata": {"name": "default"}, "status": {"conditions": [READY]}}
         self.kube.add(EC2NODECLASSES, ready)
         self.kube.add(NODEPOOLS, {**NODEPOOL, "metadata": {"name": "default"}})
@@ -47,7 +71,7 @@ class World:
         """On-demand prices as a claim of the pool with these annotations sees them."""
         marks = {"labels": {labels.NODEPOOL: pool}, "annotations": dict.fromkeys(traces, "true")}
         claim = {**NODECLAIM, "metadata": {"name": "c", **marks}}
-        types = await types_for(cast("Any", self.kube), cast("Any", Ec2()), claim, node_class())
+        types = await self.types.of(claim, node_class())
         return {kind.name: o.price for kind in types for o in kind.offerings if o.capacity_type == "on-demand"}
 
 
@@ -81,3 +105,42 @@ async def test_a_static_pool_is_seen_with_its_overlays_too() -> None:
     at.kube.add(NODEPOOLS, {**edited(NODEPOOL, {"replicas": 1}), "metadata": {"name": "static"}})
     at.overlay("o", term(labels.NODEPOOL, "In", "static"), price="4")
     assert set((await at.prices(labels.PRICE_OVERLAY_APPLIED, pool="static")).values()) == {4.0}
+
+
+async def test_a_burst_of_launches_reads_the_cluster_twice_at_most() -> None:
+    """NO-08: each launch for itself would read and compare for minutes, and none be done in time."""
+    at = World()
+    at.kube.add(NODEPOOLS, {**edited(NODEPOOL, {"replicas": 1}), "metadata": {"name": "static"}})
+    at.overlay("o", term("karpenter.k8s.aws/instance-family", "In", "m5"), price="0.01")
+    pools = [("default", "static", "gone")[number % 3] for number in range(60)]
+    seen = await asyncio.gather(*(at.prices(labels.PRICE_OVERLAY_APPLIED, pool=pool) for pool in pools))
+    assert {pool: prices["m5.large"] for pool, prices in zip(pools, seen, strict=True)} == {
+        "default": 0.01,
+        "static": 0.01,
+        "gone": 0.1,
+    }
+    assert at.kube.lists <= 2 * 3
+
+
+async def test_a_launch_sees_the_overlays_of_its_own_time_though_another_is_answered_already() -> None:
+    at = World()
+    at.overlay("o", price="1")
+    late: list[asyncio.Task[dict[str, float]]] = []
+
+    def meanwhile() -> None:
+        at.overlay("o", price="2")
+        late.append(asyncio.create_task(at.prices(labels.PRICE_OVERLAY_APPLIED)))
+
+    at.kube.during = meanwhile
+    first = await at.prices(labels.PRICE_OVERLAY_APPLIED)
+    assert (first["m5.large"], (await late[0])["m5.large"]) == (1.0, 2.0)
+
+
+async def test_an_answer_that_failed_fails_nobody_who_asks_later() -> None:
+    at = World()
+    at.overlay("o", price="1")
+    at.kube.fault = ApiError(503, "ServiceUnavailable", "away")
+    asked = [at.prices(labels.PRICE_OVERLAY_APPLIED) for _ in range(3)]
+    assert [type(answer) for answer in await asyncio.gather(*asked, return_exceptions=True)] == [ApiError] * 3
+    at.kube.fault = None
+    assert (await at.prices(labels.PRICE_OVERLAY_APPLIED))["m5.large"] == 1.0

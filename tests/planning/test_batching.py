@@ -7,24 +7,24 @@ from datetime import timedelta
 
 import pytest
 
-from activities.planning.batching import Batcher
+from activities.planning.batching import DEFAULT_WINDOW, Batcher, Window
 from tenon.lifecycle.messages import AwaitBatchInput, BatchSummary
 from tests.planning.fake_view import START, FakeView, loop_clock, node_pool
 from tests.scheduling.builders import node, pod
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
-WINDOW = AwaitBatchInput(cluster="c", idle_seconds=1.0, max_seconds=10.0, wait_seconds=600.0)
+QUESTION = AwaitBatchInput(cluster="c", wait_seconds=600.0)
 
 
 class Setting:
     """A view, its batcher, and the seconds since the test began."""
 
-    def __init__(self) -> None:
+    def __init__(self, window: Window = DEFAULT_WINDOW) -> None:
         self.view = FakeView()
         self.view.existing = [node("node-1"), node("node-2")]
         self.now = loop_clock()
-        self.batcher = Batcher(self.view, self.now)
+        self.batcher = Batcher(self.view, self.now, window=window)
 
     def seconds(self) -> float:
         return (self.now() - START).total_seconds()
@@ -42,7 +42,7 @@ async def test_a_batch_closes_when_no_new_pod_came_for_the_idle_time() -> None:
     at = Setting()
     at.later(5.0, "a")
     at.later(5.6, "b")
-    summary = await at.batcher.await_batch(WINDOW)
+    summary = await at.batcher.await_batch(QUESTION)
     assert summary.pods == 2
     assert summary.opened_at is not None
     assert (summary.opened_at - START).total_seconds() == pytest.approx(5.0)
@@ -53,7 +53,7 @@ async def test_a_stream_of_pods_is_cut_at_the_longest_window() -> None:
     at = Setting()
     for number in range(60):
         at.later(number * 0.5, f"p{number}")
-    summary = await at.batcher.await_batch(WINDOW)
+    summary = await at.batcher.await_batch(QUESTION)
     assert at.seconds() == pytest.approx(10.0)
     assert summary.pods == pytest.approx(20, abs=1)
 
@@ -64,13 +64,13 @@ async def test_other_changes_do_not_prolong_the_window() -> None:
     at.view.add(pod("a"))
     for number in range(30):
         asyncio.get_running_loop().call_later(number * 0.3, at.view.tell)
-    await at.batcher.await_batch(WINDOW)
+    await at.batcher.await_batch(QUESTION)
     assert at.seconds() == pytest.approx(1.0)
 
 
 async def test_a_quiet_wait_ends_with_nothing() -> None:
     at = Setting()
-    assert await at.batcher.await_batch(WINDOW) == BatchSummary()
+    assert await at.batcher.await_batch(QUESTION) == BatchSummary()
     assert at.seconds() == pytest.approx(600.0)
 
 
@@ -85,7 +85,7 @@ async def test_no_batch_opens_before_the_cache_is_whole() -> None:
         at.view.tell()
 
     asyncio.get_running_loop().call_later(7.0, whole)
-    await at.batcher.await_batch(WINDOW)
+    await at.batcher.await_batch(QUESTION)
     assert at.seconds() == pytest.approx(8.0)
 
 
@@ -93,7 +93,7 @@ async def test_pods_that_vanish_within_the_window_leave_an_empty_batch() -> None
     at = Setting()
     at.view.add(pod("a"))
     asyncio.get_running_loop().call_later(0.5, at.view.pods.clear)
-    assert (await at.batcher.await_batch(WINDOW)).pods == 0
+    assert (await at.batcher.await_batch(QUESTION)).pods == 0
 
 
 async def test_pods_of_a_starting_claim_are_decided_until_the_claim_leaves() -> None:
@@ -115,7 +115,7 @@ async def test_a_failed_claim_opens_the_next_batch_at_once() -> None:
     at.view.claim("default-x", "uid-a")
     at.batcher.bought(["uid-a"])
     asyncio.get_running_loop().call_later(40.0, at.view.without, "default-x")
-    assert (await at.batcher.await_batch(WINDOW)).pods == 1
+    assert (await at.batcher.await_batch(QUESTION)).pods == 1
     assert at.seconds() == pytest.approx(41.0)
 
 
@@ -125,7 +125,7 @@ async def test_waiting_for_a_starting_node_is_no_polling() -> None:
     at.view.add(pod("a"))
     at.view.claim("default-x", "uid-a")
     at.batcher.bought(["uid-a"])
-    await at.batcher.await_batch(WINDOW)
+    await at.batcher.await_batch(QUESTION)
     assert at.view.waits <= 600 / 60 + 2
 
 
@@ -146,16 +146,16 @@ async def test_nominated_pods_are_asked_again_after_twenty_seconds() -> None:
     at.view.add(pod("a"))
     at.batcher.nominated({"node-1": [pod("a")]})
     assert at.batcher.reserved() == {"node-1": [pod("a")]}
-    assert (await at.batcher.await_batch(WINDOW)).pods == 1
+    assert (await at.batcher.await_batch(QUESTION)).pods == 1
     assert at.seconds() == pytest.approx(21.0)
 
 
 async def test_a_promise_outlasts_the_longest_batch_that_renews_it() -> None:
     """DIS-10: or the node would count as empty between two plans."""
-    at = Setting()
+    at = Setting(Window(60.0, 60.0))
     at.view.add(pod("a"))
     at.batcher.nominated({"node-1": [pod("a")]})
-    await at.batcher.await_batch(WINDOW.model_copy(update={"idle_seconds": 60.0, "max_seconds": 60.0}))
+    await at.batcher.await_batch(QUESTION)
     assert at.seconds() == pytest.approx(80.0)
     assert at.batcher.promised() == {"node-1"}
     await asyncio.sleep(29.0)
@@ -189,7 +189,7 @@ async def test_unschedulable_pods_come_back_later_and_later() -> None:
     for _ in range(8):
         at.batcher.unschedulable([pod("a")], at.view.fingerprint())
         before = at.seconds()
-        await at.batcher.await_batch(WINDOW)
+        await at.batcher.await_batch(QUESTION)
         pauses.append(at.seconds() - before - 1.0)
     assert pauses == pytest.approx([10, 20, 40, 80, 160, 300, 300, 300], abs=0.1)
 
@@ -206,7 +206,7 @@ async def test_unschedulable_pods_come_back_at_once_when_pools_change() -> None:
         at.view.tell()
 
     asyncio.get_running_loop().call_later(30.0, mended)
-    assert (await at.batcher.await_batch(WINDOW)).pods == 1
+    assert (await at.batcher.await_batch(QUESTION)).pods == 1
     assert at.seconds() == pytest.approx(31.0)
 
 
@@ -223,7 +223,7 @@ async def test_unschedulable_pods_come_back_at_once_when_their_volumes_change() 
         at.view.tell()
 
     asyncio.get_running_loop().call_later(30.0, mended)
-    assert (await at.batcher.await_batch(WINDOW)).pods == 1
+    assert (await at.batcher.await_batch(QUESTION)).pods == 1
     assert at.seconds() == pytest.approx(31.0)
     assert at.names() == ["a"]
 
@@ -248,8 +248,14 @@ async def test_what_was_said_of_a_pod_is_forgotten_once_it_no_longer_waits() -> 
     assert at.names() == ["a"]
 
 
-async def test_the_window_is_that_of_the_request() -> None:
-    at = Setting()
+async def test_set01_set02_the_window_is_that_of_the_process_which_collects() -> None:
+    """The workflow that asks was begun once and asks for ever; a worker that is begun with other settings acts on them.
+    The question of an older worker's workflow, which names a window, changes nothing."""
+    older = AwaitBatchInput.model_validate({**QUESTION.model_dump(), "idle_seconds": 1.0, "max_seconds": 10.0})
+    at = Setting(Window(idle=3.0, longest=2.0))
     at.view.add(pod("a"))
-    await at.batcher.await_batch(WINDOW.model_copy(update={"idle_seconds": 3.0, "max_seconds": 2.0}))
+    await at.batcher.await_batch(older)
     assert at.now() - START == timedelta(seconds=2.0)
+    again = Batcher(at.view, at.now, window=Window(idle=30.0, longest=60.0))
+    await again.await_batch(older)
+    assert at.now() - START == timedelta(seconds=32.0)

@@ -10,6 +10,7 @@ import pytest
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
+from activities.metrics import QUEUE_DEPTH
 from activities.planning.batching import FIRST_RETRY, Batcher
 from activities.planning.buffers import BufferRoom
 from activities.planning.disrupting import Disruptor
@@ -24,11 +25,16 @@ from tests.planning.test_disrupting import managed
 from tests.scheduling.builders import node, pod, replicas
 
 BUFFER = "default/spare"
-QUESTION = AwaitBatchInput(cluster="c", wait_seconds=600.0, idle_seconds=1.0, max_seconds=10.0)
+QUESTION = AwaitBatchInput(cluster="c", wait_seconds=600.0)
 
 
 def standing(count: int, cpu: str = "1") -> list[Pod]:
     return [replace(one, buffer=BUFFER) for one in replicas(count, cpu, prefix="capacity-buffer-spare")]
+
+
+def depth() -> float:
+    """The metric of how many pods wait for a plan."""
+    return float(QUEUE_DEPTH.labels("provisioner")._value.get())
 
 
 class Setting:
@@ -149,6 +155,34 @@ async def test_cb09_whoever_waits_for_pods_is_woken_by_a_buffer() -> None:
     at.looked(*at.room.pods())
     at.view.tell()
     assert (await waiting).pods == 2
+    assert depth() == 0
+
+
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+async def test_pods_of_buffers_are_not_counted_among_those_that_wait() -> None:
+    """An alert on the queue's depth must not fire for a buffer that is at its limit."""
+    at = Setting(pod("a"), room=50)
+    at.batcher = Batcher(at.view, loop_clock(), at.room)
+    at.looked(*at.room.pods())
+    assert (await at.batcher.await_batch(QUESTION)).pods == 1
+    assert depth() == 1
+
+
+def test_a_look_does_not_overwrite_why_a_plan_could_not_buy() -> None:
+    """It buys nothing, so to it no NodePool is ready: the user would hear that and look in the wrong place."""
+    room = BufferRoom(gate=True)
+    pods = standing(2)
+    room.keep(pods)
+    none = Plan(unschedulable=dict.fromkeys((one.key for one in pods), "no NodePool is ready"))
+    room.simulated(none, (), bought=False)
+    assert room.rooms() == {BUFFER: Room()}, "no plan has tried yet"
+    room.simulated(Plan(unschedulable={one.key: "its limit leaves no room" for one in pods}), ())
+    room.simulated(none, (), bought=False)
+    assert room.rooms() == {BUFFER: Room(refused="its limit leaves no room")}
+    assert room.lacking() == pods
+    room.simulated(Plan(placements={"n": tuple(pods)}), {"n"}, bought=False)
+    assert room.rooms() == {BUFFER: Room(there=2)}
 
 
 @pytest.mark.asyncio(loop_scope="function")

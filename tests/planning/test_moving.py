@@ -205,7 +205,7 @@ async def test_a_node_is_kept_for_what_is_made_in_place_of_a_pod_that_was_on_its
     at.has(evicted("web-a", "ReplicaSet"), waiting("web-b"))
     assert [pod.name for pod in at.batcher.undecided()] == ["web-b"]
     assert at.batcher.reserved() == {}, "its successor may take the room"
-    at.now += timedelta(seconds=29)
+    at.now += timedelta(seconds=39)
     assert at.batcher.promised() == {"m"}
     at.now += timedelta(seconds=2)
     assert at.batcher.promised() == set()

@@ -195,3 +195,32 @@ def test_no10_a_type_without_a_price_can_be_bought_once_an_overlay_states_one() 
         assert [kind.name for kind in found.sold[0][1]] == [kind.name for kind in TYPES]
     found = overlaid([(node_pool(), [*TYPES, preview])], [overlay("o", meant, price="0.5")])
     assert prices(found.sold[0][1], "x9.large") == {("a", "on-demand"): 0.5, ("a", "spot"): 0.5}
+
+
+def test_pools_that_no_overlay_tells_apart_share_what_it_makes_of_their_types() -> None:
+    """NO-05: with hundreds of pools a plan would else be busy with overlays for seconds."""
+    pools = [(node_pool(f"p{number}", team="ab"[number % 2], own=str(number)), TYPES) for number in range(6)]
+    found = overlaid(pools, [overlay("o", M5, price="1"), overlay("a", term("team", "In", "a"), price="2", weight=1)])
+    assert len({id(types) for _, types in found.sold}) == 2
+    assert [prices(types)["a", "spot"] for _, types in found.sold] == [2.0, 1.0] * 3
+    assert found.traces("p4", ["c5.large"])
+    assert not found.traces("p5", ["c5.large"])
+
+
+def test_pools_of_other_types_and_labels_are_seen_each_for_itself() -> None:
+    overlays = [
+        overlay("all", price="9"),
+        overlay("team", term("team", "NotIn", "a"), price="1", weight=1),
+        overlay("one", term(labels.NODEPOOL, "In", "p3"), capacity={"example.com/y": "1"}, weight=2),
+        overlay("family", term("karpenter.k8s.aws/instance-family", "In", "c5"), price="3", weight=3),
+    ]
+    pools = [
+        (node_pool("p0"), TYPES),
+        (node_pool("p1", team="a"), TYPES),
+        (node_pool("p2", team="a"), TYPES[:1]),
+        (node_pool("p3", team="b"), TYPES),
+        (node_pool("p4", **{"karpenter.k8s.aws/instance-family": "c5"}), TYPES),
+    ]
+    together = overlaid(pools, overlays).sold
+    assert together == [overlaid([one], overlays).sold[0] for one in pools]
+    assert len({str(types) for _, types in together}) == 5

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tenon.provisioning.solving import CROWDED, buffer_pods, solved
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan, Pod
+from tests.scheduling.between_pods import domains, near, on_each, spread, web
 from tests.scheduling.builders import node, pod, pool, problem, replicas
 
 
@@ -71,3 +74,36 @@ def test_a_pod_that_exists_is_not_taken_for_the_buffers() -> None:
     twin = replace(standing(1)[0], buffer="", uid="real")
     plan = solved(problem([twin, *standing(1)], pool()))
     assert [one.uid for claim in plan.claims for one in claim.pods] == ["real"]
+
+
+@pytest.mark.parametrize("standing_by", [1, 2, 3, 5, 9])
+@pytest.mark.parametrize("waiting", [2, 3, 4, 8])
+@pytest.mark.parametrize("prefix", ["a", "z"])
+def test_cb07_pods_are_spread_as_if_there_were_no_buffers_of_their_kind(
+    waiting: int, standing_by: int, prefix: str
+) -> None:
+    """kube-scheduler knows no buffer: what is bought where only the sum is even, the pods that it is for cannot use."""
+    pods = web(waiting, spread(), prefix)
+    alike = [replace(one, buffer="default/spare") for one in web(standing_by, spread(), "capacity-buffer-spare")]
+    plan = solved(problem([*pods, *alike], pool()))
+    assert plan.unschedulable == {}
+    assert kept(plan) == {"": standing_by}
+    assert domains(plan, prefix=prefix + "-") == domains(solve(problem(pods, pool())), prefix=prefix + "-")
+    assert {one.uid: one for claim in plan.claims for one in claim.pods} == {one.uid: one for one in (*pods, *alike)}
+
+
+def test_a_pod_is_not_promised_a_node_that_only_a_buffer_would_open_to_it() -> None:
+    """It may run beside web only, and there is no web but in the buffer's imagination."""
+    follower = pod("follower", rules=near())
+    alike = [replace(one, buffer="default/spare") for one in replicas(2, labels={"app": "web"}, prefix="b")]
+    plan = solved(problem([follower, *alike], pool(), nodes=[node(cpu="2")]))
+    assert list(plan.unschedulable) == ["default/follower"]
+
+
+def test_a_node_in_the_zone_that_is_full_by_the_rules_is_not_promised() -> None:
+    """One of web is in zone a: the next goes to another, however many of web the buffer dreams of there."""
+    there = node(cpu="4", pods=web(1, spread(), "there"), used={"cpu": 1000})
+    alike = [replace(one, buffer="default/spare") for one in web(5, spread(), "b")]
+    plan = solved(problem([*web(1, spread(), "next"), *alike], pool(), nodes=[there]))
+    assert "us-west-2a" not in domains(plan, prefix="next-")
+    assert on_each(plan, prefix="next-") == [1]

@@ -18,15 +18,31 @@ from tenon.disruption.cost import eviction_cost, rescheduling_cost
 from tenon.provisioning.claims import standing_claim
 from tenon.provisioning.policy import PlanPolicy
 from tenon.provisioning.readiness import pool_conditions
-from tenon.provisioning.static import StaticClaim, decide, static_claim_name, why_none_are_made
+from tenon.provisioning.static import (
+    MOST_AT_ONCE,
+    Balance,
+    StaticClaim,
+    balance,
+    decide,
+    next_ordinal,
+    static_claim_name,
+    why_none_are_made,
+)
 from tenon.provisioning.static_node import NoStaticNode, static_node
 from tenon.scheduling.model import Toleration
 from tests.planning.fake_view import START, UNREADY, node_class, node_pool
 from tests.scheduling.builders import CATALOG, catalog, entry, pod
 
 
-def static(replicas: int, edits: dict[str, Any] | None = None, **metadata: Any) -> NodePool:
-    return node_pool("fixed", {"replicas": replicas, **(edits or {})}, **metadata)
+def static(replicas: int, edits: dict[str, Any] | None = None, *, ordinal: int = 0, **metadata: Any) -> NodePool:
+    borne = {labels.NEXT_ORDINAL: str(ordinal)}
+    return node_pool("fixed", {"replicas": replicas, **(edits or {})}, annotations=borne, **metadata)
+
+
+def counted_on(pool: NodePool, *, ordinal: int) -> NodePool:
+    """The pool with another ordinal."""
+    metadata = pool.metadata.model_copy(update={"annotations": {labels.NEXT_ORDINAL: str(ordinal)}})
+    return pool.model_copy(update={"metadata": metadata})
 
 
 def names(*claims: StaticClaim) -> list[str]:
@@ -43,17 +59,20 @@ def histories(draw: st.DrawFn) -> list[tuple[str, int]]:
 @given(histories())
 def test_sch100_repeated_decisions_reach_the_replicas_and_stay_there(history: list[tuple[str, int]]) -> None:
     """Whatever happened before, one decision more brings the pool to its replicas, and a second changes nothing."""
-    pool, generation = static(3, generation=1), 1
+    pool = static(3)
     claims: dict[str, StaticClaim] = {}
     given_out: set[str] = set()
 
     def carry_out() -> None:
-        decision = decide(pool, list(claims.values()), given_out)
+        nonlocal pool
+        decision = decide(pool, list(claims.values()))
         for name in decision.create:
             assert name not in claims
             assert name not in given_out
             claims[name] = StaticClaim(name, launched=False)
             given_out.add(name)
+        if decision.create:
+            pool = counted_on(pool, ordinal=decision.next_ordinal)
         for gone in decision.delete:
             claims[gone.name] = replace(gone, leaving=True)
 
@@ -62,9 +81,9 @@ def test_sch100_repeated_decisions_reach_the_replicas_and_stay_there(history: li
         going = sorted(name for name, claim in claims.items() if claim.leaving)
         match act:
             case "scale" | "limit":
-                generation += 1
                 edits = {"limits": {"nodes": str(number)}} if act == "limit" else {}
-                pool = static(pool.spec.replicas or 0 if act == "limit" else number, edits, generation=generation)
+                replicas = pool.spec.replicas or 0 if act == "limit" else number
+                pool = static(replicas, edits, ordinal=next_ordinal(pool))
             case "delete" if standing:
                 name = standing[number % len(standing)]
                 claims[name] = replace(claims[name], leaving=True)
@@ -83,25 +102,42 @@ def test_sch100_repeated_decisions_reach_the_replicas_and_stay_there(history: li
     else:
         assert len(staying) <= replicas
         assert len(staying) == replicas or len(claims) >= int(limit)
-    settled = decide(pool, list(claims.values()), given_out)
+    settled = decide(pool, list(claims.values()))
     assert (settled.create, settled.delete) == ((), ())
 
 
-def test_the_same_list_gives_the_same_names() -> None:
-    """A second leader, or a repeat after a crash, writes what is there already."""
-    pool = static(3)
-    there = [StaticClaim(static_claim_name(pool, 1))]
-    assert decide(pool, there).create == decide(pool, there).create
-    assert decide(pool, there).create == (static_claim_name(pool, 0), static_claim_name(pool, 2))
+def test_the_same_pool_gives_the_same_names() -> None:
+    """A second leader, or a repeat after a crash, writes what is there already, whichever spec it read."""
+    pool = static(3, ordinal=7)
+    first, second, third = (static_claim_name(pool, ordinal) for ordinal in (7, 8, 9))
+    assert decide(pool, []).create == (first, second, third)
+    assert decide(static(3, ordinal=7, generation=9), []).create == (first, second, third)
+    assert decide(pool, [StaticClaim(second)]).create == (first, third)
+    assert decide(pool, [StaticClaim(second)]).next_ordinal == 10
 
 
-def test_a_name_is_not_given_out_again_while_its_workflow_may_still_run() -> None:
-    """After scaling to nothing and back the nodes are others."""
-    before, after = static(2, generation=4), static(2, generation=6)
-    assert not set(decide(before, []).create) & set(decide(after, []).create)
-    assert not set(decide(before, []).create) & set(decide(before, [], decide(before, []).create).create)
-    of_another = static(2, generation=4, uid="made-anew")
-    assert not set(decide(before, []).create) & set(decide(of_another, []).create)
+def test_a_name_does_not_return_when_its_claim_is_gone() -> None:
+    """Its workflow may still run; after scaling to nothing and back the nodes are others."""
+    before = static(2)
+    decided = decide(before, [])
+    after = static(2, ordinal=decided.next_ordinal)
+    assert not set(decided.create) & set(decide(after, []).create)
+    assert not set(decided.create) & set(decide(static(2, uid="made-anew"), []).create)
+
+
+def test_what_was_given_out_over_the_years_costs_nothing() -> None:
+    """The names of a pool that EC2 refuses for ever are not walked again; what is no ordinal counts as none."""
+    assert decide(static(1, ordinal=10**17), []).next_ordinal == 10**17 + 1
+    for text in ("", "-1", "x", "9" * 5000, "\u0663"):
+        assert next_ordinal(node_pool("fixed", annotations={labels.NEXT_ORDINAL: text})) == 0
+
+
+def test_much_is_done_in_parts() -> None:
+    """Between them the pool is read again, which may say something else by then."""
+    assert len(decide(static(5000), []).create) == MOST_AT_ONCE
+    assert len(decide(static(0), [StaticClaim(f"c-{number}") for number in range(120)]).delete) == MOST_AT_ONCE
+    assert decide(static(5000), [], may_make=1).create == (static_claim_name(static(1), 0),)
+    assert decide(static(5000), [], may_make=0).create == ()
 
 
 def test_a_node_on_its_way_out_is_replaced_at_once() -> None:
@@ -119,9 +155,12 @@ def test_sch100_limits_hold_back_what_would_be_too_many_at_once() -> None:
     pool = static(3, {"limits": {"nodes": "4"}})
     leaving = [StaticClaim(f"old-{number}", leaving=True) for number in range(3)]
     decision = decide(pool, leaving)
-    assert (len(decision.create), decision.held_back) == (1, 2)
-    tight = decide(static(3, {"limits": {"nodes": "1"}}), [StaticClaim("a"), StaticClaim("b")])
-    assert (tight.create, tight.delete, tight.held_back) == ((), (), 1)
+    assert len(decision.create) == 1
+    assert balance(pool, 0, 3) == Balance(missing=1, held_back=2)
+    narrow = static(3, {"limits": {"nodes": "1"}})
+    tight = decide(narrow, [StaticClaim("a"), StaticClaim("b")])
+    assert (tight.create, tight.delete) == ((), ())
+    assert balance(narrow, 2, 0) == Balance(held_back=1)
 
 
 def test_sch100_scale_down_order() -> None:
@@ -188,7 +227,8 @@ def test_a_static_claim_carries_what_claims_of_pools_carry() -> None:
     found = {labels.NODEPOOL: "fixed", labels.ZONE: "us-west-2b", "team": "a", labels.EC2NODECLASS: "default"}
     assert found.items() <= metadata["labels"].items()
     assert labels.BATCH not in metadata["labels"]
-    assert metadata["annotations"].keys() == {"note", labels.NODEPOOL_HASH, labels.NODEPOOL_HASH_VERSION}
+    hashes = {labels.NODEPOOL_HASH, labels.NODEPOOL_HASH_VERSION}
+    assert metadata["annotations"].keys() == {"note", labels.MIN_VALUES_RELAXED, *hashes}
     assert metadata["annotations"][labels.NODEPOOL_HASH] == nodepool_hash(pool)
     assert metadata["ownerReferences"][0]["uid"] == pool.metadata.uid
     assert metadata["finalizers"] == [labels.TERMINATION_FINALIZER]
@@ -196,6 +236,15 @@ def test_a_static_claim_carries_what_claims_of_pools_carry() -> None:
     assert spec["resources"]["requests"]["cpu"] == "7"
     small = {kind.name for kind in CATALOG if kind.capacity["cpu"] <= 4000}
     assert not small & set(planned.instance_types), "every type holds the DaemonSets"
+
+
+@pytest.mark.parametrize(("wanted", "said"), [(2, "false"), (50, "true")])
+def test_ann05_a_static_claim_says_whether_min_values_were_lowered(wanted: int, said: str) -> None:
+    """SCH-031: with MIN_VALUES_POLICY=BestEffort; its launch leaves the fleet's context out for it."""
+    term = {"key": labels.INSTANCE_TYPE, "operator": "Exists", "minValues": wanted}
+    pool = static(1, {"template/spec/requirements": [term]})
+    planned = static_node(pool, CATALOG, [], {}, PlanPolicy(min_values_best_effort=True))
+    assert standing_claim(planned, pool, "c")["metadata"]["annotations"][labels.MIN_VALUES_RELAXED] == said
 
 
 def test_a_static_node_that_cannot_be_bought_says_why() -> None:

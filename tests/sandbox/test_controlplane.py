@@ -13,7 +13,7 @@ from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
 from temporalio.client import Client
 
-from sandbox import kubectl
+from sandbox import kubectl, metrics
 from sandbox.cluster import Sandbox, SandboxError
 from sandbox.kwok import (
     ADMITTED_ANNOTATION,
@@ -185,3 +185,11 @@ def test_the_supervisor_killed_outright_leaves_nothing_running(tmp_path_factory:
     own.stop()
     assert not alive
     assert Sandbox.find(folder) is None
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
+def test_metrics_that_end_leave_nothing_that_breaks_discovery(sandbox: Sandbox, kill: bool) -> None:
+    """An APIService without a server fails every client that asks what there is, and deletions of namespaces."""
+    sandbox.start_metrics()
+    sandbox.stop_component(metrics.COMPONENT, kill=kill)
+    assert metrics.API_SERVICE not in sandbox.kubectl("get", "apiservices", "-o", "name")

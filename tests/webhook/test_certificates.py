@@ -6,8 +6,20 @@ import ssl
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
-from worker.webhook.certificates import LIFETIME, RENEWED_BEFORE, Served, issued, trusts, why_renew
+from worker.webhook.certificates import (
+    LIFETIME,
+    RENEWED_BEFORE,
+    Served,
+    issued,
+    may_replace,
+    names_of,
+    trusts,
+    why_renew,
+)
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = ["tenon.tenon.svc", "127.0.0.1"]
@@ -50,6 +62,38 @@ def test_what_somebody_put_there_instead_is_made_anew() -> None:
     assert why_renew(Served(second.authorities, first.certificate, first.key), NAMES, NOW)
     assert why_renew(Served(first.authorities, first.certificate, second.key), NAMES, NOW)
     assert why_renew(Served(first.authorities, first.certificate, b"junk"), NAMES, NOW)
+    nameless = without_names()
+    assert "it is not for" in why_renew(nameless, NAMES, NOW)
+    assert names_of(nameless) == []
+
+
+def without_names() -> Served:
+    """A good certificate that is for nobody."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "x")])
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(1).not_valid_before(NOW).not_valid_after(NOW + LIFETIME)
+    pem = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return Served(pem, pem, key.private_bytes(*form))
+
+
+def test_a_certificate_of_the_future_is_made_anew() -> None:
+    """It comes from a machine whose clock was fast: the API server would refuse it until then."""
+    ahead = issued(NAMES, NOW + timedelta(days=2))
+    assert why_renew(ahead, NAMES, NOW) == "it is not valid yet"
+    slightly = issued(NAMES, NOW + timedelta(minutes=30))
+    assert why_renew(slightly, NAMES, NOW) == ""
+
+
+def test_a_new_certificate_is_served_when_the_api_server_trusts_it_and_not_before() -> None:
+    old = issued(NAMES, NOW)
+    new = issued(NAMES, NOW, before=old.authorities)
+    assert not may_replace(new, old, [old.authorities], NOW)
+    assert not may_replace(new, old, [new.authorities, old.authorities], NOW)
+    assert may_replace(new, old, [new.authorities, new.authorities], NOW)
+    assert may_replace(new, old, [], NOW)
+    assert may_replace(new, old, [old.authorities], NOW + LIFETIME - timedelta(hours=1))
 
 
 def test_the_key_shows_in_no_text() -> None:

@@ -6,7 +6,9 @@ import contextlib
 import json
 import socket
 import ssl
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from http.client import HTTPSConnection
 from typing import Any
@@ -14,9 +16,10 @@ from typing import Any
 import pytest
 
 from sandbox.ports import free_ports
+from tenon.apis.versions.review import MOST_OBJECTS, reviewed
 from tests.apis.versions.test_review import claim, review
 from worker.webhook.certificates import Served, issued
-from worker.webhook.server import LARGEST_BODY, WebhookServer
+from worker.webhook.server import LARGEST_BODY, MOST_CONNECTIONS, MOST_CONVERSIONS, WebhookServer
 
 
 @pytest.fixture
@@ -91,3 +94,111 @@ def test_a_renewed_certificate_serves_from_the_next_connection_on(server: Webhoo
     with pytest.raises(ssl.SSLCertVerificationError):
         post(server, served, b"{}")
     assert post(server, renewed, b"{}")[0] == 400
+
+
+def many_pools(count: int) -> bytes:
+    """A review of so many NodePools of a few bytes each."""
+    pool = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {}}
+    request = {"uid": "u", "desiredAPIVersion": "karpenter.sh/v1beta1", "objects": [pool] * count}
+    return json.dumps(
+        {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": request}
+    ).encode()
+
+
+def test_ops05_a_request_has_one_deadline_however_slowly_it_comes(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A byte now and then must not keep a connection open for as long as somebody likes."""
+    monkeypatch.setattr("worker.webhook.server.REQUEST_SECONDS", 0.5)
+    (port,) = free_ports(1)
+    running = WebhookServer(port, dict)
+    running.use(served)
+    ended = threading.Event()
+    try:
+        trusted = ssl.create_default_context(cadata=served.authorities.decode())
+        with trusted.wrap_socket(socket.create_connection(("127.0.0.1", port)), server_hostname="127.0.0.1") as slow:
+
+            def dribble() -> None:
+                with contextlib.suppress(OSError):
+                    while not ended.wait(0.1):
+                        slow.sendall(b" ")
+
+            slow.sendall(b"POST /convert HTTP/1.1\r\nContent-Length: 100000\r\n\r\n")
+            sender = threading.Thread(target=dribble)
+            sender.start()
+            slow.settimeout(10)
+            with contextlib.suppress(ConnectionError, ssl.SSLError):
+                assert slow.recv(1) == b""  # a TimeoutError is neither
+            ended.set()
+            sender.join()
+    finally:
+        ended.set()
+        running.close()
+
+
+def test_ops05_those_who_hold_all_connections_give_way_to_who_asks(server: WebhookServer, served: Served) -> None:
+    with contextlib.ExitStack() as held:
+        for _ in range(MOST_CONNECTIONS + 5):
+            silent = socket.create_connection(("127.0.0.1", server.port))
+            held.enter_context(silent)
+        assert post(server, served, json.dumps(review(claim())).encode())[0] == 200
+
+
+def test_ops05_the_objects_of_one_review_are_bounded(server: WebhookServer, served: Served) -> None:
+    status, answer = post(server, served, many_pools(MOST_OBJECTS + 1))
+    result = json.loads(answer)["response"]["result"]
+    assert (status, result["status"]) == (200, "Failure")
+    assert f"at most {MOST_OBJECTS}" in result["message"]
+    assert json.loads(post(server, served, many_pools(MOST_OBJECTS))[1])["response"]["result"]["status"] == "Success"
+
+
+def test_ops05_few_reviews_are_converted_at_a_time(
+    server: WebhookServer, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Conversions hold the interpreter, which workflows of the same process need within two seconds."""
+    real = reviewed
+    at_once: list[int] = []
+    running = [0]
+    lock = threading.Lock()
+    too_many = threading.Barrier(MOST_CONVERSIONS + 1)
+
+    def counted(*given: Any) -> Any:
+        with lock:
+            running[0] += 1
+            at_once.append(running[0])
+        with contextlib.suppress(threading.BrokenBarrierError):
+            too_many.wait(1)
+        answer = real(*given)
+        with lock:
+            running[0] -= 1
+        return answer
+
+    monkeypatch.setattr("worker.webhook.server.reviewed", counted)
+    body = json.dumps(review(claim())).encode()
+    with ThreadPoolExecutor(4 * MOST_CONVERSIONS) as clients:
+        answers = list(clients.map(lambda _: post(server, served, body)[0], range(4 * MOST_CONVERSIONS)))
+    assert set(answers) == {200}
+    assert max(at_once) == MOST_CONVERSIONS
+
+
+def test_it_is_reached_by_ipv6_too(served: Served) -> None:
+    """Pods of an IPv6 cluster have no other addresses."""
+    (port,) = free_ports(1)
+    running = WebhookServer(port, dict)
+    running.use(served)
+    try:
+        for address in ("::1", "127.0.0.1"):
+            socket.create_connection((address, port), timeout=5).close()
+    finally:
+        running.close()
+
+
+def test_names_that_somebody_makes_up_are_no_lines_of_the_log(
+    server: WebhookServer, served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(5):
+        broken = {"apiVersion": "karpenter.sh/v1beta1", "kind": "Nothing", "metadata": {"name": f"made-up-{number}"}}
+        assert post(server, served, json.dumps(review(broken)).encode())[0] == 200
+    lines = [record for record in caplog.records if "could not be converted" in record.message]
+    assert len(lines) == 1
+    assert "made-up-0" in lines[0].__dict__["reason"]

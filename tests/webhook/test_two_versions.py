@@ -12,7 +12,10 @@ import pytest
 import pytest_asyncio
 
 from activities.kubernetes.client import ApiError, Kube
+from activities.kubernetes.errors import Forbidden
 from activities.kubernetes.resources import CRDS, EC2NODECLASSES, NODECLAIMS, NODEPOOLS, SECRETS, Resource
+from sandbox.bootstrap import DEPLOY
+from tenon.apis.versions.definitions import NAMES
 from tests.webhook.conftest import Served
 from tests.workflows.waiting import until
 from worker.settings.place import own_namespace
@@ -147,23 +150,54 @@ async def test_without_the_webhook_v1_is_whole_and_v1beta1_says_why_not(served: 
     assert (await read(kube, OLD_POOLS, name))["spec"]["weight"] == 5
 
 
-async def test_v1b09_what_is_stored_as_v1beta1_is_rewritten(served: Served, kube: Kube) -> None:
+async def test_v1b06_what_v1_keeps_fixed_is_fixed_through_v1beta1_too(kube: Kube) -> None:
+    """NC-01, NP-11: the API server holds a request against the schema of its own version alone."""
+    claim = (await kube.create(OLD_CLAIMS, {**named("fixed"), "spec": NODE}))["metadata"]["name"]
+    found = await kube.patch(OLD_CLAIMS, claim, {"metadata": {"annotations": {"a": "b"}}})
+    assert found is not None
+    with pytest.raises(ApiError, match="the spec of a NodeClaim cannot be changed"):
+        await kube.patch(OLD_CLAIMS, claim, {"spec": {"nodeClassRef": {"name": "other"}}})
+    pool = (await kube.create(OLD_POOLS, old_pool()))["metadata"]["name"]
+    for change in ({"apiVersion": "other.io/v1"}, {"kind": "Other"}):
+        with pytest.raises(ApiError, match="cannot be changed"):
+            await kube.patch(OLD_POOLS, pool, {"spec": {"template": {"spec": {"nodeClassRef": change}}}})
+    reference = {"kind": "EC2NodeClass", "apiVersion": "karpenter.k8s.aws/v1beta1", "name": "other"}
+    assert await kube.patch(OLD_POOLS, pool, {"spec": {"template": {"spec": {"nodeClassRef": reference}}}})
+
+
+@pytest.mark.parametrize("definition", NAMES)
+async def test_v1b09_what_is_stored_as_v1beta1_is_rewritten(served: Served, kube: Kube, definition: str) -> None:
     """As an installed Karpenter of before v1 leaves its objects."""
-    definition = await read(kube, CRDS, "ec2nodeclasses.karpenter.k8s.aws")
-    at = [version["name"] for version in definition["spec"]["versions"]]
+    at = [version["name"] for version in (await read(kube, CRDS, definition))["spec"]["versions"]]
 
     async def store_as(version: str) -> None:
         change = [
             {"op": "replace", "path": f"/spec/versions/{n}/storage", "value": each == version}
             for n, each in enumerate(at)
         ]
-        await kube.patch(CRDS, "ec2nodeclasses.karpenter.k8s.aws", change, kind="json")
+        await kube.patch(CRDS, definition, change, kind="json")
 
     async def stored() -> Any:
-        return (await read(kube, CRDS, "ec2nodeclasses.karpenter.k8s.aws"))["status"]["storedVersions"]
+        return (await read(kube, CRDS, definition))["status"]["storedVersions"]
 
+    pool = (await kube.create(OLD_POOLS, old_pool()))["metadata"]["name"]
+    of_pool = {"karpenter.sh/nodepool": pool}
+
+    async def pool_is_known() -> bool:
+        claim = await kube.create(OLD_CLAIMS, {**named("first", labels=of_pool), "spec": NODE})
+        return bool((await read(kube, NODECLAIMS, claim["metadata"]["name"]))["spec"]["expireAfter"] == "5h")
+
+    if definition == NAMES[1]:
+        await until(pool_is_known)  # pools are read every few seconds
+    old, new, body = {
+        NAMES[0]: (OLD_POOLS, NODEPOOLS, old_pool(kubelet={"maxPods": 9})),
+        NAMES[1]: (OLD_CLAIMS, NODECLAIMS, {**named("claim", labels=of_pool), "spec": NODE}),
+        NAMES[2]: (OLD_CLASSES, EC2NODECLASSES, old_class()),
+    }[definition]
     await store_as("v1beta1")
-    name = (await kube.create(OLD_CLASSES, old_class()))["metadata"]["name"]
+    name = (await kube.create(old, body))["metadata"]["name"]
+    status = {"status": {"conditions": [], "providerID": "aws:///a/i-1"}}
+    await kube.patch(old, name, status, subresource="status")
     assert "v1beta1" in await stored()
     await store_as("v1")
 
@@ -172,16 +206,42 @@ async def test_v1b09_what_is_stored_as_v1beta1_is_rewritten(served: Served, kube
         return bool(await stored() == ["v1"])
 
     await until(migrated)
-    found = await read(kube, EC2NODECLASSES, name)
+    found = await read(kube, new, name)
     assert found["metadata"]["annotations"]["karpenter.sh/stored-version-migrated"] == "true"
     assert found["metadata"]["generation"] == 1
+    if definition == NAMES[1]:
+        assert (found["spec"]["expireAfter"], found["status"]["providerID"]) == ("5h", "aws:///a/i-1")
 
 
 async def test_replicas_that_begin_together_have_one_certificate(served: Served, kube: Kube) -> None:
     """OPS-05: whoever is second reads what the first has made; a certificate that is lost is made anew."""
     namespace = own_namespace()
-    await kube.delete(SECRETS, SECRET, namespace=namespace)
+    await kube.patch(SECRETS, SECRET, {"data": None}, namespace=namespace)
     secrets = [CertificateSecret(kube, namespace) for _ in range(5)]
     found = await asyncio.gather(*(secret.ensure(["127.0.0.1"]) for secret in secrets))
     assert len({each.certificate for each in found}) == 1
     assert await secrets[0].read() == found[0]
+
+
+async def test_what_is_installed_again_leaves_the_certificate_as_it_is(served: Served, kube: Kube) -> None:
+    """The manifests have the Secret without data: they make it, and never empty it."""
+    secret = CertificateSecret(kube, own_namespace())
+    before = await secret.ensure(["127.0.0.1"])
+    rights = str(DEPLOY / "rbac.yaml")
+    for way in ((), ("--server-side", "--force-conflicts")):
+        await asyncio.to_thread(served.sandbox.kubectl, "apply", *way, "-f", rights)
+        assert await secret.read() == before
+
+
+async def test_a_worker_may_not_make_a_secret_and_says_who_does(served: Served) -> None:
+    """OPS-08: else it could have the token of any ServiceAccount of its namespace put into one."""
+    worker = await Kube.connect(str(served.sandbox.worker_kubeconfig))
+    try:
+        await served.admin.delete(SECRETS, SECRET, namespace=own_namespace())
+        with pytest.raises(Forbidden, match=r"is not there .*: apply deploy/rbac.yaml"):
+            await CertificateSecret(worker, own_namespace()).ensure(["127.0.0.1"])
+        await asyncio.to_thread(served.sandbox.kubectl, "apply", "-f", str(DEPLOY / "rbac.yaml"))
+        made = await CertificateSecret(worker, own_namespace()).ensure(["127.0.0.1"])
+        assert await CertificateSecret(worker, own_namespace()).read() == made
+    finally:
+        await worker.close()

@@ -98,7 +98,7 @@ class Cache(ClusterCache):
 @contextlib.asynccontextmanager
 async def bridged(cache: Cache, temporal: FakeTemporal) -> AsyncIterator[None]:
     """A running bridge that has done its first sweep."""
-    bridge = Bridge(cast("Client", temporal), cache, "c", (1.0, 10.0))
+    bridge = Bridge(cast("Client", temporal), cache, "c")
     task = asyncio.create_task(bridge.run())
     await asyncio.sleep(MOMENT)
     try:
@@ -140,14 +140,6 @@ async def test_each_claim_gets_one_workflow_and_the_cluster_its_two() -> None:
     assert isinstance(given, NodeClaimInput)
     assert (given.claim.name, given.claim.uid, given.pool) == ("a", "uid-a", "pool")
     assert temporal.options[names.nodeclaim_id("c", "a")]["task_queue"] == "tenon-c"
-
-
-async def test_the_provisioner_gets_the_batch_window() -> None:
-    """BATCH_IDLE_DURATION and BATCH_MAX_DURATION reach the place where they count."""
-    temporal = FakeTemporal()
-    async with bridged(Cache(), temporal):
-        given = dict(temporal.starts)[names.provisioner_id("c")]
-    assert (given.idle_seconds, given.max_seconds) == (1.0, 10.0)
 
 
 async def test_a_level_is_poked_once_however_often_it_is_told() -> None:
@@ -309,7 +301,7 @@ async def test_a_node_class_is_looked_at_when_its_spec_changed_only() -> None:
 async def test_a_new_planner_announces_itself_even_before_the_workflows_exist() -> None:
     temporal = FakeTemporal()
     temporal.fails[f"signal {names.provisioner_id('c')}"] = [NOT_FOUND]
-    bridge = Bridge(cast("Client", temporal), Cache(), "c", (1.0, 10.0))
+    bridge = Bridge(cast("Client", temporal), Cache(), "c")
     await bridge.announce()
     assert [(workflow_id, name) for workflow_id, name, _ in temporal.signals] == [
         (names.disruption_id("c"), "planner_started")

@@ -179,6 +179,19 @@ async def test_a_buffer_is_resolved_bought_for_once_filled_used_and_refilled() -
         assert at.room.hosts() == {claim, second}
 
 
+async def test_the_reason_of_a_plan_stays_in_the_status_until_a_plan_knows_better() -> None:
+    """CB-06: a look between plans buys nothing, and must not say that no NodePool is ready."""
+    async with keeping() as at:
+        pool = {**NODEPOOL, "metadata": metadata("default", generation=2)}
+        pool["spec"] = {**pool["spec"], "limits": {"cpu": "1"}}
+        at.cache.pools.on_event("default", decode_object(json.dumps(pool).encode()))
+        assert await at.plan() == []
+        await asyncio.sleep(2 * LOOK_AGAIN)
+        (message,) = [one["message"] for one in at.server.status["conditions"] if one["type"] == "Provisioning"]
+        assert "limit leaves no room" in message
+        assert "no NodePool is ready" not in message
+
+
 async def test_who_waits_is_told_when_a_buffer_has_room_no_more() -> None:
     """The batcher's long poll hears it from the cache, as of pods."""
     async with keeping(replicas=0) as at:
@@ -271,3 +284,11 @@ async def test_a_status_that_is_true_is_not_written_again() -> None:
         written = len(at.server.calls)
         await asyncio.sleep(4 * LOOK_AGAIN)
         assert len(at.server.calls) == written
+
+
+async def test_a_buffer_like_something_that_is_not_followed_says_so() -> None:
+    """Another autoscaler that serves the same CRD may follow it: the object is no fault, and nothing is kept for it."""
+    for kind in ("Job", "PodTemplate"):
+        async with keeping(podTemplateRef=None, scalableRef={"apiGroup": "batch", "kind": kind, "name": "small"}) as at:
+            assert at.server.reason("ReadyForProvisioning") == "ResolutionFailed"
+            assert at.batcher.undecided() == []

@@ -6,11 +6,13 @@ import asyncio
 import io
 import json
 import os
+import socket
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -157,3 +159,17 @@ async def test_a_child_reports_its_reason_until_its_parent_is_gone(monkeypatch: 
 async def test_without_a_parent_nothing_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(REPORT_FD, raising=False)
     await report_health(lambda: "never asked")
+
+
+def test_probes_and_metrics_are_reached_by_ipv6_too(tmp_path: Path) -> None:
+    """The kubelet of an IPv6 cluster has no other way: a worker that it does not reach is restarted for ever."""
+    probes = serve_probes(Health(["io"]), 0)
+    metrics = serve_metrics(str(tmp_path), 0)
+    try:
+        for server in (probes, metrics):
+            for address in ("::1", "127.0.0.1"):
+                socket.create_connection((address, server.server_address[1]), timeout=5).close()
+    finally:
+        for server in (probes, metrics):
+            server.shutdown()
+            server.server_close()

@@ -7,7 +7,7 @@ import contextlib
 import copy
 import itertools
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
 import pytest
@@ -30,9 +30,10 @@ from tests.lifecycle_k8s.fake_kube import Recorder
 from tests.worker.test_bridge import MOMENT, Cache
 from worker.cache.changes import Changes
 from worker.cache.decode import decode_object
+from worker.cache.served import LOOK_AGAIN
 from worker.cache.table import Table
 from worker.legacy.keeper import RESYNC, LegacyKeeper
-from worker.legacy.watching import LOOK_AGAIN, LegacyObjects
+from worker.legacy.watching import LegacyObjects
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
@@ -60,6 +61,10 @@ class Cluster:
         self.writes: list[tuple[str, str, str]] = []
         self.broken: set[str] = set()
         self.policy: ApiError | None = None
+        self.dropped: dict[str, tuple[str, ...]] = {}
+        """By kind: the parts of its status that its CRD does not know."""
+        self.admission: Callable[[Resource, dict[str, Any]], None] = lambda _resource, _body: None
+        """Changes a body on its way in."""
         self.fresh: dict[str, dict[str, Any]] = {}
         """What is read by name and no watch has told yet."""
         self._numbers = itertools.count(1)
@@ -106,7 +111,9 @@ class Cluster:
         if name in self.tables[resource.plural]:
             raise Conflict(409, "AlreadyExists", "it is there")
         self.writes.append(("create", resource.kind, name))
-        return self.put(resource, body)
+        stored = copy.deepcopy(body)
+        self.admission(resource, stored)
+        return self.put(resource, stored)
 
     async def get(self, resource: Resource, name: str) -> dict[str, Any] | None:
         found = self.tables[resource.plural].get(name)
@@ -123,7 +130,11 @@ class Cluster:
             body = patched(body, patch)
         else:
             for part, fields in patch.items():
-                body[part] = {**body.get(part, {}), **fields}
+                dropped = self.dropped.get(resource.kind, ())
+                body[part] = {**body.get(part, {}), **{k: v for k, v in fields.items() if k not in dropped}}
+        self.admission(resource, body)
+        if body == self.body(resource, name):
+            return body  # the version stays, and no watch tells of it
         return self.put(resource, body)
 
 
@@ -345,6 +356,116 @@ async def test_leg20_machines_say_that_their_nodes_are_not_taken_over() -> None:
     async with keeping((MACHINES, body)) as cluster:
         assert cluster.condition(MACHINES, "m", "Active")["reason"] == "NotTakenOver"
         assert "drain Node node-1" in cluster.condition(MACHINES, "m", "Active")["message"]
+
+
+def changed(cluster: Cluster) -> None:
+    """Something in the cluster that each round follows."""
+    cluster.cache.tell(claim("x", node_name="", meta={"labels": {}}, colour=str(len(cluster.writes))))
+
+
+@pytest.mark.parametrize("wrong", [False, True], ids=["sound", "wrong"])
+async def test_crds_of_karpenters_own_age_are_written_to_once(wrong: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """AWSNodeTemplate's has no conditions: what the API server drops is not written, nor told, again and again."""
+    body = template({"instanceProfile": None, "launchTemplate": "x", "amiFamily": "AL2"} if wrong else None)
+    async with keeping() as cluster:
+        cluster.dropped = {"AWSNodeTemplate": ("conditions",)}
+        cluster.put(AWSNODETEMPLATES, body)
+        await looked()
+        written = len(cluster.writes)
+        for _ in range(5):
+            changed(cluster)
+            await looked()
+        assert len(cluster.writes) == written
+        assert len(cluster.told.events) == len([one for one in caplog.records if one.levelname == "WARNING"]) == wrong
+
+
+async def test_owners_that_others_add_stay() -> None:
+    """A fleet controller's reference beside ours: taken off, it would come again, and so for ever."""
+    async with keeping((PROVISIONERS, provisioner()), (AWSNODETEMPLATES, template())) as cluster:
+        fleet = {"apiVersion": "fleet/v1", "kind": "Bundle", "name": "b", "uid": "u-b"}
+        body = copy.deepcopy(cluster.body(NODEPOOLS, "old"))
+        (mine,) = body["metadata"]["ownerReferences"]
+        body["metadata"]["ownerReferences"] = [fleet, mine]
+        cluster.put(NODEPOOLS, body)
+        written = len(cluster.writes)
+        await looked()
+        assert len(cluster.writes) == written
+        cluster.edit(NODEPOOLS, "old", {**body["spec"], "weight": 7})
+        await looked()
+        assert cluster.body(NODEPOOLS, "old")["spec"] == body["spec"]
+        assert cluster.body(NODEPOOLS, "old")["metadata"]["ownerReferences"] == [fleet, mine]
+
+
+async def test_an_admission_policy_that_changes_what_is_written_is_told_of_once_and_not_fought() -> None:
+    def tags(resource: Resource, body: dict[str, Any]) -> None:
+        if resource is EC2NODECLASSES:
+            body["spec"].setdefault("tags", {})["cost-centre"] = "7"
+
+    async with keeping() as cluster:
+        cluster.admission = tags
+        cluster.put(AWSNODETEMPLATES, template())
+        await looked()
+        assert cluster.told.reasons() == ["NotInStep"]
+        written = len(cluster.writes)
+        for _ in range(5):
+            changed(cluster)
+            await looked()
+        assert len(cluster.writes) == written
+        cluster.edit(AWSNODETEMPLATES, "mine", {**template()["spec"], "amiFamily": "Bottlerocket"})
+        await looked()
+        assert cluster.body(EC2NODECLASSES, "mine")["spec"]["amiSelectorTerms"] == [{"alias": "bottlerocket@latest"}]
+
+
+async def test_what_an_old_object_does_not_become_any_more_is_named_on_it() -> None:
+    """LEG-06: the class of its inline provider stays when it goes over to a template, and so do its nodes."""
+    inline = provisioner({"providerRef": None, "provider": template()["spec"]})
+    async with keeping((PROVISIONERS, inline), (AWSNODETEMPLATES, template())) as cluster:
+        assert cluster.names(EC2NODECLASSES) == ["mine", "old"]
+        assert "no use" not in cluster.condition(PROVISIONERS, "old", "Converted")["message"]
+        cluster.edit(PROVISIONERS, "old", {"providerRef": {"name": "mine"}})
+        await looked()
+        assert (
+            "EC2NodeClass old was made from it earlier and is of no use any more: delete it"
+            in (cluster.condition(PROVISIONERS, "old", "Converted")["message"])
+        )
+        cluster.go(EC2NODECLASSES, "old")
+        await looked()
+        assert "no use" not in cluster.condition(PROVISIONERS, "old", "Converted")["message"]
+
+
+YEARS_AGO, LATER, TODAY = "2023-05-01T00:00:00Z", "2024-05-01T00:00:00Z", "2026-01-01T00:00:00Z"
+
+
+def made_later() -> dict[str, Any]:
+    return {**NODEPOOL, "metadata": {"name": "default", "creationTimestamp": LATER}}
+
+
+async def test_a_provisioner_that_an_upgrade_left_behind_launches_nothing_and_says_so() -> None:
+    """Karpenter since 0.33 takes no notice of it, and nobody knows any more that it is there."""
+    old = provisioner(creationTimestamp=YEARS_AGO)
+    async with keeping((NODEPOOLS, made_later()), (PROVISIONERS, old), (AWSNODETEMPLATES, template())) as cluster:
+        assert cluster.names(NODEPOOLS) == ["default"]
+        active = cluster.condition(PROVISIONERS, "old", "Active")
+        assert (active["status"], active["reason"]) == ("False", "LeftOver")
+        assert "older than NodePool default" in active["message"]
+        assert cluster.told.reasons() == ["LeftOver"]
+        allowed = copy.deepcopy(cluster.body(PROVISIONERS, "old"))
+        allowed["metadata"]["annotations"] = {"tenon.sh/act": "true"}
+        cluster.put(PROVISIONERS, allowed)
+        await looked()
+        assert cluster.names(NODEPOOLS) == ["default", "old"]
+
+
+async def test_a_provisioner_that_is_applied_beside_nodepools_acts() -> None:
+    """And one that acts goes on when a NodePool is made beside it, even if what stands for it is deleted once."""
+    async with keeping((PROVISIONERS, provisioner(creationTimestamp=YEARS_AGO)), (AWSNODETEMPLATES, template())) as one:
+        one.put(NODEPOOLS, made_later())
+        one.go(NODEPOOLS, "old")
+        await looked()
+        assert one.names(NODEPOOLS) == ["default", "old"]
+    today = provisioner(creationTimestamp=TODAY)
+    async with keeping((NODEPOOLS, made_later()), (PROVISIONERS, today), (AWSNODETEMPLATES, template())) as other:
+        assert other.names(NODEPOOLS) == ["default", "old"]
 
 
 class Discovery:

@@ -6,15 +6,19 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.workflows.waiting import until
-from worker import logs
+from worker import logs, main
 from worker.concurrency import concurrency
-from worker.memory import watch_memory, worker_bytes
+from worker.health import Health
+from worker.memory import PARENT, watch_memory, worker_bytes
 from worker.settings import Settings, SettingsError
 
 
@@ -56,8 +60,40 @@ async def test_set16_without_a_limit_nothing_is_measured() -> None:
     assert looks == []
 
 
-def test_what_this_worker_holds_is_more_than_nothing() -> None:
-    assert worker_bytes() > 10 * 2**20
+@pytest.mark.parametrize("part_of_a_worker", [True, False])
+def test_set16_what_the_processes_of_a_worker_hold_is_counted_together(part_of_a_worker: bool) -> None:
+    ballast = bytearray(b"x" * (256 * 2**20))
+    environment = {**os.environ, PARENT: str(os.getpid() if part_of_a_worker else 0)}
+    code = "from worker.memory import worker_bytes; print(worker_bytes())"
+    counted = int(subprocess.check_output([sys.executable, "-c", code], env=environment))
+    assert (counted > len(ballast)) is part_of_a_worker
+
+
+def test_set16_in_a_container_the_parent_is_process_number_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for process in (1, 7, os.getpid()):
+        (tmp_path / str(process)).mkdir()
+        (tmp_path / str(process) / "statm").write_text("9000 1000 0\n")
+    children = tmp_path / "1" / "task" / "1" / "children"
+    children.parent.mkdir(parents=True)
+    children.write_text(f"7 {os.getpid()} ")
+    monkeypatch.setattr("worker.memory._PROC", tmp_path)
+    monkeypatch.setattr("os.getppid", lambda: 1)
+    alone = worker_bytes()
+    monkeypatch.setenv(PARENT, "1")
+    assert worker_bytes() == 3 * alone == 3000 * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_set16_a_child_knows_the_parent_that_started_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    told: list[dict[str, str]] = []
+
+    def started(*_: object, env: dict[str, str], **__: object) -> object:
+        told.append(env)
+        return None
+
+    monkeypatch.setattr("subprocess.Popen", started)
+    child = main._start("io", Settings(cluster_name="c"), str(tmp_path), Health(["io"]))
+    child.listener.join()
+    assert told[0][PARENT] == str(os.getpid())
 
 
 @pytest.fixture

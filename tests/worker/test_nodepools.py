@@ -122,7 +122,7 @@ async def test_nodes_and_resources_follow_the_claims_of_the_pool() -> None:
 
 
 async def test_dis75_claims_of_a_pool_that_another_controller_hashed_are_hashed_anew() -> None:
-    """QRK-15: with the pool itself, claims first; a pool that is Tenon's already leaves its claims alone."""
+    """QRK-15: with the pool itself, claims first."""
     theirs = {"karpenter.sh/nodepool-hash": "7", "karpenter.sh/nodepool-hash-version": "v3"}
     adopted = pool("pool")
     adopted["metadata"]["annotations"] = theirs
@@ -135,6 +135,18 @@ async def test_dis75_claims_of_a_pool_that_another_controller_hashed_are_hashed_
         ours = cache.pools.get("pool")
         assert ours is not None
         assert ours.annotations["karpenter.sh/nodepool-hash-version"] == "tenon-v1"
+
+
+async def test_dis75_a_claim_of_another_controller_that_is_seen_late_is_hashed_anew_all_the_same() -> None:
+    """The cache may be behind what Karpenter wrote last; with a version of its own the claim could never drift."""
+    async with keeping(pool("pool")) as (cache, server, _):
+        theirs = {"karpenter.sh/nodepool-hash": "7", "karpenter.sh/nodepool-hash-version": "v3"}
+        cache.tell(claim("late", node_name="", meta={"annotations": theirs}))
+        cache.tell(claim("unhashed", node_name=""))
+        await asyncio.sleep(3 * MOMENT)
+        written = [name for name, subresource in server.patches if not subresource]
+        assert "late" in written
+        assert "unhashed" not in written
 
 
 async def test_a_pool_that_cannot_be_read_does_not_stop_the_others() -> None:

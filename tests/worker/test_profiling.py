@@ -45,6 +45,31 @@ async def test_set10_a_profile_shows_every_process_by_its_name(tmp_path: Path) -
         server.shutdown()
 
 
+async def test_set10_one_profile_is_taken_at_a_time(tmp_path: Path) -> None:
+    """Nobody who can reach the port can take the threads of the workers for profiles."""
+    (port,) = free_ports(1)
+    server = serve_metrics(str(tmp_path), port, profiling=True)
+    asked_for, answer_now = asyncio.Event(), asyncio.Event()
+
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        asked_for.set()
+        await answer_now.wait()
+        writer.write(b"io;MainThread;work 1\n")
+        writer.close()
+
+    path = "/debug/pprof/profile?seconds=0"
+    async with await asyncio.start_unix_server(slow, tmp_path / "profile-io.sock"):
+        first = asyncio.create_task(asyncio.to_thread(get, port, path))
+        await asked_for.wait()
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            await asyncio.to_thread(get, port, path)
+        answer_now.set()
+        assert await first == "io;MainThread;work 1\n"
+        assert await asyncio.to_thread(get, port, path) == "io;MainThread;work 1\n"
+    server.shutdown()
+
+
 def test_set10_without_the_setting_there_is_nothing_to_ask(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     server = serve_metrics(str(tmp_path), port)
@@ -77,6 +102,8 @@ def test_a_busy_thread_is_named_with_what_it_does() -> None:
         ("/debug/pprof/profile", ("profile", 30.0)),
         ("/debug/pprof/profile?seconds=9999", ("profile", 120.0)),
         ("/debug/pprof/profile?seconds=x", None),
+        ("/debug/pprof/profile?seconds=nan", None),
+        ("/debug/pprof/profile?seconds=inf", None),
         ("/debug/pprof/heap", None),
         ("/metrics", None),
     ],

@@ -136,3 +136,10 @@ def test_what_is_said_to_have_no_effect_exists() -> None:
     assert WITHOUT_EFFECT.keys() <= Settings.model_fields.keys()
     every = ["NodeRepair", "ReservedCapacity", "SpotToSpotConsolidation", "NodeOverlay", "StaticCapacity"]
     assert GATES_WITHOUT_EFFECT.keys() <= {*every, "CapacityBuffer", "NodeClassCEL"}
+
+
+def test_who_puts_the_webhook_off_hears_what_it_costs() -> None:
+    """Values written for an older Karpenter say so of another webhook."""
+    (warning,) = load_all({}, {"CLUSTER_NAME": "c", "DISABLE_WEBHOOK": "true"}).warnings
+    assert "v1beta1 cannot be read" in warning
+    assert load_all({}, {"CLUSTER_NAME": "c", "DISABLE_WEBHOOK": "false"}).warnings == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -105,10 +105,21 @@ def test_durations_in_gos_form(text: str, seconds: float) -> None:
     assert parse_duration(text) == timedelta(seconds=seconds)
 
 
-@pytest.mark.parametrize("text", ["", "ten", "-1s", "10 s", "1d", "s", "1m30", "1s!", "9" * 400 + "h", "9" * 30])
+@pytest.mark.parametrize(
+    "text", ["", "ten", "-1s", "10 s", "1d", "s", "1m30", "1s!", "9" * 400 + "h", "9" * 30, "99999999h"]
+)
 def test_other_texts_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"duration"):
         parse_duration(text)
+
+
+def test_the_longest_duration_can_be_added_to_a_date_of_today() -> None:
+    """INITIALIZATION_TIMEOUT and the like are: a longer one would be a fault of every node's workflow."""
+    assert datetime.now(UTC) + parse_duration("876000h") > datetime(2100, 1, 1, tzinfo=UTC)
+    with pytest.raises(ValueError, match=r"876000h"):
+        parse_duration("876000h1s")
+    with pytest.raises(SettingsError, match="INITIALIZATION_TIMEOUT"):
+        load(cluster_name="c", initialization_timeout="99999999h")
 
 
 def test_a_missing_cluster_name_is_one_sentence_that_says_what_to_do() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, cast
 
 import pytest
@@ -14,11 +14,14 @@ import pytest
 from activities.kubernetes.errors import ApiError, Conflict
 from tenon.apis import labels
 from tenon.provisioning.policy import PlanPolicy
+from tenon.provisioning.static import MOST_AT_ONCE
 from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
-from tests.cache.objects import metadata, node, running
+from tests.cache.objects import claim, metadata, node, running
 from tests.planning.fake_view import READY, FakeTypes
 from tests.worker.test_bridge import Cache
 from worker.cache.decode import decode_object
+from worker.cache.records import NodeRecord, ObjectRecord, PodRecord
+from worker.cache.table import Table
 from worker.static import RESYNC, StaticKeeper
 from worker.static_patience import PAUSES
 from worker.view import CachedView
@@ -30,7 +33,7 @@ MOMENT = 1.0
 
 
 class ApiServer:
-    """NodePools and NodeClaims, told to the cache by a watch that can be stopped."""
+    """A NodePool and NodeClaims, told to the cache by a watch that can be stopped; ``looks`` counts what is read."""
 
     def __init__(self, cache: Cache) -> None:
         self.cache = cache
@@ -40,14 +43,23 @@ class ApiServer:
         self.away = False
         self.made: list[str] = []
         self.deleted: list[str] = []
+        self.looks = 0
+        self.slow = 0.0
+        """Seconds that a list is on its way."""
+        self.on_create: Callable[[], None] = lambda: None
         self._versions = itertools.count(1)
 
-    def put_pool(self, replicas: int, **edits: Any) -> None:
-        generation = self.pools.get("fixed", {"metadata": {"generation": 0}})["metadata"]["generation"] + 1
+    def put_pool(self, replicas: int, *, told: bool = True, **edits: Any) -> None:
+        """What a user writes; annotations stay."""
+        before = self.pools.get("fixed", {"metadata": {"generation": 0, "annotations": {}}})["metadata"]
         body = {**edited(NODEPOOL, {"replicas": replicas, **edits})}
-        body["metadata"] = metadata("fixed", generation=generation)
+        body["metadata"] = metadata("fixed", generation=before["generation"] + 1, annotations=before["annotations"])
         self.pools["fixed"] = body
-        self.cache.pools.on_event("fixed", decode_object(json.dumps(body).encode()))
+        if told:
+            self.tell_pool()
+
+    def tell_pool(self) -> None:
+        self.cache.pools.on_event("fixed", decode_object(json.dumps(self.pools["fixed"]).encode()))
 
     def tell(self, name: str) -> None:
         if not self.watching:
@@ -73,12 +85,27 @@ class ApiServer:
 
     async def get(self, _: object, name: str) -> dict[str, Any] | None:
         self._check()
+        self.looks += 1
         return self.pools.get(name)
+
+    async def patch(self, _: object, name: str, patch: dict[str, Any]) -> None:
+        """Annotations, of the version that the patch names."""
+        self._check()
+        body = self.pools[name]
+        wanted = patch["metadata"]
+        if any(body["metadata"][key] != wanted[key] for key in ("uid", "resourceVersion")):
+            raise Conflict(409, "Conflict", "it was changed")
+        now = {**body["metadata"]["annotations"], **wanted["annotations"]}
+        version = f"patched-{next(self._versions)}"
+        self.pools[name] = {**body, "metadata": {**body["metadata"], "annotations": now, "resourceVersion": version}}
 
     async def list(self, _: object, *, label_selector: str) -> list[dict[str, Any]]:
         self._check()
         assert label_selector == f"{labels.NODEPOOL}=fixed"
-        return list(self.claims.values())
+        self.looks += 1
+        found = list(self.claims.values())
+        await asyncio.sleep(self.slow)
+        return found
 
     async def create(self, _: object, body: dict[str, Any]) -> None:
         self._check()
@@ -88,6 +115,7 @@ class ApiServer:
         self.claims[name] = {**body, "metadata": {**metadata(name), **body["metadata"]}, "status": {}}
         self.made.append(name)
         self.tell(name)
+        self.on_create()
 
     async def delete(self, _: object, name: str, *, uid: str) -> bool:
         self._check()
@@ -100,6 +128,33 @@ class ApiServer:
     def _check(self) -> None:
         if self.away:
             raise ApiError(503, "ServiceUnavailable", "away")
+
+
+class CountingTable(Table[ObjectRecord]):
+    """Counts how often it is gone through."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[ObjectRecord]:
+        self.walks += 1
+        return super().__iter__()
+
+
+class CountingCache(Cache):
+    """Counts what a look costs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.claims = self.counted = CountingTable(self._claim_changed)
+        self.nodes_asked = self.pods_asked = 0
+
+    def node_of(self, claim: ObjectRecord) -> NodeRecord | None:
+        self.nodes_asked += 1
+        return super().node_of(claim)
+
+    def pods_on(self, node_name: str) -> list[PodRecord]:
+        self.pods_asked += 1
+        return super().pods_on(node_name)
 
 
 @contextlib.asynccontextmanager
@@ -177,6 +232,46 @@ async def test_a_new_leader_makes_nothing_twice() -> None:
         assert len(server.made) == 3
 
 
+async def test_two_leaders_for_a_moment_make_nothing_twice() -> None:
+    """The older one has seen more names come and go, and both decide from the same list."""
+    server = served(2)
+    async with keeping(server):
+        for name in server.standing():
+            server.launch(name)
+        first, _ = server.standing()
+        await server.delete(None, first, uid=server.claims[first]["metadata"]["uid"])
+        await settle()
+        server.end(first)
+        for name in server.standing():
+            server.launch(name)
+        server.slow = 0.3
+        async with keeping(server):
+            await settle()
+            assert len(server.made) == 3
+            lost, _ = server.standing()
+            await server.delete(None, lost, uid=server.claims[lost]["metadata"]["uid"])
+            await settle(RESYNC)
+            assert len(server.made) == 4
+            assert server.deleted == [first, lost]
+
+
+async def test_the_ordinal_is_moved_on_though_others_write_to_the_pool() -> None:
+    """Its status changes with every claim; a name that was given out does not return after a change of leaders."""
+    server = served(3)
+    server.on_create = lambda: server.pools["fixed"]["metadata"].update(resourceVersion=f"status-{len(server.made)}")
+    async with keeping(server):
+        assert server.pools["fixed"]["metadata"]["annotations"][labels.NEXT_ORDINAL] == "3"
+        for name in server.standing():
+            server.launch(name)
+    server.put_pool(0)
+    async with keeping(server):
+        for name in list(server.claims):
+            server.end(name)
+    server.put_pool(3)
+    async with keeping(server):
+        assert len(set(server.made)) == 6
+
+
 async def test_a_node_that_leaves_is_replaced_before_it_is_gone() -> None:
     """DIS-83; what was launched and then deleted by somebody says nothing of EC2, so nothing waits."""
     server = served(1)
@@ -209,6 +304,134 @@ async def test_sch100_the_node_whose_pods_mind_least_goes_first() -> None:
         await settle()
         assert server.deleted == [busy, dear]
         assert server.standing() == [held]
+
+
+@pytest.mark.parametrize("where", ["claim", "node"])
+async def test_sch100_what_protected_a_node_before_v1_still_does(where: str) -> None:
+    """LEG-01: karpenter.sh/do-not-consolidate."""
+    server = served(2)
+    async with keeping(server):
+        first, second = server.standing()
+        for name in (first, second):
+            server.launch(name)
+        mark = {labels.DO_NOT_CONSOLIDATE: "true"}
+        if where == "claim":
+            server.claims[first]["metadata"].setdefault("annotations", {}).update(mark)
+        else:
+            server.cache.tell(node(first, meta={"annotations": mark}))
+        server.put_pool(1)
+        await settle()
+        assert server.deleted == [second]
+
+
+async def test_a_look_at_all_pools_asks_nobody_and_weighs_no_pods() -> None:
+    """A round follows nearly every change, on the loop that renews the Lease: the claims are gone through once."""
+    cache = CountingCache()
+    server = ApiServer(cache)
+    for number in range(200):
+        body = edited(NODEPOOL, {"replicas": 2})
+        body["metadata"] = metadata(f"pool-{number}", generation=1)
+        cache.pools.on_event(body["metadata"]["name"], decode_object(json.dumps(body).encode()))
+        for ordinal in range(2):
+            meta = {"labels": {labels.NODEPOOL: f"pool-{number}"}}
+            cache.tell(claim(f"c-{number}-{ordinal}", node_name=f"n-{number}-{ordinal}", meta=meta))
+    async with keeping(server):
+        assert server.looks == 0
+        assert cache.nodes_asked == len(cache.claims)
+        assert (cache.counted.walks, cache.pods_asked) == (1, 0)
+
+
+async def test_a_pool_that_must_wait_asks_the_api_server_for_nothing() -> None:
+    """However much else changes in the cluster meanwhile."""
+    server = served(2)
+    async with keeping(server):
+        for name in server.standing():
+            server.end(name)
+        await settle()
+        for reason in ("refused by EC2", "class gone"):
+            if reason == "class gone":
+                server.cache.nodeclasses.on_event("default", None)
+                server.put_pool(3)
+                await settle()
+            before = server.looks
+            for number in range(20):
+                server.cache.tell(node(f"other-{number}"))
+                await settle()
+            assert server.looks == before, reason
+
+
+async def test_a_pool_for_which_nothing_is_sold_is_looked_at_ever_less_often(caplog: pytest.LogCaptureFixture) -> None:
+    term = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["none.large"]}
+    server = served(2, **{"template/spec/requirements": [term]})
+    async with keeping(server):
+        before = server.looks
+        for number in range(20):
+            server.cache.tell(node(f"other-{number}"))
+            await settle()
+        assert server.looks == before
+        server.put_pool(2)
+        await settle()
+        assert len(server.standing()) == 2, "a changed pool is served at once"
+    assert "no node can be made for it" in str([record.__dict__.get("error") for record in caplog.records])
+
+
+async def test_a_watch_of_nodepools_that_lags_takes_no_pause_away() -> None:
+    """The cache has an older version of the pool than the API server."""
+    server = served(1)
+    server.put_pool(2, told=False)
+    async with keeping(server):
+        for _ in range(40):
+            for name in server.standing():
+                server.end(name)
+            await settle(2)
+    assert len(set(server.made)) == len(server.made)
+    assert 2 <= len(server.made) <= 2 + len(PAUSES)
+
+
+async def test_after_a_refusal_one_is_tried_and_the_others_follow_it() -> None:
+    server = served(5)
+    async with keeping(server):
+        for name in server.standing():
+            server.end(name)
+        await settle(2 * RESYNC + MOMENT)
+        (probe,) = server.standing()
+        await settle(2 * RESYNC)
+        assert server.standing() == [probe]
+        server.launch(probe)
+        await settle()
+        assert len(server.standing()) == 5
+        assert len(server.made) == 10
+
+
+async def test_refusals_that_come_one_after_the_other_are_one_round() -> None:
+    """One pause follows them, not a longer one for each."""
+    server = served(4)
+    async with keeping(server):
+        for name in server.standing():
+            server.end(name)
+            await settle(2)
+        await settle(PAUSES[0])
+        assert len(server.made) == 5
+
+
+async def test_a_pool_that_is_scaled_far_up_is_read_again_on_the_way() -> None:
+    """5,000 were a mistake: what is bought of it before the correction is heard is one part."""
+    server = served(5000)
+    server.watching = False
+    server.on_create = lambda: server.put_pool(10, told=False) if len(server.made) == 20 else None
+    async with keeping(server):
+        await settle()
+        assert len(server.made) == MOST_AT_ONCE
+        await settle(RESYNC)
+        assert len(server.standing()) == 10
+
+
+async def test_all_parts_follow_each_other() -> None:
+    server = served(2 * MOST_AT_ONCE + 1)
+    server.watching = False
+    async with keeping(server):
+        await settle(3 * MOMENT)
+        assert len(server.standing()) == 2 * MOST_AT_ONCE + 1
 
 
 async def test_where_nothing_can_be_launched_it_is_tried_again_ever_less_often() -> None:

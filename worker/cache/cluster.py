@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -18,9 +19,13 @@ from worker.cache.changes import Topic
 from worker.cache.decode import decode_daemonset, decode_namespaced, decode_node, decode_object, decode_pod, instant
 from worker.cache.records import ObjectRecord
 from worker.cache.reflector import SILENCE_SECONDS, Reflector
+from worker.cache.served import LOOK_AGAIN, served
 from worker.cache.state import ClusterState
 from worker.cache.storage_decode import decode_claim, decode_class, decode_csi_node, decode_namespace, decode_volume
 from worker.cache.table import Table
+from worker.repeats import Sparingly
+
+log = logging.getLogger(__name__)
 
 
 class ClusterCache(ClusterState):
@@ -57,10 +62,15 @@ class ClusterCache(ClusterState):
             reflect(resources.PDBS, decode_budget, self.moving.budgets),
         ]
         gates = gates or FeatureGates()
+        self._gated: dict[str, resources.Resource] = {}
+        """By plural: those that a cluster may lack, since an upgrade of a chart adds no CustomResourceDefinitions."""
         if gates.node_overlay:
             self._reflectors.append(reflect(resources.NODEOVERLAYS, decode_object, self.overlays))
+            self._gated[resources.NODEOVERLAYS.plural] = resources.NODEOVERLAYS
         if gates.capacity_buffer:
             self._reflectors.append(reflect(resources.CAPACITYBUFFERS, decode_namespaced, self.buffers))
+            self._gated[resources.CAPACITYBUFFERS.plural] = resources.CAPACITYBUFFERS
+        self._kube = kube
         self._by_plural = {reflector.plural: reflector for reflector in self._reflectors}
         self._synced_at = 0.0
 
@@ -68,9 +78,24 @@ class ClusterCache(ClusterState):
         """Follows the cluster until cancelled."""
         async with asyncio.TaskGroup() as group:
             for reflector in self._reflectors:
-                group.create_task(reflector.run(), name=f"reflect {reflector.plural}")
+                group.create_task(self._follow(reflector), name=f"reflect {reflector.plural}")
             await self.wait_synced()
             self._synced_at = self.clock()
+
+    async def _follow(self, reflector: Reflector[Any]) -> None:
+        """Follow a resource; of one that is not served there is nothing to be read, until it is."""
+        resource, sparingly = self._gated.get(reflector.plural), Sparingly()
+        while resource is not None and not await served(self._kube, resource, sparingly):
+            if not reflector.synced.is_set():
+                log.warning(
+                    "%s.%s is not served, so its feature gate has no effect: apply the CustomResourceDefinitions of "
+                    "deploy/crds",
+                    resource.plural,
+                    resource.group,
+                )
+            reflector.synced.set()
+            await asyncio.sleep(LOOK_AGAIN)
+        await reflector.run()
 
     @property
     def synced(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from activities.kubernetes.resources import AWSNODETEMPLATES, PROVISIONERS, Resource
 from tenon.apis.legacy.awsnodetemplate import Defaults
-from tenon.apis.legacy.conversion import Manifest, name_of
+from tenon.apis.legacy.conversion import NODE_CLASS_KIND, Manifest, name_of
 from tenon.apis.legacy.materialising import Made, made_of_provisioner, made_of_template
 from tenon.apis.legacy.v1alpha5 import DEFAULT_CLASS
 from worker.cache.cluster import ClusterCache
@@ -71,6 +71,20 @@ class Becoming:
 def whole(resource: Resource, record: ObjectRecord) -> dict[str, Any]:
     """The object with its kind, which items of a list do not say."""
     return {**record.body, "apiVersion": resource.api_version, "kind": resource.kind}
+
+
+def not_used_any_more(cache: ClusterCache, made: Mapping[str, Made]) -> dict[str, list[str]]:
+    """By UID of an old object: the objects that belong to it and that nothing old becomes any more, for a sentence."""
+    wanted = {(body["kind"], name_of(body)) for one in made.values() for body in one.manifests}
+    found: dict[str, list[str]] = {}
+    for kind, records in (("NodePool", cache.pools), (NODE_CLASS_KIND, cache.nodeclasses)):
+        for record in records:
+            if (kind, record.name) in wanted or record.deleting:
+                continue
+            for owner in record.body["metadata"].get("ownerReferences") or ():
+                if owner.get("controller") and owner["uid"] in made:
+                    found.setdefault(owner["uid"], []).append(f"{kind} {record.name}")
+    return found
 
 
 def without_use(present: Mapping[str, Any], wanted: Manifest, made: Mapping[str, Made]) -> bool:

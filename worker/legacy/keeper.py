@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Collection, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,9 +21,11 @@ from activities.kubernetes.resources import AWSNODETEMPLATES, MACHINES, PROVISIO
 from tenon.apis import labels
 from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.apis.legacy.conversion import Manifest, name_of
+from tenon.apis.legacy.left_over import left_over
 from tenon.apis.legacy.materialising import Made
 from tenon.apis.legacy.old_status import (
     CONVERTED,
+    LEFT_OVER,
     NAME_TAKEN,
     WAITING,
     Outcome,
@@ -33,7 +36,7 @@ from tenon.apis.legacy.old_status import (
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.records import ObjectRecord
-from worker.legacy.becoming import Becoming, whole, without_use
+from worker.legacy.becoming import Becoming, not_used_any_more, whole, without_use
 from worker.legacy.standing import Standing
 from worker.legacy.watching import LegacyObjects
 from worker.repeats import Sparingly
@@ -65,6 +68,11 @@ class LegacyKeeper:
         self._standing = Standing(kube, recorder, cache)
         self._sparingly = Sparingly()
         self._becoming = Becoming(cache)
+        self._unused: Mapping[str, list[str]] = {}
+        self._written: dict[str, tuple[str, Manifest]] = {}
+        """By UID: the version that the last write of a status came to, and what was written."""
+        self._told: dict[str, str] = {}
+        """By UID: the problem that was told last."""
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -83,6 +91,8 @@ class LegacyKeeper:
     async def _round(self) -> None:
         templates, provisioners = _in_order(self._objects.templates), _in_order(self._objects.provisioners)
         made = self._becoming.of(templates, provisioners, self._defaults)
+        self._unused = not_used_any_more(self._cache, made)
+        self._forget(made.keys() | {machine.uid for machine in self._objects.machines})
         claimed: dict[tuple[str, str], str] = {}
         scaled = self._scaled() if provisioners else {}
         for resource, records in ((AWSNODETEMPLATES, templates), (PROVISIONERS, provisioners)):
@@ -120,8 +130,15 @@ class LegacyKeeper:
         def free(present: Mapping[str, Any], wanted: Manifest) -> bool:
             return without_use(present, wanted, made)
 
-        outcome = await self._standing.keep(old, mine, claimed, free)
-        for body in mine.manifests if outcome.reason != NAME_TAKEN else ():
+        why = left_over(old, (pool.body for pool in self._cache.pools)) if resource is PROVISIONERS else ""
+        if why:
+            outcome = Outcome(reason=LEFT_OVER, problem=why)
+        else:
+            outcome = await self._standing.keep(old, mine, claimed, free)
+        if outcome.became and (unused := self._unused.get(record.uid)):
+            text = f"{', '.join(unused)} was made from it earlier and is of no use any more: delete it"
+            outcome = replace(outcome, notes=[*outcome.notes, text])
+        for body in mine.manifests if outcome.reason not in (NAME_TAKEN, LEFT_OVER) else ():
             claimed.setdefault((body["kind"], name_of(body)), f"{resource.kind} {record.name}")
         now = datetime.now(UTC)
         if resource is PROVISIONERS:
@@ -134,7 +151,9 @@ class LegacyKeeper:
             status = template_status(old, outcome, None if found is None else found.body, now)
         await self._write(resource, record, status)
         said = next(one["message"] for one in status["conditions"] if one["type"] == CONVERTED)
-        if outcome.problem and outcome.reason != WAITING and record.condition(CONVERTED).get("message") != said:
+        known = (record.condition(CONVERTED).get("message"), self._told.get(record.uid))
+        if outcome.problem and outcome.reason != WAITING and said not in known:
+            self._told[record.uid] = said
             await self._tell(resource, record, outcome)
 
     async def _write(self, resource: Resource, record: ObjectRecord, status: Manifest) -> None:
@@ -143,8 +162,16 @@ class LegacyKeeper:
         if "resources" in changed:  # a merge patch keeps the names that it does not mention
             gone = {name: None for name in present.get("resources") or {} if name not in status["resources"]}
             changed["resources"] = {**status["resources"], **gone}
-        if changed:
-            await self._kube.patch(resource, record.name, {"status": changed}, subresource="status")
+        # A CRD of Karpenter's own age drops what it does not know: to write that again would never come to an end.
+        writing = (record.resource_version, _timeless(status))
+        if changed and self._written.get(record.uid) != writing:
+            answer = await self._kube.patch(resource, record.name, {"status": changed}, subresource="status")
+            if answer is not None:
+                self._written[record.uid] = (answer["metadata"]["resourceVersion"], writing[1])
+
+    def _forget(self, there: Collection[str]) -> None:
+        self._written = {uid: written for uid, written in self._written.items() if uid in there}
+        self._told = {uid: told for uid, told in self._told.items() if uid in there}
 
     async def _tell(self, resource: Resource, record: ObjectRecord, outcome: Outcome) -> None:
         """Say, when it is new, why an old object cannot act."""
@@ -162,6 +189,12 @@ class LegacyKeeper:
                 str(claim.body["metadata"].get("creationTimestamp") or "")
             )
         return found
+
+
+def _timeless(status: Manifest) -> Manifest:
+    """The status without the instants at which it began to be so, which are new each time where none is kept."""
+    conditions = [{**one, "lastTransitionTime": ""} for one in status["conditions"]]
+    return {**status, "conditions": conditions}
 
 
 def _in_order(records: Iterable[ObjectRecord]) -> list[ObjectRecord]:

@@ -36,6 +36,8 @@ class Standing:
         self._cache = cache
         self._alike: dict[tuple[str, str], tuple[str, Manifest]] = {}
         """By kind and name: the version that was found to be as it should, and the manifest that it was compared to."""
+        self._overruled: dict[tuple[str, str], tuple[str, int, Manifest]] = {}
+        """By kind and name: UID and generation that came of a manifest which something changed on its way in."""
 
     def present(self, body: Manifest) -> ObjectRecord | None:
         """The object of this kind and name, as the cache has it."""
@@ -110,7 +112,7 @@ class Standing:
         if record is None:
             await self._kube.create(resource, body)
             log.info("made from an older object", extra={"kind": kind, "object": name, "from": _shown(old)})
-        elif self._alike.get((kind, name)) == (record.resource_version, body):
+        elif self._is_known(record, body):
             return
         elif differs(record.body, body):
             fresh = await self._kube.get(resource, name)
@@ -122,6 +124,12 @@ class Standing:
         else:
             self._alike[kind, name] = (record.resource_version, body)
 
+    def _is_known(self, record: ObjectRecord, body: Manifest) -> bool:
+        """Whether this object was compared to this manifest before, and nothing more can be done."""
+        known, generation = (body["kind"], name_of(body)), record.body["metadata"].get("generation")
+        alike = self._alike.get(known) == (record.resource_version, body)
+        return alike or self._overruled.get(known) == (record.uid, generation, body)
+
     async def _put_right(
         self, resource: Resource, present: Mapping[str, Any], body: Manifest, old: Mapping[str, Any]
     ) -> None:
@@ -129,11 +137,18 @@ class Standing:
         answer = await self._kube.patch(resource, name, changes(present, body), kind="json")
         if answer is None:
             return
+        regarding = {"apiVersion": body["apiVersion"], "kind": body["kind"], **answer}
+        if differs(answer, body):
+            metadata = answer["metadata"]
+            self._overruled[body["kind"], name] = (metadata["uid"], metadata.get("generation"), body)
+            text = f"it is not quite as {_shown(old)} says: an admission policy, perhaps, changes what is written"
+            log.warning("not in step with an older object", extra={"object": name, "from": _shown(old), "error": text})
+            await self._recorder.publish(regarding, "NotInStep", text, "Warning")
+            return
         log.info("brought in step with an older object", extra={"object": name, "from": _shown(old)})
         _, before = self._alike.get((body["kind"], name), ("", body))
         if before == body:  # somebody else edited it, and not the old object
             text = f"it is as {_shown(old)} says again: edit that one to change it"
-            regarding = {"apiVersion": body["apiVersion"], "kind": body["kind"], **answer}
             await self._recorder.publish(regarding, "KeptInStep", text)
 
 

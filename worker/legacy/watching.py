@@ -7,25 +7,21 @@ looked whether they have come.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Callable
 from functools import partial
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError, NotFound
 from activities.kubernetes.resources import AWSNODETEMPLATES, MACHINES, PROVISIONERS, Resource
 from worker.cache.changes import Changes, Topic
 from worker.cache.decode import decode_object
 from worker.cache.records import ObjectRecord
 from worker.cache.reflector import SILENCE_SECONDS, Reflector
+from worker.cache.served import LOOK_AGAIN, served
 from worker.cache.table import Table
 from worker.repeats import Sparingly
 
 log = logging.getLogger("worker.legacy")
-
-LOOK_AGAIN = 30.0
-"""Seconds after which is looked again whether a kind is served."""
 
 
 class LegacyObjects:
@@ -64,7 +60,7 @@ class LegacyObjects:
             await known.wait()
 
     async def _follow(self, resource: Resource, table: Table[ObjectRecord]) -> None:
-        while not await self._served(resource):
+        while not await served(self._kube, resource, self._sparingly):
             self._known[resource].set()
             await asyncio.sleep(LOOK_AGAIN)
         log.info("objects of an older API are read", extra={"kind": resource.kind, "version": resource.api_version})
@@ -73,19 +69,6 @@ class LegacyObjects:
             group.create_task(reflector.run(), name=f"reflect {resource.plural}")
             await reflector.synced.wait()
             self._known[resource].set()
-
-    async def _served(self, resource: Resource) -> bool:
-        """Whether the API server serves the kind; while it cannot be asked, nobody knows, so it is asked again."""
-        while True:
-            try:
-                answer = json.loads(await self._kube.request("GET", f"/apis/{resource.api_version}"))
-                return any(found.get("name") == resource.plural for found in answer.get("resources") or ())
-            except NotFound:
-                return False
-            except (ApiError, ValueError) as error:
-                if self._sparingly.count(resource.plural) is not None:
-                    log.warning("the API server does not say what it serves", extra={"error": str(error)})
-                await asyncio.sleep(LOOK_AGAIN / 10)
 
     def _teller(self, resource: Resource) -> Callable[[str, object, object], None]:
         return partial(self._tell, resource.kind)

@@ -13,13 +13,15 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 NEVER = "Never"
 SHORTEST_WAIT = timedelta(seconds=10)
+LONGEST = timedelta(hours=876_000)
+"""A hundred years: what is longer cannot be added to every date, nor be waited for by Temporal."""
 
 
 def parse_duration(value: Any) -> timedelta:
     """A Go duration such as ``10s`` or ``1m30s``, or a number of seconds.
 
     Raises:
-        ValueError: the text is no duration.
+        ValueError: the text is no duration, or one of more than a hundred years.
     """
     if isinstance(value, timedelta):
         return value
@@ -27,10 +29,10 @@ def parse_duration(value: Any) -> timedelta:
     parts = [(text, "s")] if re.fullmatch(r"\d+(?:\.\d+)?", text) else _PART.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) not in (text, f"{text}s"):
         raise ValueError(f"{text!r} is not a duration: write it like 10s, 1m30s or 2h")
-    try:
-        return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
-    except OverflowError:
-        raise ValueError(f"{text!r} is longer than any duration that can be waited for") from None
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if seconds > LONGEST.total_seconds():
+        raise ValueError(f"{text!r} is longer than any duration that can be waited for: a hundred years, 876000h")
+    return timedelta(seconds=seconds)
 
 
 def parse_wait(value: Any) -> timedelta | None:

@@ -1,4 +1,4 @@
-"""Which settings and gates steer something that this version does not have, so that nobody counts on them."""
+"""Which settings and gates steer something that this version does not have, or cost more than their name says."""
 
 from __future__ import annotations
 
@@ -23,15 +23,20 @@ GATES_WITHOUT_EFFECT: Mapping[str, str] = {
     "NodeClassCEL": "EC2NodeClasses hold no expressions yet",
 }
 """By the name of the gate."""
+WITHOUT_WEBHOOK = (
+    "DISABLE_WEBHOOK=true: objects of v1beta1 are not converted, and those that are stored as v1beta1 cannot be read. "
+    "Leave it out unless the CRDs serve v1 alone."
+)
 
 
 def warnings(settings: Settings) -> list[str]:
-    """A sentence for each setting and gate that was set to something else than its default, in vain."""
-    return [
+    """A sentence for each setting and gate that was set to something else than its default in vain, or at a cost."""
+    in_vain = [
         f"{_shown(name, value)} has no effect in this version: {why}."
         for name, value, default, why in _in_vain(settings)
         if value != default
     ]
+    return [*in_vain, WITHOUT_WEBHOOK] if settings.disable_webhook else in_vain
 
 
 def why_none(name: str) -> str:

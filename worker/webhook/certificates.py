@@ -20,6 +20,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 LIFETIME = timedelta(days=365)
 RENEWED_BEFORE = timedelta(days=90)
 MOST_NAMES = 20
+MOST_OLDER = 4
+"""Authorities that a new certificate brings along: those of the Secret, and of what a replica serves."""
+LAST_MOMENT = timedelta(days=1)
+"""So long before its end a certificate gives way, trusted or not, to the one after it."""
 CLOCKS_DIFFER = timedelta(hours=1)
 """By so much another machine's clock may be behind, and the certificate be valid there all the same."""
 
@@ -56,7 +60,8 @@ def issued(names: Sequence[str], now: datetime, before: bytes = b"") -> Served:
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
         .sign(authority_key, hashes.SHA256())
     )
-    known = [_pem(authority), *(_pem(old) for old in _read(before)[:1] if old.not_valid_after_utc > now)]
+    older = dict.fromkeys(_pem(old) for old in _read(before)[:MOST_OLDER] if old.not_valid_after_utc > now)
+    known = [_pem(authority), *older]
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
@@ -76,9 +81,11 @@ def why_renew(served: Served, names: Sequence[str], now: datetime) -> str:
         return f"it does not fit its authority or its key ({type(error).__name__})"
     if key.public_key() != certificate.public_key():
         return "its key is another's"
+    if max(certificate.not_valid_before_utc, authorities[0].not_valid_before_utc) > now:
+        return "it is not valid yet"
     if certificate.not_valid_after_utc - now < RENEWED_BEFORE:
         return f"it ends at {certificate.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
-    stated = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    stated = _names(certificate)
     missing = [name for name in names if _general(name) not in stated]
     return f"it is not for {', '.join(missing)}" if missing else ""
 
@@ -88,13 +95,31 @@ def trusts(authorities: bytes, served: Served) -> bool:
     return any(authority in _read(authorities) for authority in _read(served.authorities)[:1])
 
 
+def may_replace(found: Served, in_use: Served, bundles: Sequence[bytes], now: datetime) -> bool:
+    """Whether what was found may be served with instead: the API server trusts it, or the other is over soon.
+
+    Args:
+        bundles: whom the API server trusts, for each definition that says so.
+    """
+    if all(trusts(bundle, found) for bundle in bundles):
+        return True
+    return any(certificate.not_valid_after_utc - now < LAST_MOMENT for certificate in _read(in_use.certificate))
+
+
 def names_of(served: Served) -> list[str]:
     """What the certificate is for: other replicas may be reached by other addresses."""
     found = _read(served.certificate)
     if len(found) != 1:
         return []
-    names = found[0].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    return [str(name.value) for name in names][:MOST_NAMES]
+    return [str(name.value) for name in _names(found[0])][:MOST_NAMES]
+
+
+def _names(certificate: x509.Certificate) -> list[x509.GeneralName]:
+    """What the certificate is for: nothing, where somebody put one there that says nothing of it."""
+    try:
+        return list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+    except (x509.ExtensionNotFound, ValueError):
+        return []
 
 
 def _read(pem: bytes) -> list[x509.Certificate]:

@@ -9,18 +9,25 @@ import asyncio
 import contextlib
 import logging
 from base64 import b64encode
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
 from activities.kubernetes.client import Kube, Object
 from activities.kubernetes.errors import ApiError, Conflict
 from activities.kubernetes.resources import CRDS, EC2NODECLASSES, NODECLAIMS, NODEPOOLS, Resource
-from tenon.apis.versions.definitions import NAMES, STORED_VERSION_MIGRATED, conversion_patch, is_to_be_migrated
+from tenon.apis.versions.definitions import (
+    NAMES,
+    STORED_VERSION_MIGRATED,
+    conversion_patch,
+    is_to_be_migrated,
+    needs_conversion,
+)
 from tenon.apis.versions.objects import V1
 from worker.repeats import Sparingly
 from worker.settings import Settings
 from worker.settings.place import own_namespace
-from worker.webhook.secret import CertificateSecret
+from worker.webhook.secret import SECRET, CertificateSecret
 from worker.webhook.server import PATH
 from worker.webhook.serving import service
 
@@ -33,13 +40,33 @@ _RESOURCES = dict(zip(NAMES, (NODEPOOLS, NODECLAIMS, EC2NODECLASSES), strict=Tru
 
 
 async def keep_definitions(kube: Kube, settings: Settings) -> None:
-    """Keep the definitions until cancelled; without the webhook there is nothing to keep."""
+    """Keep the definitions until cancelled; without the webhook there is only to say what cannot be read then."""
     if settings.disable_webhook:
+        await tell_of_disabled(kube)
         return
     keeper = DefinitionKeeper(kube, settings)
     while True:
         done = await keeper.keep()
         await asyncio.sleep(PERIOD if done else SOON)
+
+
+async def tell_of_disabled(kube: Kube) -> None:
+    """Say once which kinds need the webhook that the settings put off."""
+    while True:
+        try:
+            definitions = {name: await kube.get(CRDS, name) for name in NAMES}
+            break
+        except ApiError as error:
+            log.warning("The definitions could not be read", extra={"error": str(error)})
+            await asyncio.sleep(PERIOD)
+    needing = [name for name, definition in definitions.items() if definition and needs_conversion(definition)]
+    if needing:
+        log.error(
+            "DISABLE_WEBHOOK is true, but these kinds are served or stored as v1beta1 too: requests for v1beta1 fail, "
+            "and objects that are stored as v1beta1 cannot be read at all. Leave DISABLE_WEBHOOK (webhook.enabled of "
+            "the chart) at its default, or install definitions that serve v1 alone",
+            extra={"definitions": needing},
+        )
 
 
 class DefinitionKeeper:
@@ -50,25 +77,34 @@ class DefinitionKeeper:
         self._settings = settings
         self._secret = CertificateSecret(kube, own_namespace())
         self._sparingly = Sparingly()
+        self._rewritten: dict[str, set[str]] = {}
 
     async def keep(self) -> bool:
         """Look at all definitions once; whether they are as they should be."""
-        try:
+        with self._told(f"Secret {SECRET}"):
             served = await self._secret.read()
             if served is None or not served.authorities:
                 return False
+            authorities = b64encode(served.authorities).decode()
             for name in NAMES:
-                await self._keep(name, b64encode(served.authorities).decode())
+                with self._told(name):
+                    await self._keep(name, authorities)
+        return True
+
+    @contextlib.contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        """What fails here is told once a minute, and keeps nothing else from being done."""
+        try:
+            yield
         except ApiError as error:
-            if self._sparingly.count(error.status) is not None:
+            if self._sparingly.count((what, error.status)) is not None:
                 log.warning(
                     "The conversion of v1beta1 objects could not be set up: objects of v1 are served all the same",
-                    extra={"error": str(error)},
+                    extra={"what": what, "error": str(error)},
                 )
         except Exception:  # it must not end for good what another look may put right
-            if self._sparingly.count("fault") is not None:
-                log.exception("The definitions of the kinds with two versions could not be kept")
-        return True
+            if self._sparingly.count((what, "fault")) is not None:
+                log.exception("The definitions of the kinds with two versions could not be kept", extra={"what": what})
 
     async def _keep(self, name: str, authorities: str) -> None:
         definition = await self._kube.get(CRDS, name)
@@ -90,13 +126,31 @@ class DefinitionKeeper:
 
     async def _migrate(self, definition: Object, resource: Resource) -> None:
         """Write every object once more; when that is done, the definition need not remember v1beta1 any longer."""
+        name = definition["metadata"]["name"]
         objects = await self._kube.list(resource)
+        rewritten = self._rewritten.setdefault(name, set())
+        refused = []
         for found in objects:
             metadata = found["metadata"]
+            if metadata["uid"] in rewritten:
+                continue
             mark = {"metadata": {"uid": metadata["uid"], "annotations": {STORED_VERSION_MIGRATED: "true"}}}
-            with contextlib.suppress(Conflict):  # another one by now, which was stored as v1
+            try:
                 await self._kube.patch(resource, metadata["name"], mark)
+            except Conflict:
+                continue  # another one by now, which was stored as v1
+            except ApiError as error:
+                refused.append(f"{metadata['name']}: {error}")
+                continue
+            rewritten.add(metadata["uid"])
+        if refused:
+            if self._sparingly.count((name, "refused")) is not None:
+                log.warning(
+                    "Objects stored as v1beta1 cannot be rewritten as v1: put them right, or delete them",
+                    extra={"definition": name, "objects": len(refused), "first": refused[0]},
+                )
+            return
         status = {"metadata": {"resourceVersion": definition["metadata"]["resourceVersion"]}}
-        name = definition["metadata"]["name"]
         await self._kube.patch(CRDS, name, {**status, "status": {"storedVersions": [V1]}}, subresource="status")
+        del self._rewritten[name]
         log.info("what was stored as v1beta1 is stored as v1", extra={"definition": name, "objects": len(objects)})

@@ -1,16 +1,22 @@
-"""The HTTPS server of the webhook: one thread a connection, nothing but conversions, and bounds on all of it."""
+"""The HTTPS server of the webhook: one thread a connection, nothing but conversions, and bounds on all of it.
+
+Any pod of the cluster may connect, and the process has other work. So a request has one deadline from its first byte to
+the last of its answer, few are converted at a time, and where there are too many connections the one that was quiet
+for the longest gives way.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import socket
 import ssl
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterator, Mapping
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +24,26 @@ import msgspec
 
 from tenon.apis.versions.parts import Unconvertible
 from tenon.apis.versions.review import reviewed
+from worker.dualstack import DualStackServer
 from worker.repeats import Sparingly
 from worker.webhook.certificates import Served
+from worker.webhook.timed import TimedConnection
 
 log = logging.getLogger("worker.webhook")
 
 PATH = "/convert"
-LARGEST_BODY = 8 << 20
+LARGEST_BODY = 3 << 20
 """An object is at most 1.5 MB in etcd, and the API server sends few at a time."""
+SMALL_BODY = 128 << 10
+MOST_LARGE_BODIES = 4
+"""At a time: for the memory that they and what is made of them take."""
 MOST_CONNECTIONS = 64
-HANDSHAKE_SECONDS = 10.0
+PATIENCE = 0.1
+"""Seconds that a new connection waits for others to end by themselves."""
+MOST_CONVERSIONS = 2
+"""At a time: they hold the interpreter, which the rest of the process needs too."""
+REQUEST_SECONDS = 10.0
+"""For a handshake, and for a request with its answer; the API server waits 30 s at most."""
 IDLE_SECONDS = 120.0
 """Longer than the 90 s after which the API server itself closes a connection that it does not use."""
 
@@ -77,45 +93,58 @@ class WebhookServer:
         self._server.end_connections()
 
 
-class _Server(ThreadingHTTPServer):
+class _Server(DualStackServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = 128
 
     def __init__(self, port: int, context: ssl.SSLContext, expiry: Expiry) -> None:
         self._context = context
-        self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
-        self._open: set[socket.socket] = set()
-        self._lock = threading.Lock()
+        self._open: dict[socket.socket, None] = {}
+        self._changed = threading.Condition()
+        self.converting = threading.BoundedSemaphore(MOST_CONVERSIONS)
+        self.large = threading.BoundedSemaphore(MOST_LARGE_BODIES)
         self.expiry = expiry
         self.sparingly = Sparingly()
         super().__init__(("", port), _Conversions)
 
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """One connection; its handshake is its own thread's, so that nobody else waits for a slow one."""
+        plain, address = super().get_request()
+        plain.settimeout(REQUEST_SECONDS)
+        request = self._context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
+        with self._changed:
+            quietest = iter(tuple(self._open))
+            while len(self._open) >= MOST_CONNECTIONS:
+                if not self._changed.wait(PATIENCE) and (quiet := next(quietest, None)) is not None:
+                    _end(quiet)
+            self._open[request] = None
+        return request, address
+
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """One connection: the handshake is its own thread's, so that nobody else waits for a slow one."""
-        if not self._places.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
+        """One connection."""
         try:
-            request.settimeout(HANDSHAKE_SECONDS)
-            request = self._context.wrap_socket(request, server_side=True)
-            request.settimeout(IDLE_SECONDS)
-            with self._lock:
-                self._open.add(request)
+            request.do_handshake()
             super().process_request_thread(request, client_address)
         except OSError:  # no TLS, another authority, gone already: the client knows
             self.shutdown_request(request)
         finally:
-            with self._lock:
-                self._open.discard(request)
-            self._places.release()
+            with self._changed:
+                self._open.pop(request, None)
+                self._changed.notify()
+
+    def was_heard(self, request: socket.socket) -> None:
+        """It has sent a whole request: others are to give way first."""
+        with self._changed:
+            if request in self._open:
+                del self._open[request]
+                self._open[request] = None
 
     def end_connections(self) -> None:
         """End those that are open."""
-        with self._lock:
+        with self._changed:
             for request in self._open:
-                with contextlib.suppress(OSError):
-                    socket.socket.shutdown(request, socket.SHUT_RDWR)  # under the thread that reads from it
+                _end(request)
 
     def shutdown_request(self, request: Any) -> None:
         with contextlib.suppress(OSError):
@@ -131,8 +160,20 @@ class _Server(ThreadingHTTPServer):
 class _Conversions(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    wbufsize = -1
     server: _Server
+    connection: ssl.SSLSocket
+
+    def setup(self) -> None:
+        """Read and write with deadlines."""
+        super().setup()
+        self._timed = TimedConnection(self.connection, IDLE_SECONDS, REQUEST_SECONDS)
+        self.rfile = io.BufferedReader(self._timed)
+        self.wfile = io.BufferedWriter(self._timed)
+
+    def handle_one_request(self) -> None:
+        """One request; whoever takes too long for it is left."""
+        self._timed.next_request()
+        super().handle_one_request()
 
     def do_POST(self) -> None:
         """One ConversionReview."""
@@ -143,19 +184,43 @@ class _Conversions(BaseHTTPRequestHandler):
             self._refuse(411, "the length of the body is not given")
         elif int(length) > LARGEST_BODY:
             self._refuse(413, f"the body is larger than {LARGEST_BODY >> 20} MiB")
+        elif int(length) <= SMALL_BODY:
+            self._convert(int(length))
         else:
-            self._convert(self.rfile.read(int(length)))
+            with self._turn(self.server.large) as its_turn:
+                if its_turn:
+                    self._convert(int(length))
 
-    def _convert(self, body: bytes) -> None:
+    def _convert(self, length: int) -> None:
+        body = self.rfile.read(length)
+        self.server.was_heard(self.connection)
         try:
-            answer = reviewed(msgspec.json.decode(body), self.server.expiry())
+            with self._turn(self.server.converting) as its_turn:
+                answer = self._converted(body) if its_turn else None
         except (msgspec.DecodeError, Unconvertible, RecursionError) as error:
             self._refuse(400, str(error))
             return
+        if answer is not None:
+            self._answer(200, "application/json", answer)
+
+    @contextlib.contextmanager
+    def _turn(self, places: threading.Semaphore) -> Iterator[bool]:
+        """One of these places, if there is one in time; else the request is refused."""
+        if not places.acquire(timeout=max(self._timed.remaining, 0.0)):
+            self._refuse(503, "too much is to be converted at once: try again")
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            places.release()
+
+    def _converted(self, body: bytes) -> bytes:
+        answer = reviewed(msgspec.json.decode(body), self.server.expiry())
         result = answer["response"]["result"]
-        if result["status"] != "Success" and self.server.sparingly.count(result["message"]) is not None:
+        if result["status"] != "Success" and self.server.sparingly.count("object") is not None:
             log.warning("an object could not be converted", extra={"reason": result["message"]})
-        self._answer(200, "application/json", msgspec.json.encode(answer))
+        return msgspec.json.encode(answer)
 
     def _refuse(self, status: int, why: str) -> None:
         """Whoever sends such a thing may have sent more of it: the connection ends."""
@@ -174,3 +239,9 @@ class _Conversions(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Conversions are not worth a log line."""
+
+
+def _end(request: socket.socket) -> None:
+    """End a connection under the thread that reads from it."""
+    with contextlib.suppress(OSError):
+        socket.socket.shutdown(request, socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""Every replica serves conversions: a thread of the worker's parent process, which has nothing else to do.
+"""Every replica serves conversions, in threads of the io process: whatever else it waits for, they go on.
 
 It keeps the certificate good and knows how long each NodePool lets its nodes live, which NodeClaims of v1beta1 take
 over. What it cannot read or write it says once a minute, and goes on with what it has: objects of v1 need none of this.
@@ -7,20 +7,24 @@ over. What it cannot read or write it says once a minute, and goes on with what 
 from __future__ import annotations
 
 import asyncio
+import binascii
 import logging
 import threading
-import time
-from collections.abc import Awaitable, Mapping
+from base64 import b64decode
+from collections.abc import Awaitable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
-from activities.kubernetes.resources import NODEPOOLS
+from activities.kubernetes.resources import CRDS, NODEPOOLS
 from tenon.apis.legacy.v1beta1_nodepool import DEFAULT_EXPIRY
+from tenon.apis.versions.definitions import NAMES, trusted_authorities
 from worker.repeats import Sparingly
-from worker.settings import Settings
+from worker.settings import Settings, SettingsError
 from worker.settings.place import own_namespace
-from worker.webhook.certificates import Served, trusts
+from worker.webhook.certificates import Served, may_replace
 from worker.webhook.secret import SECRET, CertificateSecret
 from worker.webhook.server import WebhookServer
 
@@ -30,8 +34,6 @@ PERIOD = 10.0
 """Seconds between two looks at the Secret and the NodePools."""
 SOON = 1.0
 """Seconds until the next try, while there is no certificate yet."""
-TRUSTED_AFTER = 90.0
-"""Seconds in which a leader has told the API server of a renewed certificate's authority."""
 
 
 def service(settings: Settings) -> tuple[str, str]:
@@ -47,6 +49,29 @@ def served_names(settings: Settings) -> list[str]:
     return [f"{known}.svc", f"{known}.svc.cluster.local", known, *([host] if host else [])]
 
 
+@contextmanager
+def conversions_served(settings: Settings) -> Iterator[None]:
+    """Serve conversions meanwhile, unless the settings put them off.
+
+    Raises:
+        SettingsError: the port cannot be used.
+    """
+    if settings.disable_webhook:
+        yield
+        return
+    try:
+        webhook = Webhook(settings)
+    except OSError as error:
+        raise SettingsError(
+            f"Port {settings.webhook_port} cannot be used ({error.strerror}): set WEBHOOK_PORT to a free one."
+        ) from None
+    webhook.start()
+    try:
+        yield
+    finally:
+        webhook.shutdown()
+
+
 class Webhook:
     """The conversion webhook of one replica."""
 
@@ -56,7 +81,6 @@ class Webhook:
         self._kubeconfig = kubeconfig
         self._expiry: Mapping[str, str] | None = None
         self._served: Served | None = None
-        self._renewed: tuple[Served, float] | None = None
         self._sparingly = Sparingly()
         self._stopping = threading.Event()
         self._server = WebhookServer(settings.webhook_port, lambda: self._expiry)
@@ -103,15 +127,13 @@ class Webhook:
 
     async def _certify(self, kube: Kube) -> None:
         namespace = own_namespace()
-        found = await CertificateSecret(kube, namespace).ensure(served_names(self._settings))
-        if found == self._served:
-            return
-        now = time.monotonic()
-        if self._renewed is None or self._renewed[0] != found:
-            self._renewed = (found, now)
         in_use = self._served
-        if in_use and trusts(found.authorities, in_use) and now < self._renewed[1] + TRUSTED_AFTER:
-            return  # the one that is in use is good for weeks yet, and the API server knows it
+        names = served_names(self._settings)
+        found = await CertificateSecret(kube, namespace).ensure(names, in_use.authorities if in_use else b"")
+        if found == in_use:
+            return
+        if in_use and not may_replace(found, in_use, await _trusted(kube), datetime.now(UTC)):
+            return  # a leader tells the API server of the new one first
         self._server.use(found)
         self._served = found
         extra = {"port": self._server.port, "secret": f"{namespace}/{SECRET}"}
@@ -125,3 +147,13 @@ class Webhook:
                 spec = spec.get(name) or {}
             found[pool["metadata"]["name"]] = str(spec.get("expireAfter") or DEFAULT_EXPIRY)
         self._expiry = found
+
+
+async def _trusted(kube: Kube) -> list[bytes]:
+    """Whom the API server trusts, for each definition that says so."""
+    found = []
+    for name in NAMES:
+        given = trusted_authorities(await kube.get(CRDS, name) or {})
+        with suppress(binascii.Error):
+            found.append(b64decode(given))
+    return [bundle for bundle in found if bundle]

@@ -52,6 +52,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- range $value, $variable := $names }}
 {{- $given := get $settings $value }}
+{{- /* Helm reads the numbers of a file as floats, which from a million on are written as 1e+06. */ -}}
+{{- if and (kindIs "float64" $given) (eq (toString (floor $given)) (toString $given)) }}
+{{- $given = int64 $given }}
+{{- end }}
 {{- if and (hasKey $settings $value) (not (kindIs "invalid" $given)) (ne (toString $given) "") }}
 {{ $variable }}: {{ toString $given | quote }}
 {{- end }}

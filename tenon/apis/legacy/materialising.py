@@ -98,7 +98,7 @@ def differs(present: Mapping[str, Any], wanted: Manifest) -> bool:
         found = metadata.get(part) or {}
         if any(found.get(key) != value for key, value in (wanted["metadata"].get(part) or {}).items()):
             return True
-    if metadata.get("ownerReferences") != wanted["metadata"]["ownerReferences"]:
+    if list(metadata.get("ownerReferences") or ()) != _owners(metadata, wanted):
         return True
     model = MODELS[wanted["kind"]]
     is_now, _ = parse(model, present)
@@ -115,7 +115,7 @@ def changes(present: Mapping[str, Any], wanted: Manifest) -> list[Manifest]:
     patch: list[Manifest] = [
         {"op": "add", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
         {"op": "add", "path": "/spec", "value": wanted["spec"]},
-        {"op": "add", "path": "/metadata/ownerReferences", "value": should_be["ownerReferences"]},
+        {"op": "add", "path": "/metadata/ownerReferences", "value": _owners(metadata, wanted)},
     ]
     for part in ("labels", "annotations"):
         if should_be.get(part):
@@ -123,6 +123,21 @@ def changes(present: Mapping[str, Any], wanted: Manifest) -> list[Manifest]:
                 {"op": "add", "path": f"/metadata/{part}", "value": {**(metadata.get(part) or {}), **should_be[part]}}
             )
     return patch
+
+
+def _owners(metadata: Mapping[str, Any], wanted: Manifest) -> list[Manifest]:
+    """Those that an object should have: its own in its place, and whatever others have put beside it.
+
+    Only one may be the controller, so one that an object is taken over from goes.
+    """
+    (mine,) = wanted["metadata"]["ownerReferences"]
+    found = metadata.get("ownerReferences") or ()
+    kept = [mine if one.get("uid") == mine["uid"] else dict(one) for one in found if _stays(one, mine)]
+    return kept if mine in kept else [*kept, mine]
+
+
+def _stays(one: Mapping[str, Any], mine: Manifest) -> bool:
+    return one.get("uid") == mine["uid"] or not one.get("controller")
 
 
 def _made(kind: str, owner: Mapping[str, Any], converted: Converted) -> Made:

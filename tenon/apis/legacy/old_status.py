@@ -15,6 +15,7 @@ from tenon.apis.nodepool import OVERLAPPING
 ACTIVE, CONVERTED = "Active", "Converted"
 WAITING, INVALID, REFUSED, NAME_TAKEN = "Waiting", "Invalid", "Refused", "NameTaken"
 NOT_TAKEN_OVER = "NotTakenOver"
+LEFT_OVER = "LeftOver"
 MOST_TEXT = 4000
 """Characters of a message: an object with a hundred notes must stay readable."""
 

@@ -39,6 +39,19 @@ def conversion_patch(definition: dict[str, Any], way: dict[str, Any], authoritie
     }
 
 
+def trusted_authorities(definition: dict[str, Any]) -> str:
+    """Whom the API server trusts for the webhook, base64; empty where nobody has told it yet."""
+    conversion = (definition.get("spec") or {}).get("conversion") or {}
+    client = (conversion.get("webhook") or {}).get("clientConfig") or {}
+    return str(client.get("caBundle") or "")
+
+
+def needs_conversion(definition: dict[str, Any]) -> bool:
+    """Whether objects cannot be read without the webhook: both versions are served, or one is stored that is not v1."""
+    stored = (definition.get("status") or {}).get("storedVersions") or []
+    return _serves_both(definition.get("spec") or {}) or V1BETA1 in stored
+
+
 def is_to_be_migrated(definition: dict[str, Any]) -> bool:
     """Whether objects may still be stored as v1beta1 although v1 is what is stored now."""
     stored = (definition.get("status") or {}).get("storedVersions") or []

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
+from tenon.apis.ec2nodeclass import EC2NodeClassSpec
 from tenon.apis.ec2terms import FAMILY_OF_ALIAS
 from tenon.apis.legacy.amis import ALIAS_VERSION, NO_IMAGE, UBUNTU, UBUNTU_VOLUMES, OldFamily, is_incompatible
 from tenon.apis.legacy.v1beta1_nodeclass import HOP_LIMIT
 from tenon.apis.versions.parts import Object, Part, Values
-from tenon.apis.versions.shared import ANNOTATIONS, only_v1
+from tenon.apis.versions.shared import ANNOTATIONS, only_v1, taken_by
 
 LATEST = "latest"
 _PLACEHOLDER = [{"id": NO_IMAGE}]
@@ -16,10 +17,11 @@ _IMAGES = {name: ("spec", name) for name in ("amiFamily", "amiSelectorTerms")}
 _MARKS = {"version": (*ANNOTATIONS, ALIAS_VERSION), "ubuntu": (*ANNOTATIONS, UBUNTU)}
 """The mark of Ubuntu on what is none would make it Ubuntu on the way back: it is only kept."""
 _VOLUMES = {"blockDeviceMappings": ("spec", "blockDeviceMappings")}
+_TAKES = taken_by(EC2NodeClassSpec)
 _OPTIONS = {"metadataOptions": ("spec", "metadataOptions")}
 _UBUNTU = {**_IMAGES, **_VOLUMES, "ubuntu": (*ANNOTATIONS, UBUNTU)}
-_OLD_FAMILIES = frozenset(get_args(OldFamily))
-_FAMILIES = _OLD_FAMILIES & frozenset(FAMILY_OF_ALIAS.values())
+_FAMILIES = frozenset(FAMILY_OF_ALIAS.values())
+_OLD_FAMILIES = frozenset(get_args(OldFamily)) | _FAMILIES
 
 
 def images_up(values: Values) -> Values:
@@ -88,7 +90,7 @@ def _hop_limit(default: int) -> Any:
 _COMMON = (
     Part("metadataOptions", _OPTIONS, _OPTIONS, _hop_limit(HOP_LIMIT), _hop_limit(1)),
     *(
-        only_v1(name, ("spec", name))
+        only_v1(name, ("spec", name), _TAKES)
         for name in (
             "kubelet",
             "capacityReservationSelectorTerms",

@@ -18,6 +18,13 @@ Values = dict[str, Any]
 """The fields of a part that are there, by their names within the part."""
 Path = tuple[str, ...]
 Change = Callable[[Any], Any]
+Taken = Callable[[str, Any], bool]
+"""Whether a field of v1, by its name, takes a value."""
+
+
+def anything(name: str, value: Any) -> bool:  # noqa: ARG001 - a Taken
+    """Every value is taken."""
+    return True
 
 
 class Unconvertible(Exception):
@@ -28,7 +35,8 @@ class Unconvertible(Exception):
 class Part:
     """Fields that are converted together; ``up`` leads to v1, ``down`` to v1beta1.
 
-    With ``by_item`` the part is one list, and the functions convert one item of it, a mapping.
+    With ``by_item`` the part is one list, and the functions convert one item of it, a mapping. ``takes`` is asked
+    before what an annotation adds is put into v1, field by field: the API server has looked at the rest alone.
     """
 
     name: str
@@ -37,6 +45,7 @@ class Part:
     up: Change
     down: Change
     by_item: bool = False
+    takes: Taken = anything
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +67,11 @@ def convert(body: Object, parts: Sequence[Part], source: Side, target: Side, *, 
     for part in parts:
         there, back = (part.up, part.down) if upwards else (part.down, part.up)
         given = _take(body, source.fields(part))
+        takes = part.takes if upwards else anything
         if part.by_item:
-            made, lost = _items(given, kept.get(part.name), there, back)
+            made, lost = _items(given, kept.get(part.name), there, back, takes)
         else:
-            made = _restored(given, kept.get(part.name), target.fields(part), there, back)
+            made = _restored(given, kept.get(part.name), target.fields(part), there, back, takes)
             lost = given if back(made) != given else {}
         if lost:
             keep[part.name] = lost
@@ -87,14 +97,17 @@ def mapping_of(text: Any) -> Object | None:
     return value if isinstance(value, dict) else None
 
 
-def _restored(given: Values, kept: Any, fields: Mapping[str, Path], there: Change, back: Change) -> Values:
+def _restored(
+    given: Values, kept: Any, fields: Mapping[str, Path], there: Change, back: Change, takes: Taken
+) -> Values:
     """What the values become: what they came from, where that is kept and they still are what was made of it."""
-    if isinstance(kept, dict) and kept.keys() <= fields.keys() and _image(kept, back) == given:
-        return kept
+    fits = isinstance(kept, dict) and kept.keys() <= fields.keys() and _image(kept, back) == given
+    if fits and _added_is_taken(kept, given, takes):
+        return dict(kept)
     return dict(there(given))
 
 
-def _items(given: Values, kept: Any, there: Change, back: Change) -> tuple[Values, Values]:
+def _items(given: Values, kept: Any, there: Change, back: Change, takes: Taken) -> tuple[Values, Values]:
     """A list, item by item; and by their places in it those items that the way back would not give."""
     made: Values = {}
     lost: Values = {}
@@ -102,7 +115,7 @@ def _items(given: Values, kept: Any, there: Change, back: Change) -> tuple[Value
         if not isinstance(items, list):
             made[name] = items
             continue
-        origins = _origins(items, kept if isinstance(kept, dict) else {}, back)
+        origins = _origins(items, kept if isinstance(kept, dict) else {}, back, takes)
         results = [origins.get(at, there(item) if isinstance(item, dict) else item) for at, item in enumerate(items)]
         made[name] = results
         for at, item in enumerate(items):
@@ -111,17 +124,28 @@ def _items(given: Values, kept: Any, there: Change, back: Change) -> tuple[Value
     return made, lost
 
 
-def _origins(items: Sequence[Any], kept: Mapping[str, Any], back: Change) -> dict[int, Any]:
+def _added_is_taken(kept: Values, image: Values, takes: Taken) -> bool:
+    """Whether v1 takes what is kept besides, or instead of, what the object shows."""
+    return all(takes(name, value) for name, value in kept.items() if name not in image or image[name] != value)
+
+
+def _origins(items: Sequence[Any], kept: Mapping[str, Any], back: Change, takes: Taken) -> dict[int, Any]:
     """What items came from, by place: looked for where it was first, then where somebody may have moved it."""
     if not kept:
         return {}
-    images = {key: image for key, item in kept.items() if (image := _image(item, back)) is not None}
+    images = {
+        key: image
+        for key, item in kept.items()
+        if isinstance(item, dict) and (image := _image(item, back)) is not None and _added_is_taken(item, image, takes)
+    }
     found = {at: kept[str(at)] for at, item in enumerate(items) if str(at) in images and images[str(at)] == item}
-    moved = [key for key in images if not (key.isdecimal() and int(key) in found)]
+    moved: dict[str, list[str]] = {}
+    for key in reversed(images):
+        if not (key.isdecimal() and int(key) in found):
+            moved.setdefault(text_of(images[key]), []).append(key)
     for at, item in enumerate(items):
-        if at not in found and (key := next((key for key in moved if images[key] == item), None)) is not None:
-            moved.remove(key)
-            found[at] = kept[key]
+        if at not in found and (keys := moved.get(text_of(item))):
+            found[at] = kept[keys.pop()]
     return found
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from tenon.apis.legacy.v1beta1_nodepool import DROPPED_CONDITIONS
+from tenon.apis.nodeclaim import NodeClaimSpec
+from tenon.apis.nodepool import Budget, Disruption, NodePoolSpec, TemplateSpec
 from tenon.apis.versions.parts import Object, Part, Values
-from tenon.apis.versions.shared import node_parts, only_v1, same
+from tenon.apis.versions.shared import node_parts, only_v1, same, taken_by
 
 _TEMPLATE = ("spec", "template", "spec")
 _DISRUPTION = ("spec", "disruption")
 _POLICY = {name: (*_DISRUPTION, name) for name in ("consolidationPolicy", "consolidateAfter")}
 _BUDGETS = {"budgets": (*_DISRUPTION, "budgets")}
+_DISRUPTION_TAKES = taken_by(Disruption)
+_CLAIM_TAKES = taken_by(NodeClaimSpec)
 _CONDITIONS = {"conditions": ("status", "conditions")}
 
 
@@ -49,15 +53,15 @@ NODEPOOL = (
         same,
         same,
     ),
-    Part("consolidation", _POLICY, _POLICY, consolidation_up, consolidation_down),
-    Part("budgets", _BUDGETS, _BUDGETS, same, budget_down, by_item=True),
-    *node_parts(_TEMPLATE),
-    only_v1("replicas", ("spec", "replicas")),
+    Part("consolidation", _POLICY, _POLICY, consolidation_up, consolidation_down, takes=_DISRUPTION_TAKES),
+    Part("budgets", _BUDGETS, _BUDGETS, same, budget_down, by_item=True, takes=taken_by(Budget)),
+    *node_parts(_TEMPLATE, taken_by(TemplateSpec)),
+    only_v1("replicas", ("spec", "replicas"), taken_by(NodePoolSpec)),
     Part("resources", {}, {"resources": (*_TEMPLATE, "resources")}, lambda _: {}, same),
 )
 
 NODECLAIM = (
-    only_v1("expireAfter", ("spec", "expireAfter")),
-    *node_parts(("spec",)),
+    only_v1("expireAfter", ("spec", "expireAfter"), _CLAIM_TAKES),
+    *node_parts(("spec",), _CLAIM_TAKES),
     Part("conditions", _CONDITIONS, _CONDITIONS, conditions_up, same),
 )

@@ -11,6 +11,8 @@ from tenon.apis.versions.parts import Object, Unconvertible
 API_VERSION = "apiextensions.k8s.io/v1"
 KIND = "ConversionReview"
 LONGEST_MESSAGE = 1000
+MOST_OBJECTS = 2000
+"""Somebody who sends more means harm: the API server sends one, or the page of a list."""
 
 
 def reviewed(review: Any, expiry: Mapping[str, str] | None = None) -> Object:
@@ -33,6 +35,8 @@ def _response(request: Object, expiry: Mapping[str, str] | None) -> Object:
     uid, wanted, objects = request.get("uid"), request.get("desiredAPIVersion"), request.get("objects")
     if not isinstance(wanted, str) or not isinstance(objects, list):
         return _failure(uid, "the request names no desiredAPIVersion, or its objects are no list")
+    if len(objects) > MOST_OBJECTS:
+        return _failure(uid, f"the request has {len(objects)} objects: at most {MOST_OBJECTS} are converted at once")
     found = []
     for body in objects:
         try:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
+
+from pydantic import ValidationError, create_model
 
 from tenon.apis import labels
+from tenon.apis.base import ApiModel, kubernetes_name
+from tenon.apis.common import SelectorRequirement
 from tenon.apis.legacy.conversion import KUBELET_ANNOTATION, NODE_CLASS_KIND
 from tenon.apis.legacy.v1beta1_nodepool import REFERENCE_ANNOTATION
-from tenon.apis.versions.parts import Object, Part, Path, Unconvertible, Values, mapping_of, text_of
+from tenon.apis.versions.parts import Object, Part, Path, Taken, Unconvertible, Values, mapping_of, text_of
 
 ANNOTATIONS: Path = ("metadata", "annotations")
 
@@ -17,21 +21,46 @@ def same(value: Any) -> Any:
     return value
 
 
-def only_v1(name: str, path: Path) -> Part:
+def taken_by(model: type[ApiModel]) -> Taken:
+    """Whether a field of the model takes a value, the rules between fields left aside; what is no field takes any."""
+    model_of = cast("Any", create_model)  # its names are known here only
+    alone: dict[str, type[ApiModel]] = {
+        kubernetes_name(name): model_of(f"Alone{name}", __base__=ApiModel, **{name: (info.annotation, info)})
+        for name, info in model.model_fields.items()
+    }
+
+    def takes(name: str, value: Any) -> bool:
+        if name not in alone:
+            return True
+        try:
+            alone[name].model_validate({name: value})
+        except ValidationError:
+            return False
+        return True
+
+    return takes
+
+
+def only_v1(name: str, path: Path, takes: Taken) -> Part:
     """A field that v1beta1 has not."""
-    return Part(name, {name: path}, {}, same, lambda _: {})
+    return Part(name, {name: path}, {}, same, lambda _: {}, takes=takes)
 
 
-def node_parts(place: Path) -> tuple[Part, ...]:
+_REQUIREMENT_TAKES = taken_by(SelectorRequirement)
+
+
+def node_parts(place: Path, takes: Taken) -> tuple[Part, ...]:
     """The parts of a node's description at this place."""
     reference = {"nodeClassRef": (*place, "nodeClassRef"), "original": (*ANNOTATIONS, REFERENCE_ANNOTATION)}
     kubelet = {"annotation": (*ANNOTATIONS, KUBELET_ANNOTATION)}
     requirements = {"requirements": (*place, "requirements")}
     return (
-        Part("requirements", requirements, requirements, same, requirement_down, by_item=True),
+        Part(
+            "requirements", requirements, requirements, same, requirement_down, by_item=True, takes=_REQUIREMENT_TAKES
+        ),
         Part("nodeClassRef", reference, reference, reference_up, reference_down),
         Part("kubelet", kubelet, {**kubelet, "kubelet": (*place, "kubelet")}, kubelet_up, kubelet_down),
-        only_v1("terminationGracePeriod", (*place, "terminationGracePeriod")),
+        only_v1("terminationGracePeriod", (*place, "terminationGracePeriod"), takes),
     )
 
 

@@ -164,7 +164,7 @@ V1_CLASSES = whole(
         blockDeviceMappings=volumes(volumeInitializationRate=st.integers(100, 300)),
         kubelet=KUBELET,
         ipPrefixCount=st.integers(0, 2),
-        capacityReservationSelectorTerms=lists(some({"id": WORDS})),
+        capacityReservationSelectorTerms=lists(some({"id": st.sampled_from(["cr-1", "cr-0a"])})),
         cpuOptions=some(nestedVirtualization=st.just("enabled")),
     ),
     images(deprecated=st.booleans()) | some({"capacityReservations": lists(some({"id": WORDS}))}),

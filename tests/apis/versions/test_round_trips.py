@@ -239,3 +239,39 @@ def test_the_webhook_makes_of_a_pool_what_tenon_convert_makes(disruption: Manife
     assert found["spec"] == wanted["spec"]
     for text in (found["metadata"]["annotations"], wanted["metadata"]["annotations"]):
         assert json.loads(text["compatibility.karpenter.sh/v1beta1-kubelet-conversion"]) == {"maxPods": 9}
+
+
+def test_v1b15_windows2025_is_an_alias_and_a_family_as_the_others_are() -> None:
+    """A class without terms would be none of v1; v1beta1 has the family, though it came later."""
+    old = node_class("v1beta1", amiFamily="Windows2025")
+    v1 = there(old)
+    assert v1["spec"]["amiSelectorTerms"] == [{"alias": "windows2025@latest"}]
+    assert there(v1) == old
+    stated = there(node_class("v1", amiSelectorTerms=[{"alias": "windows2025@latest"}]))
+    assert stated["spec"] == {"role": "r", "amiFamily": "Windows2025"}
+
+
+@pytest.mark.parametrize(
+    ("kept", "field"),
+    [
+        ({"replicas": {"replicas": -3}}, "replicas"),
+        ({"terminationGracePeriod": {"terminationGracePeriod": {"x": 1}}}, "terminationGracePeriod"),
+        ({"terminationGracePeriod": {"terminationGracePeriod": "Never"}}, "terminationGracePeriod"),
+    ],
+)
+def test_what_v1_does_not_take_is_not_restored_from_an_annotation(kept: Manifest, field: str) -> None:
+    """The API server looks at the request as v1beta1 has it; what the annotation adds, nobody else looks at."""
+    old = there(v1_pool())
+    old["metadata"]["annotations"][KEPT] = json.dumps(kept)
+    assert field not in json.dumps(there(old)["spec"])
+
+
+def test_budgets_and_requirements_that_v1_does_not_take_are_not_restored() -> None:
+    old = there(v1_pool())
+    kept = json.loads(old["metadata"]["annotations"][KEPT])
+    kept["budgets"]["1"]["reasons"] = ["Whenever"]
+    kept["requirements"]["0"]["values"] = [5]
+    old["metadata"]["annotations"][KEPT] = json.dumps(kept)
+    text = json.dumps(there(old)["spec"])
+    assert "Whenever" not in text
+    assert "[5]" not in text

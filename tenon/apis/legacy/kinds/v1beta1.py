@@ -21,8 +21,23 @@ from tenon.apis.nodeclaim import NodeClaimStatus
 from tenon.apis.nodepool import BUDGET_NODES_PATTERN, SCHEDULE_PATTERN, NodePoolStatus
 
 
+def _unchanged(said: str, sentence: str) -> Rule:
+    """A rule that what an expression over ``self`` says stays what it was."""
+    return Rule(f"({said}) == ({said.replace('self.', 'oldSelf.')})", sentence)
+
+
 class ClassReference(ApiModel):
     """The object with the cloud's part of a node's description, such as an EC2NodeClass."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        _unchanged(
+            f"has(self.apiVersion) && self.apiVersion != '' ? self.apiVersion.split('/')[0] : '{labels.AWS_GROUP}'",
+            "the group of nodeClassRef.apiVersion cannot be changed",
+        ),
+        _unchanged(
+            "has(self.kind) && self.kind != '' ? self.kind : 'EC2NodeClass'", "nodeClassRef.kind cannot be changed"
+        ),
+    )
 
     api_version: str | None = None
     """The API version of the class, such as karpenter.k8s.aws/v1beta1."""
@@ -73,7 +88,12 @@ class NodeSpec(ApiModel):
 
 
 class NodeClaimSpec(NodeSpec):
-    """What the node must be like."""
+    """What the node must be like; fixed once it is written."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule("self == oldSelf", "the spec of a NodeClaim cannot be changed"),
+        *NodeSpec.rules,
+    )
 
     resources: NodeResources = Field(default_factory=NodeResources)
     """What the node must offer."""

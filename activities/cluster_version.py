@@ -1,0 +1,54 @@
+"""The version of Kubernetes, by which images are chosen: a control plane is upgraded while a worker runs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from activities.ec2.errors import EC2Error
+from activities.kubernetes.errors import ApiError
+
+log = logging.getLogger(__name__)
+
+KEPT = 300.0
+"""Seconds for which an answer is used again."""
+
+
+class ClusterVersion:
+    """The version as it was at the start, and every few minutes as it is by then."""
+
+    def __init__(
+        self, known: str, ask: Callable[[], Awaitable[str]], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """``known`` is what was just answered; ``ask`` answers again, of the API server or of EKS."""
+        self._known = known
+        self._ask = ask
+        self._clock = clock
+        self._again_at = clock() + KEPT
+
+    async def current(self) -> str:
+        """The version, such as ``1.36``; the last that is known while nobody answers."""
+        if self._clock() < self._again_at:
+            return self._known
+        self._again_at = self._clock() + KEPT
+        try:
+            found = await self._ask()
+        except (ApiError, EC2Error, OSError) as error:
+            log.warning(
+                "The version of Kubernetes cannot be asked: images are chosen for the last that is known",
+                extra={"version": self._known, "error": str(error)},
+            )
+            return self._known
+        if found and found != self._known:
+            log.info("the version of Kubernetes has changed", extra={"before": self._known, "version": found})
+            self._known = found
+        return self._known
+
+
+def server_version(answer: bytes) -> str:
+    """The version of Kubernetes that an API server names, such as ``1.36``; empty when it names none."""
+    named = json.loads(answer)
+    major, minor = str(named.get("major", "")), str(named.get("minor", "")).rstrip("+")
+    return f"{major}.{minor}" if major and minor else ""

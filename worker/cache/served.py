@@ -1,0 +1,31 @@
+"""Whether the API server serves a kind: where its CustomResourceDefinition may be missing, that must stop nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError, NotFound
+from activities.kubernetes.resources import Resource
+from worker.repeats import Sparingly
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN = 30.0
+"""Seconds after which is looked again whether a kind is served."""
+
+
+async def served(kube: Kube, resource: Resource, sparingly: Sparingly) -> bool:
+    """Whether the API server serves the kind; while it cannot be asked, nobody knows, so it is asked again."""
+    while True:
+        try:
+            answer = json.loads(await kube.request("GET", f"/apis/{resource.api_version}"))
+            return any(found.get("name") == resource.plural for found in answer.get("resources") or ())
+        except NotFound:
+            return False
+        except (ApiError, ValueError) as error:
+            if sparingly.count(resource.plural) is not None:
+                log.warning("the API server does not say what it serves", extra={"error": str(error)})
+            await asyncio.sleep(LOOK_AGAIN / 10)
