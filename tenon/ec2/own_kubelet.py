@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.kubelet import KubeletConfiguration
 from tenon.apis.legacy.conversion import KUBELET_ANNOTATION
+from tenon.apis.validation import check_ec2nodeclass
 
 
 def own_kubelet(annotations: Mapping[str, str]) -> dict[str, str]:
@@ -24,17 +25,33 @@ def own_kubelet(annotations: Mapping[str, str]) -> dict[str, str]:
 def with_own_kubelet(node_class: EC2NodeClass, annotations: Mapping[str, str]) -> EC2NodeClass:
     """The class as it is for the NodePool or NodeClaim that has these annotations.
 
-    A text that holds no kubelet settings counts for nothing: the class's own are the better guess than none.
+    A text that holds no kubelet settings counts for nothing; `own_kubelet_faults` says so.
     """
-    text = annotations.get(KUBELET_ANNOTATION)
-    if text is None:
-        return node_class
-    try:
-        given = json.loads(text)
-        if not isinstance(given, dict):
-            return node_class
-        settings = {name: value for name, value in given.items() if name != "containerRuntime"}
-        kubelet = KubeletConfiguration.model_validate(settings)
-    except (ValueError, ValidationError):
+    kubelet = _read(annotations)
+    if kubelet is None:
         return node_class
     return node_class.model_copy(update={"spec": node_class.spec.model_copy(update={"kubelet": kubelet})})
+
+
+def own_kubelet_faults(node_class: EC2NodeClass, annotations: Mapping[str, str]) -> list[str]:
+    """Why a NodePool's own kubelet settings cannot be used with its class, a sentence each."""
+    if KUBELET_ANNOTATION not in annotations:
+        return []
+    if _read(annotations) is None:
+        return [f"annotation {KUBELET_ANNOTATION} holds no kubelet settings in JSON: correct it, or remove it"]
+    present = check_ec2nodeclass(node_class)
+    composed = check_ec2nodeclass(with_own_kubelet(node_class, annotations))
+    return [f"annotation {KUBELET_ANNOTATION}: {fault}" for fault in composed if fault not in present]
+
+
+def _read(annotations: Mapping[str, str]) -> KubeletConfiguration | None:
+    """The settings of the annotation; None when there are none, or none that can be read."""
+    try:
+        given = json.loads(annotations.get(KUBELET_ANNOTATION, "null"))
+        if not isinstance(given, dict):
+            return None
+        return KubeletConfiguration.model_validate(
+            {name: value for name, value in given.items() if name != "containerRuntime"}
+        )
+    except (ValueError, ValidationError):
+        return None

@@ -8,9 +8,11 @@ from activities.ec2.provider import Ec2Provider
 from tenon.apis.conditions import READY, is_false
 from tenon.apis.ec2nodeclass import AMIS_READY, EC2NodeClass
 from tenon.apis.legacy.conversion import KUBELET_ANNOTATION
+from tenon.apis.nodepool import NodePool
 from tenon.apis.versions.objects import converted
-from tenon.ec2.own_kubelet import own_kubelet, with_own_kubelet
+from tenon.ec2.own_kubelet import own_kubelet, own_kubelet_faults, with_own_kubelet
 from tenon.ec2.settings import kubelet_map
+from tenon.provisioning.readiness import why_class_unready
 from tests.ec2.samples import node_class
 
 
@@ -29,6 +31,28 @@ def test_v1b04_the_annotation_stands_for_all_settings_of_the_class() -> None:
 def test_v1b04_what_holds_no_settings_counts_for_nothing(text: str) -> None:
     given = node_class({}, role="r", kubelet={"maxPods": 7})
     assert with_own_kubelet(given, annotated(text)) is given
+    (fault,) = own_kubelet_faults(given, annotated(text))
+    assert "holds no kubelet settings" in fault
+
+
+def test_v1b04_ec14_what_the_class_may_not_have_the_pool_may_not_have_for_it() -> None:
+    """And what is wrong with the class itself is told of the class alone."""
+    bottlerocket = {"role": "r", "amiSelectorTerms": [{"alias": "bottlerocket@latest"}]}
+    (fault,) = own_kubelet_faults(node_class({}, **bottlerocket), annotated('{"podsPerCore": 2}'))
+    assert KUBELET_ANNOTATION in fault
+    assert "podsPerCore does not work with Bottlerocket" in fault
+    broken = node_class({}, **bottlerocket, kubelet={"podsPerCore": 2})
+    assert own_kubelet_faults(broken, annotated('{"podsPerCore": 3}')) == []
+    assert own_kubelet_faults(broken, {}) == []
+
+
+def test_v1b04_a_pool_whose_own_settings_cannot_be_used_says_so(ready_class: EC2NodeClass) -> None:
+    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": ready_class.metadata.name}
+    spec = {"template": {"spec": {"nodeClassRef": reference, "requirements": []}}}
+    pool = NodePool.model_validate({"metadata": {"name": "p"}, "spec": spec})
+    assert why_class_unready(pool, lambda _: ready_class) == ""
+    pool.metadata.annotations[KUBELET_ANNOTATION] = "no JSON"
+    assert KUBELET_ANNOTATION in why_class_unready(pool, lambda _: ready_class)
 
 
 def test_v1b04_without_annotation_nothing_is_carried() -> None:
