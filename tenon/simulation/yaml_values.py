@@ -40,7 +40,8 @@ class _Open:
 def read_documents(text: str) -> Iterator[tuple[int, Any | UnreadableError]]:
     """The number of each document, from 1, with its value or with why it cannot be read. Empty ones are None.
 
-    A fault of YAML itself ends the text; what came before it stands.
+    A fault of YAML itself ends the text. The documents before it stand, but not one that runs into it: where the
+    parser finds neither an end nor a new document, what it had read is only the beginning of something.
     """
     whole = read_json(text, DEEPEST)
     if whole is not None:
@@ -53,13 +54,16 @@ def read_documents(text: str) -> Iterator[tuple[int, Any | UnreadableError]]:
         yield 1, UnreadableError(_sentence(error))
         return
     try:
-        while True:
+        loader.get_event()  # the stream's start
+        event = loader.get_event()
+        while not isinstance(event, yaml.StreamEndEvent):
+            number += 1
+            value, ended = _document(loader)
+            if ended:
+                yield number, value
             event = loader.get_event()
-            if isinstance(event, yaml.StreamEndEvent):
-                return
-            if isinstance(event, yaml.DocumentStartEvent):
-                number += 1
-                yield number, _document(loader)
+            if not ended:
+                yield number, value
     except UnreadableError as error:  # nothing after it could be told apart
         yield number, error
     except (yaml.YAMLError, UnicodeError) as error:
@@ -68,13 +72,14 @@ def read_documents(text: str) -> Iterator[tuple[int, Any | UnreadableError]]:
         loader.dispose()
 
 
-def _document(loader: Any) -> Any | UnreadableError:
+def _document(loader: Any) -> tuple[Any | UnreadableError, bool]:
+    """The value, and whether the text itself says with ``...`` that the document ends there."""
     builder = _Builder()
     fault: UnreadableError | None = None
     while True:
         event = loader.get_event()
         if isinstance(event, yaml.DocumentEndEvent):
-            return fault or builder.result
+            return fault or builder.result, bool(event.explicit)
         if fault is None:
             try:
                 builder.take(event)

@@ -106,6 +106,22 @@ def test_documents_are_counted_and_one_that_is_wrong_does_not_hide_the_next() ->
     assert found[3][1] == {"c": 3}
 
 
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        (" 1a: v\nb: w\n", []),
+        ("a: 1\n---\n  b: 2\nc: 3\n---\nd: 4\n", [{"a": 1}]),
+        ("a: 1\n...\n%@\n", [{"a": 1}]),
+        ("a: 1\n---\n{", [{"a": 1}]),
+        ("a: 1\n---\n", [{"a": 1}, None]),
+    ],
+)
+def test_the_beginning_of_what_is_not_yaml_is_no_document(text: str, values: list[Any]) -> None:
+    found = [value for _, value in read_documents(text)]
+    assert [value for value in found if not isinstance(value, UnreadableError)] == values
+    assert len(found) - len(values) == (0 if None in values else 1)
+
+
 @given(PLAIN)
 def test_what_was_written_is_read(value: Any) -> None:
     assert read(yaml.safe_dump(value)) == [value]
