@@ -1,15 +1,28 @@
-"""One sandbox for all tests of a session: a real cluster, a real Temporal, and an EC2 that boots quickly."""
+"""One sandbox for all tests of a session: a real cluster, a real Temporal, and an EC2 that boots quickly.
+
+When pytest-xdist runs tests in several processes, each is a session with a sandbox and ports of its own.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from sandbox.cluster import Sandbox
+from sandbox.ports import OWN_RANGE, RANGE
 from sandbox.status import State
 
 BOOT_SECONDS = 1.0
+
+
+def pytest_configure() -> None:
+    process = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
+    if process:
+        each = len(RANGE) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        first = RANGE.start + int(process) * each
+        os.environ[OWN_RANGE] = f"{first}-{first + each - 1}"
 
 
 @pytest.fixture(scope="session")
