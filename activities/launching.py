@@ -160,7 +160,7 @@ class Launching:
             await nodeclaims.delete_claim(self._kube, self._recorder, given.claim, reason, result.message)
             log.warning("launch refused", extra={"nodeclaim": given.claim.name, "reason": result.message})
             return result.model_copy(update={"reason": reason})
-        await self._mark(given.claim, result.instance)
+        await self._mark(given.claim, result.instance, raw)
         instance = result.instance
         log.info(
             "launched instance",
@@ -193,7 +193,7 @@ class Launching:
             return None, ""
         found = await asyncio.to_thread(self._ec2.find_instance, ref.name)
         if found is not None and not raw["metadata"].get("deletionTimestamp"):
-            await self._mark(ref, found)
+            await self._mark(ref, found, raw)
         return found, ""
 
     async def _node_class(self, name: str) -> EC2NodeClass:
@@ -205,10 +205,8 @@ class Launching:
             raise NodeClassNotReady(f"EC2NodeClass {name} cannot be read: " + "; ".join(str(f) for f in faults))
         return node_class
 
-    async def _mark(self, ref: ClaimRef, instance: Instance) -> None:
-        raw = await nodeclaims.read_claim(self._kube, ref)
-        if raw is None:
-            return
+    async def _mark(self, ref: ClaimRef, instance: Instance, raw: Object) -> None:
+        """``raw`` is the claim as read before the launch: what changed since is read again by who writes."""
         node_class = await self._node_class((raw["spec"].get("nodeClassRef") or {}).get("name", ""))
         own = with_own_kubelet(node_class, raw["metadata"].get("annotations") or {})
         types = await self._types.of(raw, own)

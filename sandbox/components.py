@@ -21,7 +21,20 @@ LOOPBACK = "127.0.0.1"
 EC2_MODULE = "sandbox.ec2.server"
 
 CLIENT_RATE = ("--kube-api-qps=1000", "--kube-api-burst=2000")
-"""The defaults of 20 and 50 are otherwise what a load test measures."""
+"""What kube-scheduler (50 and 100 by default) and the controller manager do is else what a load test would measure."""
+GO_MEMORY = (("GOGC", "400"), ("GOMEMLIMIT", "2GiB"))
+"""Memory for time: by default Go collects garbage each time the heap has doubled, a quarter of the API server's CPU
+time in a burst. Near the limit it collects as often as it must."""
+TEMPORAL_VALUES = (
+    "frontend.WorkflowTimeSkippingEnabled=true",
+    # All of them are told at the start: without this it reads them from the database for each workflow that has some.
+    "system.forceSearchAttributesCacheRefreshOnRead=false",
+    # Parts of a queue spread it over servers, and poll one another; here is one server.
+    "matching.numTaskqueueReadPartitions=1",
+    "matching.numTaskqueueWritePartitions=1",
+)
+NO_FSYNC = ("--sqlite-pragma=journal_mode=wal", "--sqlite-pragma=synchronous=off")
+"""A database that ends with its sandbox must survive Temporal's end, not the machine's."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +83,8 @@ class Component:
     """It is not started with the others, but when somebody asks for it."""
     leaves: tuple[str, ...] = ()
     """The object (kind and name) that is deleted once it has ended, should it not have done so itself."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """Variables that it gets unless the caller has them."""
 
 
 def has_ec2() -> bool:
@@ -107,7 +122,7 @@ def _etcd(layout: Layout, ports: Ports, binaries: Path) -> Component:
         "--unsafe-no-fsync",  # a cluster that ends with its processes need not survive the machine
         "--log-level=warn",
     )
-    return Component("etcd", argv, f"{client}/health")
+    return Component("etcd", argv, f"{client}/health", environment=GO_MEMORY)
 
 
 def _api_server(layout: Layout, ports: Ports, binaries: Path) -> Component:
@@ -131,7 +146,8 @@ def _api_server(layout: Layout, ports: Ports, binaries: Path) -> Component:
         "--allow-privileged=true",
         "--profiling=false",
     )
-    return Component(API_SERVER, argv, f"https://{LOOPBACK}:{ports.kubernetes}/readyz", after=("etcd",))
+    ready = f"https://{LOOPBACK}:{ports.kubernetes}/readyz"
+    return Component(API_SERVER, argv, ready, after=("etcd",), environment=GO_MEMORY)
 
 
 def _client(layout: Layout, name: str, port: int) -> tuple[str, ...]:
@@ -159,13 +175,15 @@ def _controller_manager(layout: Layout, ports: Ports, binaries: Path) -> Compone
         f"--node-monitor-grace-period={NODE_GRACE_SECONDS}s",
         "--horizontal-pod-autoscaler-sync-period=1s",  # it asks nobody anything until there is an autoscaler
     )
-    return Component(name, argv, f"https://{LOOPBACK}:{ports.controller_manager}/healthz", after=(API_SERVER,))
+    ready = f"https://{LOOPBACK}:{ports.controller_manager}/healthz"
+    return Component(name, argv, ready, after=(API_SERVER,), environment=GO_MEMORY)
 
 
 def _scheduler(layout: Layout, ports: Ports, binaries: Path) -> Component:
     name = "kube-scheduler"
     argv = (str(binaries / name), *_client(layout, name, ports.scheduler))
-    return Component(name, argv, f"https://{LOOPBACK}:{ports.scheduler}/healthz", after=(API_SERVER,))
+    ready = f"https://{LOOPBACK}:{ports.scheduler}/healthz"
+    return Component(name, argv, ready, after=(API_SERVER,), environment=GO_MEMORY)
 
 
 def _kwok(layout: Layout, ports: Ports, binaries: Path) -> Component:
@@ -175,7 +193,8 @@ def _kwok(layout: Layout, ports: Ports, binaries: Path) -> Component:
         f"--config={layout.kwok_config}",
         f"--server-address={LOOPBACK}:{ports.kwok}",
     )
-    return Component("kwok", argv, f"http://{LOOPBACK}:{ports.kwok}/healthz", after=(API_SERVER,))
+    ready = f"http://{LOOPBACK}:{ports.kwok}/healthz"
+    return Component("kwok", argv, ready, after=(API_SERVER,), environment=GO_MEMORY)
 
 
 def _temporal(layout: Layout, ports: Ports, temporal: Path, options: Options) -> Component:
@@ -191,13 +210,15 @@ def _temporal(layout: Layout, ports: Ports, temporal: Path, options: Options) ->
         f"--metrics-port={ports.temporal_metrics}",
         "--ui-disable-news-fetch",
         "--log-level=warn",
-        "--dynamic-config-value=frontend.WorkflowTimeSkippingEnabled=true",
+        *(f"--dynamic-config-value={value}" for value in TEMPORAL_VALUES),
+        *(() if options.keep_history else NO_FSYNC),
     ]
     for key in SEARCH_ATTRIBUTES:
         kind = key.indexed_value_type.name.title().replace("_", "")
         argv.append(f"--search-attribute={key.name}={kind}")
     argv.append(f"--db-filename={layout.temporal_db if options.keep_history else layout.temporal_fresh_db}")
-    return Component("temporal", tuple(argv), f"http://{LOOPBACK}:{ports.temporal_http}/api/v1/namespaces/default")
+    ready = f"http://{LOOPBACK}:{ports.temporal_http}/api/v1/namespaces/default"
+    return Component("temporal", tuple(argv), ready, environment=GO_MEMORY)
 
 
 def _metrics(layout: Layout, ports: Ports) -> Component:

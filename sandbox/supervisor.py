@@ -138,6 +138,7 @@ class Supervisor:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
+                env=dict(part.environment) | dict(os.environ),
                 start_new_session=True,
             )
         self.processes[part.name] = process

@@ -28,6 +28,8 @@ log = logging.getLogger("sandbox.ec2.joiner")
 ADMITTED = "sandbox.tenon.sh/admitted"
 TICK = 0.25
 """Seconds between looks at the instances; changes in the cluster are looked at when they come."""
+PAUSE = 0.05
+"""Seconds for which changes are gathered: a look goes through all nodes and pods, a burst would bring one for each."""
 READY_AFTER = 1.0
 """Seconds from registering to Ready."""
 WORKERS = 8
@@ -91,7 +93,8 @@ class Joiner:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self._wake.wait(TICK)
+            if self._wake.wait(TICK):
+                self._stop.wait(PAUSE)
             self._wake.clear()
             if not (self._nodes.synced.is_set() and self._pods.synced.is_set()):
                 continue

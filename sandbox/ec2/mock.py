@@ -5,9 +5,10 @@ Everything here leans on the insides of one pinned version of moto; the contract
 
 from __future__ import annotations
 
+import functools
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,10 @@ def prepare(state: Path, world: World) -> Callable[..., Iterable[bytes]]:
     path.write_text(json.dumps(records), encoding="utf-8")
     os.environ["MOTO_AMIS_PATH"] = str(path)  # read when the module is first imported, and tested again later
 
+    import moto.core.responses
     import moto.ec2.models.amis
     import moto.ec2.urls
+    from moto.core.parse import EC2QueryParser
     from moto.ec2.models.core import TaggedEC2Resource
     from moto.ec2.models.subnets import Subnet
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
@@ -35,6 +38,10 @@ def prepare(state: Path, world: World) -> Callable[..., Iterable[bytes]]:
     moto.ec2.urls.url_paths["{0}/"] = SandboxEC2.dispatch
     TaggedEC2Resource.get_tags = _own_tags
     Subnet.get_available_subnet_ip = _next_address
+    EC2QueryParser._do_parse = _parse_form
+    EC2QueryParser._gonna_recurse = _says_nothing
+    names = moto.core.responses.method_names_from_class
+    moto.core.responses.method_names_from_class = functools.cache(names)  # it lists the class anew for each call
     application: Callable[..., Iterable[bytes]] = DomainDispatcherApplication(create_backend_app)
     return application
 
@@ -59,6 +66,30 @@ def _next_address(subnet: Any, instance: Any) -> str:
         address = str(subnet._unused_ips.pop())
     subnet._subnet_ips[address] = instance
     return address
+
+
+class _Form(dict[str, Any]):
+    """A call's parameters, and all names that some of them are parts of."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        super().__init__(values.items())
+        self.parts: set[str] = set()
+        for name in self:
+            end = len(name)
+            while end > 0 and name[:end] not in self.parts:
+                self.parts.add(name[:end])
+                end = name.rfind(".", 0, end)
+
+
+def _parse_form(parser: Any, request: Mapping[str, Any], shape: Any) -> Any:
+    parsed = parser._parse_shape(shape, _Form(request["values"]))
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def _says_nothing(_parser: Any, form: _Form, prefix: str) -> bool:
+    """Whether no parameter is a part of ``prefix``. The mock looks through all of them for each structure: the square
+    of a fleet request's length, most of what a burst of launches cost."""
+    return prefix != "" and prefix not in form.parts
 
 
 def empty() -> None:

@@ -14,7 +14,7 @@ from sandbox.cluster import Sandbox
 from sandbox.components import Component, Options, Ports, components
 from sandbox.kubeconfig import with_certificate
 from sandbox.layout import Layout
-from sandbox.ports import RANGE, free_ports, is_free
+from sandbox.ports import OWN_RANGE, free_ports, is_free, port_range
 from sandbox.status import Addresses
 from workflows.names import SEARCH_ATTRIBUTES
 
@@ -57,6 +57,8 @@ def test_temporal_keeps_what_it_knows_while_the_sandbox_runs_and_longer_when_ask
     kept = rendered(tmp_path, Options(keep_history=True))["temporal"].argv
     assert f"--db-filename={layout.temporal_fresh_db}" in fresh
     assert f"--db-filename={layout.temporal_db}" in kept
+    assert "--sqlite-pragma=synchronous=off" in fresh
+    assert not any(word.startswith("--sqlite-pragma") for word in kept), "kept histories outlive the machine's end"
     layout.prepare()
     layout.temporal_fresh_db.touch()
     layout.temporal_db.touch()
@@ -83,7 +85,7 @@ def test_kwok_gets_documents_and_waits_for_the_joiner() -> None:
 def test_ports_are_different_and_free_and_a_taken_one_is_seen() -> None:
     ports = free_ports(8)
     assert len(set(ports)) == 8
-    assert all(port in RANGE for port in ports)
+    assert all(port in port_range() for port in ports)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", ports[0]))
         taken.listen()
@@ -94,6 +96,15 @@ def test_too_few_ports_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sandbox.ports.is_free", lambda _: False)
     with pytest.raises(OSError, match="only 0 of 3 ports"):
         free_ports(3)
+
+
+def test_sandboxes_that_start_at_once_have_ranges_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(OWN_RANGE, "24000-24039")
+    assert set(free_ports(4)) <= set(range(24_000, 24_040))
+    for none in ("24000", "24039-24000", "0-5", "a-b", "60000-70000"):
+        monkeypatch.setenv(OWN_RANGE, none)
+        with pytest.raises(OSError, match=f'{OWN_RANGE} is "{none}": write the first and the last port'):
+            free_ports(1)
 
 
 def test_keys_are_for_this_user_only(tmp_path: Path) -> None:
