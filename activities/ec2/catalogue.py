@@ -10,7 +10,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import sha256
@@ -20,6 +20,9 @@ from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, translated
 from activities.ec2.pricing import Pricing
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.kubelet import expressions_in
+from tenon.ec2.capacity import NodeSettings
+from tenon.ec2.expressions import worked_out
 from tenon.ec2.instance_types import OfferingId, build, supported, without
 from tenon.ec2.settings import kubelet_map, settings_of
 from tenon.scheduling.model import InstanceType
@@ -85,6 +88,29 @@ class Catalogue:
                 known = self._built[place] = (key, self._build(node_class, region, unpriced))
         return without(known[1], unavailable) if unavailable else known[1]
 
+    def described(self, node_class: EC2NodeClass) -> tuple[NodeSettings, list[dict[str, Any]]]:
+        """What the class says of its nodes, and EC2's description of every type that they may have.
+
+        Raises:
+            EC2Error: EC2 could not be asked and nothing is known from before.
+        """
+        settings = self._settings(node_class)
+        with self._lock:
+            items = self._current().items
+        return settings, [items[name] for name in sorted(items) if supported(items[name], settings)]
+
+    def kubelets(self, node_class: EC2NodeClass, names: Container[str]) -> dict[str, Mapping[str, Any]]:
+        """By instance type, the class's kubelet settings with its expressions worked out; empty when it has none.
+
+        Raises:
+            EC2Error: EC2 could not be asked and nothing is known from before.
+        """
+        if not expressions_in(kubelet_map(node_class)):
+            return {}
+        settings, items = self.described(node_class)
+        chosen = {str(item["InstanceType"]): item for item in items if item["InstanceType"] in names}
+        return {name: worked_out(item, settings).kubelet for name, item in chosen.items()}
+
     def price(self, instance_type: str, zone: str, capacity_type: str) -> float:
         """Dollars an hour of an offering, 0 when unknown."""
         return self._pricing.current()[1].of(instance_type, zone, capacity_type) or 0.0
@@ -134,10 +160,11 @@ class Catalogue:
                     zones.setdefault(str(row["InstanceType"]), set()).add(row["Location"])
         return {name: frozenset(where) for name, where in zones.items()}
 
+    def _settings(self, node_class: EC2NodeClass) -> NodeSettings:
+        return settings_of(node_class, vm_memory_overhead=self._vm_memory_overhead, reserved_enis=self._reserved_enis)
+
     def _build(self, node_class: EC2NodeClass, region: _Region, unpriced: bool) -> list[InstanceType]:
-        settings = settings_of(
-            node_class, vm_memory_overhead=self._vm_memory_overhead, reserved_enis=self._reserved_enis
-        )
+        settings = self._settings(node_class)
         _, prices = self._pricing.current()
         zone_ids = {subnet.zone: subnet.zone_id or "" for subnet in node_class.status.subnets}
         built = (

@@ -15,6 +15,8 @@ from tenon.ec2.amis import Image, UnsupportedAliasError
 from tenon.ec2.cluster import Cluster
 from tenon.ec2.nodeclass_status import FOUND, Finding, Resolved, new_status
 
+ExpressionsCheck = Callable[[EC2NodeClass], Finding]
+
 
 class NodeClassResolver:
     """Resolves node classes of one cluster. Thread-safe."""
@@ -28,7 +30,10 @@ class NodeClassResolver:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         *,
         refresh: Refresh = DEFAULT,
+        expressions: ExpressionsCheck | None = None,
     ) -> None:
+        """``expressions`` finds faults of a class's expressions; without it none are looked for."""
+        self._expressions = expressions
         self._cluster = cluster
         self._network = network
         self._images = Images(clients, now=now, parameter_seconds=refresh.images.total_seconds())
@@ -54,6 +59,7 @@ class NodeClassResolver:
             images_finding=images_finding,
             instance_profile=profile,
             profile_finding=profile_finding,
+            expressions_finding=self._expressions(node_class) if self._expressions else FOUND,
         )
         return new_status(node_class, resolved, self._cluster, self._now())
 

@@ -21,10 +21,11 @@ from activities.ec2.remembering import DEFAULT, Refresh
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.ec2.cluster import Cluster
+from tenon.ec2.expressions_finding import expressions_finding
 from tenon.ec2.instance_types import OfferingId, without
 from tenon.ec2.launch_filters import NoOfferingError
 from tenon.ec2.launch_request import plan_launch
-from tenon.ec2.nodeclass_status import not_ready
+from tenon.ec2.nodeclass_status import Finding, not_ready
 from tenon.housekeeping.facts import InstanceSeen, TemplateSeen
 from tenon.lifecycle.messages import Instance, LaunchRequest, LaunchResult
 from tenon.scheduling.model import InstanceType
@@ -41,6 +42,7 @@ class Ec2Provider:
         vm_memory_overhead: Decimal = Decimal("0.075"),
         reserved_enis: int = 0,
         isolated: bool = False,
+        expressions: bool = False,
         refresh: Refresh = DEFAULT,
     ) -> None:
         self.cluster = cluster
@@ -53,13 +55,19 @@ class Ec2Provider:
         self._network = Network(clients)
         self._profiles = Profiles(clients, cluster.name)
         self.refresh = refresh
-        self._resolver = NodeClassResolver(clients, cluster, self._network, self._profiles, refresh=refresh)
+        self._expressions = expressions
+        self._resolver = NodeClassResolver(
+            clients, cluster, self._network, self._profiles, refresh=refresh, expressions=self._expressions_finding
+        )
         self._instances = Instances(clients, cluster.name, self.catalogue.price)
         self._launcher = Launcher(clients, self._instances, cluster.name)
 
     def resolve_node_class(self, node_class: EC2NodeClass, kubernetes_version: str = "") -> EC2NodeClassStatus:
         """The class's new status, with conditions; makes its instance profile when needed."""
         return self._resolver.resolve(node_class, kubernetes_version or self.cluster.kubernetes_version)
+
+    def _expressions_finding(self, node_class: EC2NodeClass) -> Finding:
+        return expressions_finding(node_class, self.catalogue.described, allowed=self._expressions)
 
     def instance_types(
         self, node_class: EC2NodeClass, unavailable: Container[OfferingId] = (), *, unpriced: bool = False
@@ -90,14 +98,16 @@ class Ec2Provider:
         if why := not_ready(node_class):
             raise NodeClassNotReady(why)
         subnet_ids = [subnet.id for subnet in node_class.status.subnets]
+        sold = self.instance_types(node_class, unavailable) if types is None else without(types, unavailable)
         try:
             plan = plan_launch(
                 claim,
                 node_class,
                 self.cluster,
-                self.instance_types(node_class, unavailable) if types is None else without(types, unavailable),
+                sold,
                 self._network.free_addresses(subnet_ids),
                 attempt,
+                self.catalogue.kubelets(node_class, {each.name for each in sold}),
             )
         except NoOfferingError as error:
             raise InsufficientCapacity(str(error)) from error

@@ -2,7 +2,8 @@
 
 It is packed into the package so that a first plan needs no AWS account: ``python -m cli.simulating.builtin FILE`` packs
 a catalogue in the form of ``--catalog`` anew. Types are as EC2 describes them and on-demand prices are the public list
-prices; spot prices are estimates, 0.3 to 0.6 of on-demand by family.
+prices; spot prices are estimates, 0.3 to 0.6 of on-demand by family. The ids of zones are those of one account: each
+has its own.
 """
 
 from __future__ import annotations

@@ -104,7 +104,8 @@ class ApiModel(BaseModel):
         return self.model_dump(by_alias=True, exclude_none=True, mode="json")
 
 
-def _quantity_text(value: Any) -> Any:
+def quantity_text(value: Any) -> Any:
+    """A whole number as its text; anything else as it is."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -121,7 +122,7 @@ QUANTITY_SCHEMA: dict[str, Any] = {
     "x-kubernetes-int-or-string": True,
 }
 Quantity = Annotated[
-    str, BeforeValidator(_quantity_text), AfterValidator(_known_quantity), WithJsonSchema(QUANTITY_SCHEMA)
+    str, BeforeValidator(quantity_text), AfterValidator(_known_quantity), WithJsonSchema(QUANTITY_SCHEMA)
 ]
 """A Kubernetes quantity as its text; a whole number is taken for its text."""
 
@@ -130,6 +131,15 @@ def _not_negative(text: str) -> str:
     if text.startswith("-"):
         raise ValueError(f"{text[:64]} is below zero: it must not be negative")
     return text
+
+
+def known_amount(text: str) -> str:
+    """The text, which is a quantity that is not negative.
+
+    Raises:
+        ValueError: it is none.
+    """
+    return _not_negative(_known_quantity(text))
 
 
 AMOUNT_SCHEMA = {**QUANTITY_SCHEMA, "pattern": QUANTITY_PATTERN.replace("[+-]?", "[+]?", 1), "minimum": 0}

@@ -4,11 +4,23 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, JsonValue, PlainValidator, WithJsonSchema
 
-from tenon.apis.base import Amount, ApiModel, Rule, kubernetes_name
+from tenon.apis import expressions
+from tenon.apis.base import (
+    AMOUNT_SCHEMA,
+    QUANTITY_PATTERN,
+    Amount,
+    ApiModel,
+    Rule,
+    known_amount,
+    kubernetes_name,
+    quantity_text,
+)
 from tenon.apis.duration import GoDuration
 
 RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
@@ -38,8 +50,48 @@ def _names_within(attribute: str, names: tuple[str, ...], sentence: str) -> Rule
     )
 
 
-class ManagedSettings(ApiModel):
-    """The settings that planning must know."""
+def is_expression(value: object) -> bool:
+    """Whether a number or an amount has to be worked out for each instance type."""
+    return isinstance(value, str) and re.fullmatch(QUANTITY_PATTERN, value) is None
+
+
+def _looks_computed(text: str) -> bool:
+    return len(text) <= expressions.MAX_LENGTH and re.fullmatch(expressions.FORM, text) is not None
+
+
+def _pods(value: Any) -> int | str:
+    if isinstance(value, str) and _looks_computed(value):
+        return value
+    if isinstance(value, str):
+        raise ValueError(
+            f"{value[:80]!r} is neither a whole number, which stands without quotes, nor an expression over "
+            f"{', '.join(expressions.VARIABLES)}"
+        )
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError("is not a whole number")
+    if value < 0:
+        raise ValueError("must be greater than or equal to 0")
+    return value
+
+
+def _reserved(text: str) -> str:
+    return text if is_expression(text) and _looks_computed(text) else known_amount(text)
+
+
+_COMPUTED = {**AMOUNT_SCHEMA, "maxLength": expressions.MAX_LENGTH}
+Pods = Annotated[int | str, PlainValidator(_pods), WithJsonSchema({**_COMPUTED, "pattern": f"^({expressions.FORM})$"})]
+"""A number of pods, or an expression for it."""
+Reserved = Annotated[
+    str,
+    BeforeValidator(quantity_text),
+    AfterValidator(_reserved),
+    WithJsonSchema({**_COMPUTED, "pattern": f"{AMOUNT_SCHEMA['pattern']}|^({expressions.FORM})$"}),
+]
+"""An amount, or an expression for it."""
+
+
+class SharedSettings(ApiModel):
+    """The settings that planning must know and that have always been what they are."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         _names_within("system_reserved", RESERVABLE, "takes only"),
@@ -68,14 +120,8 @@ class ManagedSettings(ApiModel):
 
     cluster_dns: Annotated[list[str], Field(max_length=10)] = []
     """The addresses of the cluster's DNS."""
-    max_pods: Annotated[int, Field(ge=0)] | None = None
-    """The most pods of a node."""
     pods_per_core: Annotated[int, Field(ge=0)] | None = None
     """The most pods for each vCPU of a node."""
-    system_reserved: Annotated[dict[str, Amount], Field(max_length=10)] = {}
-    """Resources kept for the system."""
-    kube_reserved: Annotated[dict[str, Amount], Field(max_length=10)] = {}
-    """Resources kept for Kubernetes itself."""
     eviction_hard: Annotated[dict[str, Threshold], Field(max_length=10)] = {}
     """Thresholds at which pods are evicted at once."""
     eviction_soft: Annotated[dict[str, Threshold], Field(max_length=10)] = {}
@@ -92,13 +138,24 @@ class ManagedSettings(ApiModel):
     """Whether CPU limits are enforced."""
 
 
-class KubeletConfiguration(ManagedSettings):
+class ManagedSettings(SharedSettings):
+    """The settings that planning must know, as older versions have them: the same for nodes of every size."""
+
+    max_pods: Annotated[int, Field(ge=0)] | None = None
+    """The most pods of a node."""
+    system_reserved: Annotated[dict[str, Amount], Field(max_length=10)] = {}
+    """Resources kept for the system."""
+    kube_reserved: Annotated[dict[str, Amount], Field(max_length=10)] = {}
+    """Resources kept for Kubernetes itself."""
+
+
+class KubeletConfiguration(SharedSettings):
     """Settings of the nodes' kubelet; settings not named here are passed on as they are (AL2023 only)."""
 
     model_config = ConfigDict(extra="allow", json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        *ManagedSettings.rules,
+        *SharedSettings.rules,
         Rule(
             "!has(self.registerWithTaints)",
             "registerWithTaints is not allowed: use the taints of the NodePool",
@@ -106,6 +163,12 @@ class KubeletConfiguration(ManagedSettings):
         ),
     )
 
+    max_pods: Pods | None = None
+    """The most pods of a node: a number, or an expression for each instance type."""
+    system_reserved: Annotated[dict[str, Reserved], Field(max_length=10)] = {}
+    """Resources kept for the system: amounts, or expressions in millicores, MiB, GiB of disk, or process ids."""
+    kube_reserved: Annotated[dict[str, Reserved], Field(max_length=10)] = {}
+    """Resources kept for Kubernetes itself: amounts, or expressions in the same units."""
     register_with_taints: Annotated[list[Any], Field(json_schema_extra={"items": _ANYTHING})] | None = None
     """Not allowed, because it would undo what a node must carry when it joins: use the taints of the NodePool."""
 
@@ -113,3 +176,11 @@ class KubeletConfiguration(ManagedSettings):
     def passed_on(self) -> dict[str, object]:
         """The settings that are handed to the kubelet as they came."""
         return dict(self.model_extra or {})
+
+
+def expressions_in(kubelet: Mapping[str, Any]) -> dict[str, str]:
+    """The expressions of a kubelet map (camelCase), by where they stand."""
+    found: dict[str, Any] = {"maxPods": kubelet.get("maxPods")}
+    for field in ("kubeReserved", "systemReserved"):
+        found |= {f"{field}[{name}]": value for name, value in (kubelet.get(field) or {}).items()}
+    return {place: value for place, value in found.items() if is_expression(value)}

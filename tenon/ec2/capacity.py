@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from tenon import resources
+from tenon.ec2.branch_interfaces import POD_ENI, branch_interfaces
 from tenon.ec2.families import FAMILIES, GIB, Family, Volume
 from tenon.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
 
@@ -35,7 +36,7 @@ class NodeSettings:
 
     family: Family = FAMILIES["AL2023"]
     kubelet: Mapping[str, Any] = field(default_factory=dict)
-    """The class's kubelet map, as written (camelCase)."""
+    """The class's kubelet map (camelCase), as written or, where it holds expressions, as it is for one type."""
     volumes: tuple[Volume, ...] = ()
     raid0: bool = False
     efa_only_interfaces: tuple[int, ...] = ()
@@ -49,16 +50,20 @@ class NodeSettings:
     reserved_enis: int = 0
 
 
-def eni_limited_pods(item: Item, settings: NodeSettings) -> int:
-    """How many pods the VPC network plugin can give an address; 0 on a type without usable interfaces."""
+def default_interfaces(item: Item) -> int:
+    """How many network interfaces the default network card takes."""
     network = item["NetworkInfo"]
     default_card = network.get("DefaultNetworkCardIndex", 0)
-    interfaces = network["MaximumNetworkInterfaces"]
     for card in network.get("NetworkCards", ()):
         if card["NetworkCardIndex"] == default_card:
-            interfaces = card["MaximumNetworkInterfaces"]
-    interfaces = max(interfaces - settings.reserved_enis - settings.efa_only_interfaces.count(0), 0)
-    return int(interfaces * (network["Ipv4AddressesPerInterface"] - 1) + 2) if interfaces else 0
+            return int(card["MaximumNetworkInterfaces"])
+    return int(network["MaximumNetworkInterfaces"])
+
+
+def eni_limited_pods(item: Item, settings: NodeSettings) -> int:
+    """How many pods the VPC network plugin can give an address; 0 on a type without usable interfaces."""
+    interfaces = max(default_interfaces(item) - settings.reserved_enis - settings.efa_only_interfaces.count(0), 0)
+    return int(interfaces * (item["NetworkInfo"]["Ipv4AddressesPerInterface"] - 1) + 2) if interfaces else 0
 
 
 def max_pods(item: Item, settings: NodeSettings) -> int:
@@ -118,6 +123,7 @@ def device_resources(item: Item, settings: NodeSettings) -> Resources:
     if settings.lists_interfaces:
         efa = min(efa, len(settings.efa_only_interfaces))
     found["vpc.amazonaws.com/efa"] = efa
+    found[POD_ENI] = branch_interfaces(item["InstanceType"])
     if settings.family.os == "windows":
         found["vpc.amazonaws.com/PrivateIPv4Address"] = item["NetworkInfo"]["Ipv4AddressesPerInterface"] - 1
     return {name: count for name, count in found.items() if count}

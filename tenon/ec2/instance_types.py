@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from math import inf
 
 from tenon.apis import labels
+from tenon.apis.expressions import ExpressionError
 from tenon.ec2 import capacity
 from tenon.ec2.capacity import Item, NodeSettings
+from tenon.ec2.expressions import worked_out
 from tenon.ec2.instance_labels import architectures, label_values
 from tenon.scheduling.model import InstanceType, Offering
 from tenon.scheduling.requirements import Requirement, Requirements
@@ -73,8 +75,8 @@ def build(
 ) -> InstanceType | None:
     """The type with its labels, resources and offerings; ``zone_ids`` maps the zones where it is sold to their ids.
 
-    None when nothing of it can be bought there. With ``unpriced`` a type whose price nobody knows has all its
-    offerings, at a price without end.
+    None when nothing of it can be bought there, or when the class's expressions have no value for it. With
+    ``unpriced`` a type whose price nobody knows has all its offerings, at a price without end.
     """
     name = item["InstanceType"]
     unknown = inf if unpriced and not prices.knows(name, zone_ids) else None
@@ -87,6 +89,10 @@ def build(
     )
     if not offerings:
         return None
+    try:
+        settings = worked_out(item, settings)
+    except ExpressionError:
+        return None  # the class's condition says so
     values = label_values(item, region, settings.family) | {
         labels.ZONE: sorted({offering.zone for offering in offerings}),
         labels.ZONE_ID: sorted({offering.zone_id for offering in offerings if offering.zone_id}),

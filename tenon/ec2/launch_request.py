@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import AMI, EC2NodeClass, Subnet
@@ -24,6 +26,9 @@ from tenon.scheduling.model import InstanceType, Taint
 from tenon.scheduling.requirements import Requirements
 
 EFA = "vpc.amazonaws.com/efa"
+NITRO_SANDBOX = "eks.amazonaws.com/nitro-sandbox"
+"""A place for a Nitro enclave; a device plugin publishes it, and a NodeOverlay says how many a type has."""
+_NITRO_SANDBOX_LABEL = f"{labels.AWS_GROUP}/nitro-sandbox"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,10 @@ class _Group:
     image_id: str
     max_pods: int | None
     efa_interfaces: int
+    enclaves: bool
     tenancy: str
+    kubelet: str
+    """The kubelet settings in JSON."""
 
 
 def client_token(cluster: str, uid: str, attempt: int) -> str:
@@ -56,8 +64,11 @@ def plan_launch(
     instance_types: Sequence[InstanceType],
     free_addresses: Mapping[str, int],
     attempt: int,
+    kubelets: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> LaunchPlan:
     """The request of a launch attempt. ``free_addresses`` counts the free IP addresses of each subnet, by id.
+
+    ``kubelets`` are the kubelet settings by instance type, where they are not those of the class for all.
 
     Raises:
         NoOfferingError: nothing that the claim allows can be bought.
@@ -66,18 +77,24 @@ def plan_launch(
     requirements = Requirements.from_terms(term.to_dict() for term in claim.spec.requirements)
     requests = parse_resources(claim.spec.resources.requests)
     subnets = best_subnets(node_class.status.subnets, free_addresses)
+    enclaves = bool(requests.get(NITRO_SANDBOX))
+    if enclaves:
+        instance_types = [each for each in instance_types if each.requirements.get(_NITRO_SANDBOX_LABEL).has("true")]
     bootable = images_by_type(instance_types, node_class.status.amis)
     capacity_type, choices = choose(
         requirements, requests, (each for each in instance_types if each.name in bootable), subnets
     )
     generates = family_named(node_class.spec.resolved_family).generates_user_data
+    own_kubelet = kubelet_map(node_class)
     groups: dict[_Group, list[Choice]] = {}
     for choice in choices:
         group = _Group(
             image_id=bootable[choice.type.name],
             max_pods=choice.type.capacity[PODS] if generates else None,
             efa_interfaces=choice.type.capacity.get(EFA, 0) if requests.get(EFA) else 0,
+            enclaves=enclaves,
             tenancy=tenancy(requirements),
+            kubelet=json.dumps((kubelets or {}).get(choice.type.name, own_kubelet), sort_keys=True),
         )
         groups.setdefault(group, []).append(choice)
     prioritized = claim.metadata.annotations.get(labels.PRICE_OVERLAY_APPLIED) == "true"
@@ -152,7 +169,7 @@ def _template(
             cluster=cluster,
             labels=node_labels(claim.metadata.labels, capacity_type),
             taints=node_taints(taints, startup),
-            kubelet=kubelet_map(node_class),
+            kubelet=json.loads(group.kubelet),
             max_pods=group.max_pods,
             raid0=spec.instance_store_policy == "RAID0",
             user_data=spec.user_data or "",
@@ -165,5 +182,6 @@ def _template(
         capacity_type=capacity_type,
         tags=shared_tags(cluster.name, node_class, claim.metadata.labels.get(labels.NODEPOOL, "")),
         efa_interfaces=group.efa_interfaces,
+        enclaves=group.enclaves,
         tenancy=group.tenancy,
     )

@@ -38,6 +38,7 @@ def build(
     capacity_type: str,
     tags: Mapping[str, str],
     efa_interfaces: int = 0,
+    enclaves: bool = False,
     tenancy: str = labels.DEFAULT_TENANCY,
 ) -> LaunchTemplate:
     """The template of a class for one image and one rendered user data."""
@@ -62,6 +63,8 @@ def build(
     }
     if spec.cpu_options is not None and spec.cpu_options.nested_virtualization:
         data["CpuOptions"] = {"NestedVirtualization": spec.cpu_options.nested_virtualization}
+    if enclaves:
+        data["EnclaveOptions"] = {"Enabled": True}
     if tenancy != labels.DEFAULT_TENANCY:
         data["Placement"] = {"Tenancy": tenancy}
     data = {name: value for name, value in data.items() if value not in ("", [])}

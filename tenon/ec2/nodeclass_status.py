@@ -40,6 +40,7 @@ class Resolved:
     images_finding: Finding = FOUND
     instance_profile: str = ""
     profile_finding: Finding = FOUND
+    expressions_finding: Finding = FOUND
 
 
 def new_status(node_class: EC2NodeClass, resolved: Resolved, cluster: Cluster, now: datetime) -> EC2NodeClassStatus:
@@ -54,7 +55,9 @@ def new_status(node_class: EC2NodeClass, resolved: Resolved, cluster: Cluster, n
         else _some(resolved.images, "AMINotFound", "amiSelectorTerms found no image that can be booted"),
         api.INSTANCE_PROFILE_READY: resolved.profile_finding,
         api.PLACEMENT_GROUP_READY: _placement(node_class),
-        api.VALIDATION_SUCCEEDED: validate(node_class, cluster),
+        api.VALIDATION_SUCCEEDED: resolved.expressions_finding
+        if resolved.expressions_finding.reason
+        else validate(node_class, cluster),
     }
     conditions = node_class.status.conditions
     generation = node_class.metadata.generation

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pydantic import ValidationError
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.apis.kubelet import KubeletConfiguration
+from tenon.apis.kubelet import KubeletConfiguration, expressions_in
 from tenon.apis.legacy.conversion import KUBELET_ANNOTATION
 from tenon.apis.validation import check_ec2nodeclass
 
@@ -38,7 +38,10 @@ def own_kubelet_faults(node_class: EC2NodeClass, annotations: Mapping[str, str])
     if KUBELET_ANNOTATION not in annotations:
         return []
     if _read(annotations) is None:
-        return [f"annotation {KUBELET_ANNOTATION} holds no kubelet settings in JSON: correct it, or remove it"]
+        return [
+            f"annotation {KUBELET_ANNOTATION} holds no kubelet settings in JSON, or expressions, which an EC2NodeClass "
+            "takes: correct it, or remove it"
+        ]
     present = check_ec2nodeclass(node_class)
     composed = check_ec2nodeclass(with_own_kubelet(node_class, annotations))
     return [f"annotation {KUBELET_ANNOTATION}: {fault}" for fault in composed if fault not in present]
@@ -50,8 +53,8 @@ def _read(annotations: Mapping[str, str]) -> KubeletConfiguration | None:
         given = json.loads(annotations.get(KUBELET_ANNOTATION, "null"))
         if not isinstance(given, dict):
             return None
-        return KubeletConfiguration.model_validate(
-            {name: value for name, value in given.items() if name != "containerRuntime"}
-        )
+        kubelet = {name: value for name, value in given.items() if name != "containerRuntime"}
+        found = KubeletConfiguration.model_validate(kubelet)
+        return None if expressions_in(found.to_dict()) else found
     except (ValueError, ValidationError):
         return None

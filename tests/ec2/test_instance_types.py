@@ -9,6 +9,7 @@ from tenon.ec2.capacity import NodeSettings
 from tenon.ec2.families import FAMILIES
 from tenon.ec2.instance_labels import label_values
 from tenon.ec2.instance_types import Prices, build, supported, without
+from tenon.scheduling.requirements import Requirement, Requirements
 from tests.ec2.samples import ZONES, instance_type, item, rows
 
 
@@ -31,6 +32,25 @@ def test_absent_labels_are_known_to_be_absent() -> None:
 def test_every_well_known_label_has_a_requirement() -> None:
     """ALB-01..ALB-21: else the engine would take an unknown label for 'anything goes'."""
     assert set(labels.WELL_KNOWN) - {labels.NODEPOOL} == set(instance_type("m5.large").requirements)
+
+
+@pytest.mark.parametrize("label", ["id", "type", "interruptible"])
+def test_alb19_without_a_reservation_the_labels_of_reservations_do_not_exist(label: str) -> None:
+    """So a pod that forbids them may have the type, and one that asks for a reservation may not."""
+    key = f"karpenter.k8s.aws/capacity-reservation-{label}"
+    offered = instance_type("m5.large").requirements
+    assert offered[key].operator == "DoesNotExist"
+    assert offered.conflict(Requirements.of(Requirement.new(key, "DoesNotExist"))) is None
+    assert offered.conflict(Requirements.of(Requirement.new(key, "Exists"))) is not None
+    assert offered.conflict(Requirements.of(Requirement.new(key, "In", ("cr-1",)))) is not None
+
+
+@pytest.mark.parametrize("label", ["id", "partition"])
+def test_alb20_outside_of_placement_groups_their_labels_do_not_exist(label: str) -> None:
+    key = f"karpenter.k8s.aws/placement-group-{label}"
+    offered = instance_type("m5.large").requirements
+    assert offered[key].operator == "DoesNotExist"
+    assert offered.conflict(Requirements.of(Requirement.new(key, "In", ("pg-1",)))) is not None
 
 
 def test_windows_build_only_on_windows() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -139,6 +140,21 @@ def test_tags_say_whose_the_instance_is() -> None:
         "karpenter.sh/nodeclaim": "default-1",
         "tenon.sh/client-token": request.client_token,
     }
+
+
+def test_ars01_pods_with_nitro_enclaves_get_instances_that_may_have_them() -> None:
+    """ALB-08: a NodeOverlay says how many places a type has; where EC2 supports none, nothing is bought."""
+    place = {"eks.amazonaws.com/nitro-sandbox": 2}
+    overlaid = [
+        replace(instance_type(name), capacity={"cpu": 8000, "pods": 9, **place}) for name in ("m5.large", "m6i.2xlarge")
+    ]
+    said = [each.requirements.get("karpenter.k8s.aws/nitro-sandbox") for each in overlaid]
+    assert [each.has("true") for each in said] == [False, True]
+    asked = node_claim(requests={"cpu": "100m", "eks.amazonaws.com/nitro-sandbox": "1"})
+    plan = plan_launch(asked, node_class(), CLUSTER, overlaid, FREE, 1)
+    assert {row.instance_type for each in plan.request.templates for row in each.overrides} == {"m6i.2xlarge"}
+    assert [each.data["EnclaveOptions"] for each in plan.templates] == [{"Enabled": True}]
+    assert "EnclaveOptions" not in planned().templates[0].data
 
 
 def test_claims_of_one_pool_share_templates() -> None:

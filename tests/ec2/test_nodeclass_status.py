@@ -79,6 +79,20 @@ def test_user_data_is_validated(spec: dict[str, Any], cluster: Any, reason: str)
     assert reasons(new_status(node_class(**spec), ALL, cluster, NOW))["ValidationSucceeded"] == reason
 
 
+@pytest.mark.parametrize("family", ["al2@latest", "bottlerocket@latest", "windows2022@latest"])
+def test_ecs7_kubelet_settings_that_only_al2023_takes_make_other_families_unready(family: str) -> None:
+    """EC-13: each setting is named; those that every family takes are not."""
+    kubelet = {"maxPods": 20, "topologyManagerPolicy": "restricted"}
+    status = new_status(node_class(amiSelectorTerms=[{"alias": family}], kubelet=kubelet), ALL, CLUSTER, NOW)
+    found = get_condition(status.conditions, "ValidationSucceeded")
+    assert found is not None
+    assert (found.status, found.reason) == ("False", "InvalidKubeletConfiguration")
+    assert found.message.startswith("spec.kubelet.topologyManagerPolicy: is passed on to AL2023 nodes only")
+    assert "maxPods" not in found.message
+    on_al2023 = node_class(amiSelectorTerms=[{"alias": "al2023@latest"}], kubelet=kubelet)
+    assert reasons(new_status(on_al2023, ALL, CLUSTER, NOW)) == {}
+
+
 def test_a_placement_group_is_refused_and_not_ignored() -> None:
     """EC-04: launching outside of the group would break what the user relies on."""
     status = new_status(node_class(placementGroupSelector={"name": "g"}), ALL, CLUSTER, NOW)

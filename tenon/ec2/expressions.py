@@ -1,0 +1,68 @@
+"""Kubelet settings for one instance type: expressions replaced by what they come to (EC-15).
+
+A number of pods is worked out first, from the number that the type would have without it; reserved amounts then see the
+number that came of it. Amounts are rounded up, so that many types share a launch template and no node keeps less than
+was asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from tenon.apis.expressions import ExpressionError, evaluate
+from tenon.apis.kubelet import expressions_in, is_expression
+from tenon.ec2.capacity import Item, NodeSettings, default_interfaces, max_pods
+
+UNITS = {"cpu": ("m", 10), "memory": ("Mi", 16), "ephemeral-storage": ("Gi", 1), "pid": ("", 1)}
+"""By resource: the unit that an expression counts in, and the step to which its result is rounded up."""
+
+
+def worked_out(item: Item, settings: NodeSettings) -> NodeSettings:
+    """The settings as they are for nodes of this type: without expressions.
+
+    Raises:
+        ExpressionError: an expression has no usable value for the type; the text names both.
+    """
+    if not expressions_in(settings.kubelet):
+        return settings
+    kubelet = dict(settings.kubelet)
+    if is_expression(kubelet.get("maxPods")):
+        text = kubelet.pop("maxPods")
+        usual = max_pods(item, replace(settings, kubelet=kubelet))
+        kubelet["maxPods"] = _value("maxPods", text, item, usual)
+    pods = max_pods(item, replace(settings, kubelet=kubelet))
+    for field in ("kubeReserved", "systemReserved"):
+        if given := kubelet.get(field):
+            kubelet[field] = {name: _amount(field, name, value, item, pods) for name, value in given.items()}
+    return replace(settings, kubelet=kubelet)
+
+
+def variables(item: Item, pods: int) -> Mapping[str, int | str]:
+    """What an expression may name."""
+    return {
+        "vcpus": int(item["VCpuInfo"]["DefaultVCpus"]),
+        "memory_mib": int(item["MemoryInfo"]["SizeInMiB"]),
+        "default_enis": default_interfaces(item),
+        "ips_per_eni": int(item["NetworkInfo"]["Ipv4AddressesPerInterface"]),
+        "max_pods": pods,
+        "instance_type": str(item["InstanceType"]),
+    }
+
+
+def _amount(field: str, name: str, value: Any, item: Item, pods: int) -> Any:
+    if not is_expression(value):
+        return value
+    unit, step = UNITS[name]
+    found = _value(f"{field}[{name}]", value, item, pods)
+    return f"{-(-found // step) * step}{unit}"
+
+
+def _value(place: str, text: str, item: Item, pods: int) -> int:
+    try:
+        return evaluate(text, variables(item, pods))
+    except ExpressionError as error:
+        raise ExpressionError(
+            f"kubelet.{place}: {text[:80]!r} has no value for {item['InstanceType']}: {error}"
+        ) from None

@@ -1,0 +1,40 @@
+"""Whether the expressions in a class's kubelet settings can be used, before any node is launched with them (EC-S7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.expressions import ExpressionError
+from tenon.apis.kubelet import expressions_in
+from tenon.apis.validation import unreadable_expressions
+from tenon.ec2.capacity import Item, NodeSettings
+from tenon.ec2.expressions import worked_out
+from tenon.ec2.nodeclass_status import FOUND, Finding
+from tenon.ec2.settings import kubelet_map
+
+Described = Callable[[EC2NodeClass], tuple[NodeSettings, Iterable[Item]]]
+GATE_IS_OFF = "expressions are read with AWS_FEATURE_GATES=NodeClassCEL=true only: set it, or write plain values"
+
+
+def expressions_are_off(found: Mapping[str, str]) -> str:
+    """What a class with these expressions says while their gate is off."""
+    return f"kubelet.{next(iter(found))}: {GATE_IS_OFF}"
+
+
+def expressions_finding(node_class: EC2NodeClass, described: Described, *, allowed: bool) -> Finding:
+    """Why the class cannot be used for its expressions. ``described`` is asked only where every one can be read."""
+    found = expressions_in(kubelet_map(node_class))
+    if not found or node_class.spec.kubelet is None:
+        return FOUND
+    if not allowed:
+        return Finding("KubeletExpressionsDisabled", expressions_are_off(found))
+    if unreadable := unreadable_expressions(node_class.spec.kubelet):
+        return Finding("KubeletExpressionInvalid", "; ".join(str(problem) for problem in unreadable))
+    settings, items = described(node_class)
+    for item in items:
+        try:
+            worked_out(item, settings)
+        except ExpressionError as error:
+            return Finding("KubeletExpressionEvaluationFailed", str(error))
+    return FOUND
