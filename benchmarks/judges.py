@@ -24,8 +24,12 @@ Judge = Callable[[Case, Path, Path, dict[str, Any]], Verdict]
 
 def oracle(case: Case, _manifests: Path, _catalogue: Path, plan: dict[str, Any]) -> Verdict:
     """The judge of this repository."""
-    document = case.catalogue if case.catalogue is not None else _built_in()
-    return [(found.rule, f"{found.where}: {found.what}") for found in judge(case.manifests, document, plan)]
+    return [(found.rule, f"{found.where}: {found.what}") for found in judge(case.manifests, catalogue_of(case), plan)]
+
+
+def catalogue_of(case: Case) -> Any:
+    """The catalogue that a case is planned with."""
+    return case.catalogue if case.catalogue is not None else _built_in()
 
 
 @cache

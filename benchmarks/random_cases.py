@@ -22,7 +22,11 @@ class Case:
 
 def rules_case(number: int) -> Case:
     """A small input over all rules: every kind of constraint, pools with limits, nodes, DaemonSets, volumes."""
-    draw = Random(f"rules {number}")
+    return drawn_case(number, Random(f"rules {number}"))
+
+
+def drawn_case(number: int, draw: Random) -> Case:
+    """The same, of whatever draws the numbers: hypothesis finds and shrinks inputs by it."""
     pools = random_capacity.pools(draw)
     running: list[Object] = []
     nodes = random_capacity.nodes(draw, pools, running)

@@ -21,12 +21,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.differences import in_words, why
 from benchmarks.judges import Judge, oracle, outside
 from benchmarks.random_cases import Case, load_case, rules_case
 from cli.simulating import builtin
 from tests.simulate.running import command
 
 MAKERS = {"rules": rules_case, "loads": load_case}
+ORACLE = "oracle"
 SHOWN = 40
 """Violations that are printed one by one."""
 
@@ -44,6 +46,8 @@ class Result:
     wrong: dict[str, Counter[str]] = field(default_factory=dict)
     """Violations by judge and rule."""
     wrong_cases: dict[str, list[int]] = field(default_factory=dict)
+    why: dict[int, Counter[str]] = field(default_factory=dict)
+    """By case that another judge convicts: its violations by the reading that explains them."""
     lines: list[str] = field(default_factory=list)
     planning: float = 0.0
     judging: float = 0.0
@@ -76,7 +80,10 @@ def run(cases: Iterable[Case], judges: dict[str, Judge], folder: Path) -> Result
         _count(result, plan)
         began = time.process_time()
         for name, judge in judges.items():
-            _convict(result, name, case, judge(case, manifests, catalogue, plan))
+            verdict = judge(case, manifests, catalogue, plan)
+            _convict(result, name, case, verdict)
+            if verdict and name != ORACLE:
+                result.why[case.number] = why(case, plan, verdict)
         result.judging += time.process_time() - began
     return result
 
@@ -109,6 +116,7 @@ def as_document(result: Result) -> dict[str, Any]:
         "nodes": result.nodes,
         "violations": {judge: dict(sorted(counts.items())) for judge, counts in result.wrong.items()},
         "wrongCases": result.wrong_cases,
+        "why": {str(case): dict(sorted(found.items())) for case, found in result.why.items()},
         "priceOverBound": spread_of(result.ratios),
         "cpuSeconds": {"planning": round(result.planning, 1), "judging": round(result.judging, 1)},
     }
@@ -171,7 +179,7 @@ def main() -> int:
     arguments.add_argument("--judge", help="another judge: a command, or a Python file with read_scenario and check")
     arguments.add_argument("-o", "--output", choices=("table", "json"), default="table")
     given = arguments.parse_args()
-    judges: dict[str, Judge] = {"oracle": oracle}
+    judges: dict[str, Judge] = {ORACLE: oracle}
     if given.judge:
         judges["judge"] = outside(given.judge)
     cases = (MAKERS[given.kind](number) for number in range(given.first, given.first + given.cases))
@@ -185,6 +193,8 @@ def main() -> int:
         console = Console(width=None if sys.stdout.isatty() else 140)
         for table in as_tables(result, given.kind):
             console.print(table)
+        if result.why:
+            console.print(in_words(result.why.values()), highlight=False)
     return 1 if result.wrong_cases else 0
 
 

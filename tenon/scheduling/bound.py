@@ -7,7 +7,7 @@ are made a feasible dual solution, whose value bounds the program from below wha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 import highspy
@@ -28,16 +28,29 @@ def lower_bound(problem: Problem, *, left_out: Collection[str] = (), node_charge
     unschedulable pods of a plan to compare it with the cost of placing the same pods. ``node_charge`` is added to the
     price of every node, as the engine's own objective does.
     """
+    (bound,) = lower_bounds(problem, [node_charge], left_out=left_out)
+    return bound
+
+
+def lower_bounds(
+    problem: Problem, node_charges: Iterable[float], *, left_out: Collection[str] = ()
+) -> tuple[float, ...]:
+    """`lower_bound` for each of the charges."""
     out = frozenset(left_out)
     demand = read_demand(pod for pod in problem.pods if not pod.unsupported and pod.key not in out)
     columns, places = to_buy(problem, demand)
-    if not demand.counts or not columns:
-        return 0.0
-    priced = [replace(column, price=column.price + node_charge) for column in columns]
-    tables = merged(pruned(tabulate(demand, priced, existing(problem, demand))))
-    if not len(tables.counts):
-        return 0.0
-    return max(0.0, _certified(tables, _worth(tables, places), places) * (1 - SAFETY))
+    nodes = existing(problem, demand)
+
+    def bound(charge: float) -> float:
+        if not demand.counts or not columns:
+            return 0.0
+        priced = [replace(column, price=column.price + charge) for column in columns]
+        tables = merged(pruned(tabulate(demand, priced, nodes)))
+        if not len(tables.counts):
+            return 0.0
+        return max(0.0, _certified(tables, _worth(tables, places), places) * (1 - SAFETY))
+
+    return tuple(map(bound, node_charges))
 
 
 def _worth(tables: Tables, places: Mapping[Reservation, int]) -> Floats:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tenon.apis import labels
+from tenon.resources import total
 from tenon.scheduling.daemons import LATER_LABELS
 from tenon.scheduling.existing import lasting_taints
 from tenon.scheduling.model import InstanceType, Node, Offering, Pod, Pool, Problem, Taint, Toleration
@@ -17,8 +18,11 @@ from tenon.scheduling.pod_classes import NO_TERM, Amounts
 from tenon.scheduling.requirements import Requirement, Requirements
 from tenon.scheduling.type_table import OFFERING_KEYS, TypeTable
 
+BITS = 61
+"""What all pods together ask of a resource fits into so many bits. Where it would not, a larger unit counts: requests
+are rounded down to it and room is rounded up, which can only lower the bound."""
 LARGEST = 2**62
-"""Amounts are cut to this, so that they fit machine integers; no node has as much."""
+"""Room is cut to this, so that it fits machine integers; that is more than all pods together ask for."""
 Reservation = tuple[str, str]
 """Pool and reservation: what the columns share that take places of one reservation."""
 Offer = tuple[str, str, str, str]
@@ -42,6 +46,8 @@ class Demand:
     """The pods to place: how many there are of each kind, by amounts and the number of their choice."""
 
     names: tuple[str, ...]
+    units: tuple[int, ...] = ()
+    """For each resource the power of two of which its amounts are multiples here."""
     choices: list[Choice] = field(default_factory=list)
     counts: dict[tuple[Amounts, int], int] = field(default_factory=dict)
 
@@ -59,10 +65,13 @@ class Column:
 def read_demand(pods: Iterable[Pod]) -> Demand:
     """The pods by what they ask for and where they may run."""
     listed = list(pods)
-    demand = Demand(tuple(sorted({name for pod in listed for name, units in pod.requests.items() if units > 0})))
+    asked = total(pod.requests for pod in listed)
+    names = tuple(sorted(name for name, units in asked.items() if units > 0))
+    demand = Demand(names, tuple(max(0, asked[name].bit_length() - BITS) for name in names))
     numbers: dict[Choice, int] = {}
     for pod in listed:
-        key = (_amounts(pod.requests, demand.names), numbers.setdefault(_choice(pod), len(numbers)))
+        amounts = tuple(pod.requests.get(name, 0) >> unit for name, unit in zip(names, demand.units, strict=True))
+        key = (amounts, numbers.setdefault(_choice(pod), len(numbers)))
         demand.counts[key] = demand.counts.get(key, 0) + 1
     demand.choices.extend(numbers)
     return demand
@@ -85,7 +94,7 @@ def to_buy(problem: Problem, demand: Demand) -> tuple[list[Column], dict[Reserva
                 if not open_to:
                     continue
                 taken = _taken(own, instance_type, offering, daemons, demand.names)
-                room = tuple(min(a - b, LARGEST) for a, b in zip(table.room[number], taken, strict=True))
+                room = _room([a - b for a, b in zip(table.room[number], taken, strict=True)], demand.units)
                 reservation = (pool.name, offering.reservation_id) if offering.reservation_id else None
                 if reservation:
                     places[reservation] = max(places.get(reservation, 0), offering.reservation_capacity)
@@ -112,7 +121,8 @@ def existing(problem: Problem, demand: Demand) -> list[Column]:
             if choice.tolerates(taints) and any(_may_meet(node, term) for term in choice.terms)
         )
         if open_to:
-            found.append(Column(tuple(max(0, a) for a in _amounts(free, demand.names)), open_to, 0.0))
+            left = [max(0, free.get(name, 0)) for name in demand.names]
+            found.append(Column(_room(left, demand.units), open_to, 0.0))
     return found
 
 
@@ -196,5 +206,5 @@ def _offer(offering: Offering) -> Offer:
     return (offering.zone, offering.capacity_type, offering.zone_id, offering.reservation_id)
 
 
-def _amounts(resources: Mapping[str, int], names: tuple[str, ...]) -> Amounts:
-    return tuple(max(-LARGEST, min(LARGEST, resources.get(name, 0))) for name in names)
+def _room(amounts: Iterable[int], units: Iterable[int]) -> Amounts:
+    return tuple(max(-1, min(LARGEST, -(-amount >> unit))) for amount, unit in zip(amounts, units, strict=True))

@@ -86,9 +86,10 @@ class Choices:
         return known
 
     def forget_nodes(self) -> None:
-        """Look at all new nodes again: they have changed."""
+        """Look at all nodes again: they have changed."""
         for choices in self._known.values():
             for choice in choices:
+                choice.next_room = 0
                 choice.next_bin.clear()
 
     def _narrowed(self, pod_class: PodClass) -> list[tuple[Chosen, Terms]]:

@@ -16,6 +16,7 @@ from tenon.scheduling.node_sizes import choose_sizes, spread_sizes
 from tenon.scheduling.packing import Bin, Load
 from tenon.scheduling.pod_classes import PodClass
 from tenon.scheduling.portions import Portion, joint_state
+from tenon.scheduling.shares import Kin
 from tenon.scheduling.template import Template
 
 TRIES = 4
@@ -92,14 +93,14 @@ def _dealt(template: Template, room: Floats, parts: Floats, portion: Portion) ->
     heaviest = float(weights.max(initial=0.0))
     table = np.zeros((len(room), len(portion.counts)), dtype=np.int64)
     size = (portion.amounts / np.maximum(portion.total, 1.0)).max(axis=1)
-    carried: dict[int, Numbers] = {}
+    carried: dict[Kin, Numbers] = {}
     # those that are not free in how many go together first, then the largest
     anywhere = np.array([pod_class.host is None and not pod_class.ports for pod_class in portion.classes])
     for number in np.lexsort((-size, anywhere)).tolist():
         pod_class, asked = portion.classes[number], portion.amounts[number]
         rest = int(portion.counts[number])
-        alike = carried.setdefault(id(pod_class.origin), np.zeros(len(room), dtype=np.int64))
-        most = template.most_pods(pod_class)
+        alike = carried.setdefault(template.shares.kin(pod_class), np.zeros(len(room), dtype=np.int64))
+        most = template.shares.most(pod_class)
         while rest:
             more = None
             if rest * heaviest >= 1:

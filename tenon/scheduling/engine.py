@@ -18,6 +18,7 @@ from tenon.scheduling.daemons import read_daemons
 from tenon.scheduling.domains import Domains
 from tenon.scheduling.explain import explain
 from tenon.scheduling.fleet import Fleet
+from tenon.scheduling.in_turn import Candidate, Order, best, worthwhile
 from tenon.scheduling.ledger import Ledger
 from tenon.scheduling.model import Plan, Pod, Problem, Taint
 from tenon.scheduling.obstacles import obstacle
@@ -27,6 +28,7 @@ from tenon.scheduling.pod_classes import PodClass, group, resource_names
 from tenon.scheduling.relaxation import forms, without_preferences
 from tenon.scheduling.repacking import repack
 from tenon.scheduling.reservations import drop_far_limits, is_reserved, share_limits, split, used_up
+from tenon.scheduling.shares import Shares
 from tenon.scheduling.template import Template
 from tenon.scheduling.topology import Topology
 from tenon.scheduling.topology_groups import AFFINITY
@@ -37,27 +39,43 @@ def solve(problem: Problem) -> Plan:
     """The plan for one batch. Each pod is in exactly one of its parts; pods are told apart by namespace and name."""
     if problem.ignore_preferences:
         problem = replace(problem, pods=[_without_preferences(pod) for pod in problem.pods])
+    found = _complete(problem)
+    if found.comparable:
+        found = best(found, [_complete(problem, order) for order in Order])
+    return found.plan
+
+
+def _complete(problem: Problem, in_turn: Order | None = None) -> Candidate:
+    """A plan whose spread constraints looked at every domain that they should have."""
     compared: frozenset[tuple[int, str]] = frozenset()
     while True:
-        plan, missed = _solve(problem, compared)
+        found, missed = _solve(problem, compared, in_turn)
         if missed <= compared:
-            return plan
+            return found
         compared |= missed
 
 
-def _solve(problem: Problem, compared: frozenset[tuple[int, str]]) -> tuple[Plan, frozenset[tuple[int, str]]]:
-    """A plan, and the (group, domain) pairs beyond ``compared`` that spread constraints should have looked at."""
+def _solve(
+    problem: Problem, compared: frozenset[tuple[int, str]], in_turn: Order | None
+) -> tuple[Candidate, frozenset[tuple[int, str]]]:
+    """A plan, and the (group, domain) pairs beyond ``compared`` that spread constraints should have looked at.
+
+    ``in_turn``: all pods are placed one after another as they are queued, and stay where they are: plain first-fit.
+    """
     refused = {pod.key: reason for pod in problem.pods if (reason := pod.unsupported or _unknown(pod, problem))}
     pods = [pod for pod in problem.pods if pod.key not in refused] if refused else list(problem.pods)
     names = resource_names([*pods, *problem.daemons])
     topology = Topology(problem)
-    classes = group(pods, names, topology)
-    rooms = existing.rooms_of(problem.nodes, problem.pools, names)
+    shares = Shares(problem.most_pods_share, problem.pods, problem.nodes)
+    classes = group(pods, names, topology, by_workload=shares.limited)
+    rooms = existing.rooms_of(problem.nodes, problem.pools, names, shares)
 
     soft = _soft_taints(problem)
     ways = {id(pod_class): forms(pod_class, topology, soft) for pod_class in classes}
     stepwise = [
-        pod_class for pod_class in classes if len(ways[id(pod_class)]) > 1 or _looks_around(pod_class, topology)
+        pod_class
+        for pod_class in classes
+        if in_turn is not None or len(ways[id(pod_class)]) > 1 or _looks_around(pod_class, topology)
     ]
     chosen = set(map(id, stepwise))
     bulk = [pod_class for pod_class in classes if id(pod_class) not in chosen]
@@ -67,24 +85,29 @@ def _solve(problem: Problem, compared: frozenset[tuple[int, str]]) -> tuple[Plan
     placed = [] if stepwise else existing.place(bulk, rooms)
     fleets: list[Fleet] = []
     if stepwise or sum(placed) < len(pods):
-        domains.templates = _templates(problem, names)
+        domains.templates = _templates(problem, names, shares)
         drop_far_limits(domains.templates, len(pods))
         fleets = [Fleet(template) for template in domains.templates]
         share_limits(fleets)
-    placer = Placer(rooms, fleets, ledger, domains)
+    placer = Placer(rooms, fleets, ledger, domains, evenly=in_turn is Order.EMPTIEST)
 
     stepwise = _in_order(stepwise, ways)
     left = _place_all(placer, [(pod_class, len(pod_class.pods)) for pod_class in stepwise], ways)
     placed = placed or existing.place(bulk, rooms)
     placer.handed_out.update({id(c): done for c, done in zip(bulk, placed, strict=True)})
     waiting: Load = [(c, len(c.pods) - done) for c, done in zip(bulk, placed, strict=True) if done < len(c.pods)]
-    for fleet in fleets:
+    for fleet in fleets if in_turn is None else ():
         waiting = repack(fleet, waiting)
     if left or (waiting and stepwise):
         placer.forget_nodes()
         left = _place_all(placer, left + waiting, ways)
     else:
         left = waiting
+    if left and shares.limited and rooms:
+        # kube-scheduler, which knows nothing of shares, would bind them to nodes that are there
+        shares.new_nodes_only = True
+        placer.forget_nodes()
+        left = _place_all(placer, left, ways)
 
     handed_out = placer.handed_out
     placements = {room.name: tuple(room.placed) for room in rooms if room.placed}
@@ -95,7 +118,8 @@ def _solve(problem: Problem, compared: frozenset[tuple[int, str]]) -> tuple[Plan
         reason = _reason(pod_class, fleets, why)
         unschedulable.update((pod.key, reason) for pod in pod_class.pods[len(pod_class.pods) - count :])
     plan = Plan(tuple(claims), placements, {key: unschedulable[key] for key in sorted(unschedulable)})
-    return plan, placer.missed_domains()
+    comparable = bool(stepwise) and worthwhile(len(pods), len(classes), len(claims))
+    return Candidate(plan, fleets, comparable), placer.missed_domains()
 
 
 def _place_all(placer: Placer, load: Load, ways: dict[int, list[PodClass]]) -> Load:
@@ -140,7 +164,7 @@ def _looks_around(pod_class: PodClass, topology: Topology) -> bool:
     return any(topology.groups[group].kind == AFFINITY for group in counted)
 
 
-def _templates(problem: Problem, names: tuple[str, ...]) -> list[Template]:
+def _templates(problem: Problem, names: tuple[str, ...], shares: Shares) -> list[Template]:
     """The pools in the order in which they are tried."""
     daemons = read_daemons(problem.daemons, names)
     tables: dict[int, TypeTable] = {}
@@ -156,7 +180,7 @@ def _templates(problem: Problem, names: tuple[str, ...]) -> list[Template]:
                 table,
                 problem.min_values_best_effort,
                 node_charge=problem.node_charge,
-                most_pods_share=problem.most_pods_share,
+                shares=shares,
             )
         )
     return found

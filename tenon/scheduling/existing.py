@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from tenon.apis import labels
 from tenon.scheduling.hosts import Counts
 from tenon.scheduling.model import Node, Pod, Pool, Taint
-from tenon.scheduling.pod_classes import Amounts, PodClass, Port, ports_clash
+from tenon.scheduling.pod_classes import Amounts, PodClass, Port, ports_clash, workload_key
 from tenon.scheduling.requirements import Requirement, Requirements
+from tenon.scheduling.shares import Kin, Shares
 
 
 class Room:
     """What a node still has for pods."""
 
     __slots__ = (
-        "_attached", "_limits", "_suits", "free", "hosts", "name", "open", "placed", "ports", "running", "settled",
-        "taints", "values",
+        "_attached", "_carried", "_limits", "_shares", "_suits", "free", "hosts", "name", "open", "placed", "ports",
+        "running", "settled", "taints", "values",
     )  # fmt: skip
 
-    def __init__(self, node: Node, names: tuple[str, ...], startup_taints: Iterable[Taint]) -> None:
+    def __init__(self, node: Node, names: tuple[str, ...], startup_taints: Iterable[Taint], shares: Shares) -> None:
         self.name = node.name
         self.free = [node.allocatable.get(name, 0) - node.used.get(name, 0) for name in names]
         self.ports: list[Port] = list(node.host_ports)
@@ -37,13 +39,17 @@ class Room:
         self._limits = node.volume_limits
         self._attached = {volume for pod in node.pods for volume in pod.attachments} if node.volume_limits else set()
         self._suits: dict[tuple[object, ...], bool] = {}
+        self._shares = shares
+        self._carried: Counter[Kin] = Counter(map(workload_key, node.pods) if shares.limited else ())
 
     def room_for(self, pod_class: PodClass, most: int) -> int:
         """How many of ``most`` pods of the class fit."""
         count = self._count(pod_class.amounts, most)
         if count and pod_class.host is not None:
             count = min(count, pod_class.host.room(self.hosts))
-        if not count or not self._suited(pod_class):
+        if self._shares.limited and not self._shares.new_nodes_only:
+            count = min(count, self._shares.most(pod_class) - self._carried[self._shares.kin(pod_class)])
+        if count <= 0 or not self._suited(pod_class):
             return 0
         if pod_class.ports:
             count = 0 if ports_clash(pod_class.ports, self.ports) else 1
@@ -58,6 +64,8 @@ class Room:
         self.ports.extend(pod_class.ports)
         if pod_class.host is not None:
             pod_class.host.put(self.hosts, count)
+        if self._shares.limited:
+            self._carried[self._shares.kin(pod_class)] += count
         if self._limits:
             self._attached.update(pod_class.attachments)
         self.free = [free - count * asked for free, asked in zip(self.free, pod_class.amounts, strict=True)]
@@ -123,11 +131,14 @@ def lasting_taints(node: Node, startup_taints: Iterable[Taint]) -> tuple[Taint, 
     )
 
 
-def rooms_of(nodes: Iterable[Node], pools: Iterable[Pool], names: tuple[str, ...]) -> list[Room]:
+def rooms_of(
+    nodes: Iterable[Node], pools: Iterable[Pool], names: tuple[str, ...], shares: Shares | None = None
+) -> list[Room]:
     """The nodes in the order in which they are filled, those that take no pods included."""
     startup = {pool.name: pool.startup_taints for pool in pools}
     ordered = sorted(nodes, key=lambda node: (not node.initialized, node.name))
-    return [Room(node, names, startup.get(node.labels.get(labels.NODEPOOL, ""), ())) for node in ordered]
+    shares = shares or Shares()
+    return [Room(node, names, startup.get(node.labels.get(labels.NODEPOOL, ""), ()), shares) for node in ordered]
 
 
 def place(classes: Sequence[PodClass], rooms: Sequence[Room]) -> list[int]:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tenon.apis.restricted import restricted_reason
+from tenon.scheduling.conflicts import conflicts
 from tenon.scheduling.limits import Limits
 from tenon.scheduling.model import Taint
 from tenon.scheduling.pod_classes import PodClass
-from tenon.scheduling.requirements import EXISTS, Requirement, Requirements, hint
+from tenon.scheduling.requirements import Requirements, hint
 from tenon.scheduling.shortage import shortage
-from tenon.scheduling.template import Template
-from tenon.scheduling.type_table import OFFERING_KEYS
+from tenon.scheduling.template import State, Template
 
 _TERMS_SHOWN = 4
 """Alternatives of one pod that a reason tells of."""
-_VALUES_SHOWN = 5
+_AND = ", and "
+"""Between obstacles that must all go."""
 
 
 def explain(pod_class: PodClass, templates: Sequence[tuple[Template, Limits]], obstacle: str = "") -> str:
@@ -54,20 +55,43 @@ def _undefined_everywhere(pod_class: PodClass, templates: Sequence[Template]) ->
 
 
 def _reason(pod_class: PodClass, template: Template, limits: Limits, obstacle: str) -> str:
-    kept_off = [taint for taint in template.pool.taints if pod_class.untolerated((taint,))]
-    if kept_off:
-        return f"its {_named('taint', map(_shown, kept_off))} not tolerated"
+    """All that must change for the pool to take the pod, as far as it can be known before it does."""
     if template.contradiction:
         return f"its own requirements and labels contradict each other on {template.contradiction}"
     if not template.start.types:
-        return "no available instance type meets its requirements"
+        return template.pool.lacking or "no available instance type meets its requirements"
+    taints = [taint for taint in template.pool.taints if pod_class.untolerated((taint,))]
+    kept_off = [f"its {_named('taint', map(_shown, taints))} not tolerated"] if taints else []
     states = template.successors(template.start, pod_class)
-    if states:
-        return shortage(pod_class, template, states, limits, obstacle)
-    conflicts = dict.fromkeys(text for term in pod_class.terms if (text := _term_conflict(template, term)))
-    shown = list(conflicts)[:_TERMS_SHOWN]
-    more = f" or {len(conflicts) - len(shown)} other alternatives fail" if len(conflicts) > len(shown) else ""
-    return f"{' or '.join(shown)}{more}{_by_volumes(pod_class, template)}"
+    if not states:
+        return _AND.join([*kept_off, _alternatives(pod_class, template, limits)])
+    if kept_off:
+        return _AND.join([*kept_off, *_shortage(pod_class, template, states, limits)])
+    return shortage(pod_class, template, states, limits, obstacle) or obstacle or "no node of it could take the pod"
+
+
+def _alternatives(pod_class: PodClass, template: Template, limits: Limits) -> str:
+    """What stands against each of the terms, and against the pod once these are met."""
+    found = dict.fromkeys(_against(pod_class, template, term, limits) for term in pod_class.terms)
+    shown = list(found)[:_TERMS_SHOWN]
+    more = f" or {len(found) - len(shown)} other alternatives fail" if len(found) > len(shown) else ""
+    return f"{' or '.join(shown)}{more}"
+
+
+def _against(pod_class: PodClass, template: Template, term: Requirements, limits: Limits) -> str:
+    found, met = conflicts(template, term)
+    if found:
+        found[-1] += _by_volumes(pod_class, template)
+    if states := template.successors(template.start, pod_class.narrowed((met,))):
+        found += _shortage(pod_class, template, states, limits)
+    return _AND.join(found)
+
+
+def _shortage(pod_class: PodClass, template: Template, states: Sequence[State], limits: Limits) -> list[str]:
+    text = shortage(pod_class, template, states, limits)
+    if not text:
+        return []
+    return [f"the pod {text}" if text.startswith("needs") else text]
 
 
 def _shown(taint: Taint) -> str:
@@ -82,35 +106,5 @@ def _named(what: str, names: Iterable[str]) -> str:
 
 def _by_volumes(pod_class: PodClass, template: Template) -> str:
     """A word on the volumes where the pod's own requirements alone would be met."""
-    own = [term for term in pod_class.own_terms if not _term_conflict(template, term)]
+    own = [term for term in pod_class.own_terms if not conflicts(template, term)[0]]
     return " (by where its volumes are)" if own else ""
-
-
-def _term_conflict(template: Template, term: Requirements) -> str:
-    """Why no node of the template meets the term; empty when one does."""
-    conflict = template.requirements.conflict(term, template.known)
-    if conflict is not None:
-        return conflict
-    if template.types_for(template.requirements.with_(term)):
-        return ""
-    needed = sorted(term)
-    for key in sorted(term):  # what is left when nothing more can be left out is the smallest thing to change
-        fewer = [other for other in needed if other != key]
-        if not template.types_for(template.requirements.with_(Requirements.of(*(term[k] for k in fewer)))):
-            needed = fewer
-    text = f"no available instance type of the pool meets {', '.join(str(term[key]) for key in needed)}"
-    return f"{text}{_on_offer(template, needed[0])}" if len(needed) == 1 else f"{text} at once"
-
-
-def _on_offer(template: Template, key: str) -> str:
-    """What the types of the pool have of a label."""
-    if key in OFFERING_KEYS:
-        offers = template.offers_for(template.requirements)
-        values = {value for offer in offers if (value := template.table.offer_value(offer, key))}
-    else:
-        values = template.table.labels_of(key, template.start.types, Requirement.new(key, EXISTS))
-    if not values:
-        return " (none has that label)"
-    ordered = sorted(values, key=lambda value: (len(value), value) if value.isdecimal() else (0, value))
-    more = len(ordered) - _VALUES_SHOWN
-    return f" (there is {', '.join(ordered[:_VALUES_SHOWN])}{f' and {more} others' if more > 0 else ''})"

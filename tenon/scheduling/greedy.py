@@ -12,6 +12,7 @@ from tenon.scheduling.dealing import DealtNodes
 from tenon.scheduling.first_fit import Packing, close, first_fit
 from tenon.scheduling.menu import Floats, Menu, Numbers, nodes_needed
 from tenon.scheduling.packing import Bin, Load, without
+from tenon.scheduling.shares import Kin
 from tenon.scheduling.template import State, Template
 
 
@@ -66,12 +67,14 @@ def _taken(template: Template, menu: Menu, load: Load, worth: dict[int, float]) 
     taken = np.zeros((len(menu.numbers), len(load)), dtype=np.int64)
     value = np.zeros(len(menu.numbers))
     state: State = menu.state
+    carried: dict[Kin, Numbers] = {}
     for column, (pod_class, count) in enumerate(load):
         states = template.successors(state, pod_class)
         if not states:
             continue
         asked = np.array(pod_class.amounts, dtype=np.float64)
-        most = np.full(len(menu.numbers), min(count, 1 if pod_class.ports else template.most_pods(pod_class)))
+        alike = carried.setdefault(template.shares.kin(pod_class), np.zeros(len(menu.numbers), dtype=np.int64))
+        most = np.minimum(1 if pod_class.ports else count, np.maximum(0, template.shares.most(pod_class) - alike))
         more = nodes.fitting(pod_class, asked, most)
         if not more.any():
             continue
@@ -80,6 +83,7 @@ def _taken(template: Template, menu: Menu, load: Load, worth: dict[int, float]) 
             worth[id(pod_class)] = float((needed * menu.price).min())
         state = states[0]
         nodes.put(pod_class, asked, more)
+        alike += more
         taken[:, column] = more
         value += more * worth[id(pod_class)]
     return taken, value

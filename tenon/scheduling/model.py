@@ -74,6 +74,8 @@ class Pod:
     """Where its volumes can be reached: OR-ed alternatives that its node must meet beside ``required_terms``."""
     attachments: tuple[tuple[str, str], ...] = ()
     """(CSI driver, claim) of each volume that must be attached to its node."""
+    workload: str = ""
+    """What controls it, as ``Kind/name``: for pods of a Deployment's ReplicaSets the Deployment. Empty for none."""
     buffer: str = ""
     """The CapacityBuffer (``namespace/name``) whose room it stands for; no cluster has such a pod."""
 
@@ -133,6 +135,10 @@ class Pool:
     startup_taints: tuple[Taint, ...] = ()
     limits: Resources | None = None
     usage: Resources = field(default_factory=dict)
+    zones: frozenset[str] = frozenset()
+    """Zones in which its class has subnets; empty where that is not known."""
+    lacking: str = ""
+    """Why there is no instance type for it, in words that follow its name; empty where there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +180,7 @@ class Problem:
     node_charge: float = NODE_CHARGE
     """Dollars an hour that a node counts beside its price when plans are compared."""
     most_pods_share: float = 1.0
-    """The part of the pods of one kind that a single new node may carry, above 0 and at most 1."""
+    """The part of a workload's pods that a single node may carry, above 0 and at most 1 (`Shares`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from operator import mul
 
 from tenon.scheduling.hosts import Counts
 from tenon.scheduling.pod_classes import PodClass, Port, ports_clash
+from tenon.scheduling.shares import Kin
 from tenon.scheduling.template import SPOT_FLEXIBILITY, State, Template
 
 Load = list[tuple[PodClass, int]]
@@ -48,9 +49,11 @@ class Bin:
             count = 1 if count and not ports_clash(pod_class.ports, self.ports) else 0
         if pod_class.host is not None:
             count = min(count, pod_class.host.room(self.hosts))
-        if self.template.most_pods_share < 1:
-            there = sum(pods for other, pods in self.load if other.origin is pod_class.origin)
-            count = min(count, self.template.most_pods(pod_class) - there)
+        shares = self.template.shares
+        if shares.limited:
+            kin = shares.kin(pod_class)
+            there = sum(pods for other, pods in self.load if shares.kin(other) == kin)
+            count = min(count, shares.most(pod_class) - there)
         most = min(count, self._most(pod_class))
         if most <= 0:
             return 0, None, 0
@@ -85,10 +88,12 @@ class Bin:
         ``state`` is what the pods together leave a new node in.
         """
         hosts: Counts = {}
-        alike: Counter[int] = Counter()
+        alike: Counter[Kin] = Counter()
+        shares = self.template.shares
         for pod_class, count in load:
-            alike[id(pod_class.origin)] += count
-            if pod_class.ports or alike[id(pod_class.origin)] > self.template.most_pods(pod_class):
+            kin = shares.kin(pod_class)
+            alike[kin] += count
+            if pod_class.ports or alike[kin] > shares.most(pod_class):
                 return False
             if pod_class.host is not None:
                 if pod_class.host.room(hosts) < count:
@@ -218,6 +223,20 @@ def fill(node: Bin, load: Sequence[tuple[PodClass, int]]) -> None:
             position += 1
             if pod_class.amounts[1] <= spare_memory and node.add(pod_class, count):
                 break
+
+
+def top_up(node: Bin, load: Load) -> Load:
+    """Use the room that a node has without making it dearer; what of the load is left."""
+    template = node.template
+    cheapest = template.price(node.state, node.types)
+    best = node.state.market.best
+    number = len(node.load)
+    node.wanted = sum(1 << n for n in template.by_price(node.state, node.types) if best[n][0] <= cheapest)
+    node.restrict(node.types)
+    fill(node, load)
+    node.wanted = template.table.every
+    node.restrict(node.types)
+    return without(load, node.load[number:])
 
 
 def without(load: Load, taken: Load) -> Load:

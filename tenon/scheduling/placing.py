@@ -23,7 +23,11 @@ from tenon.scheduling.topology_groups import NodeFilter
 class Placer:
     """The nodes of a batch, and the ledger of who is where."""
 
-    def __init__(self, rooms: Sequence[Room], fleets: Sequence[Fleet], ledger: Ledger, domains: Domains) -> None:
+    def __init__(
+        self, rooms: Sequence[Room], fleets: Sequence[Fleet], ledger: Ledger, domains: Domains, *, evenly: bool = False
+    ) -> None:
+        """Begin without placed pods. ``evenly``: new nodes with the fewest pods come first, in whatever domain."""
+        self._evenly = evenly
         self._rooms = [room for room in rooms if room.open]
         self._fleets = fleets
         self._ledger = ledger
@@ -43,7 +47,7 @@ class Placer:
         return placed
 
     def forget_nodes(self) -> None:
-        """Look at all new nodes again: they have changed."""
+        """Look at all nodes again: they have changed."""
         self._choices.forget_nodes()
 
     def missed_domains(self) -> frozenset[tuple[int, str]]:
@@ -79,6 +83,10 @@ class Placer:
         open_choices.sort(key=lambda option: option[:4])
         steps = self._amounts(pod_class, open_choices)
         for where in (self._on_rooms, self._on_bins, self._on_new):
+            if self._evenly and where == self._on_bins:
+                if self._on_emptiest([option[5] for option in open_choices]):
+                    return 1
+                continue
             for option, amount in zip(open_choices, steps, strict=True):
                 done = where(option[5], min(amount, count))
                 if done:
@@ -140,13 +148,30 @@ class Placer:
                     choice.next_bin[number] = len(fleet.bins)
         return 0
 
+    def _on_emptiest(self, choices: Sequence[Choice]) -> bool:
+        """Put one pod on the node with the fewest pods that takes it; whether there was one."""
+        found = [
+            (sum(count for _, count in fleet.bins[position].load), number, position, rank, form)
+            for rank, choice in enumerate(choices)
+            for form in self._joining(choice.pods)
+            for number, fleet in enumerate(self._fleets)
+            if form.tolerates(fleet.template.pool.taints)
+            for position in fleet.candidates(form, 0)
+        ]
+        for _, number, position, rank, form in sorted(found, key=lambda option: option[:4]):
+            fleet = self._fleets[number]
+            if fleet.add(position, form, 1):
+                self._record(form, 1, choices[rank].chosen, _BinView(fleet, fleet.bins[position]))
+                return True
+        return False
+
     def _on_new(self, choice: Choice, count: int) -> int:
         form = self._starting(choice.pods)
         if form is None:
             return 0
         for fleet in self._fleets:
             if form.tolerates(fleet.template.pool.taints):
-                node = fleet.open(form, count)
+                node = fleet.open(form, 1 if self._evenly else count)
                 if node is not None:
                     done = node.load[0][1]
                     self._record(form, done, choice.chosen, _BinView(fleet, node))

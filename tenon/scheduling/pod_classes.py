@@ -40,6 +40,8 @@ class PodClass:
     """Whether PreferNoSchedule taints keep the pods away too."""
     base: PodClass | None = None
     """The class that this one is a narrower or a relaxed form of."""
+    workload: str = ""
+    """The workload of all its pods, where workloads are told apart (`Shares`)."""
 
     @property
     def origin(self) -> PodClass:
@@ -63,6 +65,7 @@ class PodClass:
             self.attachments,
             self.strict,
             self.origin,
+            self.workload,
         )
 
     def tolerates(self, taints: Iterable[Taint]) -> bool:
@@ -85,19 +88,31 @@ def resource_names(pods: Iterable[Pod]) -> tuple[str, ...]:
     return (CPU, MEMORY, PODS, *sorted(named - {CPU, MEMORY, PODS}))
 
 
-def group(pods: Iterable[Pod], names: tuple[str, ...], topology: Topology | None = None) -> list[PodClass]:
-    """The classes of the pods, largest CPU request first, then memory, then age and UID."""
+def workload_key(pod: Pod) -> str:
+    """``namespace/Kind/name`` of what controls a pod; empty when nothing does."""
+    return f"{pod.namespace}/{pod.workload}" if pod.workload else ""
+
+
+def group(
+    pods: Iterable[Pod], names: tuple[str, ...], topology: Topology | None = None, *, by_workload: bool = False
+) -> list[PodClass]:
+    """The classes of the pods, largest CPU request first, then memory, then age and UID.
+
+    With ``by_workload`` the pods of two workloads are two classes, equal as they may be.
+    """
     members: dict[tuple[Any, ...], list[Pod]] = {}
     shared: dict[tuple[Requirements, ...], tuple[Requirements, ...]] = {}
     for pod in pods:
         amounts = tuple(pod.requests.get(name, 0) for name in names)
         terms = shared.setdefault(pod.required_terms, pod.required_terms)
         part = topology.part(pod) if topology is not None else None
-        key = (amounts, terms, pod.tolerations, pod.host_ports, part, pod.volume_terms, pod.attachments)
+        workload = workload_key(pod) if by_workload else ""
+        key = (amounts, terms, pod.tolerations, pod.host_ports, part, pod.volume_terms, pod.attachments, workload)
         members.setdefault(key, []).append(pod)
     classes = []
-    for (amounts, _, _, _, part, _, _), found in members.items():
-        classes.append(_pod_class(found, amounts, shared, part, topology))
+    for (amounts, _, _, _, part, _, _, workload), found in members.items():
+        found_class = _pod_class(found, amounts, shared, part, topology)
+        classes.append(replace(found_class, workload=workload) if workload else found_class)
     return sorted(classes, key=queue_order)
 
 

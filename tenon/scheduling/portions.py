@@ -7,6 +7,7 @@ ways to cut, and the packings that come of them are compared.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
@@ -16,6 +17,7 @@ import numpy as np
 from tenon.scheduling.menu import Floats, Menu, Numbers, nodes_needed
 from tenon.scheduling.packing import Load
 from tenon.scheduling.pod_classes import PodClass
+from tenon.scheduling.shares import Kin
 from tenon.scheduling.template import State, Template
 
 CUTS = 32
@@ -53,9 +55,12 @@ class Portion:
     def least_nodes(self, template: Template) -> int:
         """So many nodes at least are needed because of rules about pods on one node."""
         counted: dict[tuple[int, int], int] = {}
+        kin: Counter[Kin] = Counter()
         least = 1
         for pod_class, count in self.load():
-            least = max(least, count if pod_class.ports else -(-count // template.most_pods(pod_class)))
+            alike = template.shares.kin(pod_class)
+            kin[alike] += count
+            least = max(least, count if pod_class.ports else -(-kin[alike] // template.shares.most(pod_class)))
             for group, most in pod_class.host.at_most if pod_class.host is not None else ():
                 counted[group, most] = counted.get((group, most), 0) + count
         return max(least, *(-(-count // most) for (_, most), count in counted.items() if most > 0), 1)

@@ -7,7 +7,7 @@ domains; within them the sizes can be chosen afresh. Nodes whose pods must stay 
 from __future__ import annotations
 
 from tenon.scheduling.fleet import Fleet
-from tenon.scheduling.packing import Bin, Load, fill, without
+from tenon.scheduling.packing import Load, top_up
 from tenon.scheduling.pod_classes import queue_order
 from tenon.scheduling.sizing import pack
 
@@ -22,7 +22,7 @@ def repack(fleet: Fleet, waiting: Load) -> Load:
         return waiting
     before = suited
     for node in kept:
-        suited = _top_up(node, suited)
+        suited = top_up(node, suited)
     base = fleet.limits.copy(template.pool)
     for node in free:
         base.take({name: -amount for name, amount in base.peak(node.types).items()}, nodes=-1)
@@ -31,7 +31,7 @@ def repack(fleet: Fleet, waiting: Load) -> Load:
     ours = {id(pod_class) for pod_class, _ in settled}
     if any(id(pod_class) in ours for pod_class, _ in packing.left):
         for node in free:
-            suited = _top_up(node, suited)
+            suited = top_up(node, suited)
         packing = pack(template, suited, fleet.limits)
         fleet.replace([*fleet.bins, *packing.bins], packing.limits)
     else:
@@ -40,20 +40,6 @@ def repack(fleet: Fleet, waiting: Load) -> Load:
     asked = {id(pod_class) for pod_class, _ in before}
     after = [(c, left.get(id(c), 0) if id(c) in asked else count) for c, count in waiting]
     return [(pod_class, count) for pod_class, count in after if count]
-
-
-def _top_up(node: Bin, load: Load) -> Load:
-    """Use the room that a node has without making it dearer; what of the load is left."""
-    template = node.template
-    cheapest = template.price(node.state, node.types)
-    best = node.state.market.best
-    number = len(node.load)
-    node.wanted = sum(1 << n for n in template.by_price(node.state, node.types) if best[n][0] <= cheapest)
-    node.restrict(node.types)
-    fill(node, load)
-    node.wanted = template.table.every
-    node.restrict(node.types)
-    return without(load, node.load[number:])
 
 
 def _merged(load: Load) -> Load:

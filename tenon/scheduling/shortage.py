@@ -24,12 +24,14 @@ _BINARY = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
 def shortage(
     pod_class: PodClass, template: Template, states: Sequence[State], limits: Limits, obstacle: str = ""
 ) -> str:
-    """Why no node of the template could take the pod, which ``states`` are left for; ``limits`` are what is left.
+    """Why no node of the template could take the pod, which ``states`` are left for; empty where one could.
 
+    ``limits`` are what is left.
     ``obstacle`` is the rule between pods that stands in the way wherever nothing simpler does.
     """
     if text := _too_large(pod_class, template, states):
-        return text
+        allowed = [(state, state.types) for state in states]
+        return ", and ".join(part for part in (text, _beyond_limits(template, allowed, limits)) if part)
     held = [(state, template.fitting(state, pod_class.amounts)) for state in states]
     if not any(types for _, types in held):
         return _not_at_once(pod_class, template, states)
@@ -37,23 +39,24 @@ def shortage(
         return "a DaemonSet takes the pod's host port on every type"
     if not any(types and template.diverse(state, types) for state, types in held):
         return _too_uniform(template, held)
-    if obstacle and any(limits.allowed(types) for _, types in held):
-        return obstacle
-    return _beyond_limits(template, held, limits)
+    return _beyond_limits(template, held, limits) or obstacle
 
 
 def _too_large(pod_class: PodClass, template: Template, states: Sequence[State]) -> str:
     types = 0
     for state in states:
         types |= state.types
+    found = []
     for number, (name, amount) in enumerate(zip(template.table.names, pod_class.amounts, strict=True)):
         largest = template.table.largest(number, types)
-        if amount > largest:
-            if not largest:
-                return f"needs {name}, which none of the types that it allows has"
+        if amount > largest and not largest:
+            found.append(f"needs {name}, which none of the types that it allows has")
+        elif amount > largest:
             unit = " (millicores are written with a small m)" if name == CPU and amount >= _UNLIKELY_CPU else ""
-            return f"needs {_amount(name, amount)}{unit}; the largest type it allows has {_amount(name, largest)}"
-    return ""
+            found.append(
+                f"needs {_amount(name, amount)}{unit}; the largest type it allows has {_amount(name, largest)}"
+            )
+    return ", and ".join(found)
 
 
 def _not_at_once(pod_class: PodClass, template: Template, states: Sequence[State]) -> str:
@@ -97,11 +100,13 @@ def _beyond_limits(template: Template, held: Held, limits: Limits) -> str:
     types = 0
     for _, some in held:
         types |= some
-    least = {name: 1 if name == NODES else _least_capacity(template, name, types) for name in limits.left}
-    reached = [name for name in sorted(limits.left) if limits.left[name] < least[name]] or sorted(limits.left)
-    if not reached:
-        return "no node of it could take the pod"
+    if limits.allowed(types):
+        return ""
     stated = template.pool.limits or {}
+    least = {name: 1 if name == NODES else _least_capacity(template, name, types) for name in stated}
+    reached = [name for name in sorted(stated) if limits.left.get(name, 0) < least[name]] or sorted(stated)
+    if not reached:
+        return ""
     text = ", ".join(f"{name} {format_quantity(name, stated[name])}" for name in reached)
     lacking = [
         f"{format_quantity(name, max(0, limits.left[name]))} of {name} is left, and the smallest node for the pod has "

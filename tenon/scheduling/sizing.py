@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 from tenon.resources import CPU
 from tenon.scheduling.dealing import deal
 from tenon.scheduling.first_fit import Packing, first_fit
 from tenon.scheduling.greedy import fill_best
 from tenon.scheduling.limits import Limits
-from tenon.scheduling.packing import Load
+from tenon.scheduling.outliers import outliers
+from tenon.scheduling.packing import Load, top_up
 from tenon.scheduling.portions import ways_to_cut
 from tenon.scheduling.template import Template
 
@@ -31,10 +33,11 @@ EFFORT = 10_000
 """First-fit with a cap is tried where classes x nodes are no more than this."""
 
 
-def pack(template: Template, load: Load, limits: Limits | None = None) -> Packing:
+def pack(template: Template, load: Load, limits: Limits | None = None, *, whole: bool = True) -> Packing:
     """The best packing of a load on new nodes of a pool. Loads must be in queue order.
 
-    ``limits`` is what the pool may still launch, where that is not what its own limits leave.
+    ``limits`` is what the pool may still launch, where that is not what its own limits leave. A load that is not
+    ``whole`` is part of another, from which the few pods that fit on unusual types only were set apart.
     """
     if limits is not None:
         template.limits = limits.copy(template.pool)
@@ -47,13 +50,27 @@ def pack(template: Template, load: Load, limits: Limits | None = None) -> Packin
     hopeless = [(pod_class, count) for pod_class, count in plain.left if count == wanted[id(pod_class)]]
     without = {id(pod_class) for pod_class, _ in hopeless}
     hopeful = [pair for pair in load if id(pair[0]) not in without]
-    for attempt in _attempts(template, hopeful, len(plain.bins)):
+    attempts = _attempts(template, hopeful, len(plain.bins))
+    if whole and plain.limits.unlimited:
+        odd, others = outliers(template, hopeful)
+        attempts = chain(attempts, [partial(_apart, template, odd, others)] if odd else ())
+    for attempt in attempts:
         packing = attempt()
         packing = replace(packing, left=[*packing.left, *hopeless])
         # under limits first-fit makes many small nodes, whose mere price is no measure
         if packing.price() <= plain.price() or not plain.limits.unlimited:
             packings.append(packing)
     return min(packings, key=Packing.cost)
+
+
+def _apart(template: Template, odd: Load, others: Load) -> Packing:
+    """Nodes for the odd ones, filled up with others for nothing, and nodes for what still waits."""
+    first = pack(template, odd, whole=False)
+    for node in first.bins:
+        others = top_up(node, others)
+    second = pack(template, others, whole=False)
+    bins, left = [*first.bins, *second.bins], [*first.left, *second.left]
+    return first_fit(template, left, template.table.every, bins, second.limits)
 
 
 def _attempts(template: Template, load: Load, nodes: int) -> Iterator[Callable[[], Packing]]:

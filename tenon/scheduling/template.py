@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, product
-from math import ceil
+from math import inf
 
 from tenon.apis import labels
 from tenon.scheduling import burstable
@@ -17,6 +17,7 @@ from tenon.scheduling.limits import Limits
 from tenon.scheduling.model import NODE_CHARGE, Pool
 from tenon.scheduling.pod_classes import Amounts, PodClass, Port, ports_clash
 from tenon.scheduling.requirements import IN, Requirement, Requirements
+from tenon.scheduling.shares import Shares
 from tenon.scheduling.type_table import OFFERING_KEYS, Market, TypeTable, members
 
 SPOT_FLEXIBILITY = 15
@@ -54,7 +55,7 @@ class Template:
         best_effort: bool = False,
         *,
         node_charge: float = NODE_CHARGE,
-        most_pods_share: float = 1.0,
+        shares: Shares | None = None,
     ) -> None:
         """Take a pool and the index over its types; only DaemonSets that tolerate its taints matter.
 
@@ -62,7 +63,7 @@ class Template:
         """
         self.pool = pool
         self.node_charge = node_charge
-        self.most_pods_share = most_pods_share
+        self.shares = shares or Shares()
         requirements = pool.requirements.with_(Requirements.from_labels({**pool.labels, labels.NODEPOOL: pool.name}))
         self.requirements = requirements
         self.contradiction = next((key for key in sorted(requirements) if requirements[key].contradicts()), "")
@@ -134,25 +135,47 @@ class Template:
         return self._and_apart(state, known, pod_class) if self._deciding else known
 
     def _and_apart(self, state: State, known: tuple[State, ...], pod_class: PodClass) -> tuple[State, ...]:
-        """The successors; where none of them holds a pod, first those in which fewer DaemonSets stand in its way."""
+        """The successors; first those in which fewer DaemonSets stand in the way of a pod.
+
+        That is where a new node costs less for the pod then, or where no other one holds it.
+        """
         found = state.apart.get(pod_class)
         if found is None:
             found = known
-            if not any(self._holding(after, pod_class) for after in known):
-                settled = [(self._holding(after, pod_class), after) for one in known for after in self._settled(one)]
-                prices = [(self.price(after, types), after) for types, after in settled if types]
-                found = (*(after for _, after in sorted(prices, key=lambda pair: pair[0])), *known)
+            least = min((self._price_alone(after, pod_class) for after in known), default=inf)
+            if state is self.start or least == inf:
+                settled = [after for one in known for after in self._settled(one)]
+                prices = [(self._price_alone(after, pod_class), after) for after in settled]
+                better = sorted((pair for pair in prices if pair[0] < least), key=lambda pair: pair[0])
+                found = (*(after for _, after in better), *known)
             state.apart[pod_class] = found
         return found
 
+    def _price_alone(self, state: State, pod_class: PodClass) -> float:
+        """What the cheapest node in this state costs that holds one of the pods."""
+        types = self._holding(state, pod_class)
+        return self.price(state, types) if types else inf
+
     def _settled(self, state: State) -> Iterator[State]:
-        """The state with one value of each label by which DaemonSets choose nodes and that is still open in it."""
+        """The state with one value of each label by which DaemonSets choose nodes and that is still open in it.
+
+        Of a single label the values stay together at which the same DaemonSets come.
+        """
         values = [sorted(self._open_values(state, key)) for key in self._deciding]
+        alike: dict[tuple[str, ...], list[str]] = {}
         for chosen in islice(product(*values), MOST_APART):
-            settled = Requirements.of(
-                *(Requirement.new(key, IN, (value,)) for key, value in zip(self._deciding, chosen, strict=True))
-            )
-            yield self.state(state.requirements.with_(settled))
+            settled = self._with(state, *((value,) for value in chosen))
+            if len(values) > 1:
+                yield settled
+            else:
+                alike.setdefault(tuple(daemon.name for daemon, _ in settled.daemons), []).extend(chosen)
+        for together in alike.values():
+            yield self._with(state, together)
+
+    def _with(self, state: State, *values: Sequence[str]) -> State:
+        """The state with these values of the labels by which DaemonSets choose nodes."""
+        asked = (Requirement.new(key, IN, those) for key, those in zip(self._deciding, values, strict=True))
+        return self.state(state.requirements.with_(Requirements.of(*asked)))
 
     def _open_values(self, state: State, key: str) -> Iterable[str]:
         if key in OFFERING_KEYS:
@@ -178,16 +201,6 @@ class Template:
                         break
             found ^= asked ^ left
         return found
-
-    def most_pods(self, pod_class: PodClass) -> int:
-        """How many pods of one kind a new node may carry, so that its end does not end too many of them.
-
-        Pods that must be beside others are free of this, for they may have no other node to go to.
-        """
-        total = len(pod_class.origin.pods)
-        if self.most_pods_share >= 1 or total < 2 or pod_class.near:
-            return total
-        return ceil(round(self.most_pods_share * total, 9))
 
     def blocked(self, state: State, ports: Sequence[Port]) -> int:
         """Types on which a DaemonSet takes one of the host ports."""

@@ -7,20 +7,22 @@ let in. Each rule is looked at by itself, in the order that suits it best: what 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tests.oracle.beside_daemons import tolerates
 from tests.oracle.conditions import HOST, Value
 from tests.oracle.findings import Finding
 from tests.oracle.inputs import Inputs, Pod, Spread, Term
-from tests.oracle.places import Place, launchable
+from tests.oracle.places import Coming, Place, launchable
+from tests.oracle.readings import KUBE_SCHEDULER, Reading
 
 
 class Between:
     """Looks at all nodes of a plan together."""
 
-    def __init__(self, inputs: Inputs, places: Sequence[Place]) -> None:
+    def __init__(self, inputs: Inputs, places: Sequence[Place], reading: Reading = KUBE_SCHEDULER) -> None:
         self._places = places
+        self._reading = reading
         self._pools = [launchable(inputs, pool) for pool in inputs.pools.values() if not pool.static]
         self._offered: dict[tuple[object, ...], frozenset[str]] = {}
 
@@ -42,7 +44,11 @@ class Between:
             return False
         if spread.honors_taints and not tolerates(spread.tolerations, place.taints):
             return False
-        return all(None not in place.domains(key) for key in spread.keys)
+        return all(None not in place.domains(key) for key in self._keys(spread))
+
+    def _keys(self, spread: Spread) -> tuple[str, ...]:
+        """The labels that a node must have to count."""
+        return spread.keys if self._reading.all_keys else (spread.key,)
 
     def offered(self, spread: Spread) -> frozenset[str]:
         """The domains in which nodes for the constraint's pods could be launched, whatever their size."""
@@ -51,11 +57,20 @@ class Between:
             found: set[Value] = set()
             for pool in self._pools:
                 if tolerates(spread.tolerations, pool.taints):
-                    for labels in pool.futures((*spread.wish.keys, *spread.keys)):
-                        if None not in map(labels.get, spread.keys) and spread.wish.met(labels, open_counts=True):
-                            found.add(labels[spread.key])
+                    found |= self._launched(spread, pool)
             self._offered[asked] = frozenset(value for value in found if isinstance(value, str))
         return self._offered[asked]
+
+    def _launched(self, spread: Spread, pool: Coming) -> set[Value]:
+        needed = self._keys(spread)
+        asked = (*spread.wish.keys, *needed)
+
+        def met(labels: Mapping[str, Value]) -> bool:
+            return None not in map(labels.get, needed) and spread.wish.met(labels, open_counts=True)
+
+        if self._reading.own_values:
+            return {labels[spread.key] for labels in pool.futures(asked) if met(labels)}
+        return {labels[spread.key] for alike in pool.rows(asked) if any(map(met, alike)) for labels in alike}
 
     def _spread(self, spread: Spread, owners: Sequence[tuple[Pod, Place]]) -> Iterator[Finding]:
         """Let the constraint's own pods in one by one; others that it counts come whenever that helps."""
@@ -114,7 +129,12 @@ class Between:
 
         A pod that is itself what it asks for may be the first, where none was running: once for all that ask alike.
         """
-        asking = list(dict.fromkeys(pod.near for place in self._places for pod in place.planned if pod.near))
+
+        def together(pod: Pod) -> tuple[tuple[Term, ...], ...]:
+            return (pod.near,) if self._reading.joint_terms else tuple((term,) for term in pod.near)
+
+        planned = [pod for place in self._places for pod in place.planned if pod.near]
+        asking = list(dict.fromkeys(near for pod in planned for near in together(pod)))
         present: dict[tuple[Term, ...], dict[str, set[Value]]] = {near: defaultdict(set) for near in asking}
         hosts: dict[tuple[Term, ...], set[str]] = {near: set() for near in asking}
 
@@ -126,12 +146,12 @@ class Between:
                         domain = place.domain(term.key)
                         present[near][term.key] |= {domain} if domain is not None else set()
 
-        def beside(pod: Pod, place: Place) -> bool:
-            for term in pod.near:
+        def beside(near: tuple[Term, ...], place: Place) -> bool:
+            for term in near:
                 domains = place.domains(term.key)
                 if None in domains:
                     return False
-                if place.name not in hosts[pod.near] and not domains <= present[pod.near][term.key]:
+                if place.name not in hosts[near] and not domains <= present[near][term.key]:
                     return False
             return True
 
@@ -140,10 +160,10 @@ class Between:
                 arrived(pod, place)
         begun = {near for near in asking if any(map(bool, present[near].values()))}
 
-        def first(pod: Pod, place: Place) -> bool:
-            if pod.near in begun or not _all_about(pod.near, pod):
+        def first(near: tuple[Term, ...], pod: Pod, place: Place) -> bool:
+            if near in begun or not _all_about(near, pod):
                 return False
-            return all(None not in place.domains(term.key) for term in pod.near)
+            return all(None not in place.domains(term.key) for term in near)
 
         waiting: list[tuple[Pod, Place]] = []
         for place in self._places:
@@ -153,14 +173,18 @@ class Between:
                 else:
                     arrived(pod, place)
         while waiting:
-            ready = [(pod, place) for pod, place in waiting if beside(pod, place)]
+            ready = [(pod, place) for pod, place in waiting if all(beside(near, place) for near in together(pod))]
             if not ready:
-                starting = [(pod, place) for pod, place in waiting if first(pod, place)]
+                starting = [
+                    (pod, place)
+                    for pod, place in waiting
+                    if all(beside(near, place) or first(near, pod, place) for near in together(pod))
+                ]
                 if not starting:
                     break
                 # one whose domains are settled tells more than one whose domains are open
                 ready = [min(starting, key=lambda pair: sum(len(pair[1].domains(t.key)) for t in pair[0].near))]
-                begun.add(ready[0][0].near)
+                begun.update(together(ready[0][0]))
             for pod, place in ready:
                 arrived(pod, place)
             gone = {pod.key for pod, _ in ready}

@@ -140,9 +140,11 @@ def check_totals(inputs: Inputs, plan: Mapping[str, Any]) -> Iterator[Finding]:
     for name, value in right.items():
         if abs(stated[name] - value) > NEARLY * max(1, len(plan["nodeClaims"])):
             yield Finding("totals", name, f"{stated[name]} is stated, it is {value}")
-    bound = stated.get("lowerBoundPricePerHour")
-    if bound is not None and bound > price + NEARLY * max(1, len(plan["nodeClaims"])):
-        yield Finding("totals", "lowerBoundPricePerHour", f"{bound} is above the plan's price {price}")
+    cost = price + stated.get("nodeCharge", 0) * len(plan["nodeClaims"])
+    for name, reached in (("lowerBoundPricePerHour", price), ("lowerBoundCostPerHour", cost)):
+        bound = stated.get(name)
+        if bound is not None and bound > reached + NEARLY * max(1, len(plan["nodeClaims"])):
+            yield Finding("totals", name, f"{bound} is above what the plan costs, {reached}")
     for name, count in Counter(claim["name"] for claim in plan["nodeClaims"]).items():
         if count > 1:
             yield Finding("totals", name, f"{count} claims have this name")

@@ -11,6 +11,7 @@ from tests.oracle.claims import check_claim, check_limits, check_reservations, c
 from tests.oracle.findings import Finding
 from tests.oracle.inputs import Inputs, read_inputs
 from tests.oracle.places import Coming, Standing, claimed, standing_nodes
+from tests.oracle.readings import Reading
 
 
 def judge(
@@ -32,6 +33,12 @@ def judge_inputs(inputs: Inputs, plan: Mapping[str, Any]) -> list[Finding]:
     found += check_reservations(claims)
     found += Between(inputs, [*nodes.values(), *claims]).findings()
     return found
+
+
+def between_pods(inputs: Inputs, plan: Mapping[str, Any], reading: Reading) -> list[Finding]:
+    """What a plan breaks of the rules between pods, read in one way or another."""
+    claims, nodes = places_of(inputs, plan)
+    return list(Between(inputs, [*nodes.values(), *claims], reading).findings())
 
 
 def places_of(inputs: Inputs, plan: Mapping[str, Any]) -> tuple[list[Coming], dict[str, Standing]]:

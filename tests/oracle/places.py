@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -35,6 +35,12 @@ class Place(ABC):
             different = dict.fromkeys(values for row in self._rows(asked) for values in product(*row))
             self._seen[asked] = [dict(zip(asked, values, strict=True)) for values in different]
         return self._seen[asked]
+
+    def rows(self, keys: Iterable[str]) -> Iterator[list[dict[str, Value]]]:
+        """The same, together what only labels of its own tell apart: of one type and one offering."""
+        asked = tuple(sorted(set(keys)))
+        for row in self._rows(asked):
+            yield [dict(zip(asked, values, strict=True)) for values in product(*row)]
 
     def domains(self, key: str) -> set[Value]:
         """What its label may be."""

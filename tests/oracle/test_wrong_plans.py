@@ -46,6 +46,7 @@ TAINT: Object = {"key": "t", "value": "x", "effect": "NoSchedule"}
         ("totals", plan(claim("p"), pods=2)),
         ("totals", plan(claim("p"), pricePerHour=0.2)),
         ("totals", plan(claim("p"), lowerBoundPricePerHour=0.2)),
+        ("totals", plan(claim("p"), nodeCharge=0.05, lowerBoundCostPerHour=0.2)),
         ("totals", plan(claim("p"), claim(name="claim-p"))),
         ("claim-empty", plan(claim("p"), claim())),
         ("claim-pool", plan(claim("p", nodePool="other"))),

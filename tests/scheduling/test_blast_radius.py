@@ -1,4 +1,4 @@
-"""How many pods of one kind a single new node may carry (`Problem.most_pods_share`)."""
+"""How much of one workload a single node may carry (`Problem.most_pods_share`)."""
 
 from __future__ import annotations
 
@@ -53,9 +53,58 @@ def test_a_single_pod_is_never_kept_out() -> None:
     assert len(plan.claims) == 1
 
 
-def test_nodes_that_there_are_may_be_filled() -> None:
-    plan = solve(problem(replicas(4, "500m"), pool(), nodes=[node()], most_pods_share=0.25))
+def test_pods_that_the_engine_tells_apart_are_one_workload_all_the_same() -> None:
+    """The pods of a StatefulSet each have a volume of their own."""
+    large = catalog(entry("m5.8xlarge", 32, 128, 1.536))
+    pods = [replace(one, workload="StatefulSet/db", attachments=(("ebs", one.name),)) for one in replicas(6)]
+    plan = solve(problem(pods, pool(types=large), most_pods_share=0.5))
+    assert sorted(len(claim.pods) for claim in plan.claims) == [3, 3]
+
+
+@pytest.mark.parametrize(("first", "second"), [(10, 10), (4, 40)])
+def test_equal_pods_of_two_workloads_are_two_workloads(first: int, second: int) -> None:
+    pods = [
+        *(replace(one, workload="Deployment/a") for one in replicas(first, prefix="a")),
+        *(replace(one, workload="Deployment/b") for one in replicas(second, prefix="b")),
+    ]
+    plan = solve(problem(pods, pool("default", ON_DEMAND, AMD64), most_pods_share=0.5))
+    assert plan.unschedulable == {}
+    assert most_together(plan, "a-") <= first / 2
+    assert most_together(plan, "b-") <= second / 2
+
+
+def test_one_name_in_two_namespaces_is_two_workloads() -> None:
+    pods = [replace(one, workload="Deployment/a") for one in replicas(4)]
+    others = [replace(one, namespace="other", name=f"o{one.name}", uid=f"o{one.uid}") for one in pods]
+    huge = catalog(entry("m5.8xlarge", 32, 128, 1.536))
+    plan = solve(problem([*pods, *others], pool(types=huge), most_pods_share=0.5))
+    assert [(count_of(c.pods, "default"), count_of(c.pods, "other")) for c in plan.claims] == [(2, 2), (2, 2)]
+
+
+def count_of(pods: tuple[Pod, ...], namespace: str) -> int:
+    return sum(one.namespace == namespace for one in pods)
+
+
+def test_nodes_that_there_are_carry_no_more_either() -> None:
+    pods = [replace(one, workload="Deployment/a") for one in replicas(10)]
+    plan = solve(problem(pods, pool(), nodes=[node(cpu="64")], most_pods_share=0.2))
+    assert len(plan.placements["n"]) == 2
+    assert sum(len(claim.pods) for claim in plan.claims) == 8
+
+
+def test_what_runs_there_already_counts() -> None:
+    """Of the six replicas three may be on a node: those that run there are two of them."""
+    running, pods = replicas(2, prefix="old", workload="Deployment/a"), replicas(4, workload="Deployment/a")
+    plan = solve(problem(pods, pool(), nodes=[node(cpu="64", pods=running)], most_pods_share=0.5))
+    assert len(plan.placements["n"]) == 1
+
+
+def test_pods_that_only_a_node_that_is_there_can_take_go_there() -> None:
+    """kube-scheduler would bind them there in any case."""
+    pods = [replace(one, workload="Deployment/a") for one in replicas(4)]
+    plan = solve(problem(pods, nodes=[node(cpu="64")], most_pods_share=0.25))
     assert len(plan.placements["n"]) == 4
+    assert plan.unschedulable == {}
 
 
 def kind(one: Pod) -> tuple[object, ...]:

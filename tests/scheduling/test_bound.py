@@ -179,6 +179,17 @@ def test_the_charge_for_nodes() -> None:
 # --- which pods count -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("bits", [40, 53, 60, 61, 62])
+@pytest.mark.parametrize("count", [3, 7])
+def test_it_bounds_amounts_that_no_machine_integer_sums_up(bits: int, count: int) -> None:
+    """A node may hold 2^63 - 1 of something, which is seldom but no mistake."""
+    types = on_demand(bare("m5.24xlarge", 96, 384, 1.0, capacity={"x/y": str(2**63 - 1), "pods": "50"}))
+    batch = problem([pod(f"p-{n}", "100m", extra={"x/y": 2**bits}) for n in range(count)], types)
+    plan = solve(batch)
+    assert not plan.unschedulable
+    assert 0 < lower_bound(batch) <= cost(plan)
+
+
 def test_pods_that_nothing_takes_are_left_out() -> None:
     types = on_demand(bare("m5.xlarge", 4, 16, 1.0))
     hopeless = [pod("huge", "5"), pod("gpu", extra={"nvidia.com/gpu": 1}), pod("refused", unsupported="a rule")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tenon.apis import labels
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Pod, Pool, Taint
@@ -83,6 +85,40 @@ def test_every_taint_in_the_way_is_told() -> None:
     assert text == "NodePool default: its taints dedicated=x:NoSchedule and gpu:NoExecute are not tolerated"
 
 
+def test_sch108_all_that_must_change_is_told() -> None:
+    """What is told of a pool is enough: a person who changes that much sees the pod placed."""
+    small = (need("karpenter.k8s.aws/instance-cpu", "Lt", "65"), need(labels.ZONE, "In", ZONES[0]))
+    elsewhere = need(labels.ZONE, "In", "us-west-2d")
+    text = reason(pod("p", "96", "1Gi", Requirements.of(elsewhere)), pool("default", *small, taints=(DEDICATED,)))
+    assert text == (
+        "NodePool default: its taint dedicated=x:NoSchedule is not tolerated, and "
+        "topology.kubernetes.io/zone In [us-west-2d] is asked for, topology.kubernetes.io/zone In [us-west-2a] "
+        "is allowed, and the pod needs 96 CPU; the largest type it allows has 63.9 CPU"
+    )
+    both = (elsewhere, need(labels.ARCH, "In", "s390x"))
+    text = reason(asking("p", *both), pool("default", limits={"nodes": 0}))
+    assert "kubernetes.io/arch In [s390x] (there is amd64, arm64), and no available" in text
+    assert text.endswith("us-west-2c), and its limit leaves no room for another node (nodes 0)")
+    text = reason(pod("p", "200", "9000Gi"), pool("default", limits={"nodes": 0}))
+    assert "95.9 CPU, and needs 8.8Ti memory; the largest" in text
+    assert text.endswith("and its limit leaves no room for another node (nodes 0)")
+
+
+def test_sch108_what_would_do_is_not_told() -> None:
+    """A pod that only a taint keeps off is told of the taint alone, and one that fits in another zone of the zone."""
+    assert reason(pod(), pool("default", taints=(DEDICATED,))).endswith("is not tolerated")
+    text = reason(asking("p", need(labels.ZONE, "In", "mars")), pool("default", limits={"nodes": 1, "cpu": 100}))
+    assert text.endswith("(there is us-west-2a, us-west-2b, us-west-2c)")
+
+
+def test_a_zone_without_subnet_is_told_as_such() -> None:
+    here = replace(pool(), zones=frozenset(ZONES[:1]))
+    text = reason(asking("p", need(labels.ZONE, "In", "us-west-2d")), here)
+    assert text == "NodePool default: zone us-west-2d is in no subnet of its EC2NodeClass (there is us-west-2a)"
+    text = reason(asking("p", need(labels.ZONE, "In", "us-west-2d", "us-west-2e")), here)
+    assert "zones us-west-2d, us-west-2e are in no subnet of its EC2NodeClass" in text
+
+
 def test_a_limit_is_told_with_what_it_leaves_and_what_a_node_takes() -> None:
     text = reason(pod("p", "3"), pool("default", limits={"cpu": 10, "memory": "1Ti"}, usage={"cpu": 7}))
     assert text == (
@@ -130,7 +166,8 @@ def test_absurd_amounts_are_written_out() -> None:
 def test_each_pool_speaks_in_the_order_of_their_weights() -> None:
     text = reason(pod("p", "200"), pool("light"), pool("heavy", weight=9, taints=(DEDICATED,)))
     assert text.startswith(
-        "NodePool heavy: its taint dedicated=x:NoSchedule is not tolerated; NodePool light: needs 200 CPU"
+        "NodePool heavy: its taint dedicated=x:NoSchedule is not tolerated, and the pod needs 200 CPU; "
+        "the largest type it allows has 95.9 CPU; NodePool light: needs 200 CPU"
     )
 
 

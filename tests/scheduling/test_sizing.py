@@ -30,6 +30,7 @@ from tests.scheduling.builders import (
     entry,
     need,
     ordinary_entries,
+    pod,
     pool,
     price,
     problem,
@@ -116,6 +117,28 @@ def test_pods_short_of_memory_and_pods_short_of_cpu_get_nodes_of_their_own() -> 
     families = {claim.instance_types[0].partition(".")[0] for claim in plan.claims}
     assert families == {"m5", "r5"}
     assert price(plan) <= 1.06 * lower_bound(batch, node_charge=NODE_CHARGE)
+
+
+def test_pods_that_fit_on_unusual_types_alone_do_not_spoil_the_nodes_of_the_others() -> None:
+    """One pod asks for GPUs, one for more memory than other types have: no type is for both, nor cheap for the rest."""
+    unusual = [
+        entry("p5.48xlarge", 64, 256, 9.0, capacity={"nvidia.com/gpu": "8"}),
+        entry("x2.32xlarge", 64, 4000, 27.0),
+    ]
+    kinds = [("250m", "1Gi"), ("1", "512Mi"), ("1500m", "4Gi"), ("100m", "2Gi"), ("2", "12Gi")]
+    usual = [one for n, (cpu, memory) in enumerate(kinds) for one in replicas(80, cpu, memory, f"kind{n}")]
+    odd = [pod("gpu", "4", "16Gi", extra={"nvidia.com/gpu": 8}), pod("memory", "4", "3500Gi")]
+    types = pool("default", ON_DEMAND, AMD64, types=catalog(*ordinary_entries(), *unusual))
+    batch = problem([*odd, *usual], types)
+    plan = solve(batch)
+    assert plan.unschedulable == {}
+    assert {claim.instance_types[0] for claim in plan.claims if any(one in claim.pods for one in odd)} == {
+        "p5.48xlarge",
+        "x2.32xlarge",
+    }
+    assert sum(claim.price > 8 for claim in plan.claims) == 2
+    assert price(plan) < price(solve(problem(usual, types))) + 9.0 + 27.0
+    assert price(plan) <= 1.08 * lower_bound(batch, node_charge=NODE_CHARGE)
 
 
 def test_pods_that_keep_each_other_away_share_the_others_evenly() -> None:

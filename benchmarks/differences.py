@@ -1,0 +1,51 @@
+"""Why another judge convicts a plan that the oracle finds right: by which of the rules that can be read in two ways.
+
+A violation is put down to a reading when the oracle, with that one rule put the other way, finds the plan to break the
+same rule. What no reading explains is a disagreement that somebody must look into.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from benchmarks.judges import Verdict, catalogue_of
+from benchmarks.random_cases import Case
+from tests.oracle.inputs import read_inputs
+from tests.oracle.judging import between_pods
+from tests.oracle.readings import KUBE_SCHEDULER
+
+SAYS = {
+    "own_values": "a value that the pod's own node affinity excludes is no domain of its spread",
+    "all_keys": "a node without the label of one of several spread constraints counts for none",
+    "joint_terms": "one pod must meet all terms of a required pod affinity",
+    "own_values and all_keys": "the first two together",
+}
+"""How kube-scheduler has it, by the name of the reading."""
+OTHER = "other"
+
+
+def why(case: Case, plan: dict[str, Any], verdict: Verdict) -> Counter[str]:
+    """The violations of a plan by the reading that explains them; the first that does, each alone before two."""
+    inputs = read_inputs(case.manifests, catalogue_of(case))
+    found: Counter[str] = Counter()
+    wrong = Counter(rule for rule, _ in verdict)
+    for name, reading in KUBE_SCHEDULER.otherwise():
+        broken = {finding.rule for finding in between_pods(inputs, plan, reading)} if wrong else set()
+        for rule in broken & wrong.keys():
+            found[name] += wrong.pop(rule)
+    found[OTHER] += wrong.total()
+    return +found
+
+
+def in_words(cases: Iterable[Counter[str]]) -> str:
+    """All convicted plans in one line."""
+    listed = list(cases)
+    unexplained = sum(1 for found in listed if found[OTHER])
+    by_reading = Counter(name for found in listed for name in found if name != OTHER)
+    parts = ", ".join(f"{by_reading[name]} where {SAYS[name]}" for name in SAYS if by_reading[name])
+    return (
+        f"{len(listed)} plans convicted, {len(listed) - unexplained} of them by readings that differ from "
+        f"kube-scheduler's{f' ({parts})' if parts else ''}, {unexplained} by something other"
+    )
