@@ -42,6 +42,7 @@ from tenon.lifecycle.messages import (
     TerminateResult,
 )
 from tenon.lifecycle.steps import KeepRecorded
+from tenon.provisioning.scheduler_config import NOTHING, DefaultSpread
 
 log = logging.getLogger("controller.nodeclaim.lifecycle")
 
@@ -71,10 +72,12 @@ class NodeActivities:
         recorder: EventRecorder,
         ec2: Ec2Provider,
         initialization_timeout: timedelta | None = None,
+        default_spread: DefaultSpread = NOTHING,
     ) -> None:
         self._kube = kube
         self._recorder = recorder
         self._ec2 = ec2
+        self._default_spread = default_spread
         self._launching = Launching(kube, recorder, ec2, now, initialization_timeout)
 
     @activity.defn(name=ActivityName.PREPARE_LAUNCH)
@@ -120,7 +123,7 @@ class NodeActivities:
     @activity.defn(name=ActivityName.BIND)
     async def bind(self, given: NodeInput) -> BindResult:
         """Bind those of the pods that the node was bought for which kube-scheduler has not placed by itself."""
-        result = await binding.bind(self._kube, given, lambda: asyncio.sleep(SCHEDULER_SECONDS))
+        result = await binding.bind(self._kube, given, lambda: asyncio.sleep(SCHEDULER_SECONDS), self._default_spread)
         log.info(
             "bound pods",
             extra={

@@ -112,6 +112,7 @@ def _ec2(clients: Ec2, settings: Settings, version: str) -> Ec2Provider:
         vm_memory_overhead=Decimal(str(settings.vm_memory_overhead_percent)),
         reserved_enis=settings.reserved_enis,
         isolated=settings.isolated_vpc,
+        expressions=settings.aws_feature_gates.node_class_cel,
         refresh=Refresh(settings.ami_refresh_interval, settings.subnet_refresh_interval),
     )
 
@@ -126,7 +127,13 @@ async def warm_up(clients: Clients) -> None:
 
 def io_worker(client: Client, settings: Settings, clients: Clients) -> Worker:
     """The worker of workflows, EC2 calls and Kubernetes writes."""
-    node = NodeActivities(clients.kube, clients.recorder, clients.ec2, settings.initialization_timeout)
+    node = NodeActivities(
+        clients.kube,
+        clients.recorder,
+        clients.ec2,
+        settings.initialization_timeout,
+        settings.default_spread(),
+    )
     classes = NodeClassActivities(clients.kube, clients.recorder, clients.ec2, clients.version)
     garbage = Housekeeping(clients.kube, clients.recorder, clients.ec2)
     at_once = concurrency(settings.cpu_requests)

@@ -91,7 +91,10 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
     client = await connect_temporal(tracing=tracing_wanted())
     clients = await connect(settings)
     cache = ClusterCache(
-        clients.kube, silence_limit=settings.watch_silence_limit.total_seconds(), gates=settings.feature_gates
+        clients.kube,
+        silence_limit=settings.watch_silence_limit.total_seconds(),
+        gates=settings.feature_gates,
+        default_spread=settings.default_spread(),
     )
     rivals = Rivals(clients.kube, clients.recorder, namespace=settings.namespace(), name=settings.leader_election_name)
     warming = asyncio.create_task(warm_up(clients), name="warm up")

@@ -22,6 +22,7 @@ from tenon.apis import labels
 from tenon.lifecycle import opening, pods
 from tenon.lifecycle.binding import Choice, PlannedPod, choose, parse_planned, waits
 from tenon.lifecycle.messages import BindResult, NodeInput
+from tenon.provisioning.scheduler_config import NOTHING, DefaultSpread
 
 log = logging.getLogger("controller.nodeclaim.binding")
 
@@ -32,7 +33,7 @@ Object = Mapping[str, Any]
 Settle = Callable[[], Awaitable[None]]
 
 
-async def bind(kube: Kube, wanted: NodeInput, settle: Settle) -> BindResult:
+async def bind(kube: Kube, wanted: NodeInput, settle: Settle, default_spread: DefaultSpread = NOTHING) -> BindResult:
     """Bind the claim's planned pods, then open the node; a pod that cannot be bound is kube-scheduler's.
 
     Args:
@@ -40,6 +41,7 @@ async def bind(kube: Kube, wanted: NodeInput, settle: Settle) -> BindResult:
         wanted: the claim and its Node.
         settle: returns when kube-scheduler has had a moment. It gets one before anything is bound to a node that is
             open to it while a planned pod has no node yet; and one after, before a closed node is opened.
+        default_spread: how kube-scheduler spreads pods that state nothing.
 
     Returns:
         ``bound`` counts pods that are on the node already, so that a repetition answers the same.
@@ -53,7 +55,7 @@ async def bind(kube: Kube, wanted: NodeInput, settle: Settle) -> BindResult:
         claim, node = await _read_both(kube, wanted)
     if claim is None or node is None or claim["metadata"].get("deletionTimestamp"):
         return BindResult(planned=len(entries), left=len(entries))
-    result = await _bind(kube, entries, node)
+    result = await _bind(kube, entries, node, default_spread)
     if opening.closed(node):
         if result.bound:
             await settle()  # until kube-scheduler has seen them: it would give the same room away again
@@ -61,10 +63,10 @@ async def bind(kube: Kube, wanted: NodeInput, settle: Settle) -> BindResult:
     return result
 
 
-async def _bind(kube: Kube, entries: Sequence[PlannedPod], node: Object) -> BindResult:
+async def _bind(kube: Kube, entries: Sequence[PlannedPod], node: Object, default_spread: DefaultSpread) -> BindResult:
     if not entries or (node["metadata"].get("labels") or {}).get(labels.INITIALIZED) != "true":
         return BindResult(planned=len(entries), left=len(entries))
-    choice = await _choose(kube, entries, node)
+    choice = await _choose(kube, entries, node, default_spread)
 
     async def post(pod: Object) -> bool:
         metadata = pod["metadata"]
@@ -89,14 +91,14 @@ async def _read_both(kube: Kube, wanted: NodeInput) -> tuple[Object | None, Obje
     return claim, (await find_node(kube, wanted, claim)).node if claim is not None else None
 
 
-async def _choose(kube: Kube, entries: Sequence[PlannedPod], node: Object) -> Choice:
+async def _choose(kube: Kube, entries: Sequence[PlannedPod], node: Object, default_spread: DefaultSpread) -> Choice:
     name = node["metadata"]["name"]
     company = await pods_on(kube, name)
     found = await _read(kube, _missing(entries, company))
     if not opening.closed(node) and any(waits(entry, found.get(entry.key)) for entry in entries):
         # The node's pods are read last: what kube-scheduler has put there meanwhile must be seen.
         company = await pods_on(kube, name)
-    return choose(entries, found | {pods.key(pod): pod for pod in company}, node, company)
+    return choose(entries, found | {pods.key(pod): pod for pod in company}, node, company, default_spread)
 
 
 async def _any_waits(kube: Kube, entries: Sequence[PlannedPod]) -> bool:

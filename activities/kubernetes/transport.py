@@ -17,6 +17,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 import aiohttp
+import yaml
 
 from activities.kubernetes.errors import ApiUnreachable, ConfigError, from_status
 
@@ -28,6 +29,8 @@ READ_BUFFER_BYTES = 2**21
 """As the official client has it: an object may be larger than aiohttp's own buffer."""
 KEEP_ALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
 """A peer that vanished without a word (a node of the control plane that lost power) is noticed within a minute."""
+_NO_KUBECONFIG = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError)
+"""What the client's loader fails with on a file that is something else."""
 
 
 class StreamSilent(ApiUnreachable):
@@ -49,10 +52,10 @@ class Transport:
         Raises:
             ConfigError: none of them can be used.
         """
-        from kubernetes.aio import client, config
+        from activities.kubernetes.asynchronous import client, config
 
         settings = client.Configuration()
-        refresh = None
+        refresh, path = None, None
         try:
             path = _kubeconfig(kubeconfig or os.environ.get("KUBECONFIG"))
             if path:
@@ -62,9 +65,10 @@ class Transport:
                 refresh = asyncio.create_task(_keep_refreshed(loader, settings), name="kubernetes token refresh")
             else:
                 config.load_incluster_config(client_configuration=settings)
-        except (config.ConfigException, OSError) as error:
+        except (config.ConfigException, OSError, *_NO_KUBECONFIG) as error:
+            said = f"{path} is not a kubeconfig" if isinstance(error, _NO_KUBECONFIG) else str(error).rstrip(".")
             raise ConfigError(
-                f"The Kubernetes client cannot be configured: {str(error).rstrip('.')}. "
+                f"The Kubernetes client cannot be configured: {said}. "
                 "Set KUBECONFIG to a readable kubeconfig file, or run in a pod with a service account."
             ) from error
         settings.proxy = settings.proxy or _proxy_of_environment(settings.host)
@@ -164,7 +168,7 @@ class Transport:
         body: Any = None,
         content_type: str = "application/json",
     ) -> aiohttp.ClientResponse:
-        from kubernetes.aio.config import ConfigException
+        from activities.kubernetes.asynchronous import config
 
         await self._limit.acquire()
         headers = {"Content-Type": content_type, "Accept": "application/json", "User-Agent": "tenon"}
@@ -179,7 +183,7 @@ class Transport:
                 _preload_content=False,
                 _request_timeout=limits,
             )
-        except (aiohttp.ClientError, TimeoutError, OSError, ConfigException) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError, config.ConfigException) as error:
             # A service account's token is read again and again, and may be away for a moment while it is replaced.
             raise ApiUnreachable(self.host, _why(error)) from error
         return response
@@ -203,7 +207,7 @@ class RateLimit:
 
 async def _keep_refreshed(loader: Any, settings: Any) -> None:
     """Renew the token of a kubeconfig that a command hands out; a command that fails now may succeed in a minute."""
-    from kubernetes.aio import config
+    from activities.kubernetes.asynchronous import config
 
     while True:
         try:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from tenon.lifecycle import opening, pods, room
 from tenon.lifecycle.pods import Object
 from tenon.lifecycle.selectors import admits_node, selects
+from tenon.provisioning.scheduler_config import NOTHING, DefaultSpread
 from tenon.resources import format_quantity, subtract
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -54,7 +55,11 @@ def parse_planned(text: str) -> list[PlannedPod]:
 
 
 def choose(
-    planned: Sequence[PlannedPod], found: Mapping[str, Object], node: Object, node_pods: Sequence[Object]
+    planned: Sequence[PlannedPod],
+    found: Mapping[str, Object],
+    node: Object,
+    node_pods: Sequence[Object],
+    default_spread: DefaultSpread = NOTHING,
 ) -> Choice:
     """Judge every planned pod, in order; each pod that is bound takes its room from the next.
 
@@ -63,6 +68,7 @@ def choose(
         found: by ``namespace/name``, those of them that exist now.
         node: the claim's Node.
         node_pods: a fresh list of the pods on it.
+        default_spread: how kube-scheduler spreads pods that state nothing.
     """
     name = node["metadata"]["name"]
     company = [pod for pod in node_pods if not pods.is_terminal(pod)]
@@ -81,7 +87,7 @@ def choose(
         if placed:
             (here if placed == name else settled).append(entry.key)
             continue
-        why = refusal(pod, node) or _crowded(pod, available, ports, company)
+        why = refusal(pod, node, default_spread) or _crowded(pod, available, ports, company)
         if why:
             left[entry.key] = why
             continue
@@ -99,16 +105,16 @@ def waits(entry: PlannedPod, pod: Object | None) -> bool:
     return not (pod.get("spec") or {}).get("nodeName")
 
 
-def refusal(pod: Object, node: Object) -> str:
+def refusal(pod: Object, node: Object, default_spread: DefaultSpread = NOTHING) -> str:
     """Why this pod may not be bound to this node whoever else is there; empty when nothing speaks against it."""
-    return _scheduler_needed(pod) or _node_refuses(pod, node)
+    return _scheduler_needed(pod, default_spread) or _node_refuses(pod, node)
 
 
 def _is_over(pod: Object) -> bool:
     return pods.is_terminal(pod) or bool(pod["metadata"].get("deletionTimestamp"))
 
 
-def _scheduler_needed(pod: Object) -> str:
+def _scheduler_needed(pod: Object, default_spread: DefaultSpread) -> str:
     """Rules that only the pod's own scheduler can keep."""
     spec = pod.get("spec") or {}
     scheduler = spec.get("schedulerName") or DEFAULT_SCHEDULER
@@ -126,6 +132,8 @@ def _scheduler_needed(pod: Object) -> str:
     spread = spec.get("topologySpreadConstraints") or ()
     if any(constraint.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule" for constraint in spread):
         return "it has a hard topology spread constraint"
+    if not spread and default_spread.hard(scheduler):
+        return "kube-scheduler may spread it by a hard default constraint"
     return ""
 
 

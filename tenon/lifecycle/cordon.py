@@ -29,12 +29,12 @@ def cordoned(node: Object) -> dict[str, Any]:
 
 
 def uncordoned(node: Object) -> dict[str, Any]:
-    """The merge patch that takes the marks off again; a user's own balancer label stays."""
+    """The merge patch that takes the marks off again, those of Karpenter before v1 too; a user's own label stays."""
     patch: dict[str, Any] = {}
     if (node["metadata"].get("labels") or {}).get(labels.EXCLUDE_BALANCERS) == BALANCER_VALUE:
         patch["metadata"] = {"labels": {labels.EXCLUDE_BALANCERS: None}}
     before = list((node.get("spec") or {}).get("taints") or ())
-    after = without(before, labels.DISRUPTED_TAINT)
+    after = without(without(before, labels.DISRUPTED_TAINT), labels.DISRUPTION_TAINT)
     if after != before:
         patch["spec"] = {"taints": after}
     return patch

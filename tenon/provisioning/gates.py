@@ -7,7 +7,7 @@ starts a worker; a name that never was one is refused, because whoever wrote it 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
@@ -73,7 +73,7 @@ def parse_feature_gates(text: str) -> tuple[FeatureGates, tuple[str, ...]]:
     """The gates of FEATURE_GATES, and a note on each that is no gate any more.
 
     Raises:
-        ValueError: one sentence that names the part that cannot be used.
+        ValueError: one sentence that names every part that cannot be used.
     """
     return _parse(FeatureGates(), text, GATES, REMOVED)
 
@@ -82,31 +82,43 @@ def parse_aws_feature_gates(text: str) -> tuple[AwsFeatureGates, tuple[str, ...]
     """The gates of AWS_FEATURE_GATES.
 
     Raises:
-        ValueError: one sentence that names the part that cannot be used.
+        ValueError: one sentence that names every part that cannot be used.
     """
     return _parse(AwsFeatureGates(), text, AWS_GATES, {})
+
+
+def named_gates(text: str) -> frozenset[str]:
+    """The gates that a text of either setting names; the others have their defaults."""
+    return frozenset(name for _, name, _, _ in _parts(text))
 
 
 def _parse(
     default: Gates, text: str, known: Mapping[str, str], removed: Mapping[str, str]
 ) -> tuple[Gates, tuple[str, ...]]:
     values = {one.name: getattr(default, one.name) for one in fields(default)}
-    notes = []
-    for part in (part.strip() for part in text.split(",")):
-        if not part:
-            continue
-        name, equals, value = (piece.strip() for piece in part.partition("="))
+    notes, faults = [], []
+    for part, name, equals, value in _parts(text):
         if not equals:
-            raise ValueError(f"{part!r} is not Gate=true or Gate=false")
-        if value not in _TRUE | _FALSE:
-            raise ValueError(f"the gate {name} is true or false, not {value!r}")
-        if name in removed:
+            faults.append(f"{part!r} is not Gate=true or Gate=false")
+        elif name not in known and name not in removed:
+            faults.append(f"there is no feature gate {name!r}: {_meant(name, list(known))}")
+        elif value not in _TRUE | _FALSE:
+            faults.append(f"the gate {name} is true or false, not {value!r}")
+        elif name in removed:
             notes.append(f"The feature gate {name} is no more: {removed[name]}.")
-        elif name in known:
-            values[known[name]] = value in _TRUE
         else:
-            raise ValueError(f"there is no feature gate {name!r}: {_meant(name, list(known))}")
+            values[known[name]] = value in _TRUE
+    if faults:
+        raise ValueError("; ".join(faults))
     return type(default)(**values), tuple(notes)
+
+
+def _parts(text: str) -> Iterator[tuple[str, str, str, str]]:
+    """Each part that is not empty: as a whole, the gate's name, the sign of equality where there is one, the value."""
+    for part in (part.strip() for part in text.split(",")):
+        if part:
+            name, equals, value = (piece.strip() for piece in part.partition("="))
+            yield part, name, equals, value
 
 
 def _meant(name: str, known: Sequence[str]) -> str:

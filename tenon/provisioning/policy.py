@@ -18,4 +18,4 @@ class PlanPolicy:
     node_charge: float = NODE_CHARGE
     """NODE_CHARGE: dollars an hour that a node counts beside its price."""
     most_pods_share: float = 1.0
-    """MAX_WORKLOAD_SHARE_PER_NODE: the part of a workload's pods that one new node may carry, above 0, at most 1."""
+    """MAX_WORKLOAD_SHARE_PER_NODE: the part of a workload's pods that one node may carry, above 0, at most 1."""

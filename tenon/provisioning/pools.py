@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tenon.apis import labels
 from tenon.apis.common import Taint as ApiTaint
 from tenon.apis.nodepool import NodePool
+from tenon.provisioning.lacking import sold_to, why_none
 from tenon.resources import Resources, parse_resources
 from tenon.scheduling.model import InstanceType, Pool, Taint
 from tenon.scheduling.requirements import Requirement, Requirements
@@ -30,35 +31,33 @@ def template_requirements(pool: NodePool) -> Requirements:
     return Requirements.from_terms(terms).with_(Requirements.from_labels(template_labels(pool)))
 
 
-def scheduling_pool(pool: NodePool, instance_types: Sequence[InstanceType], usage: Resources) -> Pool:
-    """The pool for the engine: only the instance types that its requirements allow at all, and its usage so far."""
+def scheduling_pool(
+    pool: NodePool, instance_types: Sequence[InstanceType], usage: Resources, zones: frozenset[str] = frozenset()
+) -> Pool:
+    """The pool for the engine: only the instance types that its requirements allow at all, and its usage so far.
+
+    ``zones`` are those in which its class has subnets, where that is known.
+    """
     requirements = template_requirements(pool)
     spec = pool.spec.template.spec
+    allowed = [kind for kind in instance_types if sold_to(kind, requirements)]
     return Pool(
         name=pool.metadata.name,
         requirements=requirements,
-        instance_types=[kind for kind in instance_types if _allowed(kind, requirements)],
+        instance_types=allowed,
         weight=pool.spec.weight or 0,
         labels=template_labels(pool),
         taints=_taints(spec.taints),
         startup_taints=_taints(spec.startup_taints),
         limits=parse_resources(pool.spec.limits) or None,
         usage=usage,
+        zones=zones,
+        lacking="" if allowed else why_none(requirements, instance_types, zones),
     )
 
 
 def _taints(taints: Sequence[ApiTaint]) -> tuple[Taint, ...]:
     return tuple(Taint(key=taint.key, effect=taint.effect, value=taint.value) for taint in taints)
-
-
-def _allowed(kind: InstanceType, requirements: Requirements) -> bool:
-    if not kind.requirements.intersects(requirements):
-        return False
-    zones, capacity_types = requirements.get(labels.ZONE), requirements.get(labels.CAPACITY_TYPE)
-    return any(
-        offering.available and zones.has(offering.zone) and capacity_types.has(offering.capacity_type)
-        for offering in kind.offerings
-    )
 
 
 def instance_type_requirement(names: Sequence[str]) -> Requirement:

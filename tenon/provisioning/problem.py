@@ -64,7 +64,10 @@ def problem_of(
     placed_anew = {pod.uid for group in (pods, *expected.values()) for pod in group}
     return Problem(
         pods=pods,
-        pools=[scheduling_pool(pool, types, cluster.pool_usage(pool.metadata.name)) for pool, types in sold],
+        pools=[
+            scheduling_pool(pool, types, cluster.pool_usage(pool.metadata.name), _zones_of(pool, cluster))
+            for pool, types in sold
+        ],
         nodes=[with_pods(_without(node, placed_anew), expected.get(node.name, ())) for node in cluster.nodes()],
         daemons=cluster.daemons(),
         namespaces=cluster.namespaces(),
@@ -86,6 +89,12 @@ def explained(plan: Plan, cluster: Cluster, pods: Sequence[Pod]) -> Plan:
         key: reason if key in hopeless else "; ".join([reason, *unseen]) for key, reason in plan.unschedulable.items()
     }
     return replace(plan, unschedulable=told)
+
+
+def _zones_of(pool: NodePool, cluster: Cluster) -> frozenset[str]:
+    """The zones in which the pool's class has subnets; none while they are not known."""
+    found = cluster.node_class(pool.spec.template.spec.node_class_ref.name)
+    return frozenset(subnet.zone for subnet in found.status.subnets) if found else frozenset()
 
 
 def _without(node: Node, placed_anew: Set[str]) -> Node:

@@ -187,6 +187,21 @@ def test_tolerations_and_taints_keep_kubernetes_defaults() -> None:
     assert closed.taints == (), "closed by Tenon until its pods are bound: a plan may count on it"
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "workload"),
+    [
+        ("StatefulSet", "db", "StatefulSet/db"),
+        ("ReplicaSet", "web-5d4f8c", "Deployment/web"),
+        ("ReplicaSet", "alone", "ReplicaSet/alone"),
+    ],
+)
+def test_the_workload_of_a_pod_is_what_controls_it(kind: str, name: str, workload: str) -> None:
+    other = {"apiVersion": "v1", "kind": "Other", "name": "x", "uid": "x"}
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "u", "controller": True}
+    metadata = {"name": "p", "labels": {"pod-template-hash": "5d4f8c"}, "ownerReferences": [other, owner]}
+    assert decode_pod(json.dumps({"metadata": metadata, "spec": {}}).encode()).pod.workload == workload
+
+
 def test_equal_pods_share_their_parts() -> None:
     meta = {"labels": {"app": "x"}}
     first, second = (pod(name, meta=meta, nodeSelector={"a": "b"}).pod for name in ("a", "b"))

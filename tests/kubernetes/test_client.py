@@ -252,6 +252,17 @@ async def test_without_configuration_one_sentence_says_what_to_set(tmp_path: Pat
         await Kube.connect()
 
 
+@pytest.mark.parametrize(
+    "raw", [b"\xff\xfe\x82", b"", b"a: b: c", b"[]", b"text", b"{}", b"clusters: {}\ncontexts: 5\n", b"\0"]
+)
+async def test_a_kubeconfig_that_is_none_is_told_in_a_sentence(tmp_path: Path, raw: bytes) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_bytes(raw)
+    with pytest.raises(ConfigError, match=r"^The Kubernetes client cannot be configured: .+ Set KUBECONFIG") as told:
+        await Kube.connect(str(file))
+    assert "\n" not in str(told.value)
+
+
 async def test_credentials_of_the_kubeconfig_are_sent(tmp_path: Path) -> None:
     seen: list[str] = []
 

@@ -52,6 +52,11 @@ def test_gat08_the_gate_of_drift_is_accepted_with_a_note(value: str) -> None:
         ("NodeRepair=yes", "the gate NodeRepair is true or false, not 'yes'"),
         ("Drift=maybe", "the gate Drift is true or false, not 'maybe'"),
         ("=true", "there is no feature gate ''"),
+        (
+            "NodeOverlays=true,NodeRepair,NodeRepair=yes",
+            "there is no feature gate 'NodeOverlays': did you mean NodeOverlay; 'NodeRepair' is not Gate=true or "
+            "Gate=false; the gate NodeRepair is true or false, not 'yes'",
+        ),
     ],
 )
 def test_set07_what_cannot_be_meant_is_one_sentence(text: str, sentence: str) -> None:

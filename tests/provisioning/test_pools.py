@@ -63,6 +63,29 @@ def test_a_type_without_an_available_offering_is_left_out() -> None:
     assert scheduling_pool(node_pool(), catalog(gone), {}).instance_types == []
 
 
+def lacking(*terms: dict[str, Any], zones: frozenset[str] = frozenset()) -> str:
+    return scheduling_pool(node_pool(edits={REQUIREMENTS: list(terms)}), CATALOG, {}, zones).lacking
+
+
+def test_a_pool_that_no_type_meets_says_which_requirement_to_change() -> None:
+    """SCH-108."""
+    assert lacking(term(labels.ARCH, "In", "arm64")) == ""
+    text = lacking(term(labels.ZONE, "In", "ap-northeast-1a"), term(labels.ARCH, "In", "arm64"))
+    assert text == (
+        "no available instance type meets its requirement topology.kubernetes.io/zone In [ap-northeast-1a] "
+        "(there is us-west-2a, us-west-2b, us-west-2c)"
+    )
+    text = lacking(term(labels.ARCH, "In", "arm64"), term("karpenter.k8s.aws/instance-family", "In", "c5"))
+    assert text.endswith("karpenter.k8s.aws/instance-family In [c5], kubernetes.io/arch In [arm64] at once")
+    both = lacking(term(labels.ARCH, "In", "s390x"), term(labels.CAPACITY_TYPE, "In", "reserved"))
+    assert both.count("meets its requirement") == 2
+    here = frozenset({"us-west-2a"})
+    text = lacking(term(labels.ZONE, "In", "us-west-2d"), zones=here)
+    assert text == "zone us-west-2d is in no subnet of its EC2NodeClass (there is us-west-2a)"
+    gone = scheduling_pool(node_pool(), [], {}, here).lacking
+    assert gone == "no instance type is on sale in the zones of its subnets (us-west-2a)"
+
+
 def test_the_pool_for_the_engine_has_its_labels_taints_limits_and_weight() -> None:
     pool = node_pool(
         "apps",

@@ -17,7 +17,8 @@ class Topic(StrEnum):
     """What a key is the name of."""
 
     PENDING = "pending"
-    """A pod (namespace/name) began or ceased to wait for capacity, or its volumes ask for something else."""
+    """A pod (namespace/name) began or ceased to wait for capacity, or what its volumes or its default
+    spread ask may have changed."""
     CLAIM = "claim"
     NODE = "node"
     NODE_PODS = "node-pods"

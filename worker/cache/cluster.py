@@ -11,6 +11,7 @@ from typing import Any
 from activities.kubernetes import resources
 from activities.kubernetes.client import Kube
 from tenon.provisioning.gates import FeatureGates
+from tenon.provisioning.scheduler_config import NOTHING, DefaultSpread
 from tenon.resources import Resources
 from tenon.scheduling.model import Node, Pod
 from worker.cache import capacity
@@ -19,6 +20,7 @@ from worker.cache.changes import Topic
 from worker.cache.decode import decode_daemonset, decode_namespaced, decode_node, decode_object, decode_pod, instant
 from worker.cache.records import ObjectRecord
 from worker.cache.reflector import SILENCE_SECONDS, Reflector
+from worker.cache.selector_decode import decode_replication_controller, decode_service, decode_workload
 from worker.cache.served import LOOK_AGAIN, served
 from worker.cache.state import ClusterState
 from worker.cache.storage_decode import decode_claim, decode_class, decode_csi_node, decode_namespace, decode_volume
@@ -38,9 +40,10 @@ class ClusterCache(ClusterState):
         clock: Callable[[], float] = time.time,
         silence_limit: float = SILENCE_SECONDS,
         gates: FeatureGates | None = None,
+        default_spread: DefaultSpread = NOTHING,
     ) -> None:
         """``silence_limit``: seconds after which a watch that says nothing is begun anew. What ``gates`` keep off is
-        never read.
+        never read, and neither are Services and workloads without a ``default_spread``.
         """
         super().__init__(clock)
 
@@ -70,6 +73,17 @@ class ClusterCache(ClusterState):
         if gates.capacity_buffer:
             self._reflectors.append(reflect(resources.CAPACITYBUFFERS, decode_namespaced, self.buffers))
             self._gated[resources.CAPACITYBUFFERS.plural] = resources.CAPACITYBUFFERS
+        if default_spread:
+            self.spreading.defaults = default_spread
+            owners = self.spreading.owners
+            self._reflectors += [
+                reflect(resources.SERVICES, decode_service, self.spreading.services),
+                reflect(
+                    resources.REPLICATIONCONTROLLERS, decode_replication_controller, owners["replicationcontrollers"]
+                ),
+                reflect(resources.REPLICASETS, decode_workload, owners["replicasets"]),
+                reflect(resources.STATEFULSETS, decode_workload, owners["statefulsets"]),
+            ]
         self._kube = kube
         self._by_plural = {reflector.plural: reflector for reflector in self._reflectors}
         self._synced_at = 0.0

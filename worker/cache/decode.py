@@ -16,6 +16,7 @@ import msgspec
 
 from tenon.apis import labels
 from tenon.lifecycle.protection import wish
+from tenon.provisioning.default_spread import OWNERS
 from tenon.provisioning.volumes import VolumeClaim, VolumeUse
 from tenon.scheduling.model import Pod, Taint, Toleration
 from tenon.scheduling.pod_rules import NO_RULES
@@ -29,6 +30,7 @@ from worker.cache.wire import (
     DaemonSetObject,
     Metadata,
     NodeObject,
+    Owner,
     PodObject,
     PodSpec,
     PodStatus,
@@ -38,6 +40,7 @@ from worker.cache.wire import (
 )
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+NOBODY = ("", "")
 UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 AnyRecord = TypeVar("AnyRecord", bound=ObjectRecord)
@@ -57,8 +60,8 @@ def decode_pod(raw: bytes | msgspec.Raw) -> PodRecord:
     wire = _pods.decode(raw)
     spec, status, metadata = wire.spec, wire.status, wire.metadata
     pod = scheduling_pod(metadata, spec, status)
+    owner = _controller(metadata) or _daemonset(metadata)
     scheduled = _condition(status.conditions, "PodScheduled")
-    owner = next((o for o in metadata.owner_references or () if o.controller), None)
     annotations = metadata.annotations or {}
     return PodRecord(
         pod=pod,
@@ -67,6 +70,8 @@ def decode_pod(raw: bytes | msgspec.Raw) -> PodRecord:
         phase=sys.intern(status.phase),
         owner_kind=sys.intern(owner.kind) if owner else "",
         owner_uid=sys.intern(owner.uid) if owner else "",
+        selector_owner=_selector_owner(pod.namespace, owner),
+        scheduler=sys.intern(spec.scheduler_name),
         mirror=MIRROR_ANNOTATION in annotations or (owner is not None and owner.kind == "Node"),
         deleting=metadata.deletion_timestamp is not None,
         unschedulable=scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable",
@@ -197,7 +202,33 @@ def scheduling_pod(metadata: Metadata, spec: PodSpec, status: PodStatus | None) 
         node_name=sys.intern(spec.node_name),
         unsupported=unsupported or _unsupported(spec),
         rules=share_value(rules) if rules else NO_RULES,
+        workload=sys.intern(_workload(metadata)),
     )
+
+
+def _controller(metadata: Metadata) -> Owner | None:
+    return next((owner for owner in metadata.owner_references or () if owner.controller), None)
+
+
+def _daemonset(metadata: Metadata) -> Owner | None:
+    """A DaemonSet among the owners, which makes the pod one of its own even where it does not say that it controls."""
+    return next((owner for owner in metadata.owner_references or () if owner.kind == "DaemonSet"), None)
+
+
+def _workload(metadata: Metadata) -> str:
+    """What controls a pod, as ``Kind/name``; a ReplicaSet that is named after its template's hash is a Deployment's."""
+    owner = _controller(metadata)
+    if owner is None:
+        return ""
+    template = (metadata.labels or {}).get("pod-template-hash")
+    if owner.kind == "ReplicaSet" and template and owner.name.endswith(f"-{template}"):
+        return f"Deployment/{owner.name.removesuffix(f'-{template}')}"
+    return f"{owner.kind}/{owner.name}"
+
+
+def _selector_owner(namespace: str, owner: Owner | None) -> tuple[str, str]:
+    plural = OWNERS.get((owner.api_version, owner.kind)) if owner else None
+    return share_value((plural, f"{namespace}/{owner.name}")) if owner and plural else NOBODY
 
 
 def _whole_number(text: str | None) -> int:

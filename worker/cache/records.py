@@ -39,6 +39,9 @@ class PodRecord:
     phase: str = ""
     owner_kind: str = ""
     owner_uid: str = ""
+    selector_owner: tuple[str, str] = ("", "")
+    """The resource (by plural) and key of the owner whose selector says which pods are like this one; else empty."""
+    scheduler: str = ""
     mirror: bool = False
     deleting: bool = False
     unschedulable: bool = False

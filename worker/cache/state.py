@@ -12,6 +12,7 @@ from worker.cache.changes import Changes, Subscription, Topic
 from worker.cache.decode import instant
 from worker.cache.moving import Moving, leaving
 from worker.cache.records import DaemonRecord, NamespacedRecord, NodeRecord, ObjectRecord, PodRecord, ValueRecord
+from worker.cache.spreading import Spreading
 from worker.cache.storage import Storage
 from worker.cache.table import Table
 
@@ -21,7 +22,8 @@ PLANNED_GRACE_SECONDS = 60.0
 
 class ClusterState:
     """The tables ``pods``, ``nodes``, ``claims``, ``pools``, ``nodeclasses``, ``daemonsets``, ``namespaces``,
-    ``overlays``, ``buffers``, ``csi_nodes`` and those of ``storage`` and ``moving``, and lookups over them.
+    ``overlays``, ``buffers``, ``csi_nodes`` and those of ``storage``, ``moving`` and ``spreading``, and lookups over
+    them.
 
     Everything happens in one event loop; what a method returns is the caller's, the records in it are shared and
     immutable. ``clock`` gives seconds since the epoch.
@@ -40,8 +42,9 @@ class ClusterState:
         self.overlays: Table[ObjectRecord] = Table(self._spec_teller(Topic.OVERLAY))
         self.buffers: Table[NamespacedRecord] = Table(self._spec_teller(Topic.BUFFER))
         self.csi_nodes: Table[ValueRecord[Mapping[str, int]]] = Table(lambda _key, _before, _after: None)
-        self.storage = Storage(self._volumes_changed)
+        self.storage = Storage(self._asks_otherwise)
         self.moving = Moving(self._leaving_nodes)
+        self.spreading = Spreading(self._asks_otherwise)
         self.namespace_changes = 0
         """Counts the changes of namespaces' labels."""
         self._pods_by_node: dict[str, dict[str, PodRecord]] = {}
@@ -76,8 +79,8 @@ class ClusterState:
         return sorted(filter(self.moving.has_to, there), key=lambda pod: pod.key)
 
     def scheduling_pod(self, record: PodRecord) -> Pod:
-        """A pod as scheduling sees it, what its volumes ask included."""
-        return self.storage.scheduling_pod(record)
+        """A pod as scheduling sees it, what its volumes ask and its default spread included."""
+        return self.spreading.scheduling_pod(record, self.storage.scheduling_pod(record))
 
     def volume_limits(self, node_name: str) -> Mapping[str, int]:
         """How many volumes of each CSI driver the node can have attached, as far as its drivers have said."""
@@ -134,6 +137,7 @@ class ClusterState:
     def _pod_changed(self, key: str, before: PodRecord | None, after: PodRecord | None) -> None:
         if after is None:
             self.storage.forget(key)
+            self.spreading.forget(key)
         waited, waits = key in self._pending, after is not None and after.provisionable
         if after is not None and waits:
             self._pending[key] = after
@@ -223,7 +227,7 @@ class ClusterState:
             self.namespace_changes += 1
             self.changes.tell(Topic.NAMESPACE, key)
 
-    def _volumes_changed(self, pod_key: str) -> None:
+    def _asks_otherwise(self, pod_key: str) -> None:
         if pod_key in self._pending:
             self.changes.tell(Topic.PENDING, pod_key)
 

@@ -17,7 +17,9 @@ class Wire(msgspec.Struct, rename="camel", gc=False):
 
 
 class Owner(Wire):
+    api_version: str = ""
     kind: str = ""
+    name: str = ""
     uid: str = ""
     controller: bool | None = None
 
@@ -173,6 +175,7 @@ class PodSpec(Wire):
     host_network: bool = False
     resource_claims: list[Raw] | None = None
     scheduling_gates: list[Raw] | None = None
+    scheduler_name: str = ""
     priority: int | None = None
 
 

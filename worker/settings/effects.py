@@ -10,7 +10,6 @@ from worker.settings.model import Settings, text
 WITHOUT_EFFECT: Mapping[str, str] = {
     "interruption_queue": "notices of interruptions are not read yet",
     "enable_zonal_shift": "zonal shifts are not followed yet",
-    "scheduler_config": "pods are placed as kube-scheduler does by its defaults",
     "ignore_dra_requests": "pods with dynamic resource claims are always left out",
     "disable_dry_run": "EC2NodeClasses are not tried out by dry runs yet",
     "disable_controller_warmup": "every replica keeps its caches full, so that another can take over at once",
@@ -20,7 +19,6 @@ GATES_WITHOUT_EFFECT: Mapping[str, str] = {
     "NodeRepair": "unhealthy nodes are not replaced yet",
     "ReservedCapacity": "nothing is launched into capacity reservations yet",
     "SpotToSpotConsolidation": "only empty nodes are consolidated yet",
-    "NodeClassCEL": "EC2NodeClasses hold no expressions yet",
 }
 """By the name of the gate."""
 WITHOUT_WEBHOOK = (

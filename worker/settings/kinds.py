@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator
 
 from tenon.provisioning.gates import AwsFeatureGates, FeatureGates, parse_aws_feature_gates, parse_feature_gates
+from worker.settings.scheduler_document import scheduler_document
 
 
 def _gates(value: Any) -> FeatureGates:
@@ -66,5 +67,6 @@ AwsGates = Annotated[AwsFeatureGates, BeforeValidator(_aws_gates)]
 Paths = Annotated[tuple[str, ...], BeforeValidator(_paths)]
 Endpoint = Annotated[str, AfterValidator(_endpoint)]
 SecureAddress = Annotated[str, AfterValidator(_secure)]
+SchedulerDocument = Annotated[str, AfterValidator(scheduler_document)]
 CaBundle = Annotated[str, AfterValidator(_bundle)]
 LowerCase = BeforeValidator(_lower)

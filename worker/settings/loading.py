@@ -14,12 +14,14 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from tenon.apis.legacy.global_settings import Settings as OldSettings
-from tenon.provisioning.gates import parse_feature_gates
+from tenon.provisioning.gates import named_gates, parse_feature_gates
 from worker.settings import effects, lookalikes
 from worker.settings.model import Settings
 
 Source = Literal["flag", "environment", "ConfigMap", "default"]
 
+LONGEST_SHOWN = 500
+"""Characters of a value that a message repeats."""
 _PLAINER = {
     "bool_parsing": "it is true or false",
     "bool_type": "it is true or false",
@@ -54,6 +56,8 @@ class Loaded:
     """What was set and does not do what its name says, one sentence each."""
     notes: Sequence[str] = field(default=())
     """What was made of settings of earlier versions."""
+    named_gates: frozenset[str] = frozenset()
+    """The feature gates that somebody set; the others have their defaults."""
 
 
 def load(**flags: Any) -> Settings:
@@ -90,19 +94,35 @@ def load_all(
         settings = _read(given)
     except SettingsError as error:
         raise SettingsError("\n".join([*told, str(error)])) from None
+    told += _clashes(settings)
     if told:
         raise SettingsError("\n".join(told))
     sources: dict[str, Source] = {
         name: given[name].source if name in given else "default" for name in Settings.model_fields
     }
-    gates = given.get("feature_gates")
-    gone = parse_feature_gates(gates.value)[1] if gates and isinstance(gates.value, str) else ()
+    gates = {name: given[name].value for name in ("feature_gates", "aws_feature_gates") if name in given}
+    texts = {name: value for name, value in gates.items() if isinstance(value, str)}
+    gone = parse_feature_gates(texts.get("feature_gates", ""))[1]
     return Loaded(
         settings,
         sources,
         warnings=[*gone, *removed, *effects.warnings(settings)],
         notes=[f"{note}." for note in old.notes],
+        named_gates=frozenset().union(*map(named_gates, texts.values())),
     )
+
+
+def _clashes(settings: Settings) -> list[str]:
+    """Ports that two of the worker's servers would both listen on; 0 is any free one."""
+    names = ["metrics_port", "health_probe_port", *([] if settings.disable_webhook else ["webhook_port"])]
+    by_port: dict[int, list[str]] = {}
+    for name in names:
+        by_port.setdefault(getattr(settings, name), []).append(name.upper())
+    return [
+        f"{' and '.join(same)} are {port}: give each a port of its own."
+        for port, same in by_port.items()
+        if port and len(same) > 1
+    ]
 
 
 def gather(
@@ -142,5 +162,13 @@ def _sentence(fault: ErrorDetails, given: Mapping[str, Given]) -> str:
         return f"{name.upper()} is required: set it in the environment or with {flag_of(name)}."
     each = given[name]
     where = " of the old ConfigMaps" if each.source == "ConfigMap" else ""
-    why = _PLAINER.get(fault["type"], fault["msg"].removeprefix("Value error, "))
-    return f"{name.upper()}={each.value!r}{where} cannot be used: {why}."
+    why = _PLAINER.get(
+        fault["type"], fault["msg"].removeprefix("Value error, ").replace("Input should be", "it must be")
+    )
+    return f"{name.upper()}={_shown(each.value)}{where} cannot be used: {why}."
+
+
+def _shown(value: Any) -> str:
+    """The value, of a whole document its beginning."""
+    shown = repr(value)
+    return shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}..."

@@ -13,10 +13,21 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tenon.provisioning.gates import AwsFeatureGates, FeatureGates
 from tenon.provisioning.policy import PlanPolicy
+from tenon.provisioning.scheduler_config import DefaultSpread
 from tenon.scheduling.model import NODE_CHARGE
 from worker.settings.durations import NEVER, GoDuration, Wait, between, duration_text
-from worker.settings.kinds import AwsGates, CaBundle, Endpoint, Gates, LowerCase, Paths, SecureAddress
+from worker.settings.kinds import (
+    AwsGates,
+    CaBundle,
+    Endpoint,
+    Gates,
+    LowerCase,
+    Paths,
+    SchedulerDocument,
+    SecureAddress,
+)
 from worker.settings.place import own_namespace
+from worker.settings.scheduler_document import default_spread
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 
@@ -59,7 +70,9 @@ class Settings(BaseModel):
         "Strict", description="minValues of NodePools: Strict, or BestEffort, which lowers them where it must."
     )
     ignore_dra_requests: bool = Field(True, description="Leave out pods with dynamic resource claims.")
-    scheduler_config: str = Field("", description="Configuration of kube-scheduler to follow.")
+    scheduler_config: SchedulerDocument = Field(
+        "", description="Topology spread of pods that state none: kube-scheduler's configuration, or the path of it."
+    )
     node_charge: float = Field(
         NODE_CHARGE,
         ge=0,
@@ -68,7 +81,7 @@ class Settings(BaseModel):
         description="Dollars an hour that a node counts beside its price.",
     )
     max_workload_share_per_node: float = Field(
-        1.0, gt=0, le=1, allow_inf_nan=False, description="Part of a workload's pods that one new node may carry."
+        1.0, gt=0, le=1, allow_inf_nan=False, description="Part of a workload's pods that one node may carry."
     )
     feature_gates: Gates = Field(FeatureGates(), description="Parts that are on: Gate=true,Gate=false.")
     aws_feature_gates: AwsGates = Field(AwsFeatureGates(), description="The same for what is AWS's own.")
@@ -125,6 +138,10 @@ class Settings(BaseModel):
             node_charge=self.node_charge,
             most_pods_share=self.max_workload_share_per_node,
         )
+
+    def default_spread(self) -> DefaultSpread:
+        """The topology spread of pods that state none."""
+        return default_spread(self.scheduler_config)
 
     def as_environment(self) -> dict[str, str]:
         """The settings as a child process reads them back."""

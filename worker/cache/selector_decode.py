@@ -1,0 +1,76 @@
+"""From the API server's bytes to the selectors of Services and workloads, which are all that is kept of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TypeVar
+
+import msgspec
+from msgspec import field
+
+from tenon.scheduling.pod_rules import LabelSelector
+from worker.cache.records import ValueRecord
+from worker.cache.rules import label_selector
+from worker.cache.sharing import share_texts, share_value
+from worker.cache.wire import Metadata, Selector, Wire
+
+V = TypeVar("V")
+
+
+class _Plain(Wire):
+    selector: dict[str, str] | None = None
+
+
+class _Full(Wire):
+    selector: Selector | None = None
+
+
+class _PlainObject(Wire):
+    metadata: Metadata
+    spec: _Plain = field(default_factory=_Plain)
+
+
+class _FullObject(Wire):
+    metadata: Metadata
+    spec: _Full = field(default_factory=_Full)
+
+
+_plain = msgspec.json.Decoder(_PlainObject)
+_full = msgspec.json.Decoder(_FullObject)
+
+
+def decode_service(raw: bytes | msgspec.Raw) -> ValueRecord[Mapping[str, str] | None]:
+    """The selector of a Service; None for one that chooses no pods.
+
+    Raises:
+        ValueError: the bytes are no Service.
+    """
+    wire = _plain.decode(raw)
+    selector = wire.spec.selector
+    return _record(wire.metadata, share_texts(selector) if selector else None)
+
+
+def decode_replication_controller(raw: bytes | msgspec.Raw) -> ValueRecord[LabelSelector | None]:
+    """The selector of a ReplicationController.
+
+    Raises:
+        ValueError: the bytes are no ReplicationController.
+    """
+    wire = _plain.decode(raw)
+    return _record(wire.metadata, share_value(LabelSelector().also(wire.spec.selector or {})))
+
+
+def decode_workload(raw: bytes | msgspec.Raw) -> ValueRecord[LabelSelector | None]:
+    """The selector of a ReplicaSet or StatefulSet.
+
+    Raises:
+        ValueError: the bytes are neither, or an operator is unknown.
+    """
+    wire = _full.decode(raw)
+    return _record(wire.metadata, share_value(label_selector(wire.spec.selector)))
+
+
+def _record(metadata: Metadata, selector: V) -> ValueRecord[V]:
+    key = f"{metadata.namespace or 'default'}/{metadata.name}"
+    return ValueRecord(sys.intern(key), metadata.uid, metadata.resource_version, selector)

@@ -1,0 +1,63 @@
+"""SCHEDULER_CONFIG: a document, or the path of a file that holds one, made the document's text in one line.
+
+A file is read once, at the start, so that all processes of a worker follow the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tenon.provisioning.scheduler_config import NOTHING, DefaultSpread, scheduler_config
+from tenon.simulation.yaml_scalars import UnreadableError
+from tenon.simulation.yaml_values import read_documents
+
+LARGEST = 2**20
+"""Bytes of a file."""
+
+
+def scheduler_document(value: str) -> str:
+    """The document that a setting gives, or names by its path, as JSON; empty for none.
+
+    Raises:
+        ValueError: it cannot be read, or kube-scheduler would not take it.
+    """
+    if not value.strip():
+        return ""
+    document = _document(value)
+    if not isinstance(document, Mapping):
+        document = _document(_text(value.strip()))
+    scheduler_config(document)
+    return json.dumps(document, separators=(",", ":"))
+
+
+def default_spread(text: str) -> DefaultSpread:
+    """What a text of `scheduler_document` says of pods that state no spread."""
+    return scheduler_config(json.loads(text)) if text else NOTHING
+
+
+def _document(text: str) -> Any:
+    found = [value for _, value in read_documents(text) if value is not None]
+    for value in found:
+        if isinstance(value, UnreadableError):
+            raise ValueError(str(value))
+    if len(found) > 1:
+        raise ValueError(f"it holds {len(found)} documents: keep one")
+    return found[0] if found else None
+
+
+def _text(path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            raw = file.read(LARGEST + 1)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ValueError(f"it is neither a document nor a file that can be read ({why})") from None
+    if len(raw) > LARGEST:
+        raise ValueError(f"the file is larger than {LARGEST // 2**20} MiB")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"the file is not UTF-8 text: byte {error.start} cannot be read") from None
