@@ -43,13 +43,25 @@ def run(
     if not filename:
         _stop(["tenon convert: name manifests with -f"])
     converted = convert(read_named_texts(filename or [], faults))
+    faulty = {finding.file for finding in converted.findings}
     if output_dir is None:
-        sys.stdout.write(_written(output, [part for parts in converted.files.values() for part in parts]))
+        parts = [part for parts in converted.files.values() for part in parts]
+        if not (_is_nothing(output, parts) and (faulty or faults)):
+            sys.stdout.write(_written(output, parts))
     else:
-        faults += _write(output, output_dir, converted.files)
+        sound = {
+            name: parts
+            for name, parts in converted.files.items()
+            if not (_is_nothing(output, parts) and name in faulty)
+        }
+        faults += _write(output, output_dir, sound)
     if output is Form.json:
         _tell_notes(converted)
     _stop([*map(str, faults), *map(_line, converted.findings)])
+
+
+def _is_nothing(form: Form, parts: Sequence[Part]) -> bool:
+    return not any(part.body is not None or form is Form.yaml for part in parts)
 
 
 def _written(form: Form, parts: Sequence[Part]) -> str:

@@ -12,7 +12,7 @@ import typer
 
 from cli.simulating.files import read_named_texts
 from tenon.manifests.checking import Checked, check
-from tenon.manifests.documents import Finding
+from tenon.manifests.documents import Finding, as_shown
 from tenon.simulation.faults import Fault, one_line
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
@@ -54,7 +54,7 @@ def validate(
         for finding in found.findings[:MOST_SHOWN]:
             print(one_line(f"{'warning: ' if finding.warning else ''}{finding}"))
             for line in finding.mended:
-                print(f"    write: {one_line(line)}")
+                print(f"    write: {as_shown(line)}")
         print(_total(found))
     if found.faults:
         raise typer.Exit(INVALID)
@@ -72,7 +72,7 @@ def _total(found: Checked) -> str:
         _count(len(found.warnings), "warning"),
         f"{skipped} of other kinds skipped{kinds}",
     ]
-    return hidden + ", ".join(counts)
+    return one_line(hidden + ", ".join(counts))
 
 
 def _count(number: int, name: str) -> str:

@@ -36,6 +36,8 @@ class DurationPattern:
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         def check(value: Duration) -> Duration:
             if re.match(self.pattern, value.text) is None:
+                if value.text == NEVER_TEXT and self.pattern == DURATION:
+                    raise ValueError(f"{NEVER_TEXT!r} is not accepted here: leave the field out, which means never")
                 raise ValueError(f"{value.text!r} is not accepted here: it must match {self.pattern}")
             return value
 

@@ -136,6 +136,8 @@ KEPT_OF_V1BETA1 = "tenon.sh/v1beta1"
 
 # Taints: (key, effect)
 DISRUPTED_TAINT = ("karpenter.sh/disrupted", "NoSchedule")
+DISRUPTION_TAINT = ("karpenter.sh/disruption", "NoSchedule")
+"""What Karpenter before v1 put in the place of `DISRUPTED_TAINT`."""
 UNREGISTERED_TAINT = ("karpenter.sh/unregistered", "NoExecute")
 EPHEMERAL_TAINTS = frozenset(
     {

@@ -14,10 +14,12 @@ from croniter import croniter
 from pydantic import ValidationError
 
 from tenon import resources
-from tenon.apis import labels
+from tenon.apis import expressions, labels
 from tenon.apis.base import ApiModel, kubernetes_name
 from tenon.apis.common import KEY_PATTERN, LABEL_VALUE_PATTERN, SelectorRequirement, Taint
+from tenon.apis.ec2launch import SIZE_PATTERN
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.kubelet import KubeletConfiguration, expressions_in
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.nodepool import SCHEDULE_PATTERN, NodePool, TemplateSpec
 from tenon.apis.restricted import KNOWN_VALUES, NAME_LENGTHS, restricted_reason
@@ -87,6 +89,17 @@ def check_ec2nodeclass(node_class: EC2NodeClass) -> list[Problem]:
     for name in kubelet.passed_on:
         if family != "AL2023":
             problems.append(Problem(f"spec.kubelet.{name}", f"is passed on to AL2023 nodes only, not to {family}"))
+    return [*problems, *unreadable_expressions(kubelet)]
+
+
+def unreadable_expressions(kubelet: KubeletConfiguration) -> list[Problem]:
+    """The expressions of kubelet settings that are none, whatever the instance type."""
+    problems = []
+    for place, text in expressions_in(kubelet.to_dict()).items():
+        try:
+            expressions.check(text)
+        except expressions.ExpressionError as error:
+            problems.append(Problem(f"spec.kubelet.{place}", f"{text[:80]!r} is no expression that works: {error}"))
     return problems
 
 
@@ -196,15 +209,24 @@ _SENTENCES = {
     "model_type": "is not a mapping",
     "string_too_short": "is empty",
 }
+_NOT_IN_QUOTES = {"int_type": r"\s*-?[0-9]+\s*", "bool_type": r"(?i)\s*(true|false)\s*"}
+"""What is right but for its quotes."""
+_SIZE_HINT = "write a whole number with Gi, Ti, G or T, such as 100Gi; the largest is 64T"
 
 
 def _sentence(fault: Any) -> str:
     kind, value = fault["type"], fault["input"]
     if kind == "string_pattern_mismatch":
+        if fault["ctx"]["pattern"] == SIZE_PATTERN:
+            return f"{str(value)[:80]!r} is no size of a volume: {_SIZE_HINT}"
         return f"{str(value)[:80]!r} does not match {fault['ctx']['pattern']}"
     if kind == "literal_error":
         shown = repr(value[:80]) if isinstance(value, str) else "a value of another kind"
         return f"{shown} is none of {fault['ctx']['expected'].replace(' or ', ', ')}"
+    if kind == "string_type" and fault["loc"][-1] == "volumeSize":
+        return f"is no size of a volume: {_SIZE_HINT}"
+    if isinstance(value, str) and kind in _NOT_IN_QUOTES and re.fullmatch(_NOT_IN_QUOTES[kind], value) is None:
+        return _SENTENCES[kind].partition(":")[0]
     said = str(fault["msg"]).removeprefix("Value error, ")
     return _SENTENCES.get(kind, said.replace("Input should be", "must be"))
 

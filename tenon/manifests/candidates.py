@@ -9,45 +9,90 @@ from typing import Any
 from tenon.apis.duration import NEVER_TEXT
 from tenon.manifests.schemas import nearest
 
+NO_LIST = "is not a list"
+"""What is said of a field that must hold a list."""
 RENAMED = {"WhenUnderutilized": "WhenEmptyOrUnderutilized", "Balance": "Balanced"}
 """Values that have another name in v1."""
+_SIGNS = {"=": "In", "==": "In", "!=": "NotIn", ">": "Gt", "<": "Lt", ">=": "Gte", "<=": "Lte"}
+"""What operators are called elsewhere."""
 _PART = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]+)\s*")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _SECONDS |= {"sec": 1, "secs": 1, "second": 1, "seconds": 1, "min": 60, "mins": 60, "minute": 60, "minutes": 60}
 _SECONDS |= {"hr": 3600, "hrs": 3600, "hour": 3600, "hours": 3600, "day": 86400, "days": 86400}
 _LONGEST = 40
+_SHARE = re.compile(r"[0-9]+\s+%")
+_SIZE = re.compile(r"([1-9][0-9]*)\s*(?:([GT])(i?)b?)?", re.IGNORECASE)
+_SIZED = "volumeSize"
+_COUNTS_SECONDS = ("ttlSecondsAfterEmpty", "ttlSecondsUntilExpired", "evictionMaxPodGracePeriod")
+"""Fields that hold seconds as a number."""
 
 
-def candidates(value: Any, written: str, choices: Sequence[str]) -> Iterator[Any]:
-    """Values that may have been meant, the likeliest first. ``written`` is the value as it stands in the file."""
-    if isinstance(value, bool):
-        yield "true" if value else "false"
-        return
-    if isinstance(value, (int, float)):
-        yield written or str(value)
-        if value >= 0:
-            yield f"{value}s"
-        if isinstance(value, float) and value.is_integer():
-            yield int(value)
+def candidates(name: str, value: Any, written: str, choices: Sequence[str], said: str) -> Iterator[Any]:
+    """Values that may have been meant, the likeliest first.
+
+    Args:
+        name: the field's.
+        value: what it holds.
+        written: as it stands in the file, where it stands without quotes.
+        choices: the texts that the field takes; empty where it takes any.
+        said: why it is refused: guesses that would only take the field out of sight depend on it.
+    """
+    if isinstance(value, (bool, int, float)):
+        yield from _for_single(name, value, written)
+        if said == NO_LIST:
+            yield [written or _own(value)]
         return
     if not isinstance(value, str) or len(value) > 400:
-        if isinstance(value, dict) and value:
+        if isinstance(value, dict) and value and said == NO_LIST:
             yield [value]
         return
-    near = RENAMED.get(value) or nearest(value, choices)
-    if near in choices:
-        yield near
     text = value.strip()
+    if not text:
+        return
+    for near in (RENAMED.get(value), _SIGNS.get(text), nearest(value, choices)):
+        if near in choices:
+            yield near
     if text != value:
         yield text
+    if name == _SIZED:
+        yield from _sizes(text)
     if re.fullmatch(r"-?[0-9]{1,18}", text):
         yield int(text)
     if text.casefold() in ("true", "false"):
         yield text.casefold() == "true"
+    if _SHARE.fullmatch(text):
+        yield "".join(text.split())
     yield from _durations(text)
-    if text.lower() != text:
+    if name in _COUNTS_SECONDS and (seconds := _seconds(text)) is not None:
+        yield seconds
+    if said.startswith(repr(value[:80])) and text.lower() != text:
         yield text.lower()
-    yield [value]
+    if said == NO_LIST:
+        yield [value]
+
+
+def _for_single(name: str, value: bool | float, written: str) -> Iterator[Any]:
+    """What may have been meant by a number or a truth value; most often its own letters, in quotes."""
+    own = _own(value)
+    yield from dict.fromkeys((written or own, own))
+    if not isinstance(value, bool):
+        if name == _SIZED:
+            yield from _sizes(written or own)
+        if value >= 0:
+            yield f"{value}s"
+        if isinstance(value, float) and value.is_integer():
+            yield int(value)
+
+
+def _own(value: bool | float) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _sizes(text: str) -> Iterator[str]:
+    """A volume's size; a bare number counts GiB, as AWS has it."""
+    if (size := _SIZE.fullmatch(text)) is not None:
+        number, unit, binary = size[1], size[2], size[3]
+        yield f"{number}{unit.upper()}{binary.lower()}" if unit else f"{number}Gi"
 
 
 def _durations(text: str) -> Iterator[str]:
@@ -55,17 +100,22 @@ def _durations(text: str) -> Iterator[str]:
         yield NEVER_TEXT
     if re.fullmatch(r"[0-9]{1,9}", text):
         yield f"{text}s"
-    if len(text) > _LONGEST or _PART.sub("", text):
+    seconds = _seconds(text)
+    if seconds is None:
         return
+    hours, minutes = divmod(seconds // 60, 60)
+    parts = [f"{number}{unit}" for number, unit in ((hours, "h"), (minutes, "m"), (seconds % 60, "s")) if number]
+    yield "".join(parts) or "0s"
+
+
+def _seconds(text: str) -> int | None:
+    """How many seconds a duration with units says; None for what is none, or not of whole seconds."""
+    if not text or len(text) > _LONGEST or _PART.sub("", text):
+        return None
     total = 0.0
     for number, unit in _PART.findall(text):
         size = _SECONDS.get(unit if unit in _SECONDS else unit.casefold())
         if size is None:
-            return
+            return None
         total += float(number) * size
-    if total != int(total) or total > 10**12:
-        return
-    seconds = int(total)
-    hours, minutes = divmod(seconds // 60, 60)
-    parts = [f"{number}{unit}" for number, unit in ((hours, "h"), (minutes, "m"), (seconds % 60, "s")) if number]
-    yield "".join(parts) or "0s"
+    return int(total) if total == int(total) and total <= 10**12 else None

@@ -10,7 +10,7 @@ from tenon.apis.legacy.conversion import Converted
 from tenon.apis.legacy.global_settings import is_settings
 from tenon.apis.validation import Problem
 from tenon.manifests.documents import Finding, Item, items, read
-from tenon.manifests.judging import finding, findings_of, findings_of_settings
+from tenon.manifests.judging import finding, findings_of, findings_of_others, findings_of_settings
 from tenon.manifests.kinds import is_karpenters, unknown_kind
 from tenon.manifests.mending import Mend, mended_line
 from tenon.manifests.together import convert_together
@@ -56,15 +56,15 @@ def check(texts: Iterable[tuple[str, str]]) -> Checked:
         if is_karpenters(item) or is_settings(item.body) or not item.kind or not item.api_version:
             result.checked += 1
             faults = list(_faults(item, converted.get(number)))
-            result.findings += faults
         else:
             result.skipped[item.kind] = result.skipped.get(item.kind, 0) + 1
-            faults = []
+            faults = findings_of_others(item)
+        result.findings += faults
         if not faults:
             made = converted.get(number)
             sound.append((item, made.manifests if made else [item.body]))
     result.findings += warnings_of(sound)
-    result.findings = sorted(set(result.findings), key=lambda one: (files[one.file], one.line))
+    result.findings = sorted(dict.fromkeys(result.findings), key=lambda one: (files[one.file], one.line))
     return result
 
 

@@ -11,9 +11,10 @@ from tenon.apis.legacy.global_settings import is_settings
 from tenon.apis.validation import Problem
 from tenon.manifests.changes import explain
 from tenon.manifests.documents import Body, Document, Finding, Item, items, read
-from tenon.manifests.edits import edited_body, edited_text, edits_of
+from tenon.manifests.edits import edited_body, edited_text, edits_of, remarked_text
 from tenon.manifests.emitting import as_yaml, with_comments
-from tenon.manifests.judging import finding, findings_of_conversion, findings_of_settings
+from tenon.manifests.endings import closed
+from tenon.manifests.judging import finding, findings_of, findings_of_conversion, findings_of_settings
 from tenon.manifests.kinds import KINDS, is_karpenters, unknown_kind
 from tenon.manifests.paths import text_of
 from tenon.manifests.settings_block import settings_block
@@ -105,7 +106,7 @@ def _document(
             yield Part(text, None, notes, where)
         elif edits[index]:
             body = edited_body(item.body, edits[index])
-            text = edited_text(document, edits[index]) if whole else as_yaml(body)
+            text = edited_text(document, edits[index]) if whole else remarked_text(body, edits[index])
             yield Part(text, body, [f"{text_of(edit.path)} {edit.comment}" for edit in edits[index]], where)
         else:
             yield Part(_as_written(document) if whole else as_yaml(item.body), item.body)
@@ -119,7 +120,9 @@ def _head(document: Document) -> str:
 
 def _as_written(document: Document) -> str:
     """The text of a document; written anew where it could not stand behind another one."""
-    return as_yaml(document.value) if document.text.lstrip().startswith("%") else document.text
+    if document.text.lstrip().startswith("%"):
+        return as_yaml(document.value)
+    return document.text if document.is_json else closed(document.text, document.value)
 
 
 def _faults(item: Item, converted: Converted | None) -> Sequence[Finding]:
@@ -130,4 +133,8 @@ def _faults(item: Item, converted: Converted | None) -> Sequence[Finding]:
         return [finding(item, Problem(unknown[0], unknown[1]))]
     if is_settings(item.body):
         return findings_of_settings(item)
-    return findings_of_conversion(item, converted) if converted is not None and is_older(item.body) else []
+    if converted is None or not is_older(item.body) or not (found := findings_of_conversion(item, converted)):
+        return []
+    told = {(one.line, one.path) for one in found}
+    beside = [one for one in findings_of(item, converted) if (one.line, one.path) not in told]
+    return sorted([*found, *beside], key=lambda one: one.line)

@@ -9,6 +9,8 @@ from typing import Any
 
 from tenon.manifests.paths import Path
 from tenon.manifests.places import Lines, Place, find_documents
+from tenon.manifests.tabs import without_tab
+from tenon.simulation.faults import one_line
 from tenon.simulation.yaml_scalars import UnreadableError
 from tenon.simulation.yaml_values import read_documents
 
@@ -36,6 +38,11 @@ class Finding:
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}" if self.line else self.file
         return ": ".join(part for part in (where, self.path, self.sentence) if part)
+
+
+def as_shown(line: str) -> str:
+    """A better line for people to read; with its indentation, which a finding has only where that was wrong."""
+    return line[: len(line) - len(line.lstrip(" "))] + one_line(line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +129,10 @@ def read(file: str, text: str) -> tuple[list[Document], list[Finding]]:
             said = str(value)
             place = _LINE.match(said)
             line = int(place[1]) if place else lines.number(start)
-            findings.append(Finding(file, line, "", said[place.end() :] if place else said))
+            mended = without_tab(lines, start, line) if place else None
+            findings.append(
+                Finding(file, line, "", said[place.end() :] if place else said, (mended,) if mended else ())
+            )
         else:
             documents.append(Document(file, value, lines, start, end, stretch.root if stretch else None))
     return documents, findings

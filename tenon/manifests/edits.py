@@ -11,11 +11,16 @@ from tenon.apis.legacy.conversion import PROVISIONER_NAME
 from tenon.apis.legacy.pods_and_nodes import KEPT_FROM_DISRUPTION, OLD_TAINT
 from tenon.manifests.documents import Body, Document, read
 from tenon.manifests.emitting import WIDEST, Comments, with_comments
+from tenon.manifests.endings import closed
 from tenon.manifests.paths import Path
 from tenon.manifests.places import Place
 
 _RENAMED = {PROVISIONER_NAME: labels.NODEPOOL, **dict.fromkeys(KEPT_FROM_DISRUPTION, labels.DO_NOT_DISRUPT)}
 """Keys of labels, selectors and annotations."""
+SERVED_NO_MORE = ("HorizontalPodAutoscaler", "autoscaling/v2beta2")
+"""Kind and version of what stands beside people's Provisioners, and is refused by every API server since 1.26."""
+SERVED_INSTEAD = "autoscaling/v2"
+"""The version with the same fields."""
 _NAMING = ("key", "topologyKey")
 """Fields whose value is the name of a label or taint."""
 
@@ -33,6 +38,9 @@ class Edit:
 def edits_of(body: Body) -> list[Edit]:
     """What must change in an object of another kind than Karpenter's."""
     found: list[Edit] = []
+    if (body.get("kind"), body.get("apiVersion")) == SERVED_NO_MORE:
+        comment = f"was {SERVED_NO_MORE[1]}, which Kubernetes has not served since 1.26"
+        found.append(Edit(("apiVersion",), False, SERVED_INSTEAD, comment))
     waiting: list[tuple[Path, Any]] = [((), body)]
     while waiting:
         path, value = waiting.pop()
@@ -90,12 +98,17 @@ def edited_text(document: Document, edits: list[Edit]) -> str:
         if text is not None:
             again, findings = read(document.file, text)
             if not findings and len(again) == 1 and again[0].value == wanted:
-                return text
+                return closed(text, wanted)
+    return remarked_text(wanted, edits)
+
+
+def remarked_text(body: Body, edits: list[Edit]) -> str:
+    """An object that has the changes, written anew with a comment on each."""
     comments = Comments()
     for edit in edits:
         path = (*edit.path[:-1], edit.new) if edit.of_key and edit.new else edit.path
         comments.put_beside(path, edit.comment)
-    return with_comments(wanted, comments)
+    return with_comments(body, comments)
 
 
 def _in_place(document: Document, root: Place, edits: list[Edit]) -> str | None:

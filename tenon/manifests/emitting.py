@@ -17,6 +17,8 @@ WIDEST = 120
 """Columns of a line with its comment; what does not fit goes above it."""
 _LONGEST_ROW = 80
 """Columns of a list that is written in one line."""
+_RARE_BREAKS = frozenset("\x85\u2028\u2029")
+"""Line breaks of YAML 1.1 beside the usual ones, which would be read back as another text unless they are escaped."""
 
 
 class _Dumper(yaml.SafeDumper):
@@ -30,7 +32,7 @@ class _Dumper(yaml.SafeDumper):
 def _text(dumper: Any, text: str) -> Any:
     style = "|" if "\n" in text.strip("\n") else '"' if '"' not in text and _is_quoted(text) else None
     try:
-        alike = isinstance(plain_value(text), str)
+        alike = isinstance(plain_value(text), str) and _RARE_BREAKS.isdisjoint(text)
     except UnreadableError:
         alike = False
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style if alike else '"')
@@ -73,6 +75,11 @@ def as_yaml(value: Any) -> str:
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000)
 
 
+def comment_line(text: str) -> str:
+    """A comment's text without what would end its line, for YAML or on a terminal: names in it may be anybody's."""
+    return "".join(character if character.isprintable() or character == "\t" else " " for character in text)
+
+
 def with_comments(body: Mapping[str, Any], comments: Comments) -> str:
     """An object as YAML with its comments. Comments on the empty path stand before it."""
     text = as_yaml(dict(body))
@@ -85,7 +92,7 @@ def with_comments(body: Mapping[str, Any], comments: Comments) -> str:
         for path, texts in given.items():
             known = next(path[:length] for length in range(len(path), -1, -1) if path[:length] in places)
             at = lines.number(places[known].begin) if known else 1
-            store.setdefault(at, []).extend(texts)
+            store.setdefault(at, []).extend(map(comment_line, texts))
     written = text.splitlines()
     found: list[str] = []
     for number, line in enumerate(written, 1):
@@ -95,5 +102,5 @@ def with_comments(body: Mapping[str, Any], comments: Comments) -> str:
         remarks = [*above.get(number, ()), *([said] if said and not fits else [])]
         found += [f"{indent}# {remark}".rstrip() for remark in remarks]
         found.append(f"{line} # {said}" if said and fits else line)
-    found += [f"# {remark}".rstrip() for remark in comments.below]
+    found += [f"# {comment_line(remark)}".rstrip() for remark in comments.below]
     return "\n".join(found) + "\n"

@@ -14,7 +14,9 @@ from tenon.manifests.kinds import MODELS
 from tenon.manifests.mending import Check, Known, Mend, mended_line, mends
 from tenon.manifests.metadata import metadata_problems
 from tenon.manifests.older import problems_of_older
+from tenon.manifests.others import refused_texts
 from tenon.manifests.paths import Path, path_of, text_of
+from tenon.manifests.reserved import by_label
 from tenon.manifests.schemas import Schema, schema_of, unknown_fields, unknown_problem
 from tenon.manifests.together import convert_together, is_older
 
@@ -42,6 +44,11 @@ def findings_of_conversion(item: Item, converted: Converted) -> list[Finding]:
     return _with_mends(item, found, schema_of(MODELS[item.kind, item.api_version]), {}, check)
 
 
+def findings_of_others(item: Item) -> list[Finding]:
+    """What is wrong in an object of another kind, as far as Karpenter reads it."""
+    return _with_mends(item, refused_texts(item.body), {}, {}, refused_texts)
+
+
 def findings_of_settings(item: Item) -> list[Finding]:
     """What is wrong in a ConfigMap of settings."""
     found = convert_settings(item.body).problems
@@ -59,7 +66,7 @@ def refused(body: Mapping[str, Any], model: type[ApiModel]) -> list[Problem]:
     """What the API server, asked as kubectl asks, or Karpenter would not take of a manifest."""
     body = {name: value for name, value in body.items() if name != "status"}  # which the API server does not take
     found = [unknown_problem(path, known) for path, known in unknown_fields(body, schema_of(model))]
-    return list(dict.fromkeys([*found, *metadata_problems(body), *parse(model, body)[1]]))
+    return list(dict.fromkeys([*found, *metadata_problems(body), *by_label(body, parse(model, body)[1])]))
 
 
 def _exact(item: Item, problems: Sequence[Problem]) -> list[Problem]:

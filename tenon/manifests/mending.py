@@ -40,7 +40,7 @@ def mends(
     tried = 0
     for problem in problems:
         path = path_of(problem.path, item.body)
-        for mend in _guesses(item, path, schema, unknown):
+        for mend in _guesses(item, path, schema, unknown, problem.sentence):
             if tried >= MOST_TRIED:
                 return found, solved
             tried += 1
@@ -69,7 +69,7 @@ def applied(body: dict[str, Any], mend: Mend) -> dict[str, Any]:
     return result
 
 
-def _guesses(item: Item, path: Path, schema: Schema, unknown: Known) -> Iterator[Mend]:
+def _guesses(item: Item, path: Path, schema: Schema, unknown: Known, said: str) -> Iterator[Mend]:
     if not path or not has(item.body, path):
         return
     value, name = value_at(item.body, path), str(path[-1])
@@ -83,7 +83,7 @@ def _guesses(item: Item, path: Path, schema: Schema, unknown: Known) -> Iterator
         return
     if isinstance(value, dict) and name.strip() != name:
         yield Mend(path, value, name.strip())
-    for guess in candidates(value, _written(item, path), choices_at(schema, path)):
+    for guess in candidates(name, value, _written(item, path), choices_at(schema, path), said):
         yield Mend(path, guess)
 
 

@@ -97,6 +97,7 @@ class Lines:
 def find_documents(text: str) -> list[Stretch]:
     """The documents of a text, in order. Where the text stops being YAML, the last one has no root."""
     found: list[Stretch] = []
+    ended = len(text)
     try:
         loader: Any = _Loader(text)
     except yaml.YAMLError:
@@ -108,15 +109,18 @@ def find_documents(text: str) -> list[Stretch]:
                 found.append(Stretch(mark.index if found else 0, len(text)))
                 if len(found) > 1:
                     found[-2].end = found[-1].start
-                found[-1].root = _root(loader)
-    except (yaml.YAMLError, UnicodeError):
-        pass  # the reader of values tells what is wrong; what came before it has its places
+                ended = len(text)
+                found[-1].root, ended = _root(loader)
+    except (yaml.YAMLError, UnicodeError):  # the reader of values tells what is wrong; what came before has its places
+        if found:
+            found[-1].end = ended
     finally:
         loader.dispose()
     return found
 
 
-def _root(loader: Any) -> Place | None:
+def _root(loader: Any) -> tuple[Place | None, int]:
+    """The place of a document's value, and where the document ends."""
     stack: list[_Open] = []
     root: Place | None = None
     while not isinstance(event := loader.get_event(), yaml.DocumentEndEvent):
@@ -131,13 +135,14 @@ def _root(loader: Any) -> Place | None:
             place.end = end if place.flow else done.last  # a block's end mark lies behind the comments after it
             name = None
         else:
-            place = Place(start, end, plain=isinstance(event, yaml.ScalarEvent) and event.style is None)
+            place = Place(start, end, plain=isinstance(event, yaml.ScalarEvent) and not event.style)
             name = str(event.value) if isinstance(event, yaml.ScalarEvent) else None
         if not stack:
             root = place
         else:
             _put(stack[-1], place, name)
-    return root
+    mark: Any = event.end_mark
+    return root, mark.index
 
 
 def _put(parent: _Open, place: Place, name: str | None) -> None:

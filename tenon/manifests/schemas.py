@@ -31,6 +31,8 @@ _METADATA = (
     "managedFields",
     "selfLink",
 )
+_AMOUNTS = ("resources", "requests")
+"""Fields that hold amounts by name, and are easily left out of their path."""
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 
 
@@ -65,6 +67,8 @@ def unknown_fields(body: Any, schema: Schema) -> Iterator[tuple[Path, Sequence[s
 def unknown_problem(path: Path, known: Sequence[str]) -> Problem:
     """An unknown field as a sentence, with the one that was perhaps meant."""
     near = "group" if path[-1] == "apiVersion" and "group" in known else nearest(str(path[-1]), known)
+    if near is None and len(known) == 1 and known[0] in _AMOUNTS:
+        near = ".".join(map(str, (*path[-2:-1], known[0], path[-1])))
     return Problem(text_of(path), f"is no field here: {f'did you mean {near}?' if near else 'leave it out'}")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tenon.apis.legacy.global_settings import convert_settings
 from tenon.manifests.documents import Item
-from tenon.manifests.emitting import as_yaml
+from tenon.manifests.emitting import as_yaml, comment_line
 from tenon.simulation.yaml_scalars import UnreadableError, plain_value
 
 CHART: Mapping[str, str] = {
@@ -51,7 +51,7 @@ def settings_block(item: Item) -> tuple[str, Sequence[str]]:
     dropped = [note for note in settings.notes if note.partition(" is ")[2].partition(" now")[0] not in settings.values]
     for note in dropped:
         lines += wrap(note, _WIDEST_NOTE, break_long_words=False, break_on_hyphens=False)
-    return "\n" + "".join(f"# {line}".rstrip() + "\n" for line in lines), settings.notes
+    return "\n" + "".join(f"# {comment_line(line)}".rstrip() + "\n" for line in lines), settings.notes
 
 
 def _chart_values(values: Mapping[str, str]) -> dict[str, Any]:

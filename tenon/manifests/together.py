@@ -10,6 +10,7 @@ from tenon.apis.legacy.awsnodetemplate import Defaults, convert_template
 from tenon.apis.legacy.conversion import KUBELET_ANNOTATION, Converted, Manifest, Note, name_of
 from tenon.apis.legacy.global_settings import Settings, convert_settings, is_settings
 from tenon.apis.legacy.kubelets import class_of, move_kubelets
+from tenon.apis.legacy.provider_classes import made_from, provider_class, wanted_by_others
 from tenon.apis.legacy.v1alpha5 import convert_machine, convert_provisioner
 from tenon.apis.legacy.v1beta1_nodeclass import convert_nodeclass
 from tenon.apis.legacy.v1beta1_nodepool import convert_nodeclaim, convert_nodepool
@@ -34,13 +35,14 @@ def convert_together(bodies: Sequence[Manifest]) -> dict[int, Converted]:
     """What the older objects among these became, and the v1 objects that had to change with them, by their number."""
     defaults = _defaults([convert_settings(body) for body in bodies if is_settings(body)])
     expiry: dict[str, str] = {}
+    provider_classes = _provider_classes(bodies)
     conversions: Mapping[tuple[str, str], Callable[[Manifest], Converted]] = dict(
         zip(
             OLDER,
             (
                 lambda body: convert_template(body, defaults),
                 convert_nodeclass,
-                lambda body: convert_provisioner(body, defaults),
+                lambda body: convert_provisioner(body, defaults, provider_classes[name_of(body)]),
                 convert_nodepool,
                 lambda body: convert_machine(body, expiry),
                 lambda body: convert_nodeclaim(body, expiry),
@@ -86,6 +88,19 @@ def _defaults(settings: Sequence[Settings]) -> Defaults:
             one.defaults.instance_profile or defaults.instance_profile, one.defaults.cluster or defaults.cluster
         )
     return defaults
+
+
+def _provider_classes(bodies: Sequence[Manifest]) -> dict[str, str]:
+    """By Provisioner: the class that its provider becomes, should it have one in itself."""
+    provisioners = [body for body in bodies if body.get("kind") == "Provisioner"]
+    classes = [body for body in bodies if body.get("kind") == "EC2NodeClass"]
+    templates = {name_of(body) for body in bodies if body.get("kind") == "AWSNodeTemplate"}
+    found = {}
+    for name in map(name_of, provisioners):
+        own = made_from(name, classes)
+        taken = templates | set(map(name_of, classes)) | wanted_by_others(name, provisioners)
+        found[name] = provider_class(name, taken, own)
+    return found
 
 
 def _with_kubelets_moved(bodies: Sequence[Manifest], found: Mapping[int, Converted]) -> dict[int, Converted]:

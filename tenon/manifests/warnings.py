@@ -6,13 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tenon.apis import labels
+from tenon.apis.kubelet import expressions_in
 from tenon.apis.legacy.conversion import PROVISIONER_NAME
 from tenon.apis.legacy.global_settings import is_settings
 from tenon.apis.legacy.v1alpha5 import LABELS_GONE
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse, unknown_values
+from tenon.ec2.expressions_finding import GATE_IS_OFF
 from tenon.manifests.documents import Finding, Item
-from tenon.manifests.edits import Edit, edits_of
+from tenon.manifests.edits import SERVED_INSTEAD, SERVED_NO_MORE, Edit, edits_of
+from tenon.manifests.keys import misread_keys
 from tenon.manifests.kinds import is_karpenters
 from tenon.manifests.mending import Mend, mended_line
 from tenon.manifests.moved import formerly, moves_of
@@ -30,6 +33,7 @@ def warnings_of(sound: Sound) -> Iterator[Finding]:
     pools: dict[str, tuple[Item, NodePool]] = {}
     for item, manifests in sound:
         karpenters = is_karpenters(item)
+        yield from _misread(item)
         if karpenters:
             yield from _twice(item, seen)
             yield from _old_labels(item)
@@ -46,6 +50,8 @@ def warnings_of(sound: Sound) -> Iterator[Finding]:
             if manifest["kind"] == "NodePool" and (pool := parse(NodePool, manifest)[0]) is not None:
                 yield from _unknown_values(item, manifest, pool)
                 pools.setdefault(pool.metadata.name, (item, pool))
+            if manifest["kind"] == "EC2NodeClass":
+                yield from _expressions(item, manifest)
     for name, others in overlapping([pool for _, pool in pools.values()]).items():
         yield _warning(pools[name][0], ("metadata", "name"), sentence(others))
 
@@ -56,6 +62,12 @@ def _twice(item: Item, seen: dict[tuple[str, str, str], Item]) -> Iterator[Findi
     if first is not item and item.name:
         where = f"{first.document.file}:{first.line_of(('metadata', 'name'))}"
         yield _warning(item, ("metadata", "name"), f"is there twice, first at {where}: the later one wins")
+
+
+def _misread(item: Item) -> Iterator[Finding]:
+    for path, read in misread_keys(item):
+        mend = Mend(path, _value(item, path), f'"{path[-1]}"')
+        yield _warning(item, path, f"kubectl reads this name as {read}: put it in quotes", mend)
 
 
 def _old_labels(item: Item) -> Iterator[Finding]:
@@ -80,6 +92,8 @@ def _old_names(item: Item) -> Iterator[Finding]:
 
 
 def _renamed(old: str, edit: Edit) -> str:
+    if edit.new == SERVED_INSTEAD:
+        return f"{SERVED_NO_MORE[1]} has not been served since Kubernetes 1.26: {SERVED_INSTEAD} has the same fields"
     if edit.of_key or edit.new == labels.NODEPOOL:
         return f"{old} is {edit.new} now"
     return edit.comment
@@ -97,6 +111,11 @@ def _unknown_values(item: Item, manifest: Mapping[str, Any], pool: NodePool) -> 
     for problem in unknown_values(pool.spec.template.spec.requirements):
         path = path_of(f"spec.template.spec.{problem.path}", manifest)
         yield _warning(item, formerly(path, moves), problem.sentence)
+
+
+def _expressions(item: Item, manifest: Mapping[str, Any]) -> Iterator[Finding]:
+    for place in expressions_in(manifest["spec"].get("kubelet") or {}):
+        yield _warning(item, path_of(f"spec.kubelet.{place}", manifest), GATE_IS_OFF)
 
 
 def _warning(item: Item, path: Path, said: str, mend: Mend | None = None) -> Finding:

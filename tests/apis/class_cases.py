@@ -114,6 +114,38 @@ CLASS_CASES = [
         "AL2023",
         RUNTIME,
     ),
+    Case(
+        "kubelet expressions",
+        "class",
+        {
+            "kubelet": {
+                "maxPods": "min(110, (default_enis - 1) * (ips_per_eni - 1) + 2)",
+                "kubeReserved": {"cpu": "max(60, vcpus * 30)", "memory": "11 * max_pods + 255", "pid": 1000},
+                "systemReserved": {"ephemeral-storage": "instance_type.startsWith('m5') ? 3 : 2"},
+            }
+        },
+    ),
+    Case("kubelet pods of one variable", "class", {"kubelet": {"maxPods": "max_pods"}}),
+    Case("kubelet pods over lines", "class", {"kubelet": {"maxPods": "vcpus > 4\n? 110\n: 50\n"}}),
+    Case("kubelet pods in quotes", "class", {"kubelet": {"maxPods": "110"}}, "neither a whole number"),
+    Case("kubelet pods a word", "class", {"kubelet": {"maxPods": "many"}}, "neither a whole number"),
+    Case("kubelet pods below none", "class", {"kubelet": {"maxPods": "-1 * vcpus"}}, "neither a whole number"),
+    Case("kubelet reserves a slip", "class", {"kubelet": {"kubeReserved": {"memory": "100mi"}}}, "100mi"),
+    Case("kubelet reserves a gap", "class", {"kubelet": {"kubeReserved": {"memory": "1 Gi"}}}, "1 Gi"),
+    Case("kubelet expression of full length", "class", {"kubelet": {"maxPods": f"vcpus{' ' * 1015} * 1"}}),
+    Case(
+        "kubelet expression too long",
+        "class",
+        {"kubelet": {"maxPods": f"vcpus{' ' * 1016} * 1"}},
+        "neither a whole number",
+    ),
+    Case(
+        "kubelet expression unreadable",
+        "class",
+        {"kubelet": {"systemReserved": {"cpu": "max(60, cores * 30)"}}},
+        "undeclared reference to 'cores'",
+        RUNTIME,
+    ),
     Case("kubelet taints", "class", {"kubelet": {"registerWithTaints": []}}, "NodePool"),
     Case("kubelet reserves disks", "class", {"kubelet": {"kubeReserved": {"disk": "1"}}}, "takes only"),
     Case("kubelet reserves less than none", "class", {"kubelet": {"systemReserved": {"cpu": "-1"}}}, "negative"),

@@ -47,4 +47,5 @@ def _run(app: Typer, arguments: tuple[str, ...], stdin: str | bytes | None) -> A
     result = CliRunner().invoke(app, list(arguments), input=stdin)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
-    return Answer(result.exit_code, result.stdout, result.stderr)
+    # as bytes: as text, CRLF would come back as LF
+    return Answer(result.exit_code, result.stdout_bytes.decode(), result.stderr_bytes.decode())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.convert.running import convert
+from tests.convert.running import convert, validate
 
 PROVISIONER = """# my first one
 apiVersion: karpenter.sh/v1alpha5
@@ -68,6 +68,21 @@ def test_standard_input_is_printed_in_todays_form() -> None:
 
 def test_other_documents_are_printed_byte_for_byte() -> None:
     assert convert("-f", "-", stdin=OTHERS).out == OTHERS
+
+
+def test_an_autoscaler_of_a_version_that_is_served_no_more_is_of_v2() -> None:
+    """Seed 003's: the fields of v2beta2 are those of v2. In a list as well."""
+    text = "apiVersion: autoscaling/v2beta2\nkind: HorizontalPodAutoscaler\nmetadata: {name: web}\n"
+    answer = convert("-f", "-", stdin=text)
+    assert (answer.status, answer.err) == (0, "")
+    first, rest = answer.out.split("\n", 1)
+    assert first == "apiVersion: autoscaling/v2 # was autoscaling/v2beta2, which Kubernetes has not served since 1.26"
+    assert rest == text.split("\n", 1)[1]
+    assert convert("-f", "-", stdin=answer.out).out == answer.out
+    inside = '{"kind": "List", "apiVersion": "v1", "items": [%s]}'
+    autoscaler = '{"kind": "HorizontalPodAutoscaler", "apiVersion": "autoscaling/v2beta2", "metadata": {"name": "a"}}'
+    (body,) = convert("-f", "-", "-o", "json", stdin=inside % autoscaler).document["items"]
+    assert body["apiVersion"] == "autoscaling/v2"
 
 
 def test_windows_line_ends_survive_a_change() -> None:
@@ -145,6 +160,31 @@ def test_faults_have_file_line_and_field_and_the_rest_is_printed(tmp_path: Path)
     assert answer.lines[1].startswith(f"{folder}/a.yaml:7: spec.ttlSecondsAfterEmpty: ")
 
 
+def test_all_faults_are_told_at_once() -> None:
+    """As by `tenon validate`: what only the rules of its own age refuse beside what cannot be converted."""
+    text = PROVISIONER.replace("30 # half a minute", "-5").replace(
+        "  providerRef:", "  weight: 1000\n  taints: [{key: a, effect: Sometimes}]\n  colour: red\n  providerRef:"
+    )
+    answer = convert("-f", "-", stdin=text)
+    assert (answer.status, answer.out) == (2, "")
+    told = {line.split(": ")[1] for line in answer.lines}
+    checked = validate("-f", "-", "-o", "json", stdin=text).document["faults"]
+    assert told == {one["path"] for one in checked}
+    assert {"spec.ttlSecondsAfterEmpty", "spec.weight", "spec.taints[0].effect", "spec.colour"} <= told
+    assert len(answer.lines) == len(checked)
+
+
+def test_what_comes_to_nothing_leaves_no_file_and_no_list(tmp_path: Path) -> None:
+    """An empty file or list would be taken for the answer. One that was empty before is there."""
+    folder = written(tmp_path / "in", a="kind: [", b=PROVISIONER.replace("30 #", "-5 #"), c=TEMPLATE, d="")
+    for form, suffix in (("yaml", "yaml"), ("json", "json")):
+        out = tmp_path / form
+        assert convert("-f", str(folder), "-w", str(out), "-o", form).status == 2
+        assert sorted(path.name for path in out.iterdir()) == [f"c.{suffix}", f"d.{suffix}"]
+        answer = convert("-f", str(folder / "a.yaml"), "-f", str(folder / "b.yaml"), "-o", form)
+        assert (answer.status, answer.out, len(answer.lines)) == (2, "", 2)
+
+
 def test_values_that_v1_refuses_are_told_by_the_field_as_written_with_the_better_line() -> None:
     text = PROVISIONER + "  requirements:\n    - {key: karpenter.k8s.aws/instance-cpu, operator: In, values: [4, 8]}\n"
     (line,) = convert("-f", "-", stdin=text).lines
@@ -175,6 +215,11 @@ def test_no_files_and_files_that_are_not_there() -> None:
     assert convert().lines == ["tenon convert: name manifests with -f"]
     answer = convert("-f", "/does/not/exist")
     assert (answer.status, answer.lines) == (2, ["/does/not/exist: cannot be read: No such file or directory"])
+
+
+def test_an_empty_name_is_not_the_folder_of_the_moment() -> None:
+    answer = convert("-f", "")
+    assert (answer.status, answer.out, answer.lines) == (2, "", ["-f: names no file"])
 
 
 def test_what_changed_needs_no_guessing_when_an_alias_is_in_the_way() -> None:

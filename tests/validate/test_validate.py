@@ -125,6 +125,17 @@ def test_old_labels_and_unknown_values_are_warned_of() -> None:
     ]
 
 
+def test_ec15_expressions_are_compiled_and_their_gate_is_named() -> None:
+    computed = CLASS + "  kubelet:\n    maxPods: 110\n    kubeReserved:\n      cpu: max(60, vcpus * 30)\n"
+    gate = "expressions are read with AWS_FEATURE_GATES=NodeClassCEL=true only: set it, or write plain values"
+    assert warnings(computed) == [(13, gate)]
+    ((line, path, reason, _),) = faults(computed.replace("vcpus", "cores"))
+    assert (line, path) == (13, "spec.kubelet.kubeReserved[cpu]")
+    assert "undeclared reference to 'cores' at character 9" in reason
+    ((line, path, _, better),) = faults(computed.replace("110", '"110"'))
+    assert (line, path, better) == (11, "spec.kubelet.maxPods", ["maxPods: 110"])
+
+
 def test_pools_that_take_the_same_pods_are_warned_of_whatever_their_age() -> None:
     other = PROVISIONER.replace("name: default\n", "name: other\n", 1)
     found = warnings(f"{POOL}---\n{other}")
@@ -139,6 +150,16 @@ def test_an_object_that_is_there_twice_is_warned_of() -> None:
     assert warnings(f"{CLASS}---\n{CLASS}") == [(14, "is there twice, first at standard input:4: the later one wins")]
 
 
+def test_an_autoscaler_of_a_version_that_is_served_no_more_is_told() -> None:
+    text = "apiVersion: autoscaling/v2beta2\nkind: HorizontalPodAutoscaler\nmetadata: {name: web}\n"
+    answer = validate("-f", "-", "-o", "json", stdin=text)
+    (said,) = answer.document["warnings"]
+    assert (said["line"], said["reason"]) == (
+        1,
+        "autoscaling/v2beta2 has not been served since Kubernetes 1.26: autoscaling/v2 has the same fields",
+    )
+
+
 def test_other_kinds_are_counted_and_their_old_names_told() -> None:
     text = 'apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n  annotations:\n    karpenter.sh/do-not-evict: "true"\n'
     answer = validate("-f", "-", stdin=text)
@@ -149,6 +170,14 @@ def test_other_kinds_are_counted_and_their_old_names_told() -> None:
         '    write: karpenter.sh/do-not-disrupt: "true"',
         "0 objects checked, 0 faults, 1 warning, 1 of other kinds skipped (Pod)",
     ]
+
+
+@pytest.mark.parametrize("kind", ["a\\nb", "a\\u202eb", "a\\e[31mb", "a" * 5000])
+def test_the_last_line_stays_a_line_whatever_the_kinds_are(kind: str) -> None:
+    answer = validate("-f", "-", stdin=f'{{apiVersion: v1, kind: "{kind}", metadata: {{name: a}}}}')
+    assert answer.out.count("\n") == 1
+    assert answer.out[:-1].isprintable()
+    assert len(answer.out) < 1000
 
 
 def test_settings_are_read_and_pointed_at_the_environment() -> None:
@@ -170,6 +199,17 @@ def test_files_folders_and_what_is_no_yaml(tmp_path: Path) -> None:
     assert lines[0] == f"{tmp_path}/gone.yaml: cannot be read: No such file or directory"
     assert lines[1].startswith(f"{tmp_path}/b.yaml:11: not YAML: ")
     assert lines[-1].startswith("2 objects checked, 2 faults, 0 warnings")
+
+
+def test_a_catalogue_of_instance_types_in_a_folder_is_no_manifest(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(POOL)
+    catalogue = tmp_path / "b.json"
+    catalogue.write_text('{"instanceTypes": []}')
+    answer = validate("-f", str(tmp_path))
+    assert answer.out.splitlines() == ["1 object checked, 0 faults, 0 warnings, 0 of other kinds skipped"]
+    assert "kind: is required" in validate("-f", str(catalogue)).out
+    catalogue.write_text('{"metadata": {"name": "a"}}')
+    assert "kind: is required" in validate("-f", str(tmp_path)).out
 
 
 def test_people_at_a_terminal_see_a_table() -> None:

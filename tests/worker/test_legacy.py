@@ -331,6 +331,60 @@ async def test_a_class_that_its_provisioner_has_left_goes_over_to_the_template_o
         assert cluster.condition(AWSNODETEMPLATES, "old", "Converted")["status"] == "True"
 
 
+def inline_beside_a_template() -> tuple[tuple[Resource, dict[str, Any]], ...]:
+    inside = {**template()["spec"], "subnetSelector": {"inside": "yes"}}
+    return (
+        (PROVISIONERS, provisioner({"providerRef": None, "provider": inside})),
+        (AWSNODETEMPLATES, template(name="old")),
+    )
+
+
+async def test_an_inline_provider_beside_a_template_of_its_name_has_a_class_of_its_own() -> None:
+    """LEG-06: both ran side by side; and the class stays when the template goes."""
+    async with keeping(*inline_beside_a_template()) as cluster:
+        assert cluster.names(EC2NODECLASSES) == ["old", "old-provider"]
+        assert cluster.told.reasons() == []
+        pool = cluster.body(NODEPOOLS, "old")
+        assert pool["spec"]["template"]["spec"]["nodeClassRef"]["name"] == "old-provider"
+        inside = cluster.body(EC2NODECLASSES, "old-provider")["spec"]
+        assert inside["subnetSelectorTerms"] == [{"tags": {"inside": "yes"}}]
+        assert "EC2NodeClass old-provider" in cluster.condition(PROVISIONERS, "old", "Converted")["message"]
+        cluster.go(AWSNODETEMPLATES, "old")
+        cluster.go(EC2NODECLASSES, "old")
+        await looked()
+        assert cluster.names(EC2NODECLASSES) == ["old-provider"]
+        assert cluster.body(NODEPOOLS, "old") == pool
+
+
+async def test_an_inline_provider_beside_the_class_of_somebody_else_has_a_class_of_its_own() -> None:
+    """LEG-06: and keeps it when that class goes."""
+    theirs = {**EC2NODECLASS, "metadata": {"name": "old"}}
+    (inline, _) = inline_beside_a_template()
+    async with keeping((EC2NODECLASSES, theirs), inline) as cluster:
+        assert cluster.names(EC2NODECLASSES) == ["old", "old-provider"]
+        assert cluster.body(EC2NODECLASSES, "old")["spec"] == theirs["spec"]
+        cluster.go(EC2NODECLASSES, "old")
+        await looked()
+        assert cluster.names(EC2NODECLASSES) == ["old-provider"]
+
+
+async def test_a_class_of_an_inline_provider_keeps_its_name_until_it_is_deleted() -> None:
+    """LEG-06: a template that comes later waits for the name; nodes of the class are not to move meanwhile."""
+    inline, beside = inline_beside_a_template()
+    async with keeping(inline) as cluster:
+        cluster.put(*beside)
+        await looked()
+        assert cluster.names(EC2NODECLASSES) == ["old"]
+        assert cluster.body(NODEPOOLS, "old")["spec"]["template"]["spec"]["nodeClassRef"]["name"] == "old"
+        assert cluster.condition(AWSNODETEMPLATES, "old", "Active")["reason"] == "NameTaken"
+        cluster.go(EC2NODECLASSES, "old")
+        await looked()
+        (owner,) = cluster.body(EC2NODECLASSES, "old")["metadata"]["ownerReferences"]
+        assert owner["kind"] == "AWSNodeTemplate"
+        assert cluster.body(NODEPOOLS, "old")["spec"]["template"]["spec"]["nodeClassRef"]["name"] == "old-provider"
+        assert cluster.names(EC2NODECLASSES) == ["old", "old-provider"]
+
+
 async def test_one_that_is_made_anew_waits_for_the_end_of_what_stood_for_the_earlier_one() -> None:
     async with keeping((AWSNODETEMPLATES, template())) as cluster:
         leaving = copy.deepcopy(cluster.body(EC2NODECLASSES, "mine"))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from activities.kubernetes.resources import AWSNODETEMPLATES, PROVISIONERS, Resource
 from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.apis.legacy.conversion import NODE_CLASS_KIND, Manifest, name_of
+from tenon.apis.legacy.kubelets import class_of
 from tenon.apis.legacy.materialising import Made, made_of_provisioner, made_of_template
+from tenon.apis.legacy.provider_classes import provider_class, wanted_by_others
 from tenon.apis.legacy.v1alpha5 import DEFAULT_CLASS
 from worker.cache.cluster import ClusterCache
 from worker.cache.records import ObjectRecord
@@ -36,7 +38,11 @@ class Becoming:
             found = self._cache.nodeclasses.get(name)
             return classes.get(name) or (found.spec if found is not None else None)
 
-        made |= {record.uid: self._provisioner(record, class_spec, defaults) for record in provisioners}
+        bodies = [record.body for record in provisioners]
+        names = {record.name for record in templates}
+        for record in provisioners:
+            own = self._provider_class(record, names | wanted_by_others(record.name, bodies))
+            made[record.uid] = self._provisioner(record, class_spec, defaults, own)
         self._known = {uid: known for uid, known in self._known.items() if uid in made}
         return made
 
@@ -45,7 +51,7 @@ class Becoming:
         return self._remembered(record, defaults, lambda: made_of_template(body, defaults))
 
     def _provisioner(
-        self, record: ObjectRecord, class_spec: Callable[[str], Mapping[str, Any] | None], defaults: Defaults
+        self, record: ObjectRecord, class_spec: Callable[[str], Mapping[str, Any] | None], defaults: Defaults, own: str
     ) -> Made:
         body = whole(PROVISIONERS, record)
         reference = record.spec.get("providerRef")
@@ -53,7 +59,18 @@ class Becoming:
         base = class_spec(named)
         if not record.spec.get("kubeletConfiguration"):
             base = {} if base is not None else None  # whether it is there is all that matters
-        return self._remembered(record, (defaults, base), lambda: made_of_provisioner(body, class_spec, defaults))
+        return self._remembered(
+            record, (defaults, base, own), lambda: made_of_provisioner(body, class_spec, defaults, own)
+        )
+
+    def _provider_class(self, record: ObjectRecord, taken: Collection[str]) -> str:
+        """The class of a provider in the Provisioner itself: the one that it has, or a name that is nobody else's."""
+        pool = self._cache.pools.get(record.name)
+        in_use = class_of(dict(pool.body)) if pool is not None else None
+        theirs = {one.name for one in self._cache.nodeclasses if not _made_for(one, record)}
+        own = [one.name for one in self._cache.nodeclasses if one.name not in theirs]
+        own.sort(key=lambda name: (name != in_use, name))
+        return provider_class(record.name, {*taken, *theirs}, own)
 
     def _remembered(self, record: ObjectRecord, beside: object, work_out: Callable[[], Made]) -> Made:
         origin = (record.body["metadata"].get("generation"), dict(record.annotations), beside)
@@ -66,6 +83,13 @@ class Becoming:
                 made = Made(problem="it could not be converted: the log of Tenon's cluster process says why")
             known = self._known[record.uid] = (origin, made)
         return known[1]
+
+
+def _made_for(present: ObjectRecord, provisioner: ObjectRecord) -> bool:
+    """Whether a class was made from this Provisioner, or from an earlier one of its name, with which it is to go."""
+    owners = present.body["metadata"].get("ownerReferences") or ()
+    named = (PROVISIONERS.kind, provisioner.name)
+    return any(one.get("controller") and (one.get("kind"), one.get("name")) == named for one in owners)
 
 
 def whole(resource: Resource, record: ObjectRecord) -> dict[str, Any]:

@@ -85,7 +85,8 @@ def read(model: type[ModelT], manifest: Mapping[str, Any]) -> tuple[ModelT | Non
 
 def name_of(manifest: Mapping[str, Any]) -> str:
     """The name of an object; empty when it has none."""
-    return str((manifest.get("metadata") or {}).get("name") or "")
+    metadata = manifest.get("metadata")
+    return str(metadata.get("name") or "") if isinstance(metadata, Mapping) else ""
 
 
 def metadata_of(manifest: Mapping[str, Any], annotations: Mapping[str, str] | None = None) -> Manifest:

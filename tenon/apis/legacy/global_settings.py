@@ -29,7 +29,7 @@ RENAMED: Mapping[str, str] = {
     "loglevel.controller": "LOG_LEVEL",
 }
 DROPPED: Mapping[str, str] = {
-    "featureGates.driftEnabled": "drift always counts now",
+    "featureGates.driftEnabled": "Tenon replaces no node for drift, neither with it nor without",
     "aws.assumeRoleARN": "give the worker's own credentials the rights",
     "aws.assumeRoleDuration": "give the worker's own credentials the rights",
     "aws.defaultInstanceProfile": "each EC2NodeClass names its role or its instanceProfile",

@@ -46,9 +46,14 @@ class Made:
         return ", ".join(f"{body['kind']} {name_of(body)}" for body in self.manifests)
 
 
-def made_of_provisioner(body: Mapping[str, Any], class_spec: ClassSpec, defaults: Defaults | None = None) -> Made:
-    """The NodePool of a Provisioner, with an EC2NodeClass where it has its provider or kubelet settings in itself."""
-    converted = convert_provisioner(_without_status(body), defaults)
+def made_of_provisioner(
+    body: Mapping[str, Any], class_spec: ClassSpec, defaults: Defaults | None = None, provider_class: str = ""
+) -> Made:
+    """The NodePool of a Provisioner, with an EC2NodeClass where it has its provider or kubelet settings in itself.
+
+    ``provider_class`` names the class of its provider, when that is not the Provisioner's name.
+    """
+    converted = convert_provisioner(_without_status(body), defaults, provider_class)
     if converted.problems:
         return _refused(converted)
     pool, *classes = converted.manifests

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -22,6 +22,7 @@ from tenon.apis.legacy.conversion import (
     Note,
     OldObject,
     class_reference,
+    listed,
     metadata_of,
     name_of,
     read,
@@ -39,6 +40,8 @@ CHOOSING_TYPES = frozenset(
     }
 )
 """Labels by which types are chosen; without a requirement on any of them only common ones were taken."""
+DEFAULTED = CHOOSING_TYPES | {labels.OS, labels.ARCH, labels.CAPACITY_TYPE}
+"""Labels that a requirement was added on by default, or that kept it from being added."""
 DEFAULT_CLASS = "default"
 
 Seconds = Annotated[int, Field(ge=0, le=2**31)]
@@ -93,8 +96,16 @@ class Machine(OldObject):
     status: dict[str, Any] = {}
 
 
-def convert_provisioner(manifest: Mapping[str, Any], defaults: Defaults | None = None) -> Converted:
-    """The Provisioner as a NodePool of its name, with an EC2NodeClass of that name if it holds its provider."""
+def convert_provisioner(
+    manifest: Mapping[str, Any], defaults: Defaults | None = None, provider_class: str = ""
+) -> Converted:
+    """The Provisioner as a NodePool of its name, with an EC2NodeClass if it holds its provider.
+
+    Args:
+        manifest: the Provisioner.
+        defaults: what the settings of the cluster say of node classes.
+        provider_class: the name of that EC2NodeClass, when it is not the Provisioner's own.
+    """
     provisioner, problems = read(Provisioner, manifest)
     if provisioner is None:
         return Converted(problems=problems)
@@ -104,16 +115,20 @@ def convert_provisioner(manifest: Mapping[str, Any], defaults: Defaults | None =
     if spec.consolidation.enabled and spec.ttl_seconds_after_empty is not None:
         sentence = "and consolidation.enabled exclude each other: keep one of them"
         return Converted(problems=[Problem("spec.ttlSecondsAfterEmpty", sentence)])
-    made = Converted() if spec.provider is None else convert_provider(name, spec.provider, defaults)
+    own = provider_class or name
+    made = Converted() if spec.provider is None else convert_provider(own, spec.provider, defaults)
     if made.problems:
         return made
     notes = list(made.notes)
-    class_name = name if spec.provider is not None else spec.provider_ref.name if spec.provider_ref else DEFAULT_CLASS
+    class_name = own if spec.provider is not None else spec.provider_ref.name if spec.provider_ref else DEFAULT_CLASS
+    if spec.provider is not None and own != name:
+        sentence = f"its provider is EC2NodeClass {own}, for {name} is the name of another class"
+        notes.append(Note(sentence, "spec.template.spec.nodeClassRef"))
     if spec.provider is None and spec.provider_ref is None:
         sentence = f"it names no provider: its nodes are launched from EC2NodeClass {DEFAULT_CLASS}"
         notes.append(Note(sentence, "spec.template.spec.nodeClassRef"))
     requirements = [*_requirements(spec.requirements, notes, "spec.template.spec.requirements")]
-    requirements += _defaults_of_that_time({str(term.get("key")) for term in requirements}, notes)
+    requirements += _defaults_of_that_time({str(term.get("key")) for term in requirements}, spec.labels, notes)
     disruption = _disruption(spec, notes)
     template = {
         "metadata": without_empty({"labels": renamed(spec.labels), "annotations": spec.annotations}),
@@ -182,8 +197,18 @@ def _requirements(terms: Sequence[Manifest], notes: list[str], path: str) -> lis
     return kept
 
 
-def _defaults_of_that_time(keys: set[str], notes: list[str]) -> list[Manifest]:
-    """The requirements that were added to every Provisioner without one on the label."""
+def _defaults_of_that_time(keys: Iterable[str], stated: Iterable[str], notes: list[str]) -> list[Manifest]:
+    """The requirements that were added to every Provisioner without one on the label.
+
+    Where one of the labels that it gives its nodes (``stated``) says it, a default beside that would be of no use, or
+    its opposite, and no node could be launched.
+    """
+    required = {labels.ALIASES.get(key, key) for key in keys}
+    left_out = {key for key in stated if labels.ALIASES.get(key, key) in DEFAULTED} - required
+    known = required | {labels.ALIASES.get(key, key) for key in left_out}
+    if left_out:
+        sentence = f"the default of that time is not added beside the labels that say it: {listed(left_out)}"
+        notes.append(Note(sentence, "spec.template.metadata.labels"))
     added = [
         {"key": key, "operator": "In", "values": values}
         for key, values in (
@@ -191,9 +216,9 @@ def _defaults_of_that_time(keys: set[str], notes: list[str]) -> list[Manifest]:
             (labels.ARCH, ["amd64"]),
             (labels.CAPACITY_TYPE, [labels.ON_DEMAND]),
         )
-        if key not in {labels.ALIASES.get(known, known) for known in keys}
+        if key not in known
     ]
-    if not {labels.ALIASES.get(known, known) for known in keys} & CHOOSING_TYPES:
+    if not known & CHOOSING_TYPES:
         added += [
             {"key": f"{labels.AWS_GROUP}/instance-category", "operator": "In", "values": ["c", "m", "r"]},
             {"key": f"{labels.AWS_GROUP}/instance-generation", "operator": "Gt", "values": ["2"]},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, cast
 
 from pydantic import ValidationError, create_model
@@ -23,17 +24,20 @@ def same(value: Any) -> Any:
 
 def taken_by(model: type[ApiModel]) -> Taken:
     """Whether a field of the model takes a value, the rules between fields left aside; what is no field takes any."""
-    model_of = cast("Any", create_model)  # its names are known here only
-    alone: dict[str, type[ApiModel]] = {
-        kubernetes_name(name): model_of(f"Alone{name}", __base__=ApiModel, **{name: (info.annotation, info)})
-        for name, info in model.model_fields.items()
-    }
+    fields = {kubernetes_name(name): (name, info) for name, info in model.model_fields.items()}
+
+    @cache  # most fields are never asked about, and a model takes long to make for the start of a process
+    def alone(name: str) -> type[ApiModel]:
+        field, info = fields[name]
+        model_of = cast("Any", create_model)  # the field's name is known here only
+        made: type[ApiModel] = model_of(f"Alone{field}", __base__=ApiModel, **{field: (info.annotation, info)})
+        return made
 
     def takes(name: str, value: Any) -> bool:
-        if name not in alone:
+        if name not in fields:
             return True
         try:
-            alone[name].model_validate({name: value})
+            alone(name).model_validate({name: value})
         except ValidationError:
             return False
         return True

@@ -29,7 +29,7 @@ NUMBERS: tuple[Any, ...] = (-1, 0, 1, 5.0, 5.5, "5", True, 2**31, 2**63, -(2**63
 BOOLEANS: tuple[Any, ...] = (True, False, "true", "yes", 0, 1, [])
 QUANTITIES: tuple[Any, ...] = (
     0, 5, -1, 1.5, 5.0, True, [], "5", "-1", "+5", "1.5", "5.", ".5", "1e3", "1E3", "1e", "1 Gi", "1Gi", "1gi", "1GiB",
-    "", "Gi", "many", "1_000", "5\n", 10**30, "9223372036854775808", "1e400",
+    "", "Gi", "many", "1_000", "5\n", 10**30, "9223372036854775808", "1e400", "vcpus", "-vcpus", " vcpus * 2\n",
 )  # fmt: skip
 KEYS = ("", "a b", "example.com/ok", "a/b/c", "kubernetes.io/hostname", "karpenter.sh/nodepool", "k" * 64)
 

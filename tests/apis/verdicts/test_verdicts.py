@@ -36,6 +36,7 @@ FORBIDDEN = ".registerWithTaints"
 CRDS = custom_resource_definitions()
 DELIBERATE: dict[str, str] = {
     "known capacity type": "NP-V8: known values are counted when the worker reads the pool, which then is not Ready",
+    "kubelet expression unreadable": "the API server cannot run them; the class then is not Ready",
     "kubelet extra on Bottlerocket": "CEL sees no fields that a schema does not name; the class then is not Ready",
 }
 """Differences that stay: a pattern for the names of the cases, and the reason."""

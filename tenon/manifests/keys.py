@@ -1,0 +1,32 @@
+"""Names that YAML reads as something else than what stands there: kubectl sends ``y: a`` as ``"true": a``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tenon.manifests.documents import Item
+from tenon.manifests.paths import Path
+from tenon.simulation.yaml_scalars import UnreadableError, plain_value
+
+
+def misread_keys(item: Item) -> Iterator[tuple[Path, str]]:
+    """The path of each key without quotes that kubectl reads as another text, with that text."""
+    if item.place is None:
+        return
+    text = item.document.lines.text
+    for path, place in item.place.walk():
+        if not path or place.key is None or text[slice(*place.key)] != path[-1]:
+            continue  # in quotes, or with an anchor, or no key
+        read = _as_key(str(path[-1]))
+        if read != path[-1]:
+            yield path, read
+
+
+def _as_key(text: str) -> str:
+    try:
+        value = plain_value(text)
+    except UnreadableError:
+        return text
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int) else text

@@ -1,0 +1,53 @@
+"""Texts of other kinds than Karpenter's that the API server refuses without quotes, at the places that Karpenter reads.
+
+The other fields of these kinds are not checked: ``karpenter.sh/do-not-disrupt: true`` is the slip that people make.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tenon.apis.validation import Problem
+from tenon.manifests.paths import Path, text_of
+
+_BUILT_IN = re.compile(r"v1|[a-z]+/v[0-9a-z]+")
+"""The apiVersions of pods and workloads, whose fields mean the same at every depth; other groups' do not."""
+_OF_METADATA = ("labels", "annotations")
+_SELECTORS = ("nodeSelector", "matchLabels")
+
+
+def refused_texts(body: Mapping[str, Any]) -> list[Problem]:
+    """The labels, annotations and node selectors that are no texts."""
+    return [
+        Problem(text_of((*path, key)), "is not a text" + (": put it in quotes" if _is_single(value) else ""))
+        for path, entries in _of_texts(body)
+        for key, value in entries.items()
+        if not isinstance(value, str) and value is not None  # which the API server takes for an empty one
+    ]
+
+
+def _is_single(value: Any) -> bool:
+    return not isinstance(value, (dict, list))
+
+
+def _of_texts(body: Mapping[str, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The mappings whose values must be texts."""
+    waiting: list[tuple[Path, Any]] = [((), body)]
+    if _BUILT_IN.fullmatch(str(body.get("apiVersion"))) is None:
+        waiting = [(("metadata",), body.get("metadata"))]
+    while waiting:
+        path, value = waiting.pop()
+        inner: list[tuple[Path, Any]] = []
+        if isinstance(value, dict):
+            for key, entry in value.items():
+                here = (*path, key)
+                if (path[-1:] == ("metadata",) and key in _OF_METADATA) or key in _SELECTORS:
+                    if isinstance(entry, dict):
+                        yield here, entry
+                else:
+                    inner.append((here, entry))
+        elif isinstance(value, list):
+            inner = [((*path, index), entry) for index, entry in enumerate(value)]
+        waiting += reversed(inner)
