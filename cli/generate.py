@@ -35,8 +35,12 @@ def generate(
     stale = [path for path, text in texts.items() if not _holds(path, text)]
     if not check:
         for path in stale:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(texts[path], encoding="utf-8")
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(texts[path], encoding="utf-8")
+            except OSError as error:
+                typer.echo(f"{error.filename}: cannot be written: {error.strerror}", err=True)
+                raise typer.Exit(2) from None
             typer.echo(f"wrote {path}")
         return
     if stale:
@@ -46,4 +50,4 @@ def generate(
 
 
 def _holds(path: Path, text: str) -> bool:
-    return path.is_file() and path.read_text(encoding="utf-8") == text
+    return path.is_file() and path.read_bytes() == text.encode()

@@ -10,6 +10,8 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from cli.streams import open_what_is_closed, unwritable_output_told
+
 COMMANDS = {
     "convert": "cli.convert",
     "demo": "cli.demo",
@@ -53,8 +55,10 @@ app = typer.Typer(
 
 def main() -> None:
     """The entry point: runs the command and ends the process with its status."""
+    open_what_is_closed()
     try:
-        app()
+        with unwritable_output_told():
+            app()
     except SystemExit as ended:
         status = ended.code if isinstance(ended.code, int) else int(bool(ended.code))
         if "temporalio" in sys.modules:

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 from rich.console import Console
@@ -39,7 +39,7 @@ ASK_FOR = timedelta(seconds=10)
 
 Name = Annotated[str, typer.Argument(help="A NodeClaim, or the Node it became.")]
 Cluster = Annotated[str | None, typer.Option("--cluster", envvar="CLUSTER_NAME", help="Name of the cluster.")]
-Output = Annotated[str, typer.Option("--output", "-o", help="table or json.")]
+Output = Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="table or json.")]
 Blocked = Annotated[bool, typer.Option("--blocked", help="Only nodes that wait for something a person should see.")]
 
 
@@ -53,6 +53,13 @@ def _run(job: Coroutine[Any, Any, T]) -> T:
     except (NodeError, ContextError, TemporalError, ApiUnreachable) as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
+    except RPCError as error:
+        print(_refused(error), file=sys.stderr)
+        raise typer.Exit(2) from None
+
+
+def _refused(error: RPCError) -> str:
+    return f"Temporal refused: {error.message}."
 
 
 async def _connect(cluster: str | None) -> tuple[Context, Client]:
@@ -96,7 +103,7 @@ def _not_found(handle: WorkflowHandle[Any, Any], error: RPCError | WorkflowQuery
         return f"Node life {handle.id} does not answer: {error}."
     if error.status is RPCStatusCode.NOT_FOUND:
         return f"No node life {handle.id} is running: `tenon node list` shows the ones that are."
-    return f"Temporal refused: {error.message}."
+    return _refused(error)
 
 
 @app.command()

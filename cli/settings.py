@@ -96,7 +96,9 @@ def _gates(loaded: Loaded) -> list[Row]:
         {
             "name": name,
             "on": on,
-            "source": loaded.sources["aws_feature_gates" if name in AWS_GATES else "feature_gates"],
+            "source": loaded.sources["aws_feature_gates" if name in AWS_GATES else "feature_gates"]
+            if name in loaded.named_gates
+            else "default",
             "meaning": MEANINGS[name],
             "withoutEffect": why_none(name) or None,
         }

@@ -14,10 +14,12 @@ import typer
 from cli.simulating.cluster import FiledCache, fill
 from cli.simulating.disrupting import empty_nodes_of
 from cli.simulating.files import read_catalogue_file, read_files
+from cli.simulating.patience import patience
 from tenon.apis import labels
 from tenon.apis.nodeoverlay import NodeOverlay
-from tenon.scheduling.bound import lower_bound
-from tenon.simulation.deciding import Question, decide
+from tenon.provisioning.scheduler_config import KIND, NOTHING, DefaultSpread, scheduler_config
+from tenon.scheduling.bound import lower_bounds
+from tenon.simulation.deciding import Decision, Question, decide
 from tenon.simulation.defaults import fill_in, newest_instant
 from tenon.simulation.document import plan_document, to_json
 from tenon.simulation.faults import Fault, Source, in_order, one_line
@@ -25,11 +27,14 @@ from tenon.simulation.objects import Objects
 from tenon.simulation.reading import finish
 from tenon.simulation.report import Report, report
 from tenon.simulation.settings import read_settings
+from worker.settings.scheduler_document import default_spread as read_document
+from worker.settings.scheduler_document import scheduler_document
 from worker.view import CachedView
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 
 UNUSABLE = 2
+ONLY_BUILT_IN = "the built-in catalogue knows us-west-2 only: name one of your region with --catalog"
 MOST_FAULTS = 1000
 """Lines of faults that are printed."""
 
@@ -68,7 +73,8 @@ def simulate(
 ) -> None:
     """Say which nodes the autoscaler would launch for the pods in these manifests, and what they would cost."""
     try:
-        shown = _simulate(filename or [], live, catalog, disruption, now, setting or [])
+        with patience("Reading and planning ..."):
+            shown = _simulate(filename or [], live, catalog, disruption, now, setting or [])
     except InputError as error:
         for fault in error.faults[:MOST_FAULTS]:
             print(fault, file=sys.stderr)
@@ -94,17 +100,18 @@ def _simulate(
     objects = read_files(files)
     if not files and not live:
         faults.append(Fault(Source("tenon simulate"), "name manifests with -f, or a cluster with --live"))
+    default_spread = _default_spread(chosen.scheduler_config, objects, faults)
     if live:
         from cli.simulating.live import add_live_objects
 
-        faults += add_live_objects(objects, chosen.gates())
+        faults += add_live_objects(objects, chosen.gates(), with_selectors=bool(default_spread))
     instant = _instant(now, faults)
     types, catalogue_faults = read_catalogue_file(catalog)
     finish(objects)
     _stop_at([*faults, *catalogue_faults, *in_order(objects.faults)])
     instant = instant or newest_instant(objects)
-    fill_in(objects)
-    cache = FiledCache(instant.timestamp())
+    fill_in(objects, expressions=chosen.aws_gates().node_class_cel)
+    cache = FiledCache(instant.timestamp(), default_spread)
     pending, undecodable = fill(cache, objects, moving=disruption)
     _stop_at(undecodable)
     for note in [*notes, *_notes(objects)]:
@@ -121,16 +128,45 @@ def _simulate(
         print(f"note: {one_line(note)}", file=sys.stderr)
     if catalog is None and any(claim.offering[2] == labels.SPOT for claim in decision.plan.claims):
         print("note: spot prices of the built-in catalogue are estimates, the same in every zone", file=sys.stderr)
+    if catalog is None and (empty := [pool.name for pool in decision.problem.pools if not pool.instance_types]):
+        names = f"NodePool{'s' if len(empty) > 1 else ''} {', '.join(empty)}"
+        print(f"note: {names}: no instance type; {ONLY_BUILT_IN}", file=sys.stderr)
     document = plan_document(
         decision.plan,
         problem=decision.problem,
         refused=pending.refused,
         promised=pending.promised,
         disruption=empty_nodes_of(view, cache, decision.plan, types, instant) if disruption else [],
-        lower_bound=lower_bound(decision.problem, left_out=decision.plan.unschedulable),
+        lower_bounds=_bounds(decision),
         solve_seconds=decision.seconds,
     )
     return report(decision, document, types)
+
+
+def _bounds(decision: Decision) -> tuple[float, float]:
+    """What the pods that were placed cost at least, in price, and with the charge that the plan was chosen by."""
+    charges = (0.0, decision.problem.node_charge)
+    price, cost = lower_bounds(decision.problem, charges, left_out=decision.plan.unschedulable)
+    return price, cost
+
+
+def _default_spread(given: str, objects: Objects, faults: list[Fault]) -> DefaultSpread:
+    """The topology spread of pods that state none: of the setting, or of a document among the manifests."""
+    try:
+        setting = scheduler_document(given)
+    except ValueError as error:
+        faults.append(Fault(Source("--set SCHEDULER_CONFIG"), f"cannot be used: {error}"))
+        setting = ""
+    found = NOTHING
+    for number, (body, source) in enumerate(objects.scheduler_configs):
+        if number or given:
+            faults.append(Fault(source, "there is another configuration of kube-scheduler: keep one", KIND))
+            continue
+        try:
+            found = scheduler_config(body)
+        except ValueError as error:
+            faults.append(Fault(source, str(error), KIND))
+    return read_document(setting) if setting else found
 
 
 def _instant(text: str | None, faults: list[Fault]) -> datetime | None:

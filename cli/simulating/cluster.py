@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
 from tenon.provisioning.buffers import buffer_of
+from tenon.provisioning.scheduler_config import NOTHING, DefaultSpread
 from tenon.scheduling.model import Pod
 from tenon.simulation.defaults import namespace_labels
 from tenon.simulation.faults import Fault
 from tenon.simulation.objects import Found, Objects
+from tenon.simulation.workloads import replica_set
 from worker.cache.budgets import decode_budget
 from worker.cache.cluster import ClusterCache
 from worker.cache.decode import decode_daemonset, decode_node, decode_object, decode_pod
 from worker.cache.records import PodRecord, ValueRecord
+from worker.cache.selector_decode import decode_replication_controller, decode_service, decode_workload
 from worker.cache.state import ClusterState
 from worker.cache.storage_decode import decode_claim, decode_class, decode_csi_node, decode_volume
 
@@ -24,8 +27,9 @@ from worker.cache.storage_decode import decode_claim, decode_class, decode_csi_n
 class FiledCache(ClusterCache):
     """A cache that no API server fills. It is complete from the start, and its clock stands still."""
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, default_spread: DefaultSpread = NOTHING) -> None:
         ClusterState.__init__(self, lambda: now)
+        self.spreading.defaults = default_spread
         self._reflectors = []
         self._by_plural = {}
         self._synced_at = 0.0
@@ -61,9 +65,13 @@ def fill(cache: FiledCache, objects: Objects, *, moving: bool = False) -> tuple[
         ("NodeClaim", decode_object, cache.claims),
         ("Node", decode_node, cache.nodes),
         ("DaemonSet", decode_daemonset, cache.daemonsets),
+        ("Service", decode_service, cache.spreading.services),
+        ("ReplicationController", decode_replication_controller, cache.spreading.owners["replicationcontrollers"]),
+        ("ReplicaSet", decode_workload, cache.spreading.owners["replicasets"]),
+        ("StatefulSet", decode_workload, cache.spreading.owners["statefulsets"]),
         ("Pod", decode_pod, cache.pods),
     ):
-        for found in objects.of(kind):
+        for found in _of(objects, kind):
             record = _decoded(found, decode, faults)
             if isinstance(record, PodRecord) and (buffer := buffer_of(found.body)):
                 record = replace(record, pod=replace(record.pod, buffer=buffer))
@@ -78,6 +86,15 @@ def fill(cache: FiledCache, objects: Objects, *, moving: bool = False) -> tuple[
     if moving:
         pending.pods.extend(cache.scheduling_pod(record) for record in cache.moving_pods())
     return _without_promised(pending, cache), faults
+
+
+def _of(objects: Objects, kind: str) -> Iterator[Found]:
+    """The objects of a kind; ReplicaSets with those that the controller of Deployments would make."""
+    yield from objects.of(kind)
+    yield from (found for (followed, _), found in objects.followed.items() if followed == kind)
+    if kind == "ReplicaSet":
+        for found in objects.of("Deployment"):
+            yield Found(kind, replica_set(found), found.source)
 
 
 def _without_promised(pending: Pending, cache: FiledCache) -> Pending:

@@ -35,7 +35,7 @@ def read_texts(names: Iterable[str], faults: list[Fault]) -> Iterator[tuple[str,
     for name in names:
         for file in _files(name, faults):
             text = _text(file, faults)
-            if text is not None:
+            if text is not None and (file == name or not _is_catalogue(file, text)):
                 yield file, text
 
 
@@ -63,6 +63,9 @@ def read_catalogue_file(name: str | None) -> tuple[list[InstanceType], list[Faul
 
 
 def _files(name: str, faults: list[Fault]) -> Iterator[str]:
+    if not name:
+        faults.append(Fault(Source("-f"), "names no file"))
+        return
     path = Path(name)
     try:
         if name == STANDARD_INPUT or not path.is_dir():
@@ -75,6 +78,17 @@ def _files(name: str, faults: list[Fault]) -> Iterator[str]:
     if not inside:
         faults.append(Fault(Source(name), "is a folder without manifests (.yaml, .yml, .json)"))
     yield from inside
+
+
+def _is_catalogue(file: str, text: str) -> bool:
+    """Whether a file is one for ``--catalog``: it may lie in a folder beside the manifests that it belongs to."""
+    if not file.endswith(".json") or '"instanceTypes"' not in text:
+        return False
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return False  # whoever reads it as a manifest tells what is wrong
+    return isinstance(document, dict) and "instanceTypes" in document and "kind" not in document
 
 
 def _text(name: str, faults: list[Fault]) -> str | None:
@@ -94,6 +108,8 @@ def _text(name: str, faults: list[Fault]) -> str | None:
 
 def _bytes(name: str) -> bytes:
     if name == STANDARD_INPUT:
+        if sys.stdin is None:
+            raise ValueError("it is closed")
         return sys.stdin.buffer.read(LARGEST + 1)
     with open(name, "rb") as file:
         return file.read(LARGEST + 1)

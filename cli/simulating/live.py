@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError, NotFound
@@ -23,6 +24,8 @@ from activities.kubernetes.resources import (
     PVCS,
     PVS,
     REPLICASETS,
+    REPLICATIONCONTROLLERS,
+    SERVICES,
     STATEFULSETS,
     STORAGECLASSES,
     Resource,
@@ -40,22 +43,23 @@ READ = (
 FOLLOWED = {resource.kind: resource for resource in (DEPLOYMENTS, REPLICASETS, STATEFULSETS)}
 
 
-def add_live_objects(objects: Objects, gates: FeatureGates) -> list[Fault]:
+def add_live_objects(objects: Objects, gates: FeatureGates, *, with_selectors: bool = False) -> list[Fault]:
     """Add the cluster's objects to those of files, which win where both have one; what went wrong.
 
-    ``gates`` say what counts there, as they do for a worker.
+    ``gates`` say what counts there, as they do for a worker; ``with_selectors``: whether Services and workloads do.
     """
     try:
-        return asyncio.run(_read(objects, gates))
+        return asyncio.run(_read(objects, gates, with_selectors))
     except ConfigError as error:
         return [Fault(Source("--live"), f"no cluster is configured: {error}")]
     except ApiError as error:
         return [Fault(Source("--live"), str(error))]
 
 
-async def _read(objects: Objects, gates: FeatureGates) -> list[Fault]:
+async def _read(objects: Objects, gates: FeatureGates, with_selectors: bool) -> list[Fault]:
     kube = await Kube.connect()
-    gated = [NODEOVERLAYS] if gates.node_overlay else []
+    gated = [SERVICES, REPLICATIONCONTROLLERS] if with_selectors else []
+    gated += [NODEOVERLAYS] if gates.node_overlay else []
     gated += [CAPACITYBUFFERS, PODTEMPLATES] if gates.capacity_buffer else []
     try:
         for resource in (*READ, *gated):
@@ -66,6 +70,9 @@ async def _read(objects: Objects, gates: FeatureGates) -> list[Fault]:
                 continue
             for body in found:
                 objects.add(body, Source(f"cluster {kube.host}"), yields=True)
+        for resource in (REPLICASETS, STATEFULSETS) if with_selectors else ():
+            for body in await kube.list(resource):
+                _followed(objects, kube, resource, body)
         if gates.capacity_buffer:
             await _follow(kube, objects)
     finally:
@@ -80,7 +87,9 @@ async def _follow(kube: Kube, objects: Objects) -> None:
         resource = FOLLOWED.get(str(wanted.get("kind")))
         found = await kube.get(resource, str(wanted.get("name")), buffer.namespace) if resource else None
         if resource is not None and found is not None:
-            body = {**found, "kind": resource.kind}
-            objects.followed[resource.kind, f"{buffer.namespace}/{wanted['name']}"] = Found(
-                resource.kind, body, Source(f"cluster {kube.host}")
-            )
+            _followed(objects, kube, resource, found)
+
+
+def _followed(objects: Objects, kube: Kube, resource: Resource, body: dict[str, Any]) -> None:
+    found = Found(resource.kind, {**body, "kind": resource.kind}, Source(f"cluster {kube.host}"))
+    objects.followed[resource.kind, found.key] = found

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from cli.simulating.columns import Column, Give, table
 from tenon.resources import CPU, MEMORY
 from tenon.simulation.document import Document
 from tenon.simulation.report import NodeReport, Report
@@ -32,11 +32,11 @@ def show(report: Report, console: Console | None = None) -> None:
     nodes = [node for node in report.nodes if node.price is not None]
     taking = [node for node in report.nodes if node.price is None]
     if nodes:
-        console.print(_nodes("New nodes", nodes))
+        console.print(_nodes("New nodes", nodes, console.width))
         console.print(_whys(report.reasons))
         console.print()
     if taking:
-        console.print(_nodes("Nodes that are there and take pods", taking))
+        console.print(_nodes("Nodes that are there and take pods", taking, console.width))
     _unschedulable(console, report.document["unschedulable"])
     _disruption(console, report.document["disruption"])
     _totals(console, report.document["totals"])
@@ -44,42 +44,45 @@ def show(report: Report, console: Console | None = None) -> None:
         console.print(f"[dim]{escape(report.rules)}[/dim]", highlight=False)
 
 
-def _nodes(title: str, nodes: Sequence[NodeReport]) -> Table:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("node", "instance type", "offering"):
-        table.add_column(name, no_wrap=True)
-    for name in ("or", "$/h", "pods", "cpu", "memory"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("holds", no_wrap=True, overflow="ellipsis")
-    for alike in _rows(nodes):
-        first, count = alike[0], len(alike)
-        name = first.name if count == 1 else f"{first.name} .. {alike[-1].name.rpartition('-')[2]} ({count})"
-        table.add_row(
-            escape(name),
-            escape(first.instance_type),
-            escape(f"{first.zone} {first.capacity_type}"),
-            f"+{first.alternatives}" if first.alternatives else "",
-            "" if first.price is None else f"{sum(node.price or 0 for node in alike):.4f}",
-            str(sum(node.pods for node in alike)),
-            _percent(alike, CPU),
-            _percent(alike, MEMORY),
-            escape(_holds(alike)),
-        )
-    return table
+def _nodes(title: str, nodes: Sequence[NodeReport], width: int) -> Table:
+    rows = _rows(nodes)
+    first = [alike[0] for alike in rows]
+    columns = (
+        Column("node", [_name(alike) for alike in rows]),
+        Column("instance type", [node.instance_type for node in first]),
+        Column("offering", [f"{node.zone} {node.capacity_type}" for node in first], give=Give.BREAK),
+        Column("or", [f"+{n.alternatives}" if n.alternatives else "" for n in first], figure=True, give=Give.GO),
+        Column("$/h", [_price(alike) for alike in rows], figure=True),
+        Column("pods", [str(sum(node.pods for node in alike)) for alike in rows], figure=True),
+        Column("cpu", [_percent(alike, CPU) for alike in rows], figure=True),
+        Column("memory", [_percent(alike, MEMORY) for alike in rows], figure=True),
+        Column("holds", [_holds(alike) for alike in rows], give=Give.CUT),
+    )
+    return table(title, columns, width)
+
+
+def _name(alike: Sequence[NodeReport]) -> str:
+    first, count = alike[0].name, len(alike)
+    return first if count == 1 else f"{first} .. {alike[-1].name.rpartition('-')[2]} ({count})"
+
+
+def _price(alike: Sequence[NodeReport]) -> str:
+    prices = [node.price for node in alike if node.price is not None]
+    return f"{sum(prices):.4f}" if prices else ""
 
 
 def _whys(reasons: Mapping[str, Sequence[str]]) -> Table:
     """Why the types won, once for all nodes of which the same is true; the most common reasons where there are many."""
-    table = Table(title="Why these types", title_justify="left", box=None, show_header=False, pad_edge=False)
-    table.add_column(no_wrap=True)
-    table.add_column(style="dim")
+    shown = Table(title="Why these types", title_justify="left", box=None, show_header=False, pad_edge=False)
+    shown.add_column(no_wrap=True)
+    shown.add_column(style="dim")
     common = sorted(reasons, key=lambda why: -len(reasons[why]))[:MOST_WHYS]
     for why, names in reasons.items():
         if why in common:
-            table.add_row(escape(names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"), escape(why))
+            shown.add_row(escape(names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"), escape(why))
     if len(reasons) > MOST_WHYS:
-        table.add_row("", f"and {len(reasons) - MOST_WHYS} more reasons: see -o json")
-    return table
+        shown.add_row("", f"and {len(reasons) - MOST_WHYS} more reasons: see -o json")
+    return shown
 
 
 def _rows(nodes: Sequence[NodeReport]) -> list[list[NodeReport]]:

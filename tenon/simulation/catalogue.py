@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from tenon.apis.base import ApiModel
+from tenon.apis.labels import RESERVED
 from tenon.apis.validation import Problem
 from tenon.scheduling.catalog import parse_catalog
 from tenon.scheduling.model import InstanceType
@@ -21,12 +22,18 @@ class OfferingEntry(ApiModel):
     """A way to buy a type."""
 
     zone: Text
-    capacity_type: Text
+    capacity_type: Literal["on-demand", "spot", "reserved"]
     price: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False, strict=False)]
     available: bool = True
-    zone_id: str = ""
-    reservation_id: str = ""
+    zone_id: str = Field(default="", alias="zoneId")
+    reservation_id: str = Field(default="", alias="reservationId")
     reservation_capacity: int = Field(default=0, ge=0, le=10**9)
+
+    @model_validator(mode="after")
+    def _names_its_reservation(self) -> OfferingEntry:
+        if self.capacity_type == RESERVED and not self.reservation_id:
+            raise ValueError("is reserved and names no reservationId: nothing could be bought from it")
+        return self
 
 
 class TypeEntry(ApiModel):

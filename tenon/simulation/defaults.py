@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from tenon.apis.kubelet import expressions_in
+from tenon.ec2.expressions_finding import expressions_are_off
 from tenon.simulation.admission import admitted
 from tenon.simulation.faults import Source
 from tenon.simulation.objects import Body, Found, Objects
@@ -23,10 +25,10 @@ def newest_instant(objects: Objects) -> datetime:
     for found in objects.all():
         for text in _texts(found.body):
             try:
-                newest = max(newest, datetime.fromisoformat(text))
-            except ValueError:
+                newest = max(newest, datetime.fromisoformat(text).astimezone(UTC))
+            except (ValueError, OverflowError):
                 continue  # it only looks like a time
-    return newest.astimezone(UTC)
+    return newest
 
 
 def _texts(body: Body) -> Iterator[str]:
@@ -41,9 +43,12 @@ def _texts(body: Body) -> Iterator[str]:
             yield value
 
 
-def fill_in(objects: Objects) -> None:
-    """Add what is missing: node classes and their readiness, UIDs, priorities of priority classes, bound claims."""
-    _node_classes(objects)
+def fill_in(objects: Objects, *, expressions: bool = False) -> None:
+    """Add what is missing: node classes and their readiness, UIDs, priorities of priority classes, bound claims.
+
+    ``expressions``: whether the kubelet settings of a class may hold some.
+    """
+    _node_classes(objects, expressions)
     complete_bindings(objects)
     for found in objects.all():
         metadata = found.body["metadata"]
@@ -54,18 +59,33 @@ def fill_in(objects: Objects) -> None:
         pod.body["spec"] = admitted(pod.body)["spec"]
 
 
-def _node_classes(objects: Objects) -> None:
+def _node_classes(objects: Objects, expressions: bool) -> None:
     """A class that no file holds is taken as ready with its defaults, and so is one without a status."""
     classes = objects.by_kind.setdefault("EC2NodeClass", {})
     for found in list(classes.values()):
+        computed = expressions_in(found.body["spec"].get("kubelet") or {})
         status = found.body.get("status") or {}
         if not status.get("conditions"):
-            ready = {**found.body, "status": {**status, "conditions": [READY]}}
-            classes[found.key] = Found(found.kind, ready, found.source)
+            conditions = [READY] if expressions or not computed else [_without_expressions(computed)]
+            filled = {**found.body, "status": {**status, "conditions": conditions}}
+            classes[found.key] = Found(found.kind, filled, found.source)
+        if computed and expressions:
+            objects.note(f"EC2NodeClass {found.name}: its expressions are read, and change no figure of the catalogue")
     for pool in objects.of("NodePool"):
         name = pool.body["spec"]["template"]["spec"]["nodeClassRef"]["name"]
         if name not in classes:
             classes[name] = Found("EC2NodeClass", default_class(name), Source("default"))
+
+
+def _without_expressions(computed: Mapping[str, str]) -> Body:
+    """What a worker says of a class when the gate of its expressions is off."""
+    return {
+        "type": "ValidationSucceeded",
+        "status": "False",
+        "reason": "KubeletExpressionsDisabled",
+        "message": expressions_are_off(computed),
+        "lastTransitionTime": READY["lastTransitionTime"],
+    }
 
 
 def default_class(name: str) -> Body:

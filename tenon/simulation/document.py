@@ -24,14 +24,16 @@ def plan_document(
     refused: Mapping[str, str],
     promised: Mapping[str, Sequence[Pod]],
     disruption: Sequence[Document],
-    lower_bound: float | None,
+    lower_bounds: tuple[float, float],
     solve_seconds: float,
 ) -> Document:
     """The document of a plan.
 
     ``problem`` is what was decided. Pods that were never asked about are ``refused``, with the reason, or ``promised``
-    to nodes by earlier plans.
+    to nodes by earlier plans. ``lower_bounds`` are those of the price, and of the price with the charge for each node.
     """
+    price = sum(claim.price for claim in plan.claims)
+    least, least_with_charge = lower_bounds
     winners = Winners(problem)
     numbers: Counter[str] = Counter()
     claims = []
@@ -55,7 +57,9 @@ def plan_document(
             "unschedulable": len(unschedulable),
             "nodes": len(claims),
             "pricePerHour": round(sum(claim["price"] for claim in claims), _DIGITS),
-            "lowerBoundPricePerHour": None if lower_bound is None else round(lower_bound, _DIGITS),
+            "lowerBoundPricePerHour": round(least, _DIGITS),
+            "costPerHour": round(price + problem.node_charge * len(claims), _DIGITS),
+            "lowerBoundCostPerHour": round(least_with_charge, _DIGITS),
             "nodeCharge": round(problem.node_charge, _DIGITS),
             "maxWorkloadSharePerNode": round(problem.most_pods_share, _DIGITS),
             "solveSeconds": round(solve_seconds, 4),

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
@@ -34,9 +34,12 @@ def _amount(value: Any) -> Any:
 
 def _instant(text: str) -> str:
     try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{text[:80]!r} is not a time such as 2026-01-31T12:00:00Z") from None
+        found = datetime.fromisoformat(text)
+        found.astimezone(UTC)
+    except (ValueError, OverflowError):
+        found = None
+    if found is None or found.tzinfo is None:  # without a zone it would be another time on another machine
+        raise ValueError(f"{text[:80]!r} is not a time such as 2026-01-31T12:00:00Z")
     return text
 
 

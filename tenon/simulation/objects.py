@@ -9,6 +9,7 @@ from typing import Any
 
 from tenon.apis import capacitybuffer, labels
 from tenon.apis.legacy.global_settings import is_settings
+from tenon.provisioning import scheduler_config
 from tenon.simulation.faults import Fault, Source
 
 Body = dict[str, Any]
@@ -106,7 +107,9 @@ class Objects:
     notes: dict[str, int] = field(default_factory=dict)
     """What was left aside, with how often."""
     followed: dict[tuple[str, str], Found] = field(default_factory=dict)
-    """Workloads of a live cluster that CapacityBuffers follow, by kind and key; their pods are there already."""
+    """Workloads of a live cluster that are looked up, by kind and key; their pods are there already."""
+    scheduler_configs: list[tuple[Body, Source]] = field(default_factory=list)
+    """Configurations of kube-scheduler, which are no objects of a cluster."""
 
     def of(self, kind: str) -> Iterable[Found]:
         """The objects of a kind, in the order in which they were read."""
@@ -124,6 +127,9 @@ class Objects:
     def add(self, value: Any, source: Source, *, yields: bool = False) -> None:
         """Take over one document. ``yields``: an object that is there already stays, and this is no fault."""
         for body in self._opened(value, source, _DEEPEST_LIST):
+            if body.get("kind") == scheduler_config.KIND:
+                self.scheduler_configs.append((body, source))
+                continue
             found = self._identify(body, source)
             if found is None:
                 continue

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from html import escape
 from zlib import crc32
 
-from tenon.resources import CPU, format_quantity
+from tenon.resources import CPU
 from tenon.simulation.document import Document
 from tenon.simulation.report import SHOWN, NodeReport, Report
 
@@ -52,11 +52,11 @@ def to_html(report: Report) -> str:
 
 
 def _bound(price: float, bound: float | None) -> str:
-    if bound is None or not price:
+    if not bound or not price:
         return ""
     return (
         f"<p class=quiet>No plan for these pods costs less than ${bound:.3f} an hour (proven lower bound): "
-        f"this one is at {price / bound if bound else 1:.2f} times that.</p>"
+        f"this one is at {price / bound:.2f} times that.</p>"
         f'<div class=scale title="lower bound ${bound:.3f} of ${price:.3f}">'
         f'<i style="width:{100 * min(1.0, bound / price):.1f}%"></i></div>'
     )
@@ -76,7 +76,7 @@ def _node(node: NodeReport) -> str:
         bars += f"<p class=why>{escape(node.why)}</p>"
     return (
         f"<section class=node><header><span><b>{escape(node.name)}</b> "
-        f'<span title="{escape(node.why)}">{escape(node.instance_type)}</span> '
+        f"<span>{escape(node.instance_type)}</span> "
         f"<span class=quiet>{escape(where + others)}</span></span>"
         f"<span>{price}, {node.pods} {'pod' if node.pods == 1 else 'pods'}</span></header>{bars}</section>"
     )
@@ -103,7 +103,10 @@ def _bar(node: NodeReport, resource: str) -> str:
 
 
 def _amount(resource: str, units: int) -> str:
-    return format_quantity(resource, units) if resource == CPU else f"{units / 2**30:.1f}Gi"
+    """An amount in the words of the sentences on why a type won."""
+    if resource == CPU:
+        return f"{round(units / 1000, 2):g} CPU"
+    return f"{units / 2**30:.1f}".removesuffix(".0") + "Gi"
 
 
 def _colour(name: str) -> str:

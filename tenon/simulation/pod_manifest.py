@@ -44,6 +44,14 @@ class Needs(ApiModel):
     limits: Amounts = {}
 
     @model_validator(mode="after")
+    def _whole_devices(self) -> Needs:
+        for amounts in (self.requests, self.limits):
+            for name, asked in amounts.items():
+                if "/" in name and "kubernetes.io/" not in name and parse_quantity(asked) % 1:
+                    raise ValueError(f"{name}: {asked} is not a whole number: devices cannot be shared in parts")
+        return self
+
+    @model_validator(mode="after")
     def _ordered(self) -> Needs:
         for name, asked in self.requests.items():
             if name in self.limits and parse_quantity(asked) > parse_quantity(self.limits[name]):
@@ -239,12 +247,18 @@ class Volume(ApiModel):
     ephemeral: Ephemeral | None = None
 
 
+def _some(containers: list[Container]) -> list[Container]:
+    if not containers:
+        raise ValueError("is empty: a pod has at least one container")
+    return containers
+
+
 class PodSpec(ApiModel):
     node_name: str = ""
     node_selector: Labels = {}
     affinity: Affinity | None = None
     tolerations: list[Toleration] = []
-    containers: list[Container] = []
+    containers: Annotated[list[Container], AfterValidator(_some)]
     init_containers: list[Container] = []
     overhead: Amounts = {}
     resources: Needs = Needs()

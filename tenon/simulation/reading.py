@@ -30,12 +30,16 @@ OWN_KINDS: dict[str, type[ApiModel]] = {
 
 def read_text(objects: Objects, file: str, text: str) -> None:
     """Take over the documents of one file."""
+    held = False
     for number, value in read_documents(text):
+        held = held or value is not None
         source = Source(file, number)
         if isinstance(value, UnreadableError):
             objects.faults.append(Fault(source, str(value)))
         elif value is not None:
             objects.add(value, source)
+    if not held:
+        objects.note(f"{file} holds no object")
 
 
 def finish(objects: Objects) -> None:

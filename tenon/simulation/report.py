@@ -80,7 +80,16 @@ class Report:
         totals = self.document["totals"]
         share = totals["maxWorkloadSharePerNode"]
         text = f"Every new node counts ${totals['nodeCharge']:g} an hour beside its price"
-        return text if share >= 1 else f"{text}; at most {share:.0%} of a workload is put on one of them"
+        if share < 1:
+            text += (
+                f"; at most {share:.0%} of a workload is put on one node, but for pods that must share a node"
+                " and those that fit only on one that is there"
+            )
+        least = totals["lowerBoundCostPerHour"]
+        if totals["nodes"] and totals["nodeCharge"]:
+            text += f"; with it they come to ${totals['costPerHour']:.4f}"
+            text += f", and no plan to less than ${least:.4f}" if least else ""
+        return text
 
 
 def report(decision: Decision, document: Document, types: Sequence[InstanceType]) -> Report:

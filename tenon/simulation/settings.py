@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tenon.provisioning.gates import FeatureGates, parse_feature_gates
+from tenon.provisioning.gates import AwsFeatureGates, FeatureGates, parse_aws_feature_gates, parse_feature_gates
 from tenon.provisioning.policy import PlanPolicy
 from tenon.scheduling.model import NODE_CHARGE
 from tenon.simulation.faults import Fault, Source
@@ -42,13 +42,17 @@ NUMBERS = {
 """Settings that a plan depends on and that are numbers."""
 GATES = "FEATURE_GATES"
 """Decides what of a live cluster is read; objects in files count whatever it says."""
+GATES_OF_AWS = "AWS_FEATURE_GATES"
+"""Decides whether EC2NodeClasses may hold expressions."""
+SPREAD = "SCHEDULER_CONFIG"
+"""A document, or the path of one: the topology spread of pods that state none."""
 _WITHOUT_EFFECT = """
-BATCH_MAX_DURATION BATCH_IDLE_DURATION IGNORE_DRA_REQUESTS SCHEDULER_CONFIG KUBE_CLIENT_QPS
+BATCH_MAX_DURATION BATCH_IDLE_DURATION IGNORE_DRA_REQUESTS KUBE_CLIENT_QPS
 KUBE_CLIENT_BURST METRICS_PORT HEALTH_PROBE_PORT ENABLE_PROFILING DISABLE_LEADER_ELECTION LEADER_ELECTION_NAME
 LEADER_ELECTION_NAMESPACE DISABLE_CONTROLLER_WARMUP DISABLE_CLUSTER_STATE_OBSERVABILITY CPU_REQUESTS MEMORY_LIMIT
 LOG_LEVEL LOG_OUTPUT_PATHS LOG_ERROR_OUTPUT_PATHS KARPENTER_SERVICE CLUSTER_NAME CLUSTER_ENDPOINT CLUSTER_CA_BUNDLE
 ISOLATED_VPC EKS_CONTROL_PLANE VM_MEMORY_OVERHEAD_PERCENT INTERRUPTION_QUEUE RESERVED_ENIS DISABLE_DRY_RUN
-ENABLE_ZONAL_SHIFT AMI_REFRESH_INTERVAL SUBNET_REFRESH_INTERVAL AWS_FEATURE_GATES
+ENABLE_ZONAL_SHIFT AMI_REFRESH_INTERVAL SUBNET_REFRESH_INTERVAL
 GARBAGE_COLLECTION_INTERVAL INITIALIZATION_TIMEOUT WATCH_SILENCE_LIMIT DEFAULT_INSTANCE_PROFILE
 DISABLE_WEBHOOK WEBHOOK_PORT WEBHOOK_URL
 """
@@ -70,6 +74,15 @@ class PlanSettings:
     def gates(self) -> FeatureGates:
         """Which kinds of a live cluster count."""
         return parse_feature_gates(self.stated.get(GATES, ""))[0]
+
+    def aws_gates(self) -> AwsFeatureGates:
+        """What EC2NodeClasses may hold."""
+        return parse_aws_feature_gates(self.stated.get(GATES_OF_AWS, ""))[0]
+
+    @property
+    def scheduler_config(self) -> str:
+        """A document on kube-scheduler, or the path of one; empty for none."""
+        return self.stated.get(SPREAD, "")
 
     def policy(self) -> PlanPolicy:
         """The settings as planning takes them."""
@@ -102,12 +115,14 @@ def read_settings(texts: Iterable[str]) -> tuple[PlanSettings, list[Fault], list
                 wrong = f"{name} is {NUMBERS[name]}"
             else:
                 settings.numbers[name] = number
-        elif name == GATES:
+        elif name in (GATES, GATES_OF_AWS):
             try:
-                notes += parse_feature_gates(value)[1]
+                notes += (parse_feature_gates if name == GATES else parse_aws_feature_gates)(value)[1]
                 settings.stated[name] = value
             except ValueError as error:
                 wrong = f"{name} cannot be used: {error}"
+        elif name == SPREAD:
+            settings.stated[name] = value
         elif name in WITHOUT_EFFECT:
             notes.append(f"setting {name} has no effect on a simulation")
         else:

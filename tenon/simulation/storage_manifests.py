@@ -36,9 +36,14 @@ class ClaimSpec(ApiModel):
     storage_class_name: str | None = None
 
 
+class ClaimStatus(ApiModel):
+    phase: str = ""
+
+
 class PersistentVolumeClaim(ApiModel):
     metadata: Metadata
     spec: ClaimSpec = ClaimSpec()
+    status: ClaimStatus = ClaimStatus()
 
 
 class TopologyExpression(ApiModel):

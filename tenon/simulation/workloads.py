@@ -53,6 +53,7 @@ def _pods(workload: Found, count: int) -> Iterator[Found]:
     template = workload.body["spec"]["template"]
     stated = template.get("metadata") or {}
     identity = workload.body["metadata"].get("uid") or f"{workload.kind}/{workload.key}"
+    owner = {**_owner(workload), "uid": identity, "controller": True}
     width = len(str(max(0, count - 1)))
     labels = {**workload_labels(workload.kind, workload.name, template), **(stated.get("labels") or {})}
     for number in range(count):
@@ -65,13 +66,31 @@ def _pods(workload: Found, count: int) -> Iterator[Found]:
                 "labels": {**labels, **added} if added else labels,
                 "annotations": stated.get("annotations") or {},
                 "creationTimestamp": workload.body["metadata"].get("creationTimestamp"),
-                "ownerReferences": [
-                    {"kind": workload.kind, "name": workload.name, "uid": identity, "controller": True}
-                ],
+                "ownerReferences": [owner],
             },
             "spec": {name: value for name, value in template["spec"].items() if name != "nodeName"},
         }
         yield Found("Pod", body, workload.source)
+
+
+def _owner(workload: Found) -> Body:
+    """Whom the pods belong to: those of a Deployment to the ReplicaSet that its controller makes."""
+    if workload.kind == "Deployment":
+        return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": replica_set(workload)["metadata"]["name"]}
+    version = workload.body.get("apiVersion") or "apps/v1"
+    return {"apiVersion": version, "kind": workload.kind, "name": workload.name}
+
+
+def replica_set(deployment: Found) -> Body:
+    """The ReplicaSet of a Deployment's present template, as far as its name and selector go."""
+    template = deployment.body["spec"]["template"]
+    added = workload_labels(deployment.kind, deployment.name, template)
+    selector = deployment.body["spec"].get("selector") or {}
+    exact = {**(selector.get("matchLabels") or {}), **added}
+    return {
+        "metadata": {"name": "-".join((deployment.name, *added.values())), "namespace": deployment.namespace},
+        "spec": {"selector": {**selector, "matchLabels": exact}},
+    }
 
 
 def _owners(objects: Objects) -> set[tuple[str, str]]:

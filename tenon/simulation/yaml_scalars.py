@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
-_TRUE = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"})
-_FALSE = frozenset({"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"})
+_TRUE = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "y", "Y", "on", "On", "ON"})
+_FALSE = frozenset({"false", "False", "FALSE", "no", "No", "NO", "n", "N", "off", "Off", "OFF"})
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9_]*)")
 _BASED = re.compile(r"[-+]?0(x[0-9a-fA-F_]+|b[01_]+|o?[0-7_]+)")
 _FLOAT = re.compile(r"[-+]?([0-9][0-9_]*)?\.?[0-9_]*([eE][-+]?[0-9]+)?")

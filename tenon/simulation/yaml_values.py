@@ -51,7 +51,7 @@ def read_documents(text: str) -> Iterator[tuple[int, Any | UnreadableError]]:
     try:
         loader = _Loader(text)
     except yaml.YAMLError as error:
-        yield 1, UnreadableError(_sentence(error))
+        yield 1, UnreadableError(_sentence(error, text))
         return
     try:
         loader.get_event()  # the stream's start
@@ -67,7 +67,7 @@ def read_documents(text: str) -> Iterator[tuple[int, Any | UnreadableError]]:
     except UnreadableError as error:  # nothing after it could be told apart
         yield number, error
     except (yaml.YAMLError, UnicodeError) as error:
-        yield max(1, number), UnreadableError(_sentence(error))
+        yield max(1, number), UnreadableError(_sentence(error, text))
     finally:
         loader.dispose()
 
@@ -182,8 +182,10 @@ def _merged(value: Any, line: int) -> list[dict[str, Any]]:
     return parts
 
 
-def _sentence(error: Exception) -> str:
+def _sentence(error: Exception, text: str) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+    if mark is not None and text[mark.index : mark.index + 1] == "\t":
+        problem = "a tab, where YAML wants spaces"
     where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
     return f"{where}not YAML: {problem}"

@@ -130,3 +130,17 @@ async def test_a_node_that_is_well_has_nothing_to_resolve(
         only = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked", "-o", "json")
         assert json.loads(only.stdout) == []
         await handle.terminate()
+
+
+async def test_a_question_that_temporal_refuses_is_a_sentence(tenon: Tenon) -> None:
+    answer = await asyncio.to_thread(tenon, "list", "--cluster", 'a"b')
+    assert (answer.exit_code, answer.stdout) == (2, "")
+    assert answer.stderr.startswith("Temporal refused: ")
+    assert answer.stderr.count("\n") == 1
+
+
+def test_a_form_of_output_that_is_none_is_refused(tenon: Tenon) -> None:
+    for command in (("list",), ("show", "a")):
+        answer = tenon(*command, "--cluster", "a", "-o", "yaml")
+        assert answer.exit_code == 2
+        assert "'yaml' is not one of" in answer.stderr

@@ -56,6 +56,9 @@ def test_every_gate_is_shown() -> None:
     gates = {row["name"]: row["on"] for row in document["featureGates"]}
     assert gates.keys() == GATES.keys() | AWS_GATES.keys()
     assert {name for name, on in gates.items() if on} == {"ReservedCapacity", "StaticCapacity"}
+    sources = {row["name"]: row["source"] for row in document["featureGates"]}
+    assert {name for name, source in sources.items() if source != "default"} == {"StaticCapacity"}
+    assert sources["StaticCapacity"] == "flag"
 
 
 def test_without_a_cluster_the_old_config_maps_are_said_to_be_unread() -> None:

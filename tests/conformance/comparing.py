@@ -124,6 +124,9 @@ def _claim_faults(wanted: ExpectedClaim, claim: Entry) -> Iterator[str]:
     for key in wanted.lacks:
         if any(key == entry[0] for entry in entries):
             yield f"requirements name {key}"
+    for fragment in wanted.why:
+        if fragment not in claim["why"]:
+            yield f"why lacks {fragment!r}: {claim['why']}"
     if wanted.requests is not None:
         stated, have = parse_resources(wanted.requests), parse_resources(claim["requests"])
         if different := sorted(name for name, amount in stated.items() if have.get(name, 0) != amount):

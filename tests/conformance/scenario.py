@@ -53,6 +53,8 @@ class ExpectedClaim(_Strict):
     """Labels that its requirements do not name."""
     requests: dict[str, str] | None = None
     """Quantities; resources that are not named may be anything."""
+    why: list[str] = []
+    """Fragments of the sentence on why its cheapest type won."""
 
 
 class PodsPerDomain(_Strict):
@@ -112,6 +114,12 @@ class Scenario:
     path: Path
     description: Description
     manifests: str = field(repr=False)
+
+    @property
+    def explained(self) -> bool:
+        """Whether it pins, beside the outcome, why a type won or a pod has no place."""
+        expected = self.description.expect
+        return any(expected.unschedulable.values()) or any(claim.why for claim in expected.claims or ())
 
     @property
     def title(self) -> str:

@@ -20,6 +20,7 @@ CLAIM = {
     "requirements": [{"key": ZONE, "operator": "In", "values": ["us-west-2a"], "minValues": 1}],
     "requests": {"cpu": "1500m", "memory": "2Gi", "pods": "2"},
     "pods": ["default/web-0", "default/web-1"],
+    "why": "c5.large in us-west-2a (on-demand): the cheapest of 2 types that hold 1.5 CPU and 2Gi",
 }
 PLAN = {
     "nodeClaims": [CLAIM, {**CLAIM, "name": "default-2", "pods": ["default/web-2"], "requirements": []}],
@@ -52,6 +53,7 @@ def said(**expected: Any) -> list[str]:
         {"claims": [SECOND, {**FIRST, "typesInclude": ["m5.large"], "typesExclude": ["r5.large"]}]},
         {"claims": [SECOND, {**FIRST, "requires": [f"{ZONE} In us-west-2a minValues 1"], "lacks": ["team"]}]},
         {"claims": [SECOND, {**FIRST, "requests": {"cpu": "1.5", "memory": "2048Mi"}}]},
+        {"claims": [SECOND, {**FIRST, "why": ["c5.large in us-west-2a", "the cheapest of 2 types"]}]},
         {"existing": {"n1": ["default/web-3"]}},
         {"together": [["default/web-0", "default/web-1"], ["default/db", "default/web-3"]]},
         {"apart": [["default/web-0", "default/web-2", "default/db"]]},
@@ -84,6 +86,7 @@ def test_what_holds_is_passed_over(expected: dict[str, Any]) -> None:
         ({"claims": [SECOND, {**FIRST, "requires": [f"{ZONE} NotIn us-west-2a"]}]}, "requirements lack"),
         ({"claims": [SECOND, {**FIRST, "requires": [f"{ZONE} In us-west-2a minValues 2"]}]}, "requirements lack"),
         ({"claims": [SECOND, {**FIRST, "lacks": [ZONE]}]}, f"requirements name {ZONE}"),
+        ({"claims": [SECOND, {**FIRST, "why": ["the only type"]}]}, "why lacks 'the only type'"),
         ({"claims": [SECOND, {**FIRST, "requests": {"cpu": "2"}}]}, "requests differ in ['cpu']"),
         ({"existing": {}}, "existing: expected {}"),
         ({"existing": {"n1": ["default/web-3", "default/web-4"]}}, "existing: expected"),

@@ -20,7 +20,6 @@ SPANS = ((1, 19), (20, 31), (40, 45), (50, 67), (70, 83), (90, 108))
 NOT_IN_A_PLAN = {
     "SCH-016": "events that warn of preferences are the worker's",
     "SCH-017": "how long a batch waits is the worker's; all pods of an input are one batch",
-    "SCH-062": "SCHEDULER_CONFIG and its default constraints are not followed yet",
     "SCH-080": "the catalogue's format has one capacity for all offerings of a type",
     "SCH-097": "dynamic resources are refused (SCH-096); they are not allocated yet",
     "SCH-098": "dynamic resources are refused (SCH-096); they are not allocated yet",
@@ -55,6 +54,10 @@ def test_every_row_that_a_plan_can_show_is_shown() -> None:
     assert {row for row in shown if row.startswith("SCH-")} - rows == set(), "there are no such rows"
     assert rows - shown == NOT_IN_A_PLAN.keys()
     assert len(scenario_files()) >= FEWEST
+
+
+def test_enough_of_them_pin_the_outcome_and_its_explanation() -> None:
+    assert sum(read(path).explained for path in scenario_files()) >= FEWEST
 
 
 def test_each_catalogue_is_used() -> None:

@@ -106,7 +106,9 @@ status: {{conditions: [{condition}]}}
 
 
 def test_lists_are_opened_and_other_kinds_noted(tmp_path: Path) -> None:
-    listed = '{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "a"}, "spec": {}}]}'
+    listed = (
+        '{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "a"}, "spec": {"containers": [{}]}}]}'
+    )
     answer = simulate(tmp_path, f"{POOL}\n---\n{listed}\n---\napiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\n")
     assert answer.plan["totals"]["pods"] == 1
     assert answer.err == "note: Secret (v1) is not read\n"
@@ -179,3 +181,24 @@ def test_settings_and_time_are_checked(tmp_path: Path) -> None:
     assert (quiet.status, quiet.err) == (0, "note: setting LOG_LEVEL has no effect on a simulation\n")
     for wrong in (["--set", "PREFERENCE_POLICY=Maybe"], ["--set", "X=1"], ["--set", "X"], ["--now", "noon"]):
         assert len(simulate(tmp_path, POOL, *wrong).faults) == 1
+
+
+def test_a_file_without_any_object_is_noted(tmp_path: Path) -> None:
+    (tmp_path / "nothing.yaml").write_text("# all of it is a comment\n---\n")
+    answer = simulate(tmp_path, POOL, "-f", str(tmp_path / "nothing.yaml"))
+    assert answer.status == 0
+    assert answer.err == f"note: {tmp_path / 'nothing.yaml'} holds no object\n"
+
+
+def test_sch001_a_pod_that_a_daemonset_owns_is_not_planned_for(tmp_path: Path) -> None:
+    """Whether the reference says that it controls the pod or not."""
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "log", "uid": "u"}
+    owned = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "log-1", "ownerReferences": [owner]},
+        "spec": {"containers": [{"name": "main"}]},
+    }
+    answer = simulate(tmp_path, f"{POOL}\n---\n{json.dumps(owned)}")
+    assert answer.plan["totals"]["nodes"] == 0
+    assert "a DaemonSet owns it" in answer.plan["unschedulable"][0]["reason"]

@@ -13,6 +13,9 @@ POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: "
 NOT_A_QUANTITY = "is not a quantity: write a number with an optional suffix, such as 250m or 1Gi"
 
 
+PLAIN = "{containers: [{name: main}]}"
+
+
 def pod(spec: str) -> str:
     return POD + spec
 
@@ -21,6 +24,11 @@ def requesting(requests: str) -> str:
     return pod(f"{{containers: [{{name: a, resources: {{requests: {requests}}}}}]}}")
 
 
+def created(time: str) -> str:
+    return f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p, creationTimestamp: '{time}'}}\nspec: {{}}"
+
+
+NO_TIME = "Pod default/p: metadata.creationTimestamp: '{}' is not a time such as 2026-01-31T12:00:00Z"
 REQUESTS = "Pod default/p: spec.containers[0].resources.requests"
 AFFINITY = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -32,6 +40,12 @@ AFFINITY = "requiredDuringSchedulingIgnoredDuringExecution"
         (requesting("{cpu: much}"), f"{REQUESTS}.cpu: 'much' {NOT_A_QUANTITY}"),
         (requesting("{memory: 1e40}"), f"{REQUESTS}.memory: 1e+40 is larger than any quantity that Kubernetes keeps"),
         (requesting("{example.com/x: {}}"), f"{REQUESTS}[example.com/x]: {NOT_A_QUANTITY}"),
+        (
+            requesting("{nvidia.com/gpu: 500m}"),
+            "Pod default/p: spec.containers[0].resources: nvidia.com/gpu: 500m is not a whole number: devices cannot",
+        ),
+        (pod("{}"), "Pod default/p: spec.containers: is required"),
+        (pod("{containers: []}"), "Pod default/p: spec.containers: is empty: a pod has at least one container"),
         (pod("5"), "Pod default/p: spec: is not a mapping"),
         (pod("{priority: high}"), "Pod default/p: spec.priority: is not a whole number"),
         (pod("{nodeSelector: {a: 1}}"), "Pod default/p: spec.nodeSelector.a: is not a text: put it in quotes"),
@@ -47,12 +61,19 @@ AFFINITY = "requiredDuringSchedulingIgnoredDuringExecution"
             pod(f"{{affinity: {{podAffinity: {{{AFFINITY}: [{{labelSelector: {{}}}}]}}}}}}"),
             f"Pod default/p: spec.affinity.podAffinity.{AFFINITY}[0].topologyKey: is required",
         ),
+        (
+            "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: c}\nspec: {volumeName: v}\nstatus: true",
+            "PersistentVolumeClaim default/c: status: is not a mapping",
+        ),
+        (created("2026-01-01"), NO_TIME.format("2026-01-01")),
+        (created("2026-01-01T00:00:00"), NO_TIME.format("2026-01-01T00:00:00")),
+        (created("9999-12-31T23:59:59-14:00"), NO_TIME.format("9999-12-31T23:59:59-14:00")),
         ("[1]", "is a list, not a Kubernetes object"),
         ("only text", "is a text, not a Kubernetes object"),
         ("kind: Pod", "apiVersion: is required"),
         ("apiVersion: v1\nkind: Pod", "Pod: metadata: is required"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: Ü}", "Pod Ü: metadata.name: 'Ü' is not the name of an object"),
-        (f"{pod('{}')}\n---\n{pod('{}')}", "is there twice, first in"),
+        (f"{pod(PLAIN)}\n---\n{pod(PLAIN)}", "is there twice, first in"),
         ("apiVersion: v1\nkind: List\nitems: {}", "List: items: is not a list"),
         (
             "apiVersion: karpenter.sh/v1beta1\nkind: NodePool\nmetadata: {name: a}",
@@ -68,11 +89,16 @@ AFFINITY = "requiredDuringSchedulingIgnoredDuringExecution"
         (deployment(replicas=10**9), "Deployment default/web: spec.replicas: 1000000000 pods are too many"),
         (deployment().replace('{"app": "web"}}, "template"', '{}}, "template"'), "its selector is empty"),
         (deployment().replace('"selector": {"matchLabels": {"app"', '"selector": {"matchLabels": {"b"'), "label b=web"),
-        (deployment() + "\n---\n" + pod("{}").replace("name: p", "name: web-1"), "makes Pod default/web-1, which"),
+        (deployment() + "\n---\n" + pod(PLAIN).replace("name: p", "name: web-1"), "makes Pod default/web-1, which"),
     ],
 )
 def test_a_fault_names_its_object_and_field(tmp_path: Path, text: str, line: str) -> None:
     assert any(line in fault for fault in simulate(tmp_path, text).faults)
+
+
+def test_a_time_that_no_calendar_holds_is_not_the_newest(tmp_path: Path) -> None:
+    odd = "\n---\napiVersion: v1\nkind: Service\nmetadata: {name: s, annotations: {at: '9999-12-31T23:59:59-14:00'}}"
+    assert simulate(tmp_path, POOL + deployment() + odd).status == 0
 
 
 def test_every_fault_of_every_document_is_told_once_in_order(tmp_path: Path) -> None:
@@ -102,6 +128,9 @@ def test_files_that_are_not_there_and_folders_without_manifests(tmp_path: Path) 
     assert command("-o", "json").status == 2
 
 
+SALE = {"zone": "us-west-2a", "price": 1.0}
+
+
 @pytest.mark.parametrize(
     ("edit", "why"),
     [
@@ -116,6 +145,14 @@ def test_files_that_are_not_there_and_folders_without_manifests(tmp_path: Path) 
         (
             {"instanceTypes": [{"name": "a", "capacity": {}, "offerings": [{"zone": "z", "capacityType": "spot"}]}]},
             "instanceTypes[0].offerings[0].price: is required",
+        ),
+        (
+            {"instanceTypes": [{"name": "a", "capacity": {}, "offerings": [{**SALE, "capacityType": "weird"}]}]},
+            "instanceTypes[0].offerings[0].capacityType: must be 'on-demand', 'spot' or 'reserved'",
+        ),
+        (
+            {"instanceTypes": [{"name": "a", "capacity": {}, "offerings": [{**SALE, "capacityType": "reserved"}]}]},
+            "instanceTypes[0].offerings[0]: is reserved and names no reservationId",
         ),
         (
             {"instanceTypes": [{"name": "a", "capacity": {}, "offerings": []}] * 2},
@@ -135,7 +172,7 @@ def test_ten_megabytes_are_read(tmp_path: Path) -> None:
     padding = "x" * 10_000_000
     answer = simulate(
         tmp_path,
-        f"{POOL}---\n{pod('{}')}\n---\napiVersion: v1\nkind: Secret\n"
+        f"{POOL}---\n{pod(PLAIN)}\n---\napiVersion: v1\nkind: Secret\n"
         f"metadata: {{name: s, annotations: {{a: {padding}}}}}\n",
     )
     assert answer.plan["totals"]["pods"] == 1

@@ -15,7 +15,7 @@ import yaml
 from tests.kubernetes.fake_api import KUBECONFIG
 from tests.simulate.running import POOL, catalogue, command, deployment, node
 
-PENDING = {"metadata": {"name": "waits", "namespace": "team", "uid": "u1"}, "spec": {"containers": []}}
+PENDING = {"metadata": {"name": "waits", "namespace": "team", "uid": "u1"}, "spec": {"containers": [{"name": "main"}]}}
 
 
 class ApiServer(BaseHTTPRequestHandler):
@@ -77,12 +77,33 @@ def test_the_cluster_is_read_and_files_win(server: type[ApiServer], tmp_path: Pa
         "nodes": 0,
         "pricePerHour": 0,
         "lowerBoundPricePerHour": 0.0,
+        "costPerHour": 0,
+        "lowerBoundCostPerHour": 0.0,
         "nodeCharge": 0.02,
         "maxWorkloadSharePerNode": 1.0,
     }
     answer = command("-f", str(larger), *options)
     assert answer.plan["existingNodes"] == [{"name": "n1", "pods": ["default/web-0", "default/web-1", "team/waits"]}]
     assert set(server.methods) == {"GET"}
+
+
+def test_selectors_are_read_where_pods_are_spread_by_default(server: type[ApiServer], tmp_path: Path) -> None:
+    """SCH-062, SET-06: the cluster's ReplicaSets say whom the constraints count, and make no pods."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "rs", "controller": True}
+    meta = {"namespace": "team", "labels": {"app": "web"}, "ownerReferences": [owner]}
+    selected = {"spec": {"replicas": 9, "selector": {"matchLabels": {"app": "web"}}}}
+    server.objects = {
+        "nodepools": [yaml.safe_load(POOL)],
+        "pods": [{**PENDING, "metadata": {**meta, "name": f"web-{n}", "uid": f"web-{n}"}} for n in range(2)],
+        "replicasets": [{"metadata": {"name": "web-1", "namespace": "team"}, **selected}],
+        **{plural: [] for plural in ("statefulsets", "services", "replicationcontrollers")},
+    }
+    constraint = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule"}
+    document = json.dumps({"podTopologySpread": {"defaultConstraints": [constraint]}})
+    options = ("--live", "-o", "json", "--catalog", str(catalogue(tmp_path)))
+    assert command(*options).plan["totals"]["nodes"] == 1
+    totals = command(*options, "--set", f"SCHEDULER_CONFIG={document}").plan["totals"]
+    assert (totals["pods"], totals["nodes"], totals["unschedulable"]) == (2, 2, 0)
 
 
 def test_gates_decide_whether_the_clusters_overlays_and_buffers_count(server: type[ApiServer], tmp_path: Path) -> None:

@@ -146,6 +146,23 @@ def test_an_old_and_a_new_object_of_one_name_are_a_fault(tmp_path: Path) -> None
     assert "Provisioner default: becomes NodePool default, which is there too" in fault
 
 
+def test_an_inline_provider_beside_a_template_of_its_name_is_planned_with(tmp_path: Path) -> None:
+    """LEG-06: both ran side by side. What a worker made of it keeps its name."""
+    inline = PROVISIONER.replace(
+        "providerRef: {name: default}", "provider: {subnetSelector: {a: c}, securityGroupSelector: {a: c}}"
+    )
+    answer = simulate(tmp_path, inline + TEMPLATE + deployment(replicas=1))
+    assert answer.plan["totals"]["unschedulable"] == 0
+    assert "is read as NodePool default, EC2NodeClass default-provider of v1" in answer.err
+    stands = "apiVersion: karpenter.k8s.aws/v1\nkind: EC2NodeClass\nmetadata: {name: default, annotations: "
+    stands += "{tenon.sh/made-from: 'Provisioner default: edit that one'}}\nspec: {role: r, amiSelectorTerms: "
+    stands += (
+        "[{alias: al2023@latest}], subnetSelectorTerms: [{id: subnet-1}], securityGroupSelectorTerms: [{id: sg-1}]}"
+    )
+    answer = simulate(tmp_path, f"{inline}{deployment(replicas=1)}\n---\n{stands}")
+    assert "is read as NodePool default, EC2NodeClass default of v1" in answer.err
+
+
 def test_pools_of_different_ages_that_take_the_same_pods_are_told_of(tmp_path: Path) -> None:
     """Once, naming both; different weights settle it."""
     pool = POOL.replace("name: default}\nspec", "name: today}\nspec")

@@ -201,3 +201,12 @@ def test_accelerators_are_on_types_that_have_them() -> None:
     }
     assert types["default/nvidia"].startswith("g")
     assert types["default/neuron"].startswith("inf")
+
+
+def test_without_a_catalogue_of_its_region_a_load_is_told_of_one() -> None:
+    """The zones are what no type meets, and the catalogue, not the pool, is what must be changed."""
+    answer = command("-f", str(SEEDS / "003-web-load.yaml"), "-o", "json")
+    (reason,) = {entry["reason"] for entry in answer.plan["unschedulable"]}
+    assert "meets its requirement topology.kubernetes.io/zone In [ap-northeast-1" in reason
+    assert "(there is us-west-2a, us-west-2b" in reason
+    assert "knows us-west-2 only: name one of your region with --catalog" in answer.err

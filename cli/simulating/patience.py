@@ -1,0 +1,32 @@
+"""A sign of life on the terminal while a large input is read and planned for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Timer
+
+from rich.console import Console
+
+SILENCE = 2.0
+"""Seconds that nothing is said."""
+
+
+@contextmanager
+def patience(text: str, console: Console | None = None, silence: float = SILENCE) -> Iterator[None]:
+    """Show the text on standard error while the body takes longer than the silence, where somebody sees it."""
+    if console is None:
+        console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    status = console.status(text)
+    timer = Timer(silence, status.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        status.stop()

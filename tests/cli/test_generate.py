@@ -1,0 +1,33 @@
+"""``tenon generate`` where its files cannot be written, or hold what is no text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.generate import app
+
+FRESH = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _at_the_top(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(FRESH)
+
+
+def test_a_file_that_is_no_text_is_stale(tmp_path: Path) -> None:
+    assert CliRunner().invoke(app, ["--directory", str(tmp_path)]).exit_code == 0
+    broken = sorted(tmp_path.iterdir())[0]
+    broken.write_bytes(b"\xff\xfe")
+    answer = CliRunner().invoke(app, ["--check", "--directory", str(tmp_path)])
+    assert (answer.exit_code, broken.name in answer.stderr) == (1, True)
+
+
+def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    answer = CliRunner().invoke(app, ["--directory", str(file)])
+    assert answer.exit_code == 2
+    assert answer.stderr == f"{file}: cannot be written: File exists\n"

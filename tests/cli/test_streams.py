@@ -1,0 +1,32 @@
+"""Commands whose input or output is closed, full or cut off: a sentence and a status, as any other tool has them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MANIFEST = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n"
+
+
+def tenon(redirected: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command through a shell, in a folder that has a manifest."""
+    (folder / "web.yaml").write_text(MANIFEST)
+    command = ["bash", "-c", f'"{sys.executable}" -m cli {redirected}; exit ${{PIPESTATUS[0]}}']
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+
+
+@pytest.mark.parametrize(
+    ("redirected", "status", "said"),
+    [
+        ("convert -f - <&-", 2, "standard input: cannot be read: it is closed\n"),
+        ("convert -f web.yaml >&-", 0, ""),
+        ("validate -f web.yaml >/dev/full", 1, "tenon: the output cannot be written: No space left on device\n"),
+        ("convert -f web.yaml | true", 1, ""),
+    ],
+)
+def test_streams_that_do_not_work(tmp_path: Path, redirected: str, status: int, said: str) -> None:
+    found = tenon(redirected, tmp_path)
+    assert (found.returncode, found.stderr) == (status, said)
