@@ -93,6 +93,8 @@ class Bridge:
                     changes += news.take()
                     claims = {key for topic, key in changes if topic is Topic.CLAIM}
                     classes = {key for topic, key in changes if topic is Topic.NODECLASS}
+                    if any(self._cache.claims.get(name) is None for name in claims):
+                        classes |= {found.name for found in self._cache.nodeclasses if found.deleting}
                     await self._attend(claims, classes)
 
     def _forget_sent(self, *, all_of_them: bool) -> None:
@@ -216,7 +218,7 @@ class Bridge:
             self._classes.pop(name, None)
             self._classes_started.discard(name)
             return
-        level = f"{found.uid}/{found.body['metadata'].get('generation')}/{found.deleting}"
+        level = f"{found.uid}/{found.body['metadata'].get('generation')}/{found.deleting}/{self._holds(found)}"
         changed = self._classes.get(name) != level
         if not changed and name in self._classes_started:
             return
@@ -228,6 +230,12 @@ class Bridge:
         self._classes[name] = level
         if changed:  # also at first sight: it may have changed while nobody led
             await self._client.get_workflow_handle(workflow_id).signal(NodeClassWorkflow.poke)
+
+    def _holds(self, node_class: ObjectRecord) -> bool:
+        """Whether a class that is being deleted has to wait: its workflow is told when its last claim has gone."""
+        return node_class.deleting and any(
+            (claim.spec.get("nodeClassRef") or {}).get("name") == node_class.name for claim in self._cache.claims
+        )
 
     async def _start_singletons(self) -> None:
         await self._start(

@@ -33,7 +33,10 @@ def worker(sandbox: Sandbox) -> Iterator[WorkerProcess]:
     ec2 = sandbox.ec2()
     ec2.lifecycle(pending=0.2, shutting_down=0.2)
     running = WorkerProcess(
-        sandbox, FEATURE_GATES="StaticCapacity=true,NodeOverlay=true,CapacityBuffer=true", ENABLE_PROFILING="true"
+        sandbox,
+        FEATURE_GATES="StaticCapacity=true,NodeOverlay=true,CapacityBuffer=true",
+        AWS_FEATURE_GATES="NodeClassCEL=true",
+        ENABLE_PROFILING="true",
     )
     running.start()
     yield running

@@ -25,11 +25,16 @@ from activities.kubernetes.resources import (
 from sandbox.cluster import Sandbox
 from sandbox.kubectl import kubectl
 from tenon.apis import labels
+from tests.e2e.account import user_data
 from tests.e2e.pools import WITHIN, condition, leaving
 from tests.e2e.worker_process import WorkerProcess
 from tests.workflows.waiting import until
 
 SEEDS = Path("examples/seeds")
+BECAME = '{range .items[*]}{.kind} {.metadata.name}: {.status.conditions[?(@.type=="Converted")].message}{"\\n"}{end}'
+"""As docs/migrate.md asks what each old object has become."""
+MAX_PODS = 11
+STARTUP = {"key": "example.com/agent-not-ready", "effect": "NoSchedule"}
 Object = dict[str, Any]
 
 
@@ -71,6 +76,26 @@ class User:
         await until(run, within=WITHIN)
         return found
 
+    async def starts(self, node: Object, name: str) -> None:
+        """Wait until a pod runs on this node."""
+
+        async def runs() -> bool:
+            found = await self.kube.get(PODS, name, "default") or {}
+            return (found["status"]["phase"], found["spec"].get("nodeName")) == ("Running", node["metadata"]["name"])
+
+        await until(runs, within=WITHIN)
+
+    async def one_node(self, provisioner: str) -> Object:
+        """Wait until a Provisioner has its only node, registered; the node."""
+        found: list[Object] = []
+
+        async def joined() -> bool:
+            found[:] = await self.nodes(provisioner)
+            return len(found) == 1 and found[0]["metadata"]["labels"].get(labels.REGISTERED) == "true"
+
+        await until(joined, within=WITHIN)
+        return found[0]
+
     async def nodes(self, provisioner: str) -> list[Object]:
         return await self.kube.list(NODES, label_selector=f"{labels.PROVISIONER}={provisioner}")
 
@@ -108,9 +133,10 @@ async def user(worker: WorkerProcess, sandbox: Sandbox, kube: Kube) -> AsyncIter
     yield found
     await found.kubectl("delete", "namespace", "test-app", "--ignore-not-found", "--wait=false")
     await found.kubectl("delete", "job/nightly", "pod/chooser", "--ignore-not-found", "--force", "--grace-period=0")
+    await found.kubectl("delete", "pod", "anywhere", "chosen", "--ignore-not-found", "--force", "--grace-period=0")
     await found.kubectl("delete", "provisioners,awsnodetemplates", "--all")
     await found.kubectl("delete", "nodepool", "default", "--ignore-not-found")
-    for pool in ("default", "test-karpenter"):
+    for pool in ("default", "test-karpenter", "heavy", "light"):
         await found.without_nodes(pool)
 
 
@@ -128,6 +154,33 @@ def template(sandbox: Sandbox, name: str) -> Object:
         "kind": "AWSNodeTemplate",
         "metadata": {"name": name},
         "spec": {"subnetSelector": discovery, "securityGroupSelector": discovery, "amiFamily": "Bottlerocket"},
+    }
+
+
+def provisioner(name: str, **spec: Any) -> Object:
+    """A Provisioner for small nodes that only our own pods tolerate, launched as AWSNodeTemplate `old` says."""
+    own = {"key": "example.com/old", "effect": "NoSchedule"}
+    cpus = {"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": ["2"]}
+    return {
+        "apiVersion": "karpenter.sh/v1alpha5",
+        "kind": "Provisioner",
+        "metadata": {"name": name},
+        "spec": {"providerRef": {"name": "old"}, "taints": [own], "requirements": [cpus], **spec},
+    }
+
+
+def pod(name: str, **selector: str) -> Object:
+    """A pod for the nodes of `provisioner`."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "nodeSelector": selector,
+            "terminationGracePeriodSeconds": 0,
+            "tolerations": [{"key": "example.com/old", "operator": "Exists"}],
+            "containers": [{"name": "main", "image": "pause", "resources": {"requests": {"cpu": "1"}}}],
+        },
     }
 
 
@@ -212,14 +265,49 @@ async def test_a_deleted_provisioner_takes_its_nodes_its_pool_and_its_inline_cla
     assert node["metadata"]["labels"][labels.INSTANCE_TYPE] == "m5.large"
     (claim,) = await user.kube.list(NODECLAIMS, label_selector=f"{labels.NODEPOOL}=test-karpenter")
     assert claim["spec"]["expireAfter"] == "15m"
-    assert await user.kube.get(EC2NODECLASSES, "test-karpenter") is not None
+    node_class = await user.kube.get(EC2NODECLASSES, "test-karpenter") or {}
+    assert labels.NODECLASS_FINALIZER in node_class["metadata"]["finalizers"]
 
     await user.kubectl("delete", "provisioner", "test-karpenter")
     await user.without_nodes("test-karpenter")
     await user.gone(NODEPOOLS, "test-karpenter")
-    node_class = await user.kube.get(EC2NODECLASSES, "test-karpenter")
-    assert node_class is None or leaving(node_class)  # its finalizer looks once a minute whether a node needs it
+    await user.gone(EC2NODECLASSES, "test-karpenter")
     assert await user.nodes("test-karpenter") == []
+
+
+async def test_what_provisioners_say_of_their_nodes_holds_for_them(user: User, sandbox: Sandbox) -> None:
+    """LEG-03, LEG-05, LEG-07, LEG-09, LEG-11: startup taints, kubelet, weight, and both ways to end empty nodes."""
+    kubelet = {"maxPods": MAX_PODS, "systemReserved": {"cpu": "300m"}, "clusterDNS": ["10.0.1.100"]}
+    first = provisioner("heavy", weight=50, startupTaints=[STARTUP], kubeletConfiguration=kubelet)
+    first["spec"]["ttlSecondsAfterEmpty"] = 1
+    second = provisioner("light", weight=1, consolidation={"enabled": True})
+    await user.apply(template(sandbox, "old"), first, second)
+    for name in ("heavy", "light"):
+        await user.condition(PROVISIONERS, name, "Active", "True")
+        await user.condition(NODEPOOLS, name, "Ready", "True")
+
+    became = await user.kubectl("get", "provisioners,awsnodetemplates", "-o", f"jsonpath={BECAME}")
+    assert "Provisioner heavy: it is NodePool heavy" in became
+    assert "AWSNodeTemplate old: it is EC2NodeClass old" in became
+
+    await user.apply(pod("anywhere"), pod("chosen", **{labels.PROVISIONER: "light"}))
+    heavy, light = await user.one_node("heavy"), await user.one_node("light")
+    assert [taint["key"] for taint in heavy["spec"]["taints"] if taint["key"] == STARTUP["key"]]
+    await user.starts(light, "chosen")
+    waiting = await user.kube.get(PODS, "anywhere", "default") or {}
+    assert waiting["status"]["phase"] == "Pending", "it does not tolerate what the node starts with"
+
+    await user.kubectl("taint", "nodes", heavy["metadata"]["name"], f"{STARTUP['key']}-")
+    await user.starts(heavy, "anywhere")
+    (claim,) = await user.kube.list(NODECLAIMS, label_selector=f"{labels.NODEPOOL}=heavy")
+    assert claim["status"]["capacity"]["pods"] == heavy["status"]["capacity"]["pods"] == str(MAX_PODS)
+    told = await asyncio.to_thread(user_data, sandbox, claim["status"]["providerID"].rsplit("/", 1)[1])
+    for setting in ("max-pods = 11", "10.0.1.100", "300m"):
+        assert setting in told
+    await user.settled("heavy")
+    await user.settled("light")
+    await user.kubectl("delete", "pod", "anywhere", "chosen", "--force", "--grace-period=0")
+    await asyncio.gather(user.without_nodes("heavy"), user.without_nodes("light"))
 
 
 async def test_a_nodepool_of_another_is_left_alone(user: User, sandbox: Sandbox, new_pool: Callable[..., Any]) -> None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-import boto3
-
 from activities.kubernetes.client import ApiError, Kube
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODEPOOLS
 from sandbox.cluster import Sandbox
 from tenon.apis.legacy.conversion import KUBELET_ANNOTATION
+from tests.e2e.account import user_data
 from tests.e2e.pools import KEY, SMALL, Pool, clear
 from tests.e2e.worker_process import WorkerProcess
 from tests.workflows.waiting import until
@@ -67,16 +65,3 @@ async def test_v1b04_a_pool_of_v1beta1_buys_nodes_with_its_own_kubelet_settings(
         assert old["status"]["providerID"].endswith(instance["id"])
         (node,) = await pool.nodes()
         assert node["metadata"]["labels"][KEY] == pool.name
-
-
-def user_data(sandbox: Sandbox, instance: str) -> str:
-    """What an instance was told to run at its start."""
-    client = boto3.client(
-        "ec2",
-        endpoint_url=sandbox.ec2_endpoint,
-        region_name=sandbox.region,
-        aws_access_key_id="sandbox",
-        aws_secret_access_key="sandbox",
-    )
-    found = client.describe_instance_attribute(InstanceId=instance, Attribute="userData")
-    return base64.b64decode(found["UserData"]["Value"]).decode()

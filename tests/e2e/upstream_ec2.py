@@ -40,7 +40,7 @@ class Instances:
     def _tags(self) -> list[dict[str, str]]:
         """The tags of all that is bought for the pool."""
         cluster = self.sandbox.cluster_name
-        return _pairs(
+        return pairs(
             {
                 f"kubernetes.io/cluster/{cluster}": "owned",
                 "karpenter.sh/nodepool": self.pool,
@@ -84,10 +84,15 @@ class Instances:
 
     def name(self, instance_id: str, claim: str, node: str) -> None:
         tags = {"Name": node, "karpenter.sh/nodeclaim": claim, "eks:eks-cluster-name": self.sandbox.cluster_name}
-        self.ec2.create_tags(Resources=[instance_id], Tags=_pairs(tags))
+        self.ec2.create_tags(Resources=[instance_id], Tags=pairs(tags))
+
+    @property
+    def _kubelet(self) -> dict[str, Any]:
+        """Its settings: the taint that the registration takes off."""
+        return {"registerWithTaints": [{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]}
 
     def _user_data(self) -> str:
-        """What nodeadm makes of it: labels, and the taint that the registration takes off."""
+        """What nodeadm makes of it: labels, and the kubelet's settings."""
         names = {"karpenter.sh/nodepool": self.pool, "karpenter.sh/do-not-sync-taints": "true"}
         config = {
             "apiVersion": "node.eks.aws/v1alpha1",
@@ -95,7 +100,7 @@ class Instances:
             "spec": {
                 "cluster": {"name": self.sandbox.cluster_name},
                 "kubelet": {
-                    "config": {"registerWithTaints": [{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]},
+                    "config": self._kubelet,
                     "flags": [f"--node-labels={','.join(f'{key}={value}' for key, value in names.items())}"],
                 },
             },
@@ -114,5 +119,5 @@ class Instances:
         return "\n".join(lines)
 
 
-def _pairs(tags: dict[str, str]) -> list[dict[str, str]]:
+def pairs(tags: dict[str, str]) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in tags.items()]

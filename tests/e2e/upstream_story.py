@@ -14,6 +14,7 @@ from activities.kubernetes.resources import LEASES, NODECLAIMS, NODES, PODS
 from tenon.lifecycle.state import NodeState
 from tests.e2e.pools import NAMESPACE, Object, Pool, condition
 from tests.e2e.upstream import LEASE, LEASE_NAMESPACE, Karpenter
+from tests.e2e.upstream_beta import OldKarpenter
 from tests.e2e.worker_process import WorkerProcess
 from tests.workflows.waiting import until
 from workflows import names
@@ -24,7 +25,7 @@ from workflows.nodeclaim import NodeClaimWorkflow
 class Story:
     """A cluster that Karpenter made, and whoever manages it now."""
 
-    karpenter: Karpenter
+    karpenter: Karpenter | OldKarpenter
     worker: WorkerProcess
     client: Client
     claims: dict[str, Object]

@@ -40,7 +40,9 @@ def api(sandbox: Sandbox) -> Iterator[ApiProxy]:
 def worker(sandbox: Sandbox, api: ApiProxy) -> Iterator[WorkerProcess]:
     """The worker of all tests here, behind `api`; a test that kills it must start it again."""
     sandbox.ec2().lifecycle(pending=0.2, shutting_down=0.2)
-    running = WorkerProcess(sandbox, "faults-worker", KUBECONFIG=str(api.kubeconfig))
+    running = WorkerProcess(
+        sandbox, "faults-worker", KUBECONFIG=str(api.kubeconfig), FEATURE_GATES="StaticCapacity=true"
+    )
     running.start()
     yield running
     assert running.stop() == 0, f"see {running.log}"

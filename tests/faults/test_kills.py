@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 import pytest_asyncio
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.resources import NODECLAIMS
+from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
 from sandbox.cluster import Sandbox
 from sandbox.faults.apiproxy import ApiProxy
 from tenon.apis import labels
@@ -37,6 +37,7 @@ MOMENTS = {
     "while-pods-are-evicted": 2,
     "before-TerminateInstances-is-answered": 1,
     "between-two-NodeClaims-of-a-plan": 2,
+    "between-two-NodeClaims-of-a-static-pool": 3,
 }
 """Each moment, and how many instances its pool needs in all."""
 SLOW = "m5.xlarge"
@@ -88,6 +89,10 @@ class Stage:
         await self._pools["between-two-NodeClaims-of-a-plan"].deploy(2)
         await self._held(api=5, ec2=4)
 
+        self._api.hold("POST", "/nodeclaims$", after_effect=True)
+        await _scale_static(self._pools["between-two-NodeClaims-of-a-static-pool"], 3)
+        await self._held(api=6, ec2=4)
+
     async def _launched_and_joined(self) -> None:
         """Three that were launched: one is not marked so, one boots, and of one the pods are being bound."""
         unmarked, slow = self._pools["before-the-claim-is-marked"], self._pools["before-the-node-joins"]
@@ -123,13 +128,21 @@ class Stage:
             raise AssertionError(f"{found} calls to the API server and to EC2 are held, not {[api, ec2]}") from None
 
 
+async def _scale_static(pool: Pool, replicas: int) -> None:
+    await pool.kube.patch(NODEPOOLS, pool.name, {"spec": {"replicas": replicas}})
+
+
 async def _outcome(seen: Observer, pool: Pool) -> None:
-    """What was leaving is gone, and all pods run; then the pool is emptied, and nothing may be left."""
+    """What was leaving is gone, all pods or replicas run; then the pool is emptied, and nothing may be left."""
     for claim in await pool.claims():
         if leaving(claim):
             await pool.gone(claim["metadata"]["name"], within=100)
     await seen.whole(pool)
-    await pool.scale(0)
+    if replicas := (await pool.read())["spec"].get("replicas"):
+        await pool.settled(replicas)
+        await _scale_static(pool, 0)
+    else:
+        await pool.scale(0)
     await seen.nothing_left(pool)
     seen.judge(pool)
 
@@ -146,13 +159,15 @@ async def killed(
     """What became of each moment's pool, and how many instances it was seen to have."""
     ec2 = sandbox.ec2()
     async with AsyncExitStack() as stack:
-        small = {"requirements": SMALL}
-        slow = {"requirements": [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": [SLOW]}]}
+        small: dict[str, Any] = {"requirements": SMALL}
+        others = {
+            "before-the-node-joins": {
+                "requirements": [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": [SLOW]}]
+            },
+            "between-two-NodeClaims-of-a-static-pool": {**small, "replicas": 0},
+        }
         made = await asyncio.gather(
-            *(
-                stack.enter_async_context(new_pool(**(slow if moment == "before-the-node-joins" else small)))
-                for moment in MOMENTS
-            )
+            *(stack.enter_async_context(new_pool(**others.get(moment, small))) for moment in MOMENTS)
         )
         pools = dict(zip(MOMENTS, made, strict=True))
         seen = await stack.enter_async_context(watching(kube, sandbox, *made))

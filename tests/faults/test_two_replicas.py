@@ -1,27 +1,40 @@
-"""Two replicas of the worker, each behind an API proxy of its own, and watches that say nothing."""
+"""Two replicas of the worker, each behind an API proxy of its own, with one address for both their webhooks."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+import json
+import ssl
+from base64 import b64decode
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from http.client import HTTPSConnection
+from typing import Any
 
 import pytest_asyncio
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
-from activities.kubernetes.client import Kube
-from activities.kubernetes.resources import LEASES
+from activities.kubernetes.client import ApiError, Kube
+from activities.kubernetes.resources import CRDS, LEASES, NODEPOOLS, SECRETS
 from sandbox.cluster import Sandbox
 from sandbox.faults.apiproxy import ApiProxy
+from tenon.apis.versions.definitions import NAMES, trusted_authorities
+from tests.apis.versions.test_review import claim, review
 from tests.e2e.conftest import MakePool
 from tests.e2e.pools import SMALL, Pool
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.conftest import Observe
+from tests.faults.service import service
 from tests.workflows.waiting import until
+from worker.webhook.secret import SECRET
 
 SILENCE = "4s"
 """How long a watch of these replicas may say nothing."""
 LEASE, LEASE_NAMESPACE = "karpenter-leader-election", "tenon"
+OLD_POOLS = replace(NODEPOOLS, version="v1beta1")
 
 
 @dataclass
@@ -30,6 +43,8 @@ class Replica:
 
     worker: WorkerProcess
     api: ApiProxy
+    webhook: int
+    """Its port."""
 
 
 @dataclass
@@ -65,8 +80,10 @@ async def replicas(sandbox: Sandbox, kube: Kube, worker: WorkerProcess, api: Api
     assert await asyncio.to_thread(worker.stop) == 0
     with ExitStack() as stack:
         own = stack.enter_context(ApiProxy.start(sandbox))
-        first = _replica(sandbox, api, 0)
-        second = _replica(sandbox, own, 1)
+        ports = [int(sandbox.worker_env(number)["WEBHOOK_PORT"]) for number in (0, 1)]
+        url = f"https://127.0.0.1:{stack.enter_context(service(ports))}"
+        first = _replica(sandbox, api, 0, url)
+        second = _replica(sandbox, own, 1, url)
         before = await holder(kube)
         await asyncio.to_thread(first.worker.start)
         await led_by_another(kube, before)
@@ -82,9 +99,10 @@ async def replicas(sandbox: Sandbox, kube: Kube, worker: WorkerProcess, api: Api
             await asyncio.to_thread(worker.start)
 
 
-def _replica(sandbox: Sandbox, api: ApiProxy, number: int) -> Replica:
-    changes = {"KUBECONFIG": str(api.kubeconfig), "WATCH_SILENCE_LIMIT": SILENCE}
-    return Replica(WorkerProcess(sandbox, f"replica-{number}", replica=number, **changes), api)
+def _replica(sandbox: Sandbox, api: ApiProxy, number: int, webhook: str) -> Replica:
+    changes = {"KUBECONFIG": str(api.kubeconfig), "WATCH_SILENCE_LIMIT": SILENCE, "WEBHOOK_URL": webhook}
+    worker = WorkerProcess(sandbox, f"replica-{number}", replica=number, **changes)
+    return Replica(worker, api, int(sandbox.worker_env(number)["WEBHOOK_PORT"]))
 
 
 async def claimed(pool: Pool, count: int) -> None:
@@ -155,3 +173,82 @@ async def test_a_leader_whose_watches_stall_still_serves_pods(
         assert await holder(kube) == old
         replicas.leader.api.release()
         await pool.scale(0)
+
+
+async def bundles(kube: Kube) -> set[bytes]:
+    """Whom the API server trusts for conversions."""
+    return {b64decode(trusted_authorities(await kube.get(CRDS, name) or {})) for name in NAMES}
+
+
+async def converting(
+    replica: Replica, authority: bytes, meanwhile: Callable[[], Awaitable[None]] | None = None
+) -> None:
+    """Wait until a replica answers somebody who trusts this authority alone."""
+
+    def asked() -> bool:
+        trusted = ssl.create_default_context(cadata=authority.decode())
+        connection = HTTPSConnection("127.0.0.1", replica.webhook, timeout=10, context=trusted)
+        with contextlib.closing(connection), contextlib.suppress(OSError):
+            connection.request("POST", "/convert", body=json.dumps(review(claim("a"))))
+            answer: Any = json.loads(connection.getresponse().read())
+            return bool(answer["response"]["result"]["status"] == "Success")
+        return False
+
+    async def answers() -> bool:
+        if meanwhile is not None:
+            await meanwhile()
+        return await asyncio.to_thread(asked)
+
+    await until(answers)
+
+
+def newest(bundle: bytes) -> bytes:
+    """The authority of the certificate that was made last."""
+    return x509.load_pem_x509_certificates(bundle)[0].public_bytes(Encoding.PEM)
+
+
+async def test_ops05_v1beta1_outlives_the_leader_and_the_certificate(
+    replicas: Replicas, make_pool: MakePool, kube: Kube
+) -> None:
+    """V1B-01: both replicas convert. The leader is killed, the certificate lost and made anew: no request fails."""
+    pool = await make_pool(ready=False)
+    before = await bundles(kube)
+    (authorities,) = before
+    for replica in (replicas.leader, replicas.standby):
+        await converting(replica, newest(authorities))
+    await asyncio.to_thread(replicas.leader.worker.crash)
+    replicas.swap()
+
+    async def served() -> bool:
+        with contextlib.suppress(ApiError):  # a request that was under way as the replica died
+            return await kube.get(OLD_POOLS, pool.name) is not None
+        return False
+
+    await until(served)
+    await kube.patch(SECRETS, SECRET, {"data": None}, namespace=LEASE_NAMESPACE)
+    weight = 0
+
+    async def every_request_succeeds() -> None:
+        nonlocal weight
+        weight = weight % 9 + 1
+        await kube.patch(OLD_POOLS, pool.name, {"spec": {"weight": weight}})
+        found = await kube.get(OLD_POOLS, pool.name)
+        assert found is not None
+        assert found["spec"]["weight"] == weight
+
+    renewed = b""
+
+    async def trusted_anew() -> bool:
+        nonlocal renewed
+        await every_request_succeeds()
+        found = await bundles(kube)
+        if len(found) == 1 and found != before:
+            (renewed,) = found
+        return bool(renewed)
+
+    await until(trusted_anew)
+    assert newest(authorities) in renewed, "who still serves with the old certificate is trusted too"
+
+    await converting(replicas.leader, newest(renewed), meanwhile=every_request_succeeds)
+    await asyncio.to_thread(replicas.standby.worker.start)
+    await converting(replicas.standby, newest(renewed), meanwhile=every_request_succeeds)

@@ -14,6 +14,7 @@ from tenon.lifecycle.cordon import cordoned, uncordoned
 from tenon.lifecycle.initialization import initialization
 from tenon.lifecycle.registration import registration
 from tenon.provisioning.claims import format_planned_pods
+from tenon.provisioning.scheduler_config import scheduler_config
 from tenon.scheduling.model import Pod
 
 UNREGISTERED = {"key": "karpenter.sh/unregistered", "effect": "NoExecute"}
@@ -215,6 +216,18 @@ def judge(*planned: dict[str, Any], on: list[dict[str, Any]] | None = None, at: 
     entries = [PlannedPod("default", one["metadata"]["name"], one["metadata"]["uid"]) for one in planned]
     found = {f"default/{one['metadata']['name']}": one for one in planned}
     return choose(entries, found, at or node(zone="a"), on or [])
+
+
+def test_sch062_a_pod_that_may_have_a_hard_default_spread_is_left_to_the_scheduler() -> None:
+    """Which Services choose the pod is not known where pods are bound."""
+    constraint = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    for action, left in (("DoNotSchedule", True), ("ScheduleAnyway", False)):
+        stated = [{**constraint, "whenUnsatisfiable": action}]
+        spread = scheduler_config({"podTopologySpread": {"defaultConstraints": stated}})
+        assert bool(binding.refusal(pod(), node(zone="a"), spread)) is left
+    own = pod(topologySpreadConstraints=[{**constraint, "whenUnsatisfiable": "ScheduleAnyway"}])
+    hard = scheduler_config({"podTopologySpread": {"defaultConstraints": [constraint]}})
+    assert not binding.refusal(own, node(zone="a"), hard)
 
 
 def anti(selector: dict[str, Any], **fields: Any) -> dict[str, Any]:

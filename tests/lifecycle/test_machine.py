@@ -393,6 +393,14 @@ def test_a_lost_launch_is_searched_for_a_while() -> None:
     assert step.input.model_dump()["search_until"] == NOW + machine.LAUNCH_SETTLES
 
 
+def test_v1b20_a_node_is_let_go_of_only_when_its_instance_is_gone() -> None:
+    """Not at the terminate call, as before v1: what still runs is still known."""
+    state = at_live(stage=Stage.TERMINATING)
+    state = machine.apply(state, TerminateResult(state="shutting-down"), NOW)
+    assert state.stage is Stage.TERMINATING
+    assert machine.apply(state, TerminateResult(terminated=True), NOW).stage is Stage.RELEASING
+
+
 def test_an_expired_node_leaves_although_it_never_initialized() -> None:
     """DIS-80: expiry does not wait for a node that hangs before initialization."""
     state = NodeState(

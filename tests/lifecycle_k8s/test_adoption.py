@@ -80,10 +80,14 @@ async def test_dis80_its_expiry_counts_from_the_creation_of_the_claim() -> None:
     assert machine.expiry(state) == START + timedelta(days=1)
 
 
-async def test_tnt01_a_disruption_that_was_only_begun_is_taken_back() -> None:
+@pytest.mark.parametrize(
+    "taint", [DISRUPTED, {"key": "karpenter.sh/disruption", "value": "disrupting", "effect": "NoSchedule"}]
+)
+async def test_tnt01_v1b11_a_disruption_that_was_only_begun_is_taken_back(taint: dict[str, str]) -> None:
+    """By a Karpenter of today, or of before v1."""
     world = World()
     world.kube.add(NODECLAIMS, live(claim()))
-    world.kube.add(NODES, live(node(DISRUPTED, {"key": "team", "effect": "NoSchedule"})))
+    world.kube.add(NODES, live(node(taint, {"key": "team", "effect": "NoSchedule"})))
     _, state = await taken_over(world)
     assert state.stage == "live"
     assert world.node["spec"]["taints"] == [{"key": "team", "effect": "NoSchedule"}]

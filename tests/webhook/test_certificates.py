@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from worker.authority import LIFETIME
 from worker.webhook.certificates import (
-    LIFETIME,
     RENEWED_BEFORE,
     Served,
     issued,

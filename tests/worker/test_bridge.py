@@ -120,8 +120,8 @@ def condition(name: str, *true: str) -> ObjectRecord:
     return claim(name, node_name=name, status={"conditions": [{"type": kind, "status": "True"} for kind in true]})
 
 
-def node_class(name: str, generation: int) -> ObjectRecord:
-    return decode_object(json.dumps({"metadata": metadata(name, generation=generation), "spec": {}}).encode())
+def node_class(name: str, generation: int, **meta: Any) -> ObjectRecord:
+    return decode_object(json.dumps({"metadata": metadata(name, generation=generation, **meta), "spec": {}}).encode())
 
 
 async def test_each_claim_gets_one_workflow_and_the_cluster_its_two() -> None:
@@ -296,6 +296,25 @@ async def test_a_node_class_is_looked_at_when_its_spec_changed_only() -> None:
             await asyncio.sleep(MOMENT)
         # Once at first sight, for it may have changed while nobody led, and once for the new generation.
         assert [signal for found, signal, _ in temporal.signals if found == workflow_id] == ["poke", "poke"]
+
+
+async def test_ecs11_a_node_class_that_is_deleted_is_looked_at_when_its_last_claim_has_gone() -> None:
+    """Its own workflow looks once a minute only; claims of other classes are nothing to it."""
+    cache, temporal = Cache(), FakeTemporal()
+    workflow_id = names.nodeclass_id("c", "default")
+    for name, of_class in (("a", "default"), ("b", "default"), ("c", "other")):
+        cache.tell(claim(name, nodeClassRef={"name": of_class}))
+    cache.nodeclasses.on_event("default", node_class("default", 1))
+    async with bridged(cache, temporal):
+        cache.nodeclasses.on_event("default", node_class("default", 2, deletionTimestamp="2026-11-21T12:00:00Z"))
+        pokes = []
+        for name in ("c", "a", "b"):
+            await asyncio.sleep(MOMENT)
+            pokes.append([found for found, _, _ in temporal.signals].count(workflow_id))
+            cache.claims.on_event(name, None)
+        await asyncio.sleep(MOMENT)
+        assert pokes == [2, 2, 2]
+        assert [found for found, _, _ in temporal.signals].count(workflow_id) == 3
 
 
 async def test_a_new_planner_announces_itself_even_before_the_workflows_exist() -> None:

@@ -112,16 +112,14 @@ def test_variables_of_others_are_none_of_our_business(name: str, value: str) -> 
     [
         ("INTERRUPTION_QUEUE", "queue"),
         ("ENABLE_ZONAL_SHIFT", "true"),
-        ("SCHEDULER_CONFIG", "/etc/scheduler.yaml"),
         ("IGNORE_DRA_REQUESTS", "false"),
         ("DISABLE_DRY_RUN", "true"),
         ("DISABLE_CONTROLLER_WARMUP", "false"),
         ("FEATURE_GATES", "NodeRepair=true"),
-        ("AWS_FEATURE_GATES", "NodeClassCEL=true"),
     ],
 )
 def test_what_steers_nothing_yet_is_accepted_and_said(name: str, value: str) -> None:
-    """SET-05, SET-06, SET-13, SET-25, SET-27, SET-28, GAT-01, GAT-07."""
+    """SET-05, SET-13, SET-25, SET-27, SET-28, GAT-01."""
     (warning,) = load_all({}, {**NAMED, name: value}).warnings
     assert "has no effect in this version" in warning
     assert warning.endswith(".")
@@ -130,6 +128,30 @@ def test_what_steers_nothing_yet_is_accepted_and_said(name: str, value: str) -> 
 def test_defaults_are_no_reason_for_a_warning() -> None:
     given = {**NAMED, **Settings(cluster_name="prod").as_environment()}
     assert load_all({}, given).warnings == []
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"METRICS_PORT": "8081"}, "METRICS_PORT and HEALTH_PROBE_PORT are 8081: give each a port of its own."),
+        (
+            {"METRICS_PORT": "9", "HEALTH_PROBE_PORT": "9", "WEBHOOK_PORT": "9"},
+            "METRICS_PORT and HEALTH_PROBE_PORT and WEBHOOK_PORT are 9: give each a port of its own.",
+        ),
+    ],
+)
+def test_two_servers_on_one_port_stop_the_worker(given: dict[str, str], said: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        load_all({}, {**NAMED, **given})
+    assert str(refused.value) == said
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"METRICS_PORT": "8443", "DISABLE_WEBHOOK": "true"}, {"METRICS_PORT": "0", "HEALTH_PROBE_PORT": "0"}],
+)
+def test_ports_of_servers_that_do_not_meet_are_taken(given: dict[str, str]) -> None:
+    assert load_all({}, {**NAMED, **given}).settings.metrics_port == int(given["METRICS_PORT"])
 
 
 def test_what_is_said_to_have_no_effect_exists() -> None:

@@ -12,11 +12,12 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from tenon.lifecycle import machine
+from tenon.lifecycle.leaving import BLOCKED_RETRY
 from tenon.lifecycle.messages import ActivityName, CordonResult, Disrupt, DrainResult, KeepInput, Message, Poke
 from tenon.lifecycle.state import NodeState, Stage
 from tenon.lifecycle.steps import KeepRecorded, Run, Step
 from tests.workflows.fake_activities import FakeWorld
-from tests.workflows.test_nodeclaim import Handle, at, called, live, newest, node
+from tests.workflows.test_nodeclaim import Handle, at, blocked, live, newest, node
 from tests.workflows.waiting import until
 from worker.assembly import ENDS_ON
 from workflows import names
@@ -101,9 +102,10 @@ async def test_what_other_code_left_in_the_middle_ends_and_can_be_begun_anew(
     async with node(temporal, cluster, world, skip_time=False):
         handle = await live(temporal.client, cluster)
         await handle.signal(NodeClaimWorkflow.drain)
-        await until(lambda: called(world, "drain node"))
+        await until(lambda: blocked(handle))
     monkeypatch.setattr(machine, "next_step", new_step)
     async with served(temporal.client, cluster, world):
+        await temporal.fast_forward(newest(temporal.client, cluster), 2 * BLOCKED_RETRY)
         with pytest.raises(WorkflowFailureError):
             await newest(temporal.client, cluster).result()
     assert (await handle.describe()).status is WorkflowExecutionStatus.FAILED

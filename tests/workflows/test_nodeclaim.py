@@ -10,6 +10,7 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
+from tenon.lifecycle.leaving import BLOCKED_RETRY
 from tenon.lifecycle.messages import ClaimRef, Disrupt, DisruptAnswer, DrainResult, Keep, LaunchResult, Poke
 from tenon.lifecycle.state import Life, NodeClaimInput, NodeState, Stage
 from tests.workflows.fake_activities import INSTANCE, FakeWorld
@@ -61,6 +62,12 @@ async def live(client: Client, cluster: str) -> Handle:
 
 async def at(handle: Handle, wanted: Stage) -> bool:
     return await stage(handle) is wanted
+
+
+async def blocked(handle: Handle) -> bool:
+    """Whether the node says that something keeps it from leaving."""
+    state: NodeState = await handle.query(NodeClaimWorkflow.status)
+    return bool(state.blocked)
 
 
 async def test_whole_life_is_a_runbook_within_its_budget(temporal: WorkflowEnvironment, cluster: str) -> None:
@@ -137,6 +144,8 @@ async def test_not_empty_after_all_stays(temporal: WorkflowEnvironment, cluster:
         await handle.execute_update(
             NodeClaimWorkflow.disrupt, Disrupt(command="c1", reason="Empty", not_before=due, only_if_empty=True)
         )
+        assert "cordon node" not in world.calls
+        await temporal.fast_forward(newest(temporal.client, cluster), timedelta(seconds=31))
         await until(lambda: called(world, "cordon node"))
         await until(lambda: at(newest(temporal.client, cluster), Stage.LIVE))
         assert "drain node" not in world.calls
@@ -168,6 +177,8 @@ async def test_blocked_drain_says_so_and_goes_on(temporal: WorkflowEnvironment, 
     async with node(temporal, cluster, world, skip_time=False):
         handle = await live(temporal.client, cluster)
         await handle.signal(NodeClaimWorkflow.drain)
+        await until(lambda: blocked(handle))
+        await temporal.fast_forward(newest(temporal.client, cluster), 2 * BLOCKED_RETRY)
         life = await handle.result()
     assert any("default/web allows none" in entry.text for entry in life.timeline)
     assert world.calls.count("drain node") == 2

@@ -1,0 +1,40 @@
+"""The sandbox's AWS account as its administrator sees it."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import boto3
+
+from sandbox.cluster import Sandbox
+
+
+def aws(sandbox: Sandbox, service: Any) -> Any:
+    """The administrator's client of a service."""
+    return boto3.Session().client(  # a session of its own: the shared one is not for several threads
+        service,
+        endpoint_url=sandbox.ec2_endpoint,
+        region_name=sandbox.region,
+        aws_access_key_id="sandbox",
+        aws_secret_access_key="sandbox",
+    )
+
+
+def user_data(sandbox: Sandbox, instance: str) -> str:
+    """What an instance was told to run at its start."""
+    found = aws(sandbox, "ec2").describe_instance_attribute(InstanceId=instance, Attribute="userData")
+    return base64.b64decode(found["UserData"]["Value"]).decode()
+
+
+def instance_profiles(sandbox: Sandbox) -> set[str]:
+    """The names of the account's instance profiles."""
+    found = aws(sandbox, "iam").list_instance_profiles()["InstanceProfiles"]
+    return {each["InstanceProfileName"] for each in found}
+
+
+def launch_templates(sandbox: Sandbox, node_class: str) -> list[str]:
+    """The names of the launch templates of an EC2NodeClass."""
+    of_class = [{"Name": "tag:karpenter.k8s.aws/ec2nodeclass", "Values": [node_class]}]
+    found = aws(sandbox, "ec2").describe_launch_templates(Filters=of_class)["LaunchTemplates"]
+    return [each["LaunchTemplateName"] for each in found]
