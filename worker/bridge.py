@@ -41,7 +41,7 @@ SETTLE = 0.1
 """Seconds in which changes of one object gather before they are sent."""
 SWEEP = 60.0
 SWEEP_SOON = 5.0
-"""Seconds until the next sweep after one that Temporal did not answer in full."""
+"""Seconds until the next sweep where Temporal did not answer in full, or answered what may be over in a moment."""
 RESEND_SWEEPS = 10
 """After so many sweeps a node that leaves is poked again although nothing changed; each poke costs some events."""
 COMPLAINT_SECONDS = 60.0
@@ -63,7 +63,7 @@ class Bridge:
         self._classes: dict[str, str] = {}
         self._classes_started: set[str] = set()
         self._gate = asyncio.Semaphore(SENDERS)
-        self._failed = False
+        self._sweep_soon = False
         self._complained = float("-inf")
 
     async def run(self) -> None:
@@ -73,7 +73,7 @@ class Bridge:
             await self._cache.wait_synced()
             sweeps = 0
             while True:
-                self._failed = False
+                self._sweep_soon = False
                 await self._retrying(self._start_singletons())
                 await self._retrying(self._compare())
                 self._forget_sent(all_of_them=sweeps % RESEND_SWEEPS == 0)
@@ -106,7 +106,7 @@ class Bridge:
         }
 
     def _sweep_due(self, planned: float, now: float) -> float:
-        return min(planned, now + SWEEP_SOON) if self._failed else planned
+        return min(planned, now + SWEEP_SOON) if self._sweep_soon else planned
 
     async def _compare(self) -> None:
         """Forget what was done for claims whose workflow is not open, or is another run than was told of things."""
@@ -135,7 +135,7 @@ class Bridge:
             async with self._gate:
                 await work
         except RPCError as error:
-            self._failed = True
+            self._sweep_soon = True
             now = asyncio.get_running_loop().time()
             if now - self._complained >= COMPLAINT_SECONDS:  # one sentence speaks for all objects of an outage
                 self._complained = now
@@ -163,8 +163,11 @@ class Bridge:
             self._sent.pop(name, None)
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
-            # The workflow was ended by hand, or its last act is not yet seen here: begin it anew from the claim.
-            if not _let_go(claim):
+            # The workflow was ended by hand, or its last act is not yet seen here. Of a claim that is being deleted the
+            # next sweep, which is soon, decides: a life that has just ended would get a second one with nothing in it.
+            if claim.deleting:
+                self._sweep_soon = not _let_go(claim)
+            else:
                 await self._start_claim(claim)
 
     async def _tell_gone(self, name: str) -> None:

@@ -155,6 +155,7 @@ async def test_a_leader_that_stops_hands_over_at_once(
         await pool.deploy(1, "late")
         await seen.whole(pool)
         assert seen.bought(pool) == 3
+        await asyncio.to_thread(replicas.standby.worker.start)
         await pool.scale(0)
         await pool.scale(0, "late")
 

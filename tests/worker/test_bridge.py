@@ -272,6 +272,36 @@ async def test_a_claim_whose_life_has_ended_is_not_begun_again() -> None:
         assert temporal.started("a") == 0
 
 
+LEAVING = {"deletionTimestamp": "2026-11-21T12:00:00Z", "finalizers": [TERMINATION_FINALIZER]}
+
+
+async def test_a_life_that_ended_a_moment_ago_gets_no_second_one() -> None:
+    """Its Node goes, the workflow has ended, and that the claim has gone too is not yet seen here."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a", **LEAVING), node("a"))
+    async with bridged(cache, temporal):
+        temporal.fails[f"signal {names.nodeclaim_id('c', 'a')}"] = [NOT_FOUND] * 9
+        del temporal.open[names.nodeclaim_id("c", "a")]
+        cache.nodes.on_event("a", None)
+        cache.tell(starting("a", **LEAVING))
+        await asyncio.sleep(MOMENT)
+        cache.claims.on_event("a", None)
+        await asyncio.sleep(SWEEP + MOMENT)
+        assert temporal.started("a") == 1
+
+
+async def test_a_node_that_leaves_and_whose_workflow_was_ended_by_hand_is_begun_again_soon() -> None:
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a", **LEAVING), node("a"))
+    async with bridged(cache, temporal):
+        temporal.fails[f"signal {names.nodeclaim_id('c', 'a')}"] = [NOT_FOUND]
+        del temporal.open[names.nodeclaim_id("c", "a")]
+        cache.nodes.on_event("a", None)
+        cache.tell(starting("a", **LEAVING))
+        await asyncio.sleep(SWEEP_SOON + MOMENT)
+        assert temporal.started("a") == 2
+
+
 async def test_after_an_outage_of_temporal_the_next_sweep_comes_soon(caplog: pytest.LogCaptureFixture) -> None:
     """A pod does not wait a whole minute for its node because Temporal was away when the claim came."""
     cache, temporal = Cache(), FakeTemporal()
