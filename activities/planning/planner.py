@@ -146,15 +146,17 @@ class Planner:
     async def _decide(self, given: PlanInput) -> _Decision | None:
         """A plan for the pods that want one; None when none does."""
         fingerprint = self._view.fingerprint()  # before anything is read: what changes from here on counts as new
-        undecided = self._batcher.undecided()
+        if not self._batcher.undecided():
+            return None
+        pools = usable_pools(self._view.node_pools(), self._view.node_class)
+        seen = await self._sold(pools, given)
+        undecided = self._batcher.undecided()  # only now: EC2 may have taken seconds, and a pod may have gone meanwhile
         if not undecided:
             return None
         pods = [pod for pod in undecided if not pod.buffer]
         if pods:
             log.info("found provisionable pod(s)", extra={"pods": _some(pods), "count": len(pods)})
         asking = [*pods, *self._buffers.pods()]
-        pools = usable_pools(self._view.node_pools(), self._view.node_class)
-        seen = await self._sold(pools, given)
         problem = problem_of(self._view, asking, seen.sold, self._policy, self._batcher.reserved())
         started = time.perf_counter()
         plan = explained(await asyncio.to_thread(solved, problem), self._view, asking)

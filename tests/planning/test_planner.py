@@ -200,6 +200,20 @@ async def test_nothing_is_bought_for_pods_that_a_quiet_watch_shows_as_pending() 
     assert body["metadata"]["annotations"][labels.PLANNED_PODS] == "default/b=uid-b"
 
 
+async def test_nothing_is_bought_for_a_pod_that_goes_while_the_types_are_asked_for() -> None:
+    """A new process asks EC2 for types and prices first, and that takes its time."""
+    at = Setting(pod("a"), pod("b", cpu="8"))
+
+    def gone() -> None:
+        at.view.pods = [found for found in at.view.pods if found.name == "b"]
+
+    at.types.on_read = gone
+    result = await at.planner.plan(BATCH)
+    (body,) = at.kube.objects.values()
+    assert result.pods == 1
+    assert body["metadata"]["annotations"][labels.PLANNED_PODS] == "default/b=uid-b"
+
+
 async def test_pods_are_not_read_anew_for_a_plan_that_buys_nothing() -> None:
     at = Setting(pod("huge", cpu="5000"))
     asked: list[bool] = []
