@@ -43,6 +43,24 @@ def conditions(*true: str, unknown: tuple[str, ...] = ()) -> list[Object]:
     return [*found, *({"type": n, "status": "Unknown", "reason": "AwaitingReconciliation", **times} for n in unknown)]
 
 
+async def joined(kube: Kube, instance_id: str) -> Object:
+    """Wait until an instance's Node is there and ready; the Node."""
+    found: list[Object] = []
+
+    async def ready() -> bool:
+        found[:] = [
+            node
+            for node in await kube.list(NODES)
+            if str(node["spec"].get("providerID", "")).endswith(instance_id)
+            and any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])
+            and all(t["key"] != "node.kubernetes.io/not-ready" for t in node["spec"].get("taints") or ())
+        ]
+        return bool(found)
+
+    await until(ready)
+    return found[0]
+
+
 @dataclass
 class Karpenter:
     """A Karpenter's doings, one step at a time."""
@@ -150,21 +168,7 @@ class Karpenter:
 
     async def joined(self, claim: Object) -> Object:
         """Wait until the instance's Node is there and ready; the Node."""
-        found: list[Object] = []
-
-        async def ready() -> bool:
-            suffix = self.bought[claim["metadata"]["name"]]
-            found[:] = [
-                node
-                for node in await self.kube.list(NODES)
-                if str(node["spec"].get("providerID", "")).endswith(suffix)
-                and any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])
-                and all(t["key"] != "node.kubernetes.io/not-ready" for t in node["spec"].get("taints") or ())
-            ]
-            return bool(found)
-
-        await until(ready)
-        return found[0]
+        return await joined(self.kube, self.bought[claim["metadata"]["name"]])
 
     async def settle(self, claim: Object) -> str:
         """Register and initialize its Node, and tag its instance; the Node's name."""

@@ -13,9 +13,8 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODEPOOLS, NODES
 from sandbox.cluster import Sandbox
 from tests.e2e.pools import KEY, Object, Pool
-from tests.e2e.upstream import FINALIZER, conditions
+from tests.e2e.upstream import FINALIZER, conditions, joined
 from tests.e2e.upstream_ec2 import TYPE, ZONE, Instances, pairs
-from tests.workflows.waiting import until
 
 OLD_POOLS, OLD_CLAIMS, OLD_CLASSES = (
     replace(resource, version="v1beta1") for resource in (NODEPOOLS, NODECLAIMS, EC2NODECLASSES)
@@ -105,7 +104,7 @@ class OldKarpenter:
         """A whole node: claim, instance, Node; the claim as v1beta1 has it then."""
         claim = await self._claim(f"{self.pool.name}-{name}")
         instance_id = await asyncio.to_thread(self.instances.buy)
-        node = await self._joined(instance_id)
+        node = await joined(self.kube, instance_id)
         named, node_name = claim["metadata"]["name"], node["metadata"]["name"]
         owner = {"apiVersion": "karpenter.sh/v1beta1", "kind": "NodeClaim", "name": named, "blockOwnerDeletion": True}
         change = {
@@ -159,20 +158,3 @@ class OldKarpenter:
             "spec": {**self._node([types]), "resources": {"requests": {"cpu": "1150m", "pods": "3"}}},
         }
         return await self.kube.create(OLD_CLAIMS, body)
-
-    async def _joined(self, instance_id: str) -> Object:
-        """Wait until the instance's Node is there and ready."""
-        found: list[Object] = []
-
-        async def ready() -> bool:
-            found[:] = [
-                node
-                for node in await self.kube.list(NODES)
-                if str(node["spec"].get("providerID", "")).endswith(instance_id)
-                and any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])
-                and all(t["key"] != "node.kubernetes.io/not-ready" for t in node["spec"].get("taints") or ())
-            ]
-            return bool(found)
-
-        await until(ready)
-        return found[0]
