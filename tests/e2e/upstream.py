@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import EC2NODECLASSES, LEASES, NODECLAIMS, NODEPOOLS, NODES
 from sandbox.cluster import Sandbox
@@ -21,6 +22,8 @@ from tests.e2e.pools import KEY, Object, Pool
 from tests.e2e.upstream_ec2 import TYPE, ZONE, Instances
 from tests.workflows.waiting import until
 
+BOOTING = {"node.kubernetes.io/not-ready", "node.cloudprovider.kubernetes.io/uninitialized"}
+"""Taints of a Node that its kubelet and the cloud's controller take away; both write shortly after each other."""
 LEASE_NAMESPACE, LEASE = "kube-system", "karpenter-leader-election"
 HOLDER = "karpenter-6d9f8c7b5-x2x4k_0e1c9c3e-7c51-4a6e-9f0a-2d1c1f6f8b11"
 FINALIZER = "karpenter.sh/termination"
@@ -53,12 +56,24 @@ async def joined(kube: Kube, instance_id: str) -> Object:
             for node in await kube.list(NODES)
             if str(node["spec"].get("providerID", "")).endswith(instance_id)
             and any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])
-            and all(t["key"] != "node.kubernetes.io/not-ready" for t in node["spec"].get("taints") or ())
+            and not BOOTING & {taint["key"] for taint in node["spec"].get("taints") or ()}
         ]
         return bool(found)
 
     await until(ready)
     return found[0]
+
+
+async def retaint(
+    kube: Kube, node: Object, *, add: list[Object], drop: str = "", metadata: Mapping[str, Any] | None = None
+) -> None:
+    """Write a Node's taints, and what else is to be written with them, on the Node as it is by then."""
+
+    def marked(present: Mapping[str, Any]) -> Object:
+        kept = [taint for taint in present["spec"].get("taints") or () if taint["key"] != drop]
+        return {"metadata": dict(metadata or {}), "spec": {"taints": [*kept, *add]}}
+
+    assert await change(kube, NODES, node["metadata"]["name"], marked, uid=node["metadata"]["uid"]) is not None
 
 
 @dataclass
@@ -182,21 +197,17 @@ class Karpenter:
             "uid": claim["metadata"]["uid"],
             "blockOwnerDeletion": True,
         }
-        taints = [t for t in node["spec"].get("taints") or () if t["key"] != "karpenter.sh/unregistered"]
-        change = {
-            "metadata": {
-                "labels": {
-                    **claim["metadata"]["labels"],
-                    "karpenter.sh/registered": "true",
-                    "karpenter.sh/initialized": "true",
-                },
-                "annotations": claim["metadata"]["annotations"],
-                "finalizers": [FINALIZER],
-                "ownerReferences": [owner],
+        marks = {
+            "labels": {
+                **claim["metadata"]["labels"],
+                "karpenter.sh/registered": "true",
+                "karpenter.sh/initialized": "true",
             },
-            "spec": {"taints": [*taints, *claim["spec"]["taints"]]},
+            "annotations": claim["metadata"]["annotations"],
+            "finalizers": [FINALIZER],
+            "ownerReferences": [owner],
         }
-        await self.kube.patch(NODES, node["metadata"]["name"], change)
+        await retaint(self.kube, node, add=claim["spec"]["taints"], drop="karpenter.sh/unregistered", metadata=marks)
         done = conditions("Launched", "Registered", "Initialized", "Ready", "Consolidatable", "ConsistentStateFound")
         status = {"nodeName": node["metadata"]["name"], "conditions": done, "lastPodEventTime": stamp()}
         await self.kube.patch(NODECLAIMS, name, {"status": status}, subresource="status")
@@ -218,8 +229,7 @@ class Karpenter:
         """What Karpenter does first with a node that it means to disrupt (TNT-01, LBL-10 comes with the drain)."""
         node = await self.kube.get(NODES, claim["status"]["nodeName"])
         assert node is not None
-        taints = [*(node["spec"].get("taints") or ()), {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]
-        await self.kube.patch(NODES, node["metadata"]["name"], {"spec": {"taints": taints}})
+        await retaint(self.kube, node, add=[{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}])
 
     async def lead(self) -> None:
         """Renew its Lease until cancelled; then it is left to run out, as a killed leader leaves it."""

@@ -13,7 +13,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODEPOOLS, NODES
 from sandbox.cluster import Sandbox
 from tests.e2e.pools import KEY, Object, Pool
-from tests.e2e.upstream import FINALIZER, conditions, joined
+from tests.e2e.upstream import FINALIZER, conditions, joined, retaint
 from tests.e2e.upstream_ec2 import TYPE, ZONE, Instances, pairs
 
 OLD_POOLS, OLD_CLAIMS, OLD_CLASSES = (
@@ -97,8 +97,7 @@ class OldKarpenter:
         """What it does first with a node that is to go (V1B-11)."""
         node = await self.kube.get(NODES, claim["status"]["nodeName"])
         assert node is not None
-        taints = [*node["spec"]["taints"], DISRUPTING]
-        await self.kube.patch(NODES, node["metadata"]["name"], {"spec": {"taints": taints}})
+        await retaint(self.kube, node, add=[DISRUPTING])
 
     async def node(self, name: str) -> Object:
         """A whole node: claim, instance, Node; the claim as v1beta1 has it then."""
@@ -107,20 +106,17 @@ class OldKarpenter:
         node = await joined(self.kube, instance_id)
         named, node_name = claim["metadata"]["name"], node["metadata"]["name"]
         owner = {"apiVersion": "karpenter.sh/v1beta1", "kind": "NodeClaim", "name": named, "blockOwnerDeletion": True}
-        change = {
-            "metadata": {
-                "labels": {
-                    **claim["metadata"]["labels"],
-                    "karpenter.sh/registered": "true",
-                    "karpenter.sh/initialized": "true",
-                },
-                "annotations": claim["metadata"]["annotations"],
-                "finalizers": [FINALIZER],
-                "ownerReferences": [{**owner, "uid": claim["metadata"]["uid"]}],
+        marks = {
+            "labels": {
+                **claim["metadata"]["labels"],
+                "karpenter.sh/registered": "true",
+                "karpenter.sh/initialized": "true",
             },
-            "spec": {"taints": [*(node["spec"].get("taints") or ()), *claim["spec"]["taints"]]},
+            "annotations": claim["metadata"]["annotations"],
+            "finalizers": [FINALIZER],
+            "ownerReferences": [{**owner, "uid": claim["metadata"]["uid"]}],
         }
-        await self.kube.patch(NODES, node_name, change)
+        await retaint(self.kube, node, add=claim["spec"]["taints"], metadata=marks)
         status = {
             "providerID": f"aws:///{ZONE}/{instance_id}",
             "nodeName": node_name,
