@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
 from temporalio.exceptions import ApplicationError
@@ -110,10 +110,11 @@ class Launching:
             why = "; ".join(str(fault) for fault in faults)
             return await self._refused(given.claim, view, "invalid", f"the NodeClaim cannot be read: {why}")
         try:
-            node_class = with_own_kubelet(await self._node_class(view.node_class), claim.metadata.annotations)
-            types = await self._types.of(raw, node_class)
+            node_class = await self._node_class(view.node_class)
+            own = with_own_kubelet(node_class, claim.metadata.annotations)
+            types = await self._types.of(raw, own)
             request = await asyncio.to_thread(
-                self._ec2.prepare_launch, claim, node_class, given.attempt, self._avoided(), types
+                self._ec2.prepare_launch, claim, own, given.attempt, self._avoided(), types
             )
         except NodeClassNotReady as error:
             return await self._refused(given.claim, view, NODECLASS_NOT_READY, str(error))
@@ -126,6 +127,7 @@ class Launching:
             if view.created_at is not None and self._now() - view.created_at > LAUNCH_WITHIN:
                 return await self._refused(given.claim, view, LAUNCH_TIMEOUT, error.message)
             raise
+        request = request.model_copy(update={"made_from": _origin(node_class)})
         return PrepareLaunchResult(view=view, request=request)
 
     async def launch(self, given: LaunchInput) -> LaunchResult:
@@ -160,7 +162,7 @@ class Launching:
             await nodeclaims.delete_claim(self._kube, self._recorder, given.claim, reason, result.message)
             log.warning("launch refused", extra={"nodeclaim": given.claim.name, "reason": result.message})
             return result.model_copy(update={"reason": reason})
-        await self._mark(given.claim, result.instance, raw)
+        await self._mark(given.claim, result.instance, raw, given.request.made_from)
         instance = result.instance
         log.info(
             "launched instance",
@@ -205,8 +207,13 @@ class Launching:
             raise NodeClassNotReady(f"EC2NodeClass {name} cannot be read: " + "; ".join(str(f) for f in faults))
         return node_class
 
-    async def _mark(self, ref: ClaimRef, instance: Instance, raw: Object) -> None:
-        """``raw`` is the claim as read before the launch: what changed since is read again by who writes."""
+    async def _mark(
+        self, ref: ClaimRef, instance: Instance, raw: Object, made_from: Mapping[str, str] | None = None
+    ) -> None:
+        """``raw`` is the claim as read before the launch: what changed since is read again by who writes.
+
+        Without ``made_from`` nobody knows any more what the class was like: it counts as it is now.
+        """
         node_class = await self._node_class((raw["spec"].get("nodeClassRef") or {}).get("name", ""))
         own = with_own_kubelet(node_class, raw["metadata"].get("annotations") or {})
         types = await self._types.of(raw, own)
@@ -219,11 +226,7 @@ class Launching:
             allocatable=kind.allocatable if kind else {},
             labels_=launched_labels(raw, instance, kind),
             now=self._now,
-            annotations={
-                **ec2nodeclass_hashes(node_class),
-                **TAGGED,
-                **({labels.INSTANCE_PROFILE: profile} if (profile := node_class.status.instance_profile) else {}),
-            },
+            annotations={**(made_from or _origin(node_class)), **TAGGED},
             seen=raw,
         )
 
@@ -241,3 +244,9 @@ class Launching:
         await nodeclaims.delete_claim(self._kube, self._recorder, ref, reason, message)
         log.warning("cannot launch", extra={"nodeclaim": ref.name, "reason": message})
         return PrepareLaunchResult(view=view, reason=reason, message=message)
+
+
+def _origin(node_class: EC2NodeClass) -> dict[str, str]:
+    """What a NodeClaim says of the class that its instance was launched from."""
+    profile = node_class.status.instance_profile
+    return {**ec2nodeclass_hashes(node_class), **({labels.INSTANCE_PROFILE: profile} if profile else {})}

@@ -93,6 +93,8 @@ class LaunchRequest(Message):
     templates: list[FleetTemplate]
     tags: dict[str, str]
     context: str = ""
+    made_from: dict[str, str] = {}
+    """What the NodeClaim will say of the EC2NodeClass that the request was made from: it may be edited meanwhile."""
 
 
 class PrepareLaunchInput(Message):

@@ -7,46 +7,16 @@ from typing import Any, cast
 
 import pytest
 
-from activities.ec2.errors import EC2Error
 from activities.kubernetes.cordon import cordon
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from activities.launching import Launching
 from tenon.lifecycle import machine
-from tenon.lifecycle.messages import CordonInput, Instance, PrepareLaunchInput, PrepareLaunchResult
+from tenon.lifecycle.messages import CordonInput, PrepareLaunchInput, PrepareLaunchResult
 from tenon.lifecycle.state import NodeState
 from tests.lifecycle_k8s.fake_kube import START, stamp
-from tests.lifecycle_k8s.world import DISRUPTED, PROVIDER_ID, REF, World, claim, live, node
+from tests.lifecycle_k8s.world import DISRUPTED, REF, Ec2, World, claim, live, node
 
 TAGGED = ("karpenter.k8s.aws/tagged", "compatibility.karpenter.k8s.aws/cluster-name-tagged")
-
-
-class Ec2:
-    """One instance that runs; whatever would buy or end something fails the test."""
-
-    def __init__(self) -> None:
-        self.named: list[tuple[str, str, str]] = []
-        self.refuses = False
-
-    def instance_state(self, instance_id: str) -> str:
-        assert instance_id == "i-1"
-        return "running"
-
-    def describe_instance(self, instance_id: str) -> Instance:
-        return Instance(
-            id=instance_id,
-            provider_id=PROVIDER_ID,
-            instance_type="m5.large",
-            zone="us-west-2a",
-            capacity_type="on-demand",
-            image_id="ami-1",
-            price=0.1,
-        )
-
-    def name_instance(self, instance_id: str, claim_name: str, node_name: str) -> bool:
-        if self.refuses:
-            raise EC2Error("UnauthorizedOperation", "no tags today", retryable=False)
-        self.named.append((instance_id, claim_name, node_name))
-        return True
 
 
 async def taken_over(world: World, ec2: Ec2 | None = None) -> tuple[PrepareLaunchResult, NodeState]:

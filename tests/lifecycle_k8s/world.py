@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from activities.ec2.errors import EC2Error
 from activities.kubernetes.resources import NODECLAIMS, NODES, PODS
-from tenon.lifecycle.messages import ClaimRef
+from tenon.lifecycle.messages import ClaimRef, Instance
 from tests.lifecycle_k8s.fake_kube import START, Clock, FakeKube, Recorder, stamp
 
 PROVIDER_ID = "aws:///us-west-2a/i-1"
@@ -115,3 +116,32 @@ class World:
             if one["type"] == type_:
                 return one["status"], one["reason"]
         return "", ""
+
+
+class Ec2:
+    """One instance that runs; whatever would buy or end something fails the test."""
+
+    def __init__(self) -> None:
+        self.named: list[tuple[str, str, str]] = []
+        self.refuses = False
+
+    def instance_state(self, instance_id: str) -> str:
+        assert instance_id == "i-1"
+        return "running"
+
+    def describe_instance(self, instance_id: str) -> Instance:
+        return Instance(
+            id=instance_id,
+            provider_id=PROVIDER_ID,
+            instance_type="m5.large",
+            zone="us-west-2a",
+            capacity_type="on-demand",
+            image_id="ami-1",
+            price=0.1,
+        )
+
+    def name_instance(self, instance_id: str, claim_name: str, node_name: str) -> bool:
+        if self.refuses:
+            raise EC2Error("UnauthorizedOperation", "no tags today", retryable=False)
+        self.named.append((instance_id, claim_name, node_name))
+        return True

@@ -1,0 +1,85 @@
+"""What a NodeClaim says of the EC2NodeClass that its instance was launched from (ANN-03, EC-S10)."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
+from activities.launching import Launching
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.hashing import ec2nodeclass_hashes
+from tenon.apis.validation import parse
+from tenon.lifecycle.messages import Instance, LaunchInput, LaunchRequest, LaunchResult, PrepareLaunchInput
+from tenon.scheduling.model import InstanceType
+from tests.lifecycle_k8s.world import REF, Ec2, World, claim
+
+PROFILE = "karpenter.k8s.aws/instance-profile-name"
+
+
+class Seller(Ec2):
+    """Prepares any launch, and sells the one instance."""
+
+    def instance_types(self, node_class: EC2NodeClass, *_: object, **__: object) -> list[InstanceType]:
+        return []
+
+    def prepare_launch(self, *_: object) -> LaunchRequest:
+        return LaunchRequest(client_token="t", capacity_type="on-demand", templates=[], tags={})
+
+    def launch(self, request: LaunchRequest) -> LaunchResult:
+        return LaunchResult(instance=self.describe_instance("i-1"))
+
+    def find_instance(self, claim_name: str) -> Instance | None:
+        return self.describe_instance("i-1")
+
+
+def node_class(**spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "default", "uid": "uid-default", "generation": 1},
+        "spec": {
+            "role": "nodes",
+            "amiSelectorTerms": [{"alias": "al2023@latest"}],
+            "subnetSelectorTerms": [{"id": "subnet-1"}],
+            "securityGroupSelectorTerms": [{"id": "sg-1"}],
+            **spec,
+        },
+        "status": {"instanceProfile": f"profile-of-{spec.get('role', 'nodes')}"},
+    }
+
+
+def hashes(raw: dict[str, Any]) -> dict[str, str]:
+    parsed, _ = parse(EC2NodeClass, raw)
+    assert parsed is not None
+    return ec2nodeclass_hashes(parsed)
+
+
+def unlaunched() -> tuple[World, Launching]:
+    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+    world, waiting = World(), claim(nodeClassRef=reference)
+    waiting["status"] = {}
+    world.kube.add(NODECLAIMS, waiting)
+    world.kube.add(EC2NODECLASSES, node_class())
+    return world, Launching(world.kube, cast("Any", world.recorder), cast("Any", Seller()), world.clock)
+
+
+async def test_a_class_that_is_edited_before_ec2_answers_leaves_the_digest_of_what_was_asked_for() -> None:
+    """Else the node would pass for one of the new class, and never count as drifted."""
+    world, launching = unlaunched()
+    prepared = await launching.prepare(PrepareLaunchInput(claim=REF, attempt=1))
+    assert prepared.request is not None
+    edited = node_class(role="others", userData="echo new")
+    world.kube.objects[("ec2nodeclasses", "", "default")].update(spec=edited["spec"], status=edited["status"])
+    await launching.launch(LaunchInput(claim=REF, request=prepared.request))
+    annotations = world.claim["metadata"]["annotations"]
+    assert hashes(node_class()) != hashes(edited)
+    assert hashes(node_class()).items() <= annotations.items()
+    assert annotations[PROFILE] == "profile-of-nodes"
+
+
+async def test_a_request_of_an_older_release_counts_as_made_from_the_class_as_it_is() -> None:
+    """Its recorded form does not say what it was made from."""
+    world, launching = unlaunched()
+    bare = LaunchRequest(client_token="t", capacity_type="on-demand", templates=[], tags={})
+    await launching.launch(LaunchInput(claim=REF, request=bare))
+    annotations = world.claim["metadata"]["annotations"]
+    assert hashes(node_class()).items() <= annotations.items()
+    assert annotations[PROFILE] == "profile-of-nodes"
