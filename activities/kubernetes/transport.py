@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import socket
+import threading
 import urllib.request
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -29,6 +30,7 @@ READ_BUFFER_BYTES = 2**21
 """As the official client has it: an object may be larger than aiohttp's own buffer."""
 KEEP_ALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
 """A peer that vanished without a word (a node of the control plane that lost power) is noticed within a minute."""
+_LOADING = threading.Lock()
 _NO_KUBECONFIG = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError)
 """What the client's loader fails with on a file that is something else."""
 
@@ -55,27 +57,25 @@ class Transport:
         from activities.kubernetes.asynchronous import client, config
 
         settings = client.Configuration()
-        refresh, path = None, None
+        loader, path = None, None
         try:
             path = _kubeconfig(kubeconfig or os.environ.get("KUBECONFIG"))
             if path:
-                loader = await config.load_kube_config(
-                    path, context, client_configuration=settings, persist_config=False
-                )
-                refresh = asyncio.create_task(_keep_refreshed(loader, settings), name="kubernetes token refresh")
+                loader = await asyncio.to_thread(_loaded, path, context, settings)
             else:
                 config.load_incluster_config(client_configuration=settings)
+            settings.proxy = settings.proxy or _proxy_of_environment(settings.host)
+            api = client.ApiClient(settings)  # reads the certificates
         except (config.ConfigException, OSError, *_NO_KUBECONFIG) as error:
             said = f"{path} is not a kubeconfig" if isinstance(error, _NO_KUBECONFIG) else str(error).rstrip(".")
             raise ConfigError(
                 f"The Kubernetes client cannot be configured: {said}. "
                 "Set KUBECONFIG to a readable kubeconfig file, or run in a pod with a service account."
             ) from error
-        settings.proxy = settings.proxy or _proxy_of_environment(settings.host)
-        api = client.ApiClient(settings)
         _settle_environment(api)
         transport = cls(api, qps=qps, burst=burst)
-        transport._refresh = refresh
+        if loader is not None:
+            transport._refresh = asyncio.create_task(_keep_refreshed(loader, settings), name="kubernetes token refresh")
         return transport
 
     @property
@@ -203,6 +203,18 @@ class RateLimit:
         self._next = max(self._next, now - self._allowance) + self._interval
         if self._next > now:
             await asyncio.sleep(self._next - now)
+
+
+def _loaded(path: str, context: str | None, settings: Any) -> Any:
+    """The loader of a kubeconfig, which has set up ``settings``.
+
+    The client keeps certificates that stand in a kubeconfig in files which all threads of a process share, and hands
+    their names out before it has written them: another thread would read an empty one.
+    """
+    from activities.kubernetes.asynchronous import config
+
+    with _LOADING:
+        return asyncio.run(config.load_kube_config(path, context, client_configuration=settings, persist_config=False))
 
 
 async def _keep_refreshed(loader: Any, settings: Any) -> None:
