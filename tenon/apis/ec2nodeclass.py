@@ -55,6 +55,8 @@ OWN_TAGS = (
 )
 """Tags that say whose an instance is; users may not set them."""
 CLUSTER_TAG_PREFIX = "kubernetes.io/cluster"
+MOST_TAGS = 50
+"""As many as EC2 lets a thing have."""
 _OWN_TAG_LIST = ", ".join(f"'{tag}'" for tag in OWN_TAGS)
 
 
@@ -179,7 +181,7 @@ class EC2NodeClassSpec(ApiModel):
     """The IAM role of the nodes, for which an instance profile is made."""
     instance_profile: Annotated[str, Field(min_length=1)] | None = None
     """An instance profile that exists already."""
-    tags: Annotated[dict[str, str], Field(max_length=50)] = {}
+    tags: Annotated[dict[str, str], Field(max_length=MOST_TAGS)] = {}
     """Tags of everything that is made in EC2."""
     kubelet: KubeletConfiguration | None = None
     """Settings of the nodes' kubelet."""

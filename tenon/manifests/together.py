@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tenon.apis import labels
-from tenon.apis.legacy.awsnodetemplate import Defaults, convert_template
+from tenon.apis.legacy.awsnodetemplate import convert_template
 from tenon.apis.legacy.conversion import KUBELET_ANNOTATION, Converted, Manifest, Note, name_of
-from tenon.apis.legacy.global_settings import Settings, convert_settings, is_settings
+from tenon.apis.legacy.global_settings import convert_settings, is_settings, merged
 from tenon.apis.legacy.kubelets import class_of, move_kubelets
 from tenon.apis.legacy.provider_classes import made_from, provider_class, wanted_by_others
 from tenon.apis.legacy.v1alpha5 import convert_machine, convert_provisioner
@@ -33,7 +33,7 @@ def is_older(body: Mapping[str, Any]) -> bool:
 
 def convert_together(bodies: Sequence[Manifest]) -> dict[int, Converted]:
     """What the older objects among these became, and the v1 objects that had to change with them, by their number."""
-    defaults = _defaults([convert_settings(body) for body in bodies if is_settings(body)])
+    defaults = merged(convert_settings(body) for body in bodies if is_settings(body)).defaults
     expiry: dict[str, str] = {}
     provider_classes = _provider_classes(bodies)
     conversions: Mapping[tuple[str, str], Callable[[Manifest], Converted]] = dict(
@@ -79,15 +79,6 @@ def _explained(made: Converted, body: Manifest, expiry: Mapping[str, str]) -> Co
                 sentence = "conditions have lost the prefix Machine; MachineEmpty and MachineExpired are no more"
                 notes.append(Note(sentence, "status.conditions"))
     return Converted(made.manifests, notes, made.problems)
-
-
-def _defaults(settings: Sequence[Settings]) -> Defaults:
-    defaults = Defaults()
-    for one in settings:
-        defaults = Defaults(
-            one.defaults.instance_profile or defaults.instance_profile, one.defaults.cluster or defaults.cluster
-        )
-    return defaults
 
 
 def _provider_classes(bodies: Sequence[Manifest]) -> dict[str, str]:

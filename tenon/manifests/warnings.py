@@ -7,8 +7,8 @@ from typing import Any
 
 from tenon.apis import labels
 from tenon.apis.kubelet import expressions_in
-from tenon.apis.legacy.conversion import PROVISIONER_NAME
-from tenon.apis.legacy.global_settings import is_settings
+from tenon.apis.legacy.conversion import PROVISIONER_NAME, Note
+from tenon.apis.legacy.global_settings import convert_settings, is_settings
 from tenon.apis.legacy.v1alpha5 import LABELS_GONE
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse, unknown_values
@@ -44,6 +44,7 @@ def warnings_of(sound: Sound) -> Iterator[Finding]:
         elif is_settings(item.body):
             said = "settings are environment variables of the worker now: `tenon convert` prints them"
             yield _warning(item, ("metadata", "name"), said)
+            yield from _unusable(item)
         elif not karpenters:
             yield from _old_names(item)
         for manifest in manifests if karpenters else ():
@@ -54,6 +55,13 @@ def warnings_of(sound: Sound) -> Iterator[Finding]:
                 yield from _expressions(item, manifest)
     for name, others in overlapping([pool for _, pool in pools.values()]).items():
         yield _warning(pools[name][0], ("metadata", "name"), sentence(others))
+
+
+def _unusable(item: Item) -> Iterator[Finding]:
+    """Values of a ConfigMap of settings that are passed over."""
+    for note in convert_settings(item.body).notes:
+        if isinstance(note, Note) and note.path:
+            yield _warning(item, path_of(note.path, item.body), note)
 
 
 def _twice(item: Item, seen: dict[tuple[str, str, str], Item]) -> Iterator[Finding]:

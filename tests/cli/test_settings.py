@@ -50,6 +50,14 @@ def test_every_setting_is_shown_with_its_value_and_where_it_comes_from(monkeypat
     assert "yet" in found["INTERRUPTION_QUEUE"]["withoutEffect"]
 
 
+def test_leg52_the_tags_of_old_node_templates_are_shown_as_they_are_written() -> None:
+    document = shown("--cluster-name", "c", "--default-tags", '{"team": "[a]"}')
+    (row,) = [row for row in document["settings"] if row["name"] == "DEFAULT_TAGS"]
+    assert (row["value"], row["source"]) == ('{"team": "[a]"}', "flag")
+    table = runner.invoke(app, ["settings", "--cluster-name", "c", "--default-tags", '{"team": "[a]"}'])
+    assert '{"team": "[a]"}' in table.stdout
+
+
 def test_every_gate_is_shown() -> None:
     """GAT-01 to GAT-07."""
     document = shown("--cluster-name", "c", "--feature-gates", "StaticCapacity=true")

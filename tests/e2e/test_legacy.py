@@ -245,7 +245,10 @@ async def test_a_first_provisioner_launches_labelled_nodes_and_empty_ones_go(use
 async def test_a_deleted_provisioner_takes_its_nodes_its_pool_and_its_inline_class_with_it(
     user: User, sandbox: Sandbox
 ) -> None:
-    """LEG-06, LEG-35: the load test's manifests, in the sandbox's region; then the article's own way to clean up."""
+    """LEG-06, LEG-35: the load test's manifests, in the sandbox's region; then the article's own way to clean up.
+
+    LEG-52: what is launched has the tags of the settings.
+    """
     article = seed("003-web-load.yaml", "Namespace", "Deployment", "Provisioner")
     spec = article["Provisioner"]["spec"]
     for term in spec["requirements"]:
@@ -265,6 +268,10 @@ async def test_a_deleted_provisioner_takes_its_nodes_its_pool_and_its_inline_cla
     assert node["metadata"]["labels"][labels.INSTANCE_TYPE] == "m5.large"
     (claim,) = await user.kube.list(NODECLAIMS, label_selector=f"{labels.NODEPOOL}=test-karpenter")
     assert claim["spec"]["expireAfter"] == "15m"
+    (instance,) = [
+        i for i in sandbox.ec2().instances() if i["tags"].get(labels.TAG_NODECLAIM) == claim["metadata"]["name"]
+    ]
+    assert instance["tags"]["cost-center"] == "1234"
     node_class = await user.kube.get(EC2NODECLASSES, "test-karpenter") or {}
     assert labels.NODECLASS_FINALIZER in node_class["metadata"]["finalizers"]
 

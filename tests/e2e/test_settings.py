@@ -23,6 +23,7 @@ OLD = {
         "aws.clusterName": "from-long-ago",
         "batchMaxDuration": "20s",
         "aws.assumeRoleARN": "arn:aws:iam::1:role/x",
+        "aws.tags": '{"team": "a"}',
     },
 }
 
@@ -55,6 +56,7 @@ async def test_leg50_leg51_settings_that_never_left_their_config_map_count_as_th
     assert found["CLUSTER_NAME"] == ("from-long-ago", "ConfigMap")
     assert found["BATCH_MAX_DURATION"] == ("20s", "ConfigMap")
     assert found["BATCH_IDLE_DURATION"] == ("2s", "environment")
+    assert found["DEFAULT_TAGS"] == ('{"team": "a"}', "ConfigMap")
     assert document["configMaps"]["found"] == ["karpenter-global-settings"]
     assert any(note.startswith("aws.assumeRoleARN is no more: ") for note in document["notes"])
 

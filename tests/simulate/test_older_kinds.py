@@ -123,6 +123,14 @@ def test_a_provisioner_with_its_template_and_settings_is_planned_with(tmp_path: 
     assert "its instance profile is aws.defaultInstanceProfile of the settings: nodes" in answer.err
 
 
+def test_leg52_the_tags_of_the_settings_are_told_with_what_has_them(tmp_path: Path) -> None:
+    tags = """aws.tags: '{"team": "a", "karpenter.sh/nodepool": "x"}'"""
+    answer = simulate(tmp_path, PROVISIONER + TEMPLATE + SETTINGS.replace("batchMaxDuration: 10s", tags))
+    assert "note: AWSNodeTemplate default: aws.tags of the settings adds tags: team\n" in answer.err
+    assert "the tag 'karpenter.sh/nodepool' of aws.tags is left out: " in answer.err
+    assert answer.status == 0
+
+
 def test_the_order_of_documents_does_not_matter(tmp_path: Path) -> None:
     parts = [PROVISIONER, TEMPLATE.replace("---", ""), SETTINGS.replace("---", ""), deployment().replace("---", "")]
     answers = [simulate(tmp_path, "\n---\n".join(order)) for order in (parts, parts[::-1])]

@@ -190,6 +190,18 @@ def test_settings_are_read_and_pointed_at_the_environment() -> None:
     assert "environment variables" in warnings(text.replace("10}", "10s}"))[0][1]
 
 
+def test_leg52_values_of_settings_that_are_passed_over_are_pointed_at() -> None:
+    text = (
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: karpenter-global-settings}\ndata:\n"
+        "  batchMaxDuration: 10s\n  aws.tags: 'team=a'\n  aws.tags.karpenter.sh/nodepool: x\n"
+    )
+    _, *said = warnings(text)
+    assert [sentence.partition(":")[0] for _, sentence, *_ in said] == [
+        "aws.tags is left out",
+        "the tag 'karpenter.sh/nodepool' of aws.tags is left out",
+    ]
+
+
 def test_files_folders_and_what_is_no_yaml(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(POOL)
     (tmp_path / "b.yaml").write_text(CLASS + "---\nkind: [}\n")

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tenon.apis.legacy.global_settings import convert_settings
+from worker.legacy.serving import defaults_of
 from worker.settings import Settings, SettingsError, load_all
 from worker.settings.effects import GATES_WITHOUT_EFFECT, WITHOUT_EFFECT
 
@@ -45,6 +46,41 @@ def test_leg52_what_the_config_maps_say_no_more_is_noted_and_the_default_profile
     found = load_all({}, NAMED, old)
     assert found.settings.default_instance_profile == "nodes"
     assert any(note.startswith("aws.enablePodENI is no more: ") for note in found.notes)
+
+
+def test_leg52_the_tags_of_the_config_map_reach_old_node_templates_through_every_process() -> None:
+    old = convert_settings(config_map({"aws.tags": '{"team": "a", "karpenter.sh/nodepool": "x"}', "aws.tags.é": "b"}))
+    found = load_all({}, NAMED, old)
+    assert found.sources["default_tags"] == "ConfigMap"
+    assert any("'karpenter.sh/nodepool' of aws.tags is left out" in note for note in found.notes)
+    child = load_all({}, found.settings.as_environment()).settings
+    assert defaults_of(child, "1.29").tags == {"team": "a", "é": "b"}
+    over = load_all({}, {**NAMED, "DEFAULT_TAGS": '{"own": "1"}'}, old).settings
+    assert defaults_of(over, "1.29").tags == {"own": "1"}
+    assert defaults_of(load_all({}, {**NAMED, "DEFAULT_TAGS": "{}"}, old).settings, "1.29").tags == {}
+    assert defaults_of(load_all({}, NAMED).settings, "1.29").tags == {}
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("team=a", 'it is no JSON object of texts, such as {"team": "a"}.'),
+        ('{"team": 1}', 'it is no JSON object of texts, such as {"team": "a"}.'),
+        (
+            '{"kubernetes.io/cluster/c": "owned"}',
+            "leave out the tag 'kubernetes.io/cluster/c', for it says whose an instance is, and nobody but the worker "
+            "sets that.",
+        ),
+        (json.dumps({str(number): "" for number in range(51)}), "it has 51 tags, and an EC2NodeClass takes 50."),
+    ],
+)
+def test_leg52_tags_that_no_class_takes_stop_the_worker(value: str, why: str) -> None:
+    with pytest.raises(SettingsError) as refused:
+        load_all({}, {**NAMED, "DEFAULT_TAGS": value})
+    said = str(refused.value)
+    assert said.startswith("DEFAULT_TAGS=")
+    assert said.endswith(f" cannot be used: {why}")
+    assert "\n" not in said
 
 
 def test_a_malformed_value_of_a_config_map_says_where_it_is() -> None:

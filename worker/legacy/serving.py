@@ -7,6 +7,7 @@ import asyncio
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
 from tenon.apis.legacy.awsnodetemplate import Defaults
+from tenon.apis.legacy.global_tags import default_tags
 from tenon.ec2.amis import al2_has_images
 from tenon.ec2.cluster import Cluster
 from worker.cache.cluster import ClusterCache
@@ -19,14 +20,19 @@ async def serve_legacy(
     kube: Kube, recorder: EventRecorder, cache: ClusterCache, settings: Settings, cluster: Cluster
 ) -> None:
     """Read the old objects and let them act, until cancelled."""
-    version = cluster.kubernetes_version
-    defaults = Defaults(
-        settings.default_instance_profile,
-        settings.cluster_name,
-        "AL2" if not version or al2_has_images(version) else "AL2023",
-    )
+    defaults = defaults_of(settings, cluster.kubernetes_version)
     objects = LegacyObjects(kube, cache.changes, silence_limit=settings.watch_silence_limit.total_seconds())
     keeper = LegacyKeeper(kube, recorder, cache, objects, defaults)
     async with asyncio.TaskGroup() as group:
         group.create_task(objects.run(), name="legacy objects")
         group.create_task(keeper.run(), name="legacy keeper")
+
+
+def defaults_of(settings: Settings, kubernetes_version: str) -> Defaults:
+    """What the settings and the cluster say of AWSNodeTemplates and providers that leave it open."""
+    return Defaults(
+        settings.default_instance_profile,
+        settings.cluster_name,
+        "AL2" if not kubernetes_version or al2_has_images(kubernetes_version) else "AL2023",
+        default_tags(settings.default_tags),
+    )

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator
 
+from tenon.apis.legacy.global_tags import default_tags
 from tenon.provisioning.gates import AwsFeatureGates, FeatureGates, parse_aws_feature_gates, parse_feature_gates
 from worker.settings.scheduler_document import scheduler_document
 
@@ -58,6 +59,11 @@ def _bundle(value: str) -> str:
     return "".join(value.split())
 
 
+def _tags(value: str) -> str:
+    default_tags(value)
+    return value
+
+
 def _lower(value: Any) -> Any:
     return value.strip().lower() if isinstance(value, str) else value
 
@@ -68,5 +74,6 @@ Paths = Annotated[tuple[str, ...], BeforeValidator(_paths)]
 Endpoint = Annotated[str, AfterValidator(_endpoint)]
 SecureAddress = Annotated[str, AfterValidator(_secure)]
 SchedulerDocument = Annotated[str, AfterValidator(scheduler_document)]
+Tags = Annotated[str, AfterValidator(_tags)]
 CaBundle = Annotated[str, AfterValidator(_bundle)]
 LowerCase = BeforeValidator(_lower)

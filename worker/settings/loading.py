@@ -5,6 +5,7 @@ A value that loses to another is not looked at. Every fault is told at once, eac
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -133,6 +134,8 @@ def gather(
     lowest = dict(old.values)
     if old.defaults.instance_profile:
         lowest["DEFAULT_INSTANCE_PROFILE"] = old.defaults.instance_profile
+    if old.defaults.tags:
+        lowest["DEFAULT_TAGS"] = json.dumps(old.defaults.tags)
     found = {}
     for name in Settings.model_fields:
         if flags.get(name) not in (None, ""):

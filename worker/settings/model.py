@@ -25,6 +25,7 @@ from worker.settings.kinds import (
     Paths,
     SchedulerDocument,
     SecureAddress,
+    Tags,
 )
 from worker.settings.place import own_namespace
 from worker.settings.scheduler_document import default_spread
@@ -59,6 +60,9 @@ class Settings(BaseModel):
     reserved_enis: int = Field(0, ge=0, description="Network interfaces of each instance that are not for pods.")
     default_instance_profile: str = Field(
         "", description="Instance profile of AWSNodeTemplates that name none (aws.defaultInstanceProfile)."
+    )
+    default_tags: Tags = Field(
+        "", description='Tags of AWSNodeTemplates that do not set them (aws.tags), as JSON: {"team": "a"}.'
     )
 
     batch_max_duration: GoDuration = Field(timedelta(seconds=10), description="Longest wait for more pods of a batch.")

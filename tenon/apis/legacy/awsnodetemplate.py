@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from tenon.apis import labels
 from tenon.apis.base import ApiModel
+from tenon.apis.ec2nodeclass import MOST_TAGS
 from tenon.apis.legacy.amis import OldFamily, convert_family, family_problem, incompatible_status, is_incompatible
 from tenon.apis.legacy.conversion import (
     NODE_CLASS_KIND,
@@ -19,6 +20,7 @@ from tenon.apis.legacy.conversion import (
     Manifest,
     Note,
     OldObject,
+    listed,
     metadata_of,
     read,
     without_empty,
@@ -45,7 +47,7 @@ EXCLUDED_BY_LAUNCH_TEMPLATE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Defaults:
     """What the settings of the whole cluster say of classes that leave it open."""
 
@@ -53,6 +55,8 @@ class Defaults:
     cluster: str = ""
     family: OldFamily = "AL2"
     """The AMI family of classes that name neither family nor images; AL2, unless there are no images of it."""
+    tags: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Tags of every class, unless it has them itself."""
 
 
 class TemplateSpec(ApiModel):
@@ -79,7 +83,7 @@ def convert_template(manifest: Mapping[str, Any], defaults: Defaults | None = No
     found, problems = read(NodeTemplate, manifest)
     if found is None:
         return Converted(problems=problems)
-    problems = [*_problems(found.spec, manifest["spec"])]
+    problems = [*_problems(found.spec, manifest["spec"], defaults or Defaults())]
     for field, given in (("subnetSelector", found.spec.subnet_selector), ("securityGroupSelector", None)):
         wanted = found.spec.security_group_selector if given is None else given
         if not wanted and not (field == "securityGroupSelector" and found.spec.launch_template):
@@ -94,7 +98,7 @@ def convert_provider(name: str, provider: Mapping[str, Any], defaults: Defaults 
     manifest = {"metadata": {"name": name}, "spec": dict(provider)}
     found, problems = read(NodeTemplate, manifest)
     if found is not None:
-        problems = [*_problems(found.spec, provider)]
+        problems = [*_problems(found.spec, provider, defaults or Defaults())]
     if found is None or problems:
         return Converted(problems=[Problem(p.path.replace("spec", "spec.provider", 1), p.sentence) for p in problems])
     return _converted(manifest, found, defaults or Defaults())
@@ -124,8 +128,9 @@ def _converted(manifest: Mapping[str, Any], found: NodeTemplate, defaults: Defau
         notes.append(Note(sentence, "spec.amiSelectorTerms"))
     fields |= _identity(spec, defaults, notes)
     fields["metadataOptions"] = {**METADATA_OPTIONS, **spec.metadata_options}
+    rest = {**given, "tags": _tags(spec, defaults, notes)}
     for name in ("userData", "tags", "detailedMonitoring", "context"):
-        fields |= without_empty({name: given.get(name)})
+        fields |= without_empty({name: rest.get(name)})
     status = incompatible_status(found.status) if is_incompatible(added) else found.status
     node_class = {
         "apiVersion": f"{labels.AWS_GROUP}/v1",
@@ -150,7 +155,15 @@ def _identity(spec: TemplateSpec, defaults: Defaults, notes: list[str]) -> Manif
     return {"role": role}
 
 
-def _problems(spec: TemplateSpec, given: Mapping[str, Any]) -> Iterable[Problem]:
+def _tags(spec: TemplateSpec, defaults: Defaults, notes: list[str]) -> dict[str, str]:
+    """Its own, and those of the settings that it does not have."""
+    added = {tag: value for tag, value in defaults.tags.items() if tag not in spec.tags}
+    if added:
+        notes.append(Note(f"aws.tags of the settings adds tags: {listed(added)}", "spec.tags"))
+    return {**spec.tags, **added}
+
+
+def _problems(spec: TemplateSpec, given: Mapping[str, Any], defaults: Defaults) -> Iterable[Problem]:
     if problem := family_problem(spec.ami_family, [*spec.ami_selector], "spec.amiSelector"):
         yield problem
     for field, selector in (
@@ -172,6 +185,10 @@ def _problems(spec: TemplateSpec, given: Mapping[str, Any]) -> Iterable[Problem]
     for tag in RESTRICTED_TAGS:
         if tag in spec.tags:
             yield Problem(f"spec.tags[{tag}]", "is a tag that Karpenter kept for itself")
+    own, every = len(spec.tags), len({**defaults.tags, **spec.tags})
+    if own <= MOST_TAGS < every:
+        sentence = f"has {own} tags, {every} with those of aws.tags of the settings: an EC2NodeClass takes {MOST_TAGS}"
+        yield Problem("spec.tags", sentence)
 
 
 def ami_terms(selector: Mapping[str, str]) -> list[Manifest]:

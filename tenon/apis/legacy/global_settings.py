@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tenon.apis.legacy.awsnodetemplate import Defaults
-from tenon.apis.legacy.conversion import OldObject, read
+from tenon.apis.legacy.conversion import Note, OldObject, read
+from tenon.apis.legacy.global_tags import is_of_tags, json_object, tags_of
 from tenon.apis.validation import Problem
 
 SETTINGS = "karpenter-global-settings"
@@ -35,7 +35,6 @@ DROPPED: Mapping[str, str] = {
     "aws.defaultInstanceProfile": "each EC2NodeClass names its role or its instanceProfile",
     "aws.enablePodENI": "pods that ask for vpc.amazonaws.com/pod-eni are counted on types that have it",
     "aws.enableENILimitedPodDensity": "write kubelet.maxPods into the EC2NodeClass for another number of pods",
-    "aws.tags": "write the tags into spec.tags of each EC2NodeClass",
     "loglevel.webhook": "LOG_LEVEL is that of every part",
 }
 """Settings that are no more, with what is done instead."""
@@ -51,6 +50,7 @@ class Settings:
     defaults: Defaults = field(default_factory=Defaults)
     """What they say of node classes that leave it open."""
     notes: tuple[str, ...] = ()
+    """A sentence each; one on a value that cannot be used is a `Note` with its path."""
     problems: tuple[Problem, ...] = ()
 
 
@@ -70,7 +70,7 @@ def convert_settings(manifest: Mapping[str, Any]) -> Settings:
     if found is None:
         return Settings(problems=tuple(problems))
     values: dict[str, str] = {}
-    notes = []
+    notes: list[str] = []
     for key, value in found.data.items():
         if key in RENAMED:
             values[RENAMED[key]] = value
@@ -78,14 +78,17 @@ def convert_settings(manifest: Mapping[str, Any]) -> Settings:
         elif key == "zap-logger-config":
             own = "loglevel.controller" in found.data  # which wins over the level of the logger
             values |= {name: text for name, text in _logger(value, notes).items() if not own or name != "LOG_LEVEL"}
-        elif (known := key if key in DROPPED else "aws.tags" if key.startswith("aws.tags.") else "") != "":
-            notes.append(f"{key} is no more: {DROPPED[known]}")
-        else:
+        elif key in DROPPED:
+            notes.append(f"{key} is no more: {DROPPED[key]}")
+        elif not is_of_tags(key):
             notes.append(f"{key} is no setting of Karpenter")
+    tags, told = tags_of(found.data)
     defaults = Defaults(
-        instance_profile=found.data.get("aws.defaultInstanceProfile", ""), cluster=found.data.get("aws.clusterName", "")
+        instance_profile=found.data.get("aws.defaultInstanceProfile", ""),
+        cluster=found.data.get("aws.clusterName", ""),
+        tags=tags,
     )
-    return Settings(values, defaults, tuple(notes))
+    return Settings(values, defaults, (*notes, *told))
 
 
 def merged(parts: Iterable[Settings]) -> Settings:
@@ -99,18 +102,18 @@ def merged(parts: Iterable[Settings]) -> Settings:
         notes += part.notes
         problems += part.problems
         defaults = Defaults(
-            part.defaults.instance_profile or defaults.instance_profile, part.defaults.cluster or defaults.cluster
+            part.defaults.instance_profile or defaults.instance_profile,
+            part.defaults.cluster or defaults.cluster,
+            tags=part.defaults.tags or defaults.tags,
         )
     return Settings(values, defaults, tuple(notes), tuple(problems))
 
 
 def _logger(text: str, notes: list[str]) -> dict[str, str]:
-    try:
-        given = json.loads(text)
-    except ValueError:
-        given = None
-    if not isinstance(given, dict):
-        notes.append("zap-logger-config is no JSON object and is left out: LOG_LEVEL sets the level now")
+    given = json_object(text)
+    if given is None:
+        sentence = "zap-logger-config is no JSON object and is left out: LOG_LEVEL sets the level now"
+        notes.append(Note(sentence, "data[zap-logger-config]"))
         return {}
     values = {}
     for key, name in _LOGGER.items():

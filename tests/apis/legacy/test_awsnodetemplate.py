@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from tenon.apis.legacy.awsnodetemplate import EXCLUDED_BY_LAUNCH_TEMPLATE, Defaults, convert_template
+from tenon.apis.legacy.awsnodetemplate import (
+    EXCLUDED_BY_LAUNCH_TEMPLATE,
+    Defaults,
+    convert_provider,
+    convert_template,
+)
 from tenon.apis.legacy.conversion import Converted
 from tests.apis.case import REMOVED
 from tests.apis.legacy.sound import manifest, problems, sound
@@ -124,6 +129,27 @@ def test_leg37_the_metadata_options_of_that_time_are_written_out() -> None:
 @pytest.mark.parametrize("tag", ["karpenter.sh/provisioner-name", "karpenter.sh/managed-by"])
 def test_leg39_tags_that_were_karpenters_are_refused(tag: str) -> None:
     assert problems(converted({"tags": {tag: "x"}}))[0].startswith(f"spec.tags[{tag}]: ")
+
+
+def test_leg52_tags_of_the_settings_are_added_and_its_own_win() -> None:
+    told = converted({"tags": {"team": "own"}}, Defaults(tags={"team": "all", "cost": "1"}))
+    assert sound(told)[0]["spec"]["tags"] == {"team": "own", "cost": "1"}
+    assert "aws.tags of the settings adds tags: cost" in told.notes
+    alike = converted({"tags": {"team": "own"}}, Defaults(tags={"team": "all"}))
+    assert sound(alike)[0]["spec"]["tags"] == {"team": "own"}
+    assert not any("aws.tags" in note for note in alike.notes)
+    provider = convert_provider("p", SPEC, Defaults(tags={"team": "all"}))
+    assert sound(provider)[0]["spec"]["tags"] == {"team": "all"}
+
+
+def test_leg52_more_tags_than_ec2_takes_are_told_with_where_they_come_from() -> None:
+    own = {f"own{number}": "x" for number in range(49)}
+    settings = Defaults(tags={"own0": "all", "a": "1"})
+    assert len(sound(converted({"tags": own}, settings))[0]["spec"]["tags"]) == 50
+    more = Defaults(tags={"a": "1", "b": "2"})
+    said = "has 49 tags, 51 with those of aws.tags of the settings: an EC2NodeClass takes 50"
+    assert problems(converted({"tags": own}, more)) == [f"spec.tags: {said}"]
+    assert problems(convert_provider("p", {**SPEC, "tags": own}, more)) == [f"spec.provider.tags: {said}"]
 
 
 def test_leg41_leg42_the_status_stays_and_the_hash_goes() -> None:

@@ -14,6 +14,7 @@ from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.apis.legacy.materialising import Made, belongs_to, changes, differs, made_of_provisioner, made_of_template
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse
+from tests.apis.case import EC2NODECLASS
 from tests.apis.legacy.sound import manifest
 
 SELECTORS = {"subnetSelector": {"a": "b"}, "securityGroupSelector": {"c": "*"}}
@@ -121,6 +122,21 @@ def test_leg07_an_empty_node_waits_for_nothing_but_its_time() -> None:
 def test_leg35_the_profile_of_the_settings_is_the_classes() -> None:
     found = made_of_template(template({"instanceProfile": None}), Defaults(instance_profile="of-all"))
     assert found.manifests[0]["spec"]["instanceProfile"] == "of-all"
+
+
+def test_leg52_the_tags_of_the_settings_are_those_of_each_class_that_is_made() -> None:
+    """Also of the copy with a Provisioner's kubelet settings; not of a class that somebody wrote for v1."""
+    tags = {"team": "a"}
+    found = made_of_template(template({"tags": {"cost": "1"}}), Defaults(tags=tags))
+    assert found.manifests[0]["spec"]["tags"] == {"cost": "1", "team": "a"}
+    provider = {"subnetSelector": {"a": "b"}, "securityGroupSelector": {"a": "b"}}
+    inside = provisioner({"providerRef": None, "provider": provider, "kubeletConfiguration": {"maxPods": 5}})
+    assert made_of_provisioner(inside, class_spec, Defaults(tags=tags)).manifests[1]["spec"]["tags"] == tags
+    of_v1 = copy.deepcopy(EC2NODECLASS["spec"])
+    beside = made_of_provisioner(
+        provisioner({"kubeletConfiguration": {"maxPods": 5}}), lambda _: of_v1, Defaults(tags=tags)
+    )
+    assert "tags" not in beside.manifests[1]["spec"]
 
 
 def test_leg31_without_a_word_on_images_a_family_that_has_some_is_taken() -> None:

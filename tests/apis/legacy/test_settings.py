@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from tenon.apis.legacy.global_settings import Settings, convert_settings, is_settings
+import pytest
+
+from tenon.apis.legacy.conversion import Note
+from tenon.apis.legacy.global_settings import Settings, convert_settings, is_settings, merged
 
 
 def settings(name: str = "karpenter-global-settings", **data: Any) -> Settings:
@@ -54,6 +58,67 @@ def test_leg50_to_leg52_what_was_dropped_is_told_with_what_to_do() -> None:
     for key in data:
         assert any(note.startswith(f"{key.replace('__', '.')} is no more: ") for note in found.notes)
     assert found.defaults.instance_profile == "p"
+
+
+def test_leg52_tags_are_read_together_and_one_with_a_key_of_its_own_wins() -> None:
+    found = settings(aws__tags__team="b", aws__tags='{"team": "a", "cost": "1"}')
+    assert found.defaults.tags == {"team": "b", "cost": "1"}
+    for empty in ("", "{}", " {} "):
+        assert settings(aws__tags=empty).defaults.tags == {}
+    assert settings("other", batchMaxDuration="1s").defaults.tags == {}
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["team=a", "[]", "5", "{", '{"a": 1}', '{"a": null}', '{"a": {"b": "c"}}', '{"a": "\\ud800"}', "[" * 200_000],
+    ids=lambda value: value[:9],
+)
+def test_leg52_tags_that_are_no_object_of_texts_are_left_out_with_a_sentence(value: str) -> None:
+    found = settings(aws__tags=value, aws__tags__team="a")
+    assert (found.defaults.tags, found.problems) == ({"team": "a"}, ())
+    (note,) = [note for note in found.notes if note.startswith("aws.tags ")]
+    assert note == 'aws.tags is left out: it is no JSON object of texts, such as {"team": "a"}'
+    assert isinstance(note, Note)
+    assert note.path == "data[aws.tags]"
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        "kubernetes.io/cluster/prod",
+        "karpenter.sh/nodepool",
+        "karpenter.sh/nodeclaim",
+        "karpenter.k8s.aws/ec2nodeclass",
+        "eks:eks-cluster-name",
+        "karpenter.sh/provisioner-name",
+        "karpenter.sh/managed-by",
+        "",
+    ],
+)
+def test_leg52_a_tag_that_no_class_may_have_is_left_out_and_the_others_stay(tag: str) -> None:
+    """LEG-39: else each class would be invalid by what it does not say."""
+    found = settings(aws__tags=json.dumps({tag: "x", "team": "a"}))
+    assert (found.defaults.tags, found.problems) == ({"team": "a"}, ())
+    (note,) = [note for note in found.notes if "is left out" in note]
+    assert note.startswith(f"the tag {tag!r} of aws.tags is left out: ")
+    alone = settings(**{f"aws__tags__{tag}": "x"})
+    assert alone.defaults.tags == {}
+    assert len(alone.notes) == 1
+
+
+def test_leg52_more_tags_than_a_class_may_have_are_left_out() -> None:
+    one_by_one: dict[str, Any] = {f"aws__tags__t{number}": "x" for number in range(51)}
+    for given in (one_by_one, {"aws__tags": json.dumps({f"t{number}": "x" for number in range(51)})}):
+        found = settings(**given)
+        assert found.defaults.tags == {}
+        assert found.notes[-1] == "aws.tags is left out: it has 51 tags, and an EC2NodeClass takes 50"
+
+
+def test_leg52_of_two_config_maps_the_later_says_the_tags() -> None:
+    first, second = settings(aws__tags='{"a": "1"}', aws__clusterName="c"), settings(aws__tags='{"b": "2"}')
+    assert merged([first, second]).defaults.tags == {"b": "2"}
+    assert merged([second, settings(batchMaxDuration="1s")]).defaults.tags == {"b": "2"}
+    assert merged([first, second]).defaults.cluster == "c"
 
 
 def test_the_logger_becomes_log_settings() -> None:

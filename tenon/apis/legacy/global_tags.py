@@ -1,0 +1,91 @@
+"""The tags of everything that AWSNodeTemplates and providers launch: aws.tags of a ConfigMap, DEFAULT_TAGS of a worker.
+
+One reading for both, so that what a ConfigMap means does not change when it becomes a setting.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tenon.apis.ec2nodeclass import CLUSTER_TAG_PREFIX, MOST_TAGS, OWN_TAGS
+from tenon.apis.legacy.awsnodetemplate import RESTRICTED_TAGS
+from tenon.apis.legacy.conversion import Note
+
+SETTING = "aws.tags"
+_EACH = f"{SETTING}."
+_NOW = "EC2NodeClasses made of AWSNodeTemplates and providers get the tags; write them into spec.tags of others"
+
+
+def is_of_tags(key: str) -> bool:
+    """Whether a key of karpenter-global-settings says something of tags: all of them, or one that it names."""
+    return key == SETTING or key.startswith(_EACH)
+
+
+def tags_of(data: Mapping[str, str]) -> tuple[dict[str, str], list[Note]]:
+    """The tags of a ConfigMap's data, and what is to be said of each key; a tag with a key of its own wins.
+
+    What cannot be used is left out with a sentence: no class may become invalid by what it does not say itself.
+    """
+    found: dict[str, str] = {}
+    notes: list[Note] = []
+    for key in sorted(filter(is_of_tags, data), key=lambda name: name != SETTING):
+        path = f"data[{key}]"
+        try:
+            given = _read(data[key] or "{}") if key == SETTING else {key.removeprefix(_EACH): data[key]}
+        except ValueError as error:
+            notes.append(Note(f"{key} is left out: {error}", path))
+            continue
+        refused = {tag: why for tag in given if (why := _refusal(tag))}
+        if len(refused) < len(given) or not given:
+            notes.append(Note(f"{key} is no more: {_NOW}"))
+        notes += [Note(f"the tag {tag!r} of {SETTING} is left out: {why}", path) for tag, why in refused.items()]
+        found |= {tag: value for tag, value in given.items() if tag not in refused}
+    if len(found) > MOST_TAGS:
+        return {}, [*notes, Note(f"{SETTING} is left out: {_too_many(found)}", "data")]
+    return found, notes
+
+
+def default_tags(text: str) -> dict[str, str]:
+    """The tags of DEFAULT_TAGS; none for an empty text.
+
+    Raises:
+        ValueError: it says no tags, or one that nobody may set.
+    """
+    tags = _read(text) if text else {}
+    for tag in tags:
+        if why := _refusal(tag):
+            raise ValueError(f"leave out the tag {tag!r}, for {why}")
+    if len(tags) > MOST_TAGS:
+        raise ValueError(_too_many(tags))
+    return tags
+
+
+def json_object(text: str) -> dict[str, Any] | None:
+    """The object that a text of JSON is; None for everything else."""
+    try:
+        given = json.loads(text)
+        json.dumps(given, ensure_ascii=False).encode()  # halves of characters, which nothing can print
+    except (ValueError, RecursionError):
+        return None
+    return given if isinstance(given, dict) else None
+
+
+def _read(text: str) -> dict[str, str]:
+    given = json_object(text)
+    if given is None or not all(isinstance(value, str) for value in given.values()):
+        raise ValueError('it is no JSON object of texts, such as {"team": "a"}')
+    return given
+
+
+def _refusal(tag: str) -> str:
+    """Why an EC2NodeClass, or an AWSNodeTemplate of that time, may not have a tag; empty when it may."""
+    if not tag:
+        return "a tag has a name"
+    kept = tag in OWN_TAGS or tag in RESTRICTED_TAGS or tag.startswith(CLUSTER_TAG_PREFIX)
+    return "it says whose an instance is, and nobody but the worker sets that" if kept else ""
+
+
+def _too_many(tags: Mapping[str, str]) -> str:
+    return f"it has {len(tags)} tags, and an EC2NodeClass takes {MOST_TAGS}"
