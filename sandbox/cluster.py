@@ -23,7 +23,7 @@ from sandbox.ports import free_ports
 from sandbox.progress import OnProgress, Progress, silent
 from sandbox.status import Addresses, State, Status, kill, read
 
-START_SECONDS = 180.0
+START_SECONDS = 400.0
 STOP_SECONDS = 60.0
 POLL_SECONDS = 0.05
 

@@ -32,7 +32,7 @@ from sandbox.leash import leashed
 from sandbox.status import Addresses, ComponentStatus, Process, State, Status, kill, read
 from sandbox.tools import MissingTool, tool
 
-READY_SECONDS = 120.0
+READY_SECONDS = 300.0
 STOP_SECONDS = 8.0
 
 

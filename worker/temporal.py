@@ -82,8 +82,13 @@ def _type_name(value: int) -> str:
     return name.removeprefix("INDEXED_VALUE_TYPE_").capitalize()
 
 
-async def watch_temporal(client: Client, readiness: ReadinessLike, period: float = 10.0) -> None:
-    """Keep asking Temporal whether it serves; while it does not, the process is unready and says so once a minute."""
+async def watch_temporal(
+    client: Client, readiness: ReadinessLike, period: float = 10.0, patience: float = 10.0
+) -> None:
+    """Keep asking Temporal whether it serves; while it does not, the process is unready and says so once a minute.
+
+    ``period`` is the pause between two questions, ``patience`` the wait for an answer, both in seconds.
+    """
     outage = Outage(
         f"Temporal at {client.service_client.config.target_host}",
         "nodes live on, and nothing new is decided until it is back",
@@ -91,9 +96,9 @@ async def watch_temporal(client: Client, readiness: ReadinessLike, period: float
     )
     readiness.checks.append(outage)
     while True:
-        why = await _why_away(client, period)
+        why = await _why_away(client, patience)
         # Servers close connections that have grown old, and a question under way goes down with one.
-        outage.note(await _why_away(client, period) if why else "")
+        outage.note(await _why_away(client, patience) if why else "")
         await asyncio.sleep(period)
 
 

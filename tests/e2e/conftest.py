@@ -97,7 +97,7 @@ def tenon(sandbox: Sandbox, tmp_path: Path) -> Run:
     def run(*arguments: str, **changes: str | None) -> subprocess.CompletedProcess[str]:
         given = {name: value for name, value in {**env, **changes}.items() if value is not None}
         command = [sys.executable, "-m", "cli", *arguments]
-        return subprocess.run(command, env=given, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, env=given, capture_output=True, text=True, timeout=280, check=False)
 
     return run
 
@@ -108,7 +108,7 @@ def temporal_cli(sandbox: Sandbox) -> Run:
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [temporal_binary(), *arguments, "--address", sandbox.temporal_address]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
         assert done.returncode == 0, done.stderr
         return done
 

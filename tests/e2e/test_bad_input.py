@@ -132,7 +132,7 @@ async def start_worker(sandbox: Sandbox, **changes: str | None) -> tuple[int, li
     def run() -> subprocess.CompletedProcess[str]:
         env = environment(sandbox, 0, **{**ports, "LEADER_ELECTION_NAME": "bad-input", **changes})
         command = [sys.executable, "-m", "cli", "worker"]
-        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=100, check=False)
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=280, check=False)
 
     done = await asyncio.to_thread(run)
     return done.returncode, done.stderr.splitlines()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
 from tests.e2e.conftest import MakePool
-from tests.e2e.pools import KEY, SMALL, condition, leaving
+from tests.e2e.pools import KEY, ROOMY, SMALL, condition, leaving
 from tests.e2e.worker_process import WorkerProcess
 from tests.workflows.waiting import until
 
@@ -14,7 +14,7 @@ async def test_pending_pods_get_a_node_and_an_empty_node_goes(
     make_pool: MakePool, worker: WorkerProcess, sandbox: Sandbox
 ) -> None:
     """LIF-01..04, AWS-122, EVT-03, MET-06, MET-07: the whole way up and down, as a user can check it."""
-    pool = await make_pool(consolidate_after="1s")
+    pool = await make_pool(consolidate_after="1s", requirements=ROOMY)
     await pool.deploy(3)
     pods = await pool.running(3)
     (claim,) = await pool.settled(1)
@@ -67,8 +67,11 @@ async def test_pending_pods_get_a_node_and_an_empty_node_goes(
         ended = [f"karpenter_{kind}_terminated_total" for kind in ("nodeclaims", "nodes")]
         return [worker.metric(name, nodepool=pool.name) for name in ended] == [1, 1]
 
+    async def logged() -> bool:
+        return bool(worker.logged("deleted node", nodeclaim=name, reason="Empty"))
+
     await until(counted)
-    assert worker.logged("deleted node", nodeclaim=name, reason="Empty")
+    await until(logged)
 
 
 async def test_daemonsets_have_room_on_the_node_that_is_bought(make_pool: MakePool) -> None:
@@ -101,7 +104,7 @@ async def test_a_do_not_disrupt_node_stays_until_the_annotation_goes(make_pool: 
 
 async def test_a_pod_event_restarts_the_time_to_live_of_an_empty_node(make_pool: MakePool) -> None:
     """DIS: an empty node that is used again before its time is over does not leave."""
-    pool = await make_pool(consolidate_after="4s")
+    pool = await make_pool(consolidate_after="30s")
     await pool.pod("first")
     await pool.running(1)
     (claim,) = await pool.settled(1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.e2e.conftest import MakePool
-from tests.e2e.pools import condition
+from tests.e2e.pools import ROOMY, condition
 from tests.e2e.worker_process import WorkerProcess
 from tests.workflows.waiting import until
 
@@ -12,7 +12,7 @@ async def test_a_worker_killed_while_a_node_boots_goes_on_with_the_same_instance
     make_pool: MakePool, worker: WorkerProcess
 ) -> None:
     """Nothing is lost and nothing bought twice when both processes die between launch and registration."""
-    pool = await make_pool(consolidate_after="1s")
+    pool = await make_pool(consolidate_after="1s", requirements=ROOMY)
     await pool.deploy(2)
 
     async def launched() -> bool:
@@ -21,7 +21,7 @@ async def test_a_worker_killed_while_a_node_boots_goes_on_with_the_same_instance
     await until(launched)
     assert worker.crash() != 0  # whoever started the processes must see that the worker died
     worker.start()
-    await pool.running(2, within=90)
+    await pool.running(2)
     (claim,) = await pool.settled(1)
     name = claim["metadata"]["name"]
     (instance,) = pool.instances()

@@ -35,7 +35,7 @@ def settings_shown(sandbox: Sandbox, **changed: str | None) -> dict[str, Any]:
         env=environment(sandbox, **changed),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=280,
         check=False,
     )
     assert answer.returncode == 0, answer.stderr

@@ -14,7 +14,7 @@ from activities.kubernetes.resources import NODES, PVCS, PVS, STORAGECLASSES, Re
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
 from tests.e2e.conftest import MakePool
-from tests.e2e.pools import NAMESPACE, SMALL, Object, Pool
+from tests.e2e.pools import NAMESPACE, ROOMY, SMALL, Object, Pool
 from tests.e2e.worker_process import WorkerProcess
 from tests.workflows.waiting import until
 
@@ -126,7 +126,11 @@ async def test_a_pod_without_its_claim_is_told_so_and_runs_once_it_is_there(
     pod = await pool.pod("late", volumes=mounting(name))
     sentence = f"its volume claim {NAMESPACE}/{name} is not there: create it"
     assert await pool.seen(pod["metadata"]["name"], "FailedScheduling", sentence) == sentence
-    assert worker.metric("karpenter_scheduler_ignored_pods_count") == 1
+
+    async def counted() -> bool:
+        return worker.metric("karpenter_scheduler_ignored_pods_count") == 1
+
+    await until(counted)
     await pool.pod("other")
     await pool.running(1, app="other")
     assert len(await pool.claims()) == 1
@@ -156,7 +160,7 @@ def rather_alone(pool: Pool) -> Object:
 
 async def test_preferences_buy_nodes(make_pool: MakePool) -> None:
     """SET-03, SCH-015: the default is to respect them."""
-    pool = await make_pool(consolidate_after="Never")
+    pool = await make_pool(consolidate_after="Never", requirements=ROOMY)
     await pool.deploy(2, affinity=rather_alone(pool))
     await pool.running(2)
     assert len(await pool.claims()) == 2
@@ -165,7 +169,7 @@ async def test_preferences_buy_nodes(make_pool: MakePool) -> None:
 @pytest.mark.usefixtures("ignoring")
 async def test_ignored_preferences_buy_none(make_pool: MakePool) -> None:
     """SET-03, SCH-015: PREFERENCE_POLICY=Ignore."""
-    pool = await make_pool(consolidate_after="Never")
+    pool = await make_pool(consolidate_after="Never", requirements=ROOMY)
     await pool.deploy(2, affinity=rather_alone(pool))
     await pool.running(2)
     assert len(await pool.claims()) == 1

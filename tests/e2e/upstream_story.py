@@ -12,7 +12,7 @@ from temporalio.client import Client
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import LEASES, NODECLAIMS, NODES, PODS
 from tenon.lifecycle.state import NodeState
-from tests.e2e.pools import NAMESPACE, Object, Pool, condition
+from tests.e2e.pools import NAMESPACE, WITHIN, Object, Pool, condition
 from tests.e2e.upstream import LEASE, LEASE_NAMESPACE, Karpenter
 from tests.e2e.upstream_beta import OldKarpenter
 from tests.e2e.worker_process import WorkerProcess
@@ -70,7 +70,7 @@ class Story:
                 return False
             return all([(await self.state(one)).stage.value == "live" for one in which])
 
-        await until(rests)
+        await until(rests, within=WITHIN)
 
     async def pods_now(self) -> dict[str, str]:
         found = await self.kube.list(PODS, namespace=NAMESPACE, field_selector="status.phase=Running")

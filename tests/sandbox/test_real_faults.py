@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+from collections.abc import Iterator
 from typing import Any
 
 import aiohttp
@@ -22,6 +23,13 @@ from tests.workflows.waiting import until
 from workflows.names import SEARCH_ATTRIBUTES, nodeclaim_id
 
 CLAIM = "kept"
+
+
+@pytest.fixture(autouse=True)
+def healed(sandbox: Sandbox) -> Iterator[None]:
+    """What a test that failed left broken must not fail the next ones."""
+    yield
+    catalogue.clear(sandbox)
 
 
 @pytest.fixture

@@ -160,12 +160,15 @@ def test_ops05_few_reviews_are_converted_at_a_time(
     at_once: list[int] = []
     running = [0]
     lock = threading.Lock()
-    too_many = threading.Barrier(MOST_CONVERSIONS + 1)
+    as_many_as_may, too_many = threading.Event(), threading.Barrier(MOST_CONVERSIONS + 1)
 
     def counted(*given: Any) -> Any:
         with lock:
             running[0] += 1
             at_once.append(running[0])
+            if running[0] == MOST_CONVERSIONS:
+                as_many_as_may.set()
+        as_many_as_may.wait(10)
         with contextlib.suppress(threading.BrokenBarrierError):
             too_many.wait(1)
         answer = real(*given)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from pathlib import Path
 
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from sandbox.ports import free_ports
 from tests.temporal_fixture import temporal_binary
 from tests.workflows.waiting import until
 
@@ -18,9 +18,7 @@ class DevServer:
 
     def __init__(self, folder: Path) -> None:
         self._database = folder / "temporal.db"
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port = probe.getsockname()[1]
+        (self._port,) = free_ports(1)
         self._process: asyncio.subprocess.Process | None = None
 
     @property

@@ -28,7 +28,7 @@ def test_temporal_away_at_the_start_is_one_sentence_for_both_processes(address: 
         },
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         check=False,
     )
     assert ended.returncode == EXIT_UNUSABLE
