@@ -1,20 +1,38 @@
-"""Time that need not be waited for: what housekeeping judges by its age is made old."""
+"""Time that need not be waited for: what housekeeping judges by its age is made old, or young again."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS
 
 
 async def launched_long_ago(kube: Kube, claim: str) -> None:
     """Write a claim's launch back by ten minutes: only what is lost for two counts as lost."""
+    await _launched(kube, claim, datetime.now(UTC) - timedelta(minutes=10))
+
+
+async def launched_just_now(kube: Kube, claim: str) -> None:
+    """Let a claim's two minutes begin now, however long the test took to come this far."""
+    await _launched(kube, claim, datetime.now(UTC))
+
+
+async def _launched(kube: Kube, claim: str, at: datetime) -> None:
+    """Write when a claim was launched; what others write of it meanwhile stays."""
+    then = at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def dated(present: Mapping[str, Any]) -> dict[str, Any]:
+        conditions = present["status"]["conditions"]
+        changed = [{**one, "lastTransitionTime": then} if one["type"] == "Launched" else one for one in conditions]
+        return {"status": {"conditions": changed}}
+
     found = await kube.get(NODECLAIMS, claim)
     assert found is not None
-    then = (datetime.now(UTC) - timedelta(minutes=10)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    conditions = [
-        {**one, "lastTransitionTime": then} if one["type"] == "Launched" else one
-        for one in found["status"]["conditions"]
-    ]
-    await kube.patch(NODECLAIMS, claim, {"status": {"conditions": conditions}}, subresource="status")
+    written = await change(
+        kube, NODECLAIMS, claim, dated, uid=found["metadata"]["uid"], subresource="status", seen=found
+    )
+    assert written is not None

@@ -21,9 +21,9 @@ from tenon.housekeeping.findings import Kind
 from tenon.lifecycle.state import Life
 from tests.e2e.conftest import MakePool
 from tests.e2e.pools import KEY, SMALL, Pool, condition
-from tests.faults.ageing import launched_long_ago
+from tests.faults.ageing import launched_just_now, launched_long_ago
 from tests.faults.conftest import Observe
-from tests.faults.sweeping import sweep
+from tests.faults.sweeping import only_by_hand, sweep
 from tests.workflows.waiting import until
 from workflows import names
 
@@ -100,6 +100,7 @@ async def test_launches_that_are_throttled_fail_or_are_not_answered(
         asked = fleets(ec2, unanswered)
         assert len(asked) > 1, "the request was answered after all"
         assert len({fleet.token for fleet in asked}) == 1
+        await seen.look()
         assert (seen.bought(unanswered), seen.bought(many)) == (1, 6)
 
         ec2.fault("TerminateInstances", "InternalError", status=500, count=4)
@@ -123,6 +124,7 @@ async def test_a_node_that_joins_late(make_pool: MakePool, observe: Observe, ec2
         await pool.deploy(1, "second")
         await pool.running(1, "second")
         await pool.running(1, "first")
+        await seen.look()
         assert seen.bought(pool) == 2
         await pool.scale(0, "first")
         await pool.scale(0, "second")
@@ -228,6 +230,7 @@ async def test_capacity_for_some_of_many_claims(make_pool: MakePool, observe: Ob
         ec2.capacity(2, type="m5a.large", zone=f"{REGION}a", capacity_type="spot")
         await pool.deploy(4)
         await pool.running(4)
+        await seen.look()
         assert seen.bought(pool) == 4
         assert Counter(one["capacity_type"] for one in pool.instances()) == {"spot": 2, "on-demand": 2}
         await pool.scale(0)
@@ -267,11 +270,14 @@ async def test_instances_that_end_unasked(
             return not any(condition(node, "Ready").get("status") == "True" for node in nodes)
 
         await until(none_ready)
-        early = await sweep(client, sandbox.cluster_name)
-        assert Kind.CLAIM_WITHOUT_INSTANCE not in early.figures, "nothing is lost before its grace is over"
-        for claim in claims:
-            await launched_long_ago(kube, claim)
-        report = await sweep(client, sandbox.cluster_name)
+        async with only_by_hand(client, sandbox.cluster_name):
+            for claim in claims:
+                await launched_just_now(kube, claim)
+            early = await sweep(client, sandbox.cluster_name)
+            assert Kind.CLAIM_WITHOUT_INSTANCE not in early.figures, "nothing is lost before its grace is over"
+            for claim in claims:
+                await launched_long_ago(kube, claim)
+            report = await sweep(client, sandbox.cluster_name)
         assert report.figures[Kind.CLAIM_WITHOUT_INSTANCE].ended == len(pools)
         for pool, claim in zip(pools, claims, strict=True):
             await pool.seen(claim, "NodeClaimWithoutInstance", "is gone without having been asked to end")

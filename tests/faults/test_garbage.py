@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import boto3
@@ -24,7 +25,7 @@ from tests.e2e.pools import SMALL, Object
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.ageing import launched_long_ago
 from tests.faults.conftest import Observe
-from tests.faults.sweeping import sweep
+from tests.faults.sweeping import only_by_hand, sweep
 from tests.workflows.waiting import until
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
@@ -61,10 +62,25 @@ def templates(sandbox: Sandbox) -> set[str]:
     return {one["LaunchTemplateId"] for page in pages for one in page["LaunchTemplates"]}
 
 
+@dataclass(frozen=True)
+class Planted:
+    """Old orphans of two clusters, and how much had been ended before them: a worker that starts sweeps at once."""
+
+    orphans: list[Object]
+    ended_before: Mapping[Kind, float]
+
+
+def ended(worker: WorkerProcess, kind: Kind) -> float:
+    """How much of a kind all sweeps have ended."""
+    return worker.metric("tenon_housekeeping_ended_total", kind=kind.value)
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def planted(worker: WorkerProcess, sandbox: Sandbox) -> AsyncIterator[list[Object]]:
-    """Old orphans of two clusters; what is left of all orphans is taken away in the end."""
-    yield await asyncio.to_thread(catalogue.apply, sandbox, "orphans", count=OLD, seed=4, age=2 * 3600.0)
+async def planted(worker: WorkerProcess, sandbox: Sandbox) -> AsyncIterator[Planted]:
+    """What is left of all orphans is taken away in the end."""
+    before = {kind: ended(worker, kind) for kind in Kind}
+    made = await asyncio.to_thread(catalogue.apply, sandbox, "orphans", count=OLD, seed=4, age=2 * 3600.0)
+    yield Planted(made, before)
     await asyncio.to_thread(catalogue.clear, sandbox, "orphans")
 
 
@@ -75,7 +91,7 @@ async def told(kube: Kube, reason: str, words: set[str]) -> set[str]:
 
 
 async def test_a_hundred_mixed_orphans_end_clean(
-    planted: list[Object],
+    planted: Planted,
     make_pool: MakePool,
     observe: Observe,
     ec2: Ec2Admin,
@@ -86,17 +102,14 @@ async def test_a_hundred_mixed_orphans_end_clean(
 ) -> None:
     """AWS-122: each is found after its grace, ended or healed, told and counted; nodes carry their names."""
     cluster = sandbox.cluster_name
-    own = ids(planted, "instance", "unnamed-instance")
-    own_templates = ids(planted, "launch-template")
-    foreign, foreign_templates = ids(planted, "foreign-instance"), ids(planted, "foreign-launch-template")
+    orphans, before = planted.orphans, planted.ended_before
+    own = ids(orphans, "instance", "unnamed-instance")
+    own_templates = ids(orphans, "launch-template")
+    foreign, foreign_templates = ids(orphans, "foreign-instance"), ids(orphans, "foreign-launch-template")
     assert min(len(own), len(own_templates), len(foreign), len(foreign_templates)) > 10
     nodes = UNTOUCHED + LOST + ENDED + VANISHED
     assert len(own) + len(own_templates) + FRESH + LOST + ENDED + VANISHED + GHOSTS + 2 >= 100
 
-    def ended(kind: Kind) -> float:
-        return worker.metric("tenon_housekeeping_ended_total", kind=kind.value)
-
-    before = {kind: ended(kind) for kind in Kind}
     pool = await make_pool(requirements=SMALL)
     async with observe(pool) as seen:
         seen.may_move(pool)
@@ -108,23 +121,24 @@ async def test_a_hundred_mixed_orphans_end_clean(
         joined = {await asyncio.to_thread(join_one, ec2, cluster, number) for number in range(2)}
         await until(lambda: all_joined(kube, joined))
 
-        for claim in lost:
-            ec2.kill_instance(pool.instances(claim)[0]["id"])
-            await launched_long_ago(kube, claim)
-        for claim in terminated:
-            await handle_of(client, cluster, claim).terminate("by an operator")
-        for claim in vanished:
-            await kube.patch(NODECLAIMS, claim, {"metadata": {"finalizers": None}})
-            await kube.delete(NODECLAIMS, claim)
-        ghosts = [f"{pool.name}-ghost{number}" for number in range(GHOSTS)]
-        for ghost in ghosts:
-            await begin_ghost(client, cluster, ghost)
-        await until(lambda: none_ready(kube, lost))
-        fresh = await asyncio.to_thread(
-            catalogue.apply, sandbox, "orphans", count=FRESH, seed=5, age=0.0, kinds="instance,launch-template"
-        )
+        async with only_by_hand(client, cluster):
+            for claim in lost:
+                ec2.kill_instance(pool.instances(claim)[0]["id"])
+                await launched_long_ago(kube, claim)
+            for claim in terminated:
+                await handle_of(client, cluster, claim).terminate("by an operator")
+            for claim in vanished:
+                await kube.patch(NODECLAIMS, claim, {"metadata": {"finalizers": None}})
+                await kube.delete(NODECLAIMS, claim)
+            ghosts = [f"{pool.name}-ghost{number}" for number in range(GHOSTS)]
+            for ghost in ghosts:
+                await begin_ghost(client, cluster, ghost)
+            await until(lambda: none_ready(kube, lost))
+            fresh = await asyncio.to_thread(
+                catalogue.apply, sandbox, "orphans", count=FRESH, seed=5, age=0.0, kinds="instance,launch-template"
+            )
 
-        report = await sweep(client, cluster)
+            report = await sweep(client, cluster)
         assert not report.unread
         assert not report.faults
         left = set(await asyncio.to_thread(running, ec2))
@@ -164,10 +178,10 @@ async def test_a_hundred_mixed_orphans_end_clean(
         assert await told(kube, "InstanceWithoutNodeClaim", everything) == set()
         assert await told(kube, "NodeClaimWithoutInstance", gone) == set()
         assert len(await kube.list(EVENTS, field_selector="reason=LaunchTemplateUnused")) >= len(own_templates)
-        assert ended(Kind.INSTANCE_WITHOUT_CLAIM) - before[Kind.INSTANCE_WITHOUT_CLAIM] == len(everything)
-        assert ended(Kind.UNUSED_TEMPLATE) - before[Kind.UNUSED_TEMPLATE] == len(own_templates)
+        assert ended(worker, Kind.INSTANCE_WITHOUT_CLAIM) - before[Kind.INSTANCE_WITHOUT_CLAIM] == len(everything)
+        assert ended(worker, Kind.UNUSED_TEMPLATE) - before[Kind.UNUSED_TEMPLATE] == len(own_templates)
         # A sweep that comes before the workflow has acted on the one before tells it again.
-        assert ended(Kind.CLAIM_WITHOUT_INSTANCE) - before[Kind.CLAIM_WITHOUT_INSTANCE] >= LOST
+        assert ended(worker, Kind.CLAIM_WITHOUT_INSTANCE) - before[Kind.CLAIM_WITHOUT_INSTANCE] >= LOST
         await pool.scale(0)
 
 

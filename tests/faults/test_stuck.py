@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from temporalio.client import Client
 
+from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS, NODES, PDBS, Resource
 from sandbox.cluster import Sandbox
@@ -16,7 +19,7 @@ from tenon.apis import labels
 from tenon.lifecycle.messages import Poke
 from tenon.lifecycle.state import Life
 from tests.e2e.conftest import MakePool, NewPool, Run
-from tests.e2e.pools import NAMESPACE, SMALL, Pool, leaving
+from tests.e2e.pools import NAMESPACE, SMALL, Object, Pool, leaving
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.conftest import Observe
 from tests.faults.sweeping import sweep
@@ -25,6 +28,8 @@ from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
 
 FOREIGN = "storage.example.com/detach"
+GRACE = "45s"
+"""Long enough for a first try of the drain, which tells who blocks it, before pods are deleted by force."""
 
 
 async def life_of(client: Client, sandbox: Sandbox, claim: str) -> Life:
@@ -64,7 +69,7 @@ async def test_a_drain_that_a_budget_blocks(
     """TRM, EVT-04: who blocks is named; the drain ends by the printed remedy, by itself in time, or by force."""
     relaxed, graced, forced = await asyncio.gather(
         make_pool(consolidate_after="1s", requirements=SMALL),
-        make_pool(consolidate_after="1s", requirements=SMALL, template={"terminationGracePeriod": "20s"}),
+        make_pool(consolidate_after="1s", requirements=SMALL, template={"terminationGracePeriod": GRACE}),
         make_pool(consolidate_after="1s", requirements=SMALL),
     )
     pools = (relaxed, graced, forced)
@@ -138,12 +143,16 @@ async def test_a_node_that_never_gets_ready(
 
 
 async def set_foreign(kube: Kube, resource: Resource, name: str, *, present: bool) -> None:
-    """Put a finalizer of somebody else on an object that exists, or take it off."""
+    """Put a finalizer of somebody else on an object that exists, or take it off; what others write meanwhile stays."""
+
+    def held(obj: Mapping[str, Any]) -> Object:
+        finalizers = [one for one in obj["metadata"].get("finalizers") or () if one != FOREIGN]
+        finalizers += [FOREIGN] if present else []
+        return {"metadata": {"finalizers": finalizers or None}}
+
     obj = await kube.get(resource, name)
     assert obj is not None
-    finalizers = [one for one in obj["metadata"].get("finalizers") or () if one != FOREIGN]
-    finalizers += [FOREIGN] if present else []
-    await kube.patch(resource, name, {"metadata": {"finalizers": finalizers or None}})
+    assert await change(kube, resource, name, held, uid=obj["metadata"]["uid"], seen=obj) is not None
 
 
 @pytest.mark.parametrize("resource", [NODECLAIMS, NODES], ids=["on-the-NodeClaim", "on-the-Node"])

@@ -85,10 +85,10 @@ async def replicas(sandbox: Sandbox, kube: Kube, worker: WorkerProcess, api: Api
         first = _replica(sandbox, api, 0, url)
         second = _replica(sandbox, own, 1, url)
         before = await holder(kube)
-        await asyncio.to_thread(first.worker.start)
-        await led_by_another(kube, before)
-        await asyncio.to_thread(second.worker.start)
         try:
+            await asyncio.to_thread(first.worker.start)
+            await led_by_another(kube, before)
+            await asyncio.to_thread(second.worker.start)
             yield Replicas(first, second)
         finally:
             for each in (first, second):
@@ -213,7 +213,14 @@ async def test_ops05_v1beta1_outlives_the_leader_and_the_certificate(
 ) -> None:
     """V1B-01: both replicas convert. The leader is killed, the certificate lost and made anew: no request fails."""
     pool = await make_pool(ready=False)
-    before = await bundles(kube)
+    before: set[bytes] = set()
+
+    async def trusted_alike() -> bool:
+        before.clear()
+        before.update(await bundles(kube))
+        return len(before) == 1
+
+    await until(trusted_alike)
     (authorities,) = before
     for replica in (replicas.leader, replicas.standby):
         await converting(replica, newest(authorities))

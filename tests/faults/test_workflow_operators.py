@@ -143,7 +143,7 @@ class Cast:
         await asyncio.gather(*(pool.running(3) for pool in pools))
         await asyncio.gather(*(pool.settled(3) for pool in pools))
 
-        ec2.hold("TerminateInstances", after_effect=True, count=len(pools))
+        ec2.hold("TerminateInstances", after_effect=True, count=None)  # who waits half a minute asks again
         for pool in pools:
             await pool.protect("draining")
             draining = await claim_for(pool, "draining")
