@@ -20,7 +20,7 @@ from activities.kubernetes.resources import EC2NODECLASSES
 from activities.overlays import OverlaidTypes
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.apis.hashing import ec2nodeclass_hashes
+from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hashes
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.validation import parse
 from tenon.ec2.own_kubelet import with_own_kubelet
@@ -226,7 +226,7 @@ class Launching:
             allocatable=kind.allocatable if kind else {},
             labels_=launched_labels(raw, instance, kind),
             now=self._now,
-            annotations={**(made_from or _origin(node_class)), **TAGGED},
+            annotations={**_asked_for(made_from, node_class), **TAGGED},
             seen=raw,
         )
 
@@ -244,6 +244,12 @@ class Launching:
         await nodeclaims.delete_claim(self._kube, self._recorder, ref, reason, message)
         log.warning("cannot launch", extra={"nodeclaim": ref.name, "reason": message})
         return PrepareLaunchResult(view=view, reason=reason, message=message)
+
+
+def _asked_for(made_from: Mapping[str, str] | None, node_class: EC2NodeClass) -> Mapping[str, str]:
+    """What a request was made from; digests of another release mean nothing to this one, and nobody would mend them."""
+    known = made_from is not None and made_from.get(labels.EC2NODECLASS_HASH_VERSION) == EC2NODECLASS_VERSION
+    return made_from if made_from is not None and known else _origin(node_class)
 
 
 def _origin(node_class: EC2NodeClass) -> dict[str, str]:

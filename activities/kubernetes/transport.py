@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import socket
+import ssl
 import threading
 import urllib.request
 from collections.abc import AsyncIterator, Mapping
@@ -30,6 +31,8 @@ READ_BUFFER_BYTES = 2**21
 """As the official client has it: an object may be larger than aiohttp's own buffer."""
 KEEP_ALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
 """A peer that vanished without a word (a node of the control plane that lost power) is noticed within a minute."""
+LOAD_SECONDS = 60.0
+"""For a kubeconfig whose credentials a command hands out."""
 _LOADING = threading.Lock()
 _NO_KUBECONFIG = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError)
 """What the client's loader fails with on a file that is something else."""
@@ -67,7 +70,7 @@ class Transport:
             settings.proxy = settings.proxy or _proxy_of_environment(settings.host)
             api = client.ApiClient(settings)  # reads the certificates
         except (config.ConfigException, OSError, *_NO_KUBECONFIG) as error:
-            said = f"{path} is not a kubeconfig" if isinstance(error, _NO_KUBECONFIG) else str(error).rstrip(".")
+            said = _said(error, path or "the service account")
             raise ConfigError(
                 f"The Kubernetes client cannot be configured: {said}. "
                 "Set KUBECONFIG to a readable kubeconfig file, or run in a pod with a service account."
@@ -205,6 +208,13 @@ class RateLimit:
             await asyncio.sleep(self._next - now)
 
 
+def _said(error: Exception, source: str) -> str:
+    """What is wrong with a configuration, as a sentence's middle."""
+    if isinstance(error, ssl.SSLError):
+        return f"the certificates of {source} cannot be read ({error.reason or error})"
+    return f"{source} is not a kubeconfig" if isinstance(error, _NO_KUBECONFIG) else str(error).rstrip(".")
+
+
 def _loaded(path: str, context: str | None, settings: Any) -> Any:
     """The loader of a kubeconfig, which has set up ``settings``.
 
@@ -213,8 +223,16 @@ def _loaded(path: str, context: str | None, settings: Any) -> Any:
     """
     from activities.kubernetes.asynchronous import config
 
+    async def load() -> Any:
+        async with asyncio.timeout(LOAD_SECONDS):
+            return await config.load_kube_config(path, context, client_configuration=settings, persist_config=False)
+
     with _LOADING:
-        return asyncio.run(config.load_kube_config(path, context, client_configuration=settings, persist_config=False))
+        try:
+            return asyncio.run(load())
+        except TimeoutError:
+            sentence = f"the command that {path} names gave no credentials within {LOAD_SECONDS:.0f} s"
+            raise config.ConfigException(sentence) from None
 
 
 async def _keep_refreshed(loader: Any, settings: Any) -> None:

@@ -56,7 +56,7 @@ OWN_TAGS = (
 """Tags that say whose an instance is; users may not set them."""
 CLUSTER_TAG_PREFIX = "kubernetes.io/cluster"
 MOST_TAGS = 50
-"""As many as EC2 lets a thing have."""
+"""As many as Karpenter's schema takes; EC2 lets a thing have 50, those that say whose it is among them."""
 _OWN_TAG_LIST = ", ".join(f"'{tag}'" for tag in OWN_TAGS)
 
 

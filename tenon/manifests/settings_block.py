@@ -21,6 +21,8 @@ CHART: Mapping[str, str] = {
     "VM_MEMORY_OVERHEAD_PERCENT": "settings.vmMemoryOverheadPercent",
     "INTERRUPTION_QUEUE": "settings.interruptionQueue",
     "RESERVED_ENIS": "settings.reservedENIs",
+    "DEFAULT_INSTANCE_PROFILE": "settings.defaultInstanceProfile",
+    "DEFAULT_TAGS": "settings.defaultTags",
     "LOG_LEVEL": "logLevel",
     "LOG_OUTPUT_PATHS": "logOutputPaths",
     "LOG_ERROR_OUTPUT_PATHS": "logErrorOutputPaths",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
+from tenon.lifecycle.instants import parse_instant
 from tests.e2e.conftest import MakePool
 from tests.e2e.pools import KEY, ROOMY, SMALL, condition, leaving
 from tests.e2e.worker_process import WorkerProcess
@@ -114,8 +115,17 @@ async def test_a_pod_event_restarts_the_time_to_live_of_an_empty_node(make_pool:
         return not await pool.pods()
 
     await until(nobody)
-    await pool.pod("second")
+    second = await pool.pod("second")
     await pool.running(1)
+    began = parse_instant(second["metadata"]["creationTimestamp"])
+    assert began is not None
+
+    async def counted_from_the_second() -> bool:
+        (of_the_first,) = await pool.claims()
+        noted = parse_instant(of_the_first["status"].get("lastPodEventTime"))
+        return noted is not None and noted >= began
+
+    await until(counted_from_the_second)
     (same,) = await pool.claims()
     assert same["metadata"]["uid"] == claim["metadata"]["uid"]
     assert not leaving(same)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from kubernetes.aio.config import kube_config
 
+from activities.kubernetes import transport
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ConfigError
 from sandbox import kubeconfig
 from sandbox.certificates import Authority
+from tests.kubernetes.fake_api import KUBECONFIG
 
 SHORTLY = 0.5
 """Seconds in which the second thread would have read what the first has not written yet."""
@@ -51,7 +56,24 @@ async def test_a_certificate_that_is_none_is_told_in_a_sentence(tmp_path: Path) 
     authority = Authority()
     path = tmp_path / "kubeconfig"
     kubeconfig.with_certificate(path, "https://127.0.0.1:1", b"no certificate", authority.client("worker"))
-    with pytest.raises(
-        ConfigError, match=r"^The Kubernetes client cannot be configured: .*certificate.* Set KUBECONFIG"
-    ):
+    with pytest.raises(ConfigError, match=rf"the certificates of {path} cannot be read .* Set KUBECONFIG"):
         await Kube.connect(str(path))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the client leaves its command alone
+async def test_a_command_that_hands_out_no_credentials_is_not_waited_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else of the process could connect meanwhile, and no signal would end it."""
+    monkeypatch.setattr(transport, "LOAD_SECONDS", 0.1)
+    never = tmp_path / "never"
+    os.mkfifo(never)
+    path = tmp_path / "kubeconfig"
+    asked = {"apiVersion": "client.authentication.k8s.io/v1", "command": "cat", "args": [str(never)]}
+    path.write_text(
+        yaml.safe_dump({**yaml.safe_load(KUBECONFIG % 1), "users": [{"name": "fake", "user": {"exec": asked}}]})
+    )
+    with pytest.raises(ConfigError, match=rf"the command that {path} names gave no credentials"):
+        await Kube.connect(str(path))
+    os.close(os.open(never, os.O_WRONLY | os.O_NONBLOCK))  # lets the command end
+    gc.collect()

@@ -83,3 +83,12 @@ async def test_a_request_of_an_older_release_counts_as_made_from_the_class_as_it
     annotations = world.claim["metadata"]["annotations"]
     assert hashes(node_class()).items() <= annotations.items()
     assert annotations[PROFILE] == "profile-of-nodes"
+
+
+async def test_digests_of_another_release_are_not_written() -> None:
+    """The class has this release's digest by then: the claim would never be taken over again."""
+    world, launching = unlaunched()
+    made_from = {**hashes(node_class()), "karpenter.k8s.aws/ec2nodeclass-hash-version": "tenon-v0"}
+    old = LaunchRequest(client_token="t", capacity_type="on-demand", templates=[], tags={}, made_from=made_from)
+    await launching.launch(LaunchInput(claim=REF, request=old))
+    assert hashes(node_class()).items() <= world.claim["metadata"]["annotations"].items()

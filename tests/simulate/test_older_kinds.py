@@ -126,7 +126,7 @@ def test_a_provisioner_with_its_template_and_settings_is_planned_with(tmp_path: 
 def test_leg52_the_tags_of_the_settings_are_told_with_what_has_them(tmp_path: Path) -> None:
     tags = """aws.tags: '{"team": "a", "karpenter.sh/nodepool": "x"}'"""
     answer = simulate(tmp_path, PROVISIONER + TEMPLATE + SETTINGS.replace("batchMaxDuration: 10s", tags))
-    assert "note: AWSNodeTemplate default: aws.tags of the settings adds tags: team\n" in answer.err
+    assert "note: AWSNodeTemplate default: the settings (aws.tags, DEFAULT_TAGS) add tags: team\n" in answer.err
     assert "the tag 'karpenter.sh/nodepool' of aws.tags is left out: " in answer.err
     assert answer.status == 0
 

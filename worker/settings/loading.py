@@ -5,7 +5,6 @@ A value that loses to another is not looked at. Every fault is told at once, eac
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -131,11 +130,7 @@ def gather(
 ) -> dict[str, Given]:
     """What is set, by the name of the field; an empty text is what nobody set, as charts write it."""
     old = config_maps or OldSettings()
-    lowest = dict(old.values)
-    if old.defaults.instance_profile:
-        lowest["DEFAULT_INSTANCE_PROFILE"] = old.defaults.instance_profile
-    if old.defaults.tags:
-        lowest["DEFAULT_TAGS"] = json.dumps(old.defaults.tags)
+    lowest = old.values
     found = {}
     for name in Settings.model_fields:
         if flags.get(name) not in (None, ""):

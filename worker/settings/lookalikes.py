@@ -24,7 +24,7 @@ REMOVED: Mapping[str, str] = {
     "LEADER_ELECT": "set DISABLE_LEADER_ELECTION=true to plan without a Lease",
     "INTERRUPTION_QUEUE_NAME": "set INTERRUPTION_QUEUE",
     "WEBHOOK_METRICS_PORT": "there are no metrics apart from those on METRICS_PORT",
-    "AWS_DEFAULT_INSTANCE_PROFILE": "each EC2NodeClass names its role or its instanceProfile",
+    "AWS_DEFAULT_INSTANCE_PROFILE": "set DEFAULT_INSTANCE_PROFILE for AWSNodeTemplates; EC2NodeClasses name their own",
     "AWS_ENABLE_POD_ENI": "pods that ask for vpc.amazonaws.com/pod-eni are counted on types that have it",
     "AWS_ENI_LIMITED_POD_DENSITY": "write kubelet.maxPods into the EC2NodeClass for another number of pods",
     "AWS_NODE_NAME_CONVENTION": "nodes have the names that they give themselves",

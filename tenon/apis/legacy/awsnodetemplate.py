@@ -159,7 +159,7 @@ def _tags(spec: TemplateSpec, defaults: Defaults, notes: list[str]) -> dict[str,
     """Its own, and those of the settings that it does not have."""
     added = {tag: value for tag, value in defaults.tags.items() if tag not in spec.tags}
     if added:
-        notes.append(Note(f"aws.tags of the settings adds tags: {listed(added)}", "spec.tags"))
+        notes.append(Note(f"the settings (aws.tags, DEFAULT_TAGS) add tags: {listed(added)}", "spec.tags"))
     return {**spec.tags, **added}
 
 
@@ -187,7 +187,7 @@ def _problems(spec: TemplateSpec, given: Mapping[str, Any], defaults: Defaults) 
             yield Problem(f"spec.tags[{tag}]", "is a tag that Karpenter kept for itself")
     own, every = len(spec.tags), len({**defaults.tags, **spec.tags})
     if own <= MOST_TAGS < every:
-        sentence = f"has {own} tags, {every} with those of aws.tags of the settings: an EC2NodeClass takes {MOST_TAGS}"
+        sentence = f"has {own} tags, {every} with those of the settings: an EC2NodeClass takes {MOST_TAGS}"
         yield Problem("spec.tags", sentence)
 
 

@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.apis.legacy.conversion import Note, OldObject, read
-from tenon.apis.legacy.global_tags import is_of_tags, json_object, tags_of
+from tenon.apis.legacy.global_tags import DEFAULT_TAGS, is_of_tags, json_object, tags_of
 from tenon.apis.validation import Problem
 
 SETTINGS = "karpenter-global-settings"
@@ -26,13 +27,13 @@ RENAMED: Mapping[str, str] = {
     "aws.vmMemoryOverheadPercent": "VM_MEMORY_OVERHEAD_PERCENT",
     "aws.interruptionQueueName": "INTERRUPTION_QUEUE",
     "aws.reservedENIs": "RESERVED_ENIS",
+    "aws.defaultInstanceProfile": "DEFAULT_INSTANCE_PROFILE",
     "loglevel.controller": "LOG_LEVEL",
 }
 DROPPED: Mapping[str, str] = {
     "featureGates.driftEnabled": "Tenon replaces no node for drift, neither with it nor without",
     "aws.assumeRoleARN": "give the worker's own credentials the rights",
     "aws.assumeRoleDuration": "give the worker's own credentials the rights",
-    "aws.defaultInstanceProfile": "each EC2NodeClass names its role or its instanceProfile",
     "aws.enablePodENI": "pods that ask for vpc.amazonaws.com/pod-eni are counted on types that have it",
     "aws.enableENILimitedPodDensity": "write kubelet.maxPods into the EC2NodeClass for another number of pods",
     "loglevel.webhook": "LOG_LEVEL is that of every part",
@@ -83,6 +84,8 @@ def convert_settings(manifest: Mapping[str, Any]) -> Settings:
         elif not is_of_tags(key):
             notes.append(f"{key} is no setting of Karpenter")
     tags, told = tags_of(found.data)
+    if tags:
+        values[DEFAULT_TAGS] = json.dumps(tags, ensure_ascii=False)
     defaults = Defaults(
         instance_profile=found.data.get("aws.defaultInstanceProfile", ""),
         cluster=found.data.get("aws.clusterName", ""),

@@ -15,7 +15,9 @@ from tenon.apis.legacy.conversion import Note
 
 SETTING = "aws.tags"
 _EACH = f"{SETTING}."
-_NOW = "EC2NodeClasses made of AWSNodeTemplates and providers get the tags; write them into spec.tags of others"
+DEFAULT_TAGS = "DEFAULT_TAGS"
+LONGEST_KEY, LONGEST_VALUE = 128, 256
+"""Characters, as EC2 has it."""
 
 
 def is_of_tags(key: str) -> bool:
@@ -29,6 +31,7 @@ def tags_of(data: Mapping[str, str]) -> tuple[dict[str, str], list[Note]]:
     What cannot be used is left out with a sentence: no class may become invalid by what it does not say itself.
     """
     found: dict[str, str] = {}
+    used: list[Note] = []
     notes: list[Note] = []
     for key in sorted(filter(is_of_tags, data), key=lambda name: name != SETTING):
         path = f"data[{key}]"
@@ -37,14 +40,16 @@ def tags_of(data: Mapping[str, str]) -> tuple[dict[str, str], list[Note]]:
         except ValueError as error:
             notes.append(Note(f"{key} is left out: {error}", path))
             continue
-        refused = {tag: why for tag in given if (why := _refusal(tag))}
-        if len(refused) < len(given) or not given:
-            notes.append(Note(f"{key} is no more: {_NOW}"))
+        refused = {tag: why for tag, value in given.items() if (why := _refusal(tag, value))}
+        if len(refused) == len(given):
+            notes.append(Note(f"{key} says no tag that could be used"))
+        else:
+            used.append(Note(f"{key} is {DEFAULT_TAGS} now"))
         notes += [Note(f"the tag {tag!r} of {SETTING} is left out: {why}", path) for tag, why in refused.items()]
         found |= {tag: value for tag, value in given.items() if tag not in refused}
     if len(found) > MOST_TAGS:
         return {}, [*notes, Note(f"{SETTING} is left out: {_too_many(found)}", "data")]
-    return found, notes
+    return found, [*used, *notes]
 
 
 def default_tags(text: str) -> dict[str, str]:
@@ -54,8 +59,8 @@ def default_tags(text: str) -> dict[str, str]:
         ValueError: it says no tags, or one that nobody may set.
     """
     tags = _read(text) if text else {}
-    for tag in tags:
-        if why := _refusal(tag):
+    for tag, value in tags.items():
+        if why := _refusal(tag, value):
             raise ValueError(f"leave out the tag {tag!r}, for {why}")
     if len(tags) > MOST_TAGS:
         raise ValueError(_too_many(tags))
@@ -79,10 +84,14 @@ def _read(text: str) -> dict[str, str]:
     return given
 
 
-def _refusal(tag: str) -> str:
-    """Why an EC2NodeClass, or an AWSNodeTemplate of that time, may not have a tag; empty when it may."""
+def _refusal(tag: str, value: str) -> str:
+    """Why EC2, an EC2NodeClass, or an AWSNodeTemplate of that time may not have a tag; empty when it may."""
     if not tag:
         return "a tag has a name"
+    if tag.lower().startswith("aws:"):
+        return "names that begin with aws: are those of AWS"
+    if len(tag) > LONGEST_KEY or len(value) > LONGEST_VALUE:
+        return f"EC2 takes {LONGEST_KEY} characters of a name and {LONGEST_VALUE} of a value"
     kept = tag in OWN_TAGS or tag in RESTRICTED_TAGS or tag.startswith(CLUSTER_TAG_PREFIX)
     return "it says whose an instance is, and nobody but the worker sets that" if kept else ""
 

@@ -134,7 +134,7 @@ def test_leg39_tags_that_were_karpenters_are_refused(tag: str) -> None:
 def test_leg52_tags_of_the_settings_are_added_and_its_own_win() -> None:
     told = converted({"tags": {"team": "own"}}, Defaults(tags={"team": "all", "cost": "1"}))
     assert sound(told)[0]["spec"]["tags"] == {"team": "own", "cost": "1"}
-    assert "aws.tags of the settings adds tags: cost" in told.notes
+    assert "the settings (aws.tags, DEFAULT_TAGS) add tags: cost" in told.notes
     alike = converted({"tags": {"team": "own"}}, Defaults(tags={"team": "all"}))
     assert sound(alike)[0]["spec"]["tags"] == {"team": "own"}
     assert not any("aws.tags" in note for note in alike.notes)
@@ -147,7 +147,7 @@ def test_leg52_more_tags_than_ec2_takes_are_told_with_where_they_come_from() -> 
     settings = Defaults(tags={"own0": "all", "a": "1"})
     assert len(sound(converted({"tags": own}, settings))[0]["spec"]["tags"]) == 50
     more = Defaults(tags={"a": "1", "b": "2"})
-    said = "has 49 tags, 51 with those of aws.tags of the settings: an EC2NodeClass takes 50"
+    said = "has 49 tags, 51 with those of the settings: an EC2NodeClass takes 50"
     assert problems(converted({"tags": own}, more)) == [f"spec.tags: {said}"]
     assert problems(convert_provider("p", {**SPEC, "tags": own}, more)) == [f"spec.provider.tags: {said}"]
 

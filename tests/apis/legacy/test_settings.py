@@ -47,16 +47,23 @@ def test_leg50_to_leg52_what_was_dropped_is_told_with_what_to_do() -> None:
         "featureGates__driftEnabled": "true",
         "aws__assumeRoleARN": "arn",
         "aws__assumeRoleDuration": "15m",
-        "aws__defaultInstanceProfile": "p",
         "aws__enablePodENI": "false",
         "aws__enableENILimitedPodDensity": "true",
-        "aws__tags": "{}",
-        "aws__tags__team": "a",
     }
     found = settings(**data)
     assert found.values == {}
     for key in data:
         assert any(note.startswith(f"{key.replace('__', '.')} is no more: ") for note in found.notes)
+
+
+def test_leg52_what_held_for_every_class_is_a_setting_of_the_worker_for_those_that_stay_in_the_cluster() -> None:
+    found = settings(aws__defaultInstanceProfile="p", aws__tags='{"team": "a"}', aws__tags__cost="1")
+    assert found.values == {"DEFAULT_INSTANCE_PROFILE": "p", "DEFAULT_TAGS": '{"team": "a", "cost": "1"}'}
+    assert found.notes == (
+        "aws.defaultInstanceProfile is DEFAULT_INSTANCE_PROFILE now",
+        "aws.tags is DEFAULT_TAGS now",
+        "aws.tags.cost is DEFAULT_TAGS now",
+    )
     assert found.defaults.instance_profile == "p"
 
 
@@ -86,6 +93,8 @@ def test_leg52_tags_that_are_no_object_of_texts_are_left_out_with_a_sentence(val
     "tag",
     [
         "kubernetes.io/cluster/prod",
+        "aws:team",
+        "a" * 129,
         "karpenter.sh/nodepool",
         "karpenter.sh/nodeclaim",
         "karpenter.k8s.aws/ec2nodeclass",
@@ -102,16 +111,16 @@ def test_leg52_a_tag_that_no_class_may_have_is_left_out_and_the_others_stay(tag:
     (note,) = [note for note in found.notes if "is left out" in note]
     assert note.startswith(f"the tag {tag!r} of aws.tags is left out: ")
     alone = settings(**{f"aws__tags__{tag}": "x"})
-    assert alone.defaults.tags == {}
-    assert len(alone.notes) == 1
+    assert (alone.defaults.tags, alone.values) == ({}, {})
+    assert f"the tag {tag!r} of aws.tags is left out" in "; ".join(alone.notes)
 
 
 def test_leg52_more_tags_than_a_class_may_have_are_left_out() -> None:
     one_by_one: dict[str, Any] = {f"aws__tags__t{number}": "x" for number in range(51)}
     for given in (one_by_one, {"aws__tags": json.dumps({f"t{number}": "x" for number in range(51)})}):
         found = settings(**given)
-        assert found.defaults.tags == {}
-        assert found.notes[-1] == "aws.tags is left out: it has 51 tags, and an EC2NodeClass takes 50"
+        assert (found.defaults.tags, found.values) == ({}, {})
+        assert found.notes == ("aws.tags is left out: it has 51 tags, and an EC2NodeClass takes 50",)
 
 
 def test_leg52_of_two_config_maps_the_later_says_the_tags() -> None:
