@@ -248,8 +248,9 @@ class Launching:
 
 def _asked_for(made_from: Mapping[str, str] | None, node_class: EC2NodeClass) -> Mapping[str, str]:
     """What a request was made from; digests of another release mean nothing to this one, and nobody would mend them."""
-    known = made_from is not None and made_from.get(labels.EC2NODECLASS_HASH_VERSION) == EC2NODECLASS_VERSION
-    return made_from if made_from is not None and known else _origin(node_class)
+    if made_from and made_from.get(labels.EC2NODECLASS_HASH_VERSION) == EC2NODECLASS_VERSION:
+        return made_from
+    return _origin(node_class)
 
 
 def _origin(node_class: EC2NodeClass) -> dict[str, str]:

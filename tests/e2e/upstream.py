@@ -64,6 +64,17 @@ async def joined(kube: Kube, instance_id: str) -> Object:
     return found[0]
 
 
+def settled(claim: Object, owner: Object) -> Object:
+    """The metadata of a Node that is registered and initialized; ``owner`` names the claim in its age's form."""
+    done = {"karpenter.sh/registered": "true", "karpenter.sh/initialized": "true"}
+    return {
+        "labels": {**claim["metadata"]["labels"], **done},
+        "annotations": claim["metadata"]["annotations"],
+        "finalizers": [FINALIZER],
+        "ownerReferences": [owner],
+    }
+
+
 async def retaint(
     kube: Kube, node: Object, *, add: list[Object], drop: str = "", metadata: Mapping[str, Any] | None = None
 ) -> None:
@@ -197,16 +208,7 @@ class Karpenter:
             "uid": claim["metadata"]["uid"],
             "blockOwnerDeletion": True,
         }
-        marks = {
-            "labels": {
-                **claim["metadata"]["labels"],
-                "karpenter.sh/registered": "true",
-                "karpenter.sh/initialized": "true",
-            },
-            "annotations": claim["metadata"]["annotations"],
-            "finalizers": [FINALIZER],
-            "ownerReferences": [owner],
-        }
+        marks = settled(claim, owner)
         await retaint(self.kube, node, add=claim["spec"]["taints"], drop="karpenter.sh/unregistered", metadata=marks)
         done = conditions("Launched", "Registered", "Initialized", "Ready", "Consolidatable", "ConsistentStateFound")
         status = {"nodeName": node["metadata"]["name"], "conditions": done, "lastPodEventTime": stamp()}

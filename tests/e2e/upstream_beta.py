@@ -13,7 +13,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODEPOOLS, NODES
 from sandbox.cluster import Sandbox
 from tests.e2e.pools import KEY, Object, Pool
-from tests.e2e.upstream import FINALIZER, conditions, joined, retaint
+from tests.e2e.upstream import FINALIZER, conditions, joined, retaint, settled
 from tests.e2e.upstream_ec2 import TYPE, ZONE, Instances, pairs
 
 OLD_POOLS, OLD_CLAIMS, OLD_CLASSES = (
@@ -106,16 +106,7 @@ class OldKarpenter:
         node = await joined(self.kube, instance_id)
         named, node_name = claim["metadata"]["name"], node["metadata"]["name"]
         owner = {"apiVersion": "karpenter.sh/v1beta1", "kind": "NodeClaim", "name": named, "blockOwnerDeletion": True}
-        marks = {
-            "labels": {
-                **claim["metadata"]["labels"],
-                "karpenter.sh/registered": "true",
-                "karpenter.sh/initialized": "true",
-            },
-            "annotations": claim["metadata"]["annotations"],
-            "finalizers": [FINALIZER],
-            "ownerReferences": [{**owner, "uid": claim["metadata"]["uid"]}],
-        }
+        marks = settled(claim, {**owner, "uid": claim["metadata"]["uid"]})
         await retaint(self.kube, node, add=claim["spec"]["taints"], metadata=marks)
         status = {
             "providerID": f"aws:///{ZONE}/{instance_id}",
