@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
+from activities.kubernetes.bounded import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import (
@@ -109,13 +110,7 @@ class BufferKeeper:
     async def _read(self) -> None:
         """Find out which pods the buffers stand for; what could not be asked stays as it was."""
         records = [record for record in self._cache.buffers if self._followed(record)]
-        gate = asyncio.Semaphore(AT_ONCE)
-
-        async def read(record: NamespacedRecord) -> Resolved | None:
-            async with gate:
-                return await self._resolve(record)
-
-        found = await asyncio.gather(*(read(record) for record in records))
+        found = await bounded(records, AT_ONCE, self._resolve)
         known = {
             record.key: answer or self._resolved.get(record.key) for record, answer in zip(records, found, strict=True)
         }

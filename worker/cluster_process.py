@@ -18,6 +18,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
+from activities.kubernetes.client import Kube
 from activities.planning.batching import Batcher, Window
 from activities.planning.buffers import BufferRoom
 from activities.planning.disrupting import Disruptor
@@ -60,6 +61,9 @@ log = logging.getLogger("worker.cluster")
 
 TEMPORAL_PAUSE = 2.0
 """Seconds between two tries of a call that Temporal did not answer."""
+ELECTION_QPS, ELECTION_BURST = 10.0, 20
+"""Requests for the election and for the health of the API server. They never wait for writes of the cluster's objects:
+a renewal that came ten seconds late would end leading."""
 
 
 class PlanActivities:
@@ -90,13 +94,14 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
     """Watch the cluster, and while holding the Lease decide for it."""
     client = await connect_temporal(tracing=tracing_wanted())
     clients = await connect(settings)
+    election = await Kube.connect(qps=ELECTION_QPS, burst=ELECTION_BURST)
     cache = ClusterCache(
         clients.kube,
         silence_limit=settings.watch_silence_limit.total_seconds(),
         gates=settings.feature_gates,
         default_spread=settings.default_spread(),
     )
-    rivals = Rivals(clients.kube, clients.recorder, namespace=settings.namespace(), name=settings.leader_election_name)
+    rivals = Rivals(election, clients.recorder, namespace=settings.namespace(), name=settings.leader_election_name)
     warming = asyncio.create_task(warm_up(clients), name="warm up")
     readiness.checks.append(
         lambda: f"the cluster cache still reads {', '.join(waits)}" if (waits := cache.awaited) else ""
@@ -108,13 +113,13 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
             stop,
             [
                 asyncio.create_task(watch_temporal(client, readiness), name="temporal health"),
-                asyncio.create_task(watch_api_server(clients.kube, readiness), name="api server health"),
+                asyncio.create_task(watch_api_server(election, readiness), name="api server health"),
                 asyncio.create_task(cache.run(), name="cache"),
                 asyncio.create_task(rivals.run(), name="rivals"),
                 # Needs neither Temporal nor the lead: while another controller leads, what Tenon closed is opened too.
                 asyncio.create_task(NodeOpener(clients.kube, cache).run(), name="node opener"),
                 asyncio.create_task(
-                    _lead_when_elected(settings, client, clients, cache, rivals), name="lead when elected"
+                    _lead_when_elected(settings, client, clients, cache, rivals, election), name="lead when elected"
                 ),
             ],
         )
@@ -123,11 +128,14 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
         warming.cancel()
         await asyncio.gather(warming, return_exceptions=True)
         await clients.close()
+        await election.close()
 
 
 async def _lead_when_elected(
-    settings: Settings, client: Client, clients: Clients, cache: ClusterCache, rivals: Rivals
+    settings: Settings, client: Client, clients: Clients, cache: ClusterCache, rivals: Rivals, kube: Kube
 ) -> None:
+    """``kube`` renews the Lease and does nothing else that could hold it up."""
+
     async def lead() -> None:
         definitions = asyncio.create_task(keep_definitions(clients.kube, settings), name="definitions")
         try:
@@ -140,7 +148,7 @@ async def _lead_when_elected(
         await rivals.serve(lead)
         return
     election = LeaseElection(
-        clients.kube,
+        kube,
         name=settings.leader_election_name,
         namespace=settings.namespace(),
         identity=f"{IDENTITY_PREFIX}{socket.gethostname()}_{os.getpid()}",

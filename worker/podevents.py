@@ -9,6 +9,7 @@ import asyncio
 import logging
 from datetime import UTC, datetime
 
+from activities.kubernetes.bounded import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODECLAIMS
@@ -21,6 +22,8 @@ log = logging.getLogger("controller.nodeclaim.podevents")
 
 QUIET = 10.0
 """Seconds between two writes about one node: a busy node costs no more than this."""
+AT_ONCE = 10
+"""Writes in flight. Other writers of this process wait for these in the limit on requests, and not for all of them."""
 
 
 class PodEventKeeper:
@@ -40,7 +43,7 @@ class PodEventKeeper:
                 changes = news.take() if self._unwritten else await news.next()
                 nodes = self._unwritten | {node for _, node in changes}
                 self._unwritten = set()
-                await asyncio.gather(*(self._write(node) for node in sorted(nodes)))
+                await bounded(sorted(nodes), AT_ONCE, self._write)
                 await asyncio.sleep(QUIET)
 
     async def _write(self, node_name: str) -> None:

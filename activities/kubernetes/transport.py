@@ -193,19 +193,26 @@ class Transport:
 
 
 class RateLimit:
-    """At most ``qps`` requests a second after a first ``burst``; waiters go in order of arrival."""
+    """At most ``qps`` requests a second after a first ``burst``; waiters go in order of arrival.
+
+    A request takes its place in time only when it may go, so one that is cancelled while it waits costs the others
+    nothing.
+    """
 
     def __init__(self, qps: float, burst: int) -> None:
         self._interval = 1.0 / qps
         self._allowance = burst * self._interval
-        self._next = 0.0
+        self._next = float("-inf")
+        self._turn = asyncio.Lock()
 
     async def acquire(self) -> None:
         """Waits until one more request may be sent."""
-        now = asyncio.get_running_loop().time()
-        self._next = max(self._next, now - self._allowance) + self._interval
-        if self._next > now:
-            await asyncio.sleep(self._next - now)
+        async with self._turn:
+            now = asyncio.get_running_loop().time()
+            due = max(self._next, now - self._allowance) + self._interval
+            if due > now:
+                await asyncio.sleep(due - now)
+            self._next = due
 
 
 def _said(error: Exception, source: str) -> str:

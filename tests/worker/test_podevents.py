@@ -12,7 +12,7 @@ import pytest
 from activities.kubernetes.errors import ApiUnreachable
 from tests.cache.objects import claim, node, running
 from tests.worker.test_bridge import MOMENT, Cache
-from worker.podevents import QUIET, PodEventKeeper
+from worker.podevents import AT_ONCE, QUIET, PodEventKeeper
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
@@ -70,3 +70,35 @@ async def test_what_happened_in_an_outage_is_noted_after_it(caplog: pytest.LogCa
         await asyncio.sleep(5 * QUIET)
         assert server.asked == asked
     assert len(caplog.records) == 1
+
+
+async def test_few_writes_wait_at_once_however_many_nodes_changed() -> None:
+    """Others write through the same limit on requests: 3,000 writes before theirs would hold them up for 15 seconds."""
+    cache, server = Cache(), SlowServer()
+    names = [f"n-{number}" for number in range(300)]
+    for name in names:
+        cache.tell(claim(f"claim-{name}", node_name=name), node(name))
+    task = asyncio.create_task(PodEventKeeper(cast("Any", server), cache).run())
+    await asyncio.sleep(MOMENT)
+    for name in names:
+        pod = running(f"pod-{name}", name, since="2026-01-01T00:01:00Z")
+        cache.pods.on_event(pod.key, pod)
+    await asyncio.sleep(QUIET * 40)
+    task.cancel()
+    assert len(server.noted) == len(names)
+    assert server.most == AT_ONCE
+
+
+class SlowServer(ApiServer):
+    """Takes a second for each write; ``most`` are how many it had to do with at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flying = self.most = 0
+
+    async def patch(self, resource: Any, name: str, patch: dict[str, Any], *, subresource: str = "") -> None:
+        self.flying += 1
+        self.most = max(self.most, self.flying)
+        await asyncio.sleep(1)
+        self.flying -= 1
+        await super().patch(resource, name, patch, subresource=subresource)

@@ -1,0 +1,52 @@
+"""A leader whose writes of the cluster's objects wait for minutes goes on to lead."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import LEASES
+from sandbox.cluster import Sandbox
+from tests.e2e.worker_process import WorkerProcess
+from tests.faults.test_two_replicas import LEASE, LEASE_NAMESPACE, holder, led_by_another
+from tests.workflows.waiting import until
+
+RENEWALS = 12
+FEW = {"KUBE_CLIENT_QPS": "0.02", "KUBE_CLIENT_BURST": "40"}
+"""Each process has 40 requests, which suffice to begin, and then one in 50 seconds."""
+
+
+async def test_the_lease_is_renewed_while_requests_of_all_kinds_wait(
+    sandbox: Sandbox, kube: Kube, worker: WorkerProcess
+) -> None:
+    """3,000 writes at 200 a second hold the next request up for 15 seconds, longer than a Lease may go unrenewed."""
+    assert await asyncio.to_thread(worker.stop) == 0
+    starved = WorkerProcess(sandbox, "starved-worker", replica=1, **FEW)
+    before = await holder(kube)
+    try:
+        await asyncio.to_thread(starved.start)
+        await led_by_another(kube, before)
+        taken = await lease(kube)
+        seen: set[str] = set()
+
+        async def renewed() -> bool:
+            found = await lease(kube)
+            assert found["holderIdentity"] == taken["holderIdentity"], "another process leads"
+            assert found["acquireTime"] == taken["acquireTime"], "the Lease was lost, and taken again"
+            seen.add(found["renewTime"])
+            return len(seen) > RENEWALS
+
+        await until(renewed)
+        assert starved.running
+    finally:
+        if starved.running:
+            await asyncio.to_thread(starved.stop)
+        await asyncio.to_thread(worker.start)
+
+
+async def lease(kube: Kube) -> dict[str, Any]:
+    """What the Lease says."""
+    found = await kube.get(LEASES, LEASE, LEASE_NAMESPACE)
+    assert found is not None
+    return dict(found["spec"])
