@@ -15,31 +15,35 @@ from tenon.provisioning.problem import with_pods
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan, PlannedClaim, Pod, Problem
 from tenon.scheduling.requirements import Requirements
+from tenon.scheduling.stopping import Expired, never
 
 CROWDED = "there is no room for it beside the pods that wait"
 
 
-def solved(problem: Problem) -> Plan:
+def solved(problem: Problem, expired: Expired = never) -> Plan:
     """The plan for pods, and for the pods that buffers stand for.
 
-    One that has the namespace and name of a pod that exists is left out.
+    One that has the namespace and name of a pod that exists is left out. Once the time has ``expired`` the plan is what
+    there is by then.
     """
     waiting = [pod for pod in problem.pods if not pod.buffer]
     names = {pod.key for pod in waiting}
     standing = [pod for pod in problem.pods if pod.buffer and pod.key not in names]
     if not standing:
-        return solve(replace(problem, pods=waiting))
-    first = solve(replace(problem, pods=waiting)) if waiting else Plan()
+        return solve(replace(problem, pods=waiting), expired)
+    first = solve(replace(problem, pods=waiting), expired) if waiting else Plan()
+    if first.unreached:
+        return replace(first, unreached=first.unreached | {pod.key for pod in standing})
     taken = replace(problem, nodes=[with_pods(node, first.placements.get(node.name, ())) for node in problem.nodes])
     to_buy_for = {pod.key: pod for claim in first.claims for pod in claim.pods}
     keys = {key for pod in (*waiting, *standing) for key in _looked_at(pod)} - {labels.HOSTNAME}
-    both = solve(replace(taken, pods=[*_settled(first.claims, keys), *standing]))
+    both = solve(replace(taken, pods=[*_settled(first.claims, keys), *standing]), expired)
     if to_buy_for.keys() <= {pod.key for claim in both.claims for pod in claim.pods}:
         claims = [replace(c, pods=tuple(to_buy_for.get(pod.key, pod) for pod in c.pods)) for c in both.claims]
-        return Plan(tuple(claims), _joined(first, both), _told(first, both))
-    there = solve(replace(taken, pods=standing, pools=[]))
+        return Plan(tuple(claims), _joined(first, both), _told(first, both), both.unreached)
+    there = solve(replace(taken, pods=standing, pools=[]), expired)
     refused = {**first.unschedulable, **dict.fromkeys(there.unschedulable, CROWDED)}
-    return Plan(first.claims, _joined(first, there), {key: refused[key] for key in sorted(refused)})
+    return Plan(first.claims, _joined(first, there), {key: refused[key] for key in sorted(refused)}, there.unreached)
 
 
 def buffer_pods(pods: Sequence[Pod]) -> dict[str, list[Pod]]:

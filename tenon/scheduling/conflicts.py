@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tenon.apis import labels
+from tenon.scheduling.label_values import impossible
 from tenon.scheduling.requirements import EXISTS, IN, Requirement, Requirements
 from tenon.scheduling.template import Template
 from tenon.scheduling.type_table import OFFERING_KEYS
@@ -30,6 +31,8 @@ def conflicts(template: Template, term: Requirements) -> tuple[list[str], Requir
 def _alone(template: Template, wanted: Requirement) -> list[str]:
     """Why no node meets the requirement, were it the only one."""
     alone = Requirements.of(wanted)
+    if why := impossible(alone):
+        return [why]
     found = [text] if (text := template.requirements.conflict(alone, template.known)) else []
     if beyond := beyond_subnets(wanted, template.pool.zones):
         return [*found, beyond]

@@ -35,7 +35,7 @@ def deal(template: Template, load: Load, portions: list[Portion], *, tight: bool
     limits = template.limits.copy(template.pool)
     bins: list[Bin] = []
     placed: dict[int, int] = {}
-    for portion in portions:
+    for portion in portions if not template.expired() else ():
         for node in _nodes(template, portion, tight):
             if not limits.unlimited and not node.give_way(limits.allowed(node.types)):
                 continue
@@ -51,7 +51,7 @@ def deal(template: Template, load: Load, portions: list[Portion], *, tight: bool
 def _nodes(template: Template, portion: Portion, tight: bool) -> Iterator[Bin]:
     """Nodes for a portion, filled; a little of it may be left over."""
     for _ in range(ROUNDS):
-        if not portion.classes:
+        if not portion.classes or template.expired():
             return
         rows, table = _choose(template, portion, tight)
         if not rows:

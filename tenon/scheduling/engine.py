@@ -8,7 +8,7 @@ parts come, gives the same plan.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -29,34 +29,40 @@ from tenon.scheduling.relaxation import forms, without_preferences
 from tenon.scheduling.repacking import repack
 from tenon.scheduling.reservations import drop_far_limits, is_reserved, share_limits, split, used_up
 from tenon.scheduling.shares import Shares
+from tenon.scheduling.stopping import Expired, never, without_rules
 from tenon.scheduling.template import Template
 from tenon.scheduling.topology import Topology
 from tenon.scheduling.topology_groups import AFFINITY
 from tenon.scheduling.type_table import TypeTable
 
 
-def solve(problem: Problem) -> Plan:
-    """The plan for one batch. Each pod is in exactly one of its parts; pods are told apart by namespace and name."""
+def solve(problem: Problem, expired: Expired = never) -> Plan:
+    """The plan for one batch. Each pod is in exactly one of its parts; pods are told apart by namespace and name.
+
+    Once the time has ``expired`` the plan is what there is by then.
+    """
     if problem.ignore_preferences:
         problem = replace(problem, pods=[_without_preferences(pod) for pod in problem.pods])
-    found = _complete(problem)
-    if found.comparable:
-        found = best(found, [_complete(problem, order) for order in Order])
+    found = _complete(problem, expired)
+    if found.comparable and not expired():
+        found = best(found, [_complete(problem, expired, order) for order in Order])
     return found.plan
 
 
-def _complete(problem: Problem, in_turn: Order | None = None) -> Candidate:
+def _complete(problem: Problem, expired: Expired, in_turn: Order | None = None) -> Candidate:
     """A plan whose spread constraints looked at every domain that they should have."""
     compared: frozenset[tuple[int, str]] = frozenset()
     while True:
-        found, missed = _solve(problem, compared, in_turn)
+        found, missed = _solve(problem, compared, in_turn, expired)
         if missed <= compared:
             return found
+        if expired():
+            return replace(found, plan=without_rules(found.plan))
         compared |= missed
 
 
 def _solve(
-    problem: Problem, compared: frozenset[tuple[int, str]], in_turn: Order | None
+    problem: Problem, compared: frozenset[tuple[int, str]], in_turn: Order | None, expired: Expired
 ) -> tuple[Candidate, frozenset[tuple[int, str]]]:
     """A plan, and the (group, domain) pairs beyond ``compared`` that spread constraints should have looked at.
 
@@ -82,18 +88,18 @@ def _solve(
 
     domains = Domains(rooms)
     ledger = Ledger(topology, domains, rooms, compared)
-    placed = [] if stepwise else existing.place(bulk, rooms)
+    placed = [] if stepwise else existing.place(bulk, rooms, expired)
     fleets: list[Fleet] = []
     if stepwise or sum(placed) < len(pods):
-        domains.templates = _templates(problem, names, shares)
+        domains.templates = _templates(problem, names, shares, expired)
         drop_far_limits(domains.templates, len(pods))
         fleets = [Fleet(template) for template in domains.templates]
         share_limits(fleets)
-    placer = Placer(rooms, fleets, ledger, domains, evenly=in_turn is Order.EMPTIEST)
+    placer = Placer(rooms, fleets, ledger, domains, evenly=in_turn is Order.EMPTIEST, expired=expired)
 
     stepwise = _in_order(stepwise, ways)
     left = _place_all(placer, [(pod_class, len(pod_class.pods)) for pod_class in stepwise], ways)
-    placed = placed or existing.place(bulk, rooms)
+    placed = placed or existing.place(bulk, rooms, expired)
     placer.handed_out.update({id(c): done for c, done in zip(bulk, placed, strict=True)})
     waiting: Load = [(c, len(c.pods) - done) for c, done in zip(bulk, placed, strict=True) if done < len(c.pods)]
     for fleet in fleets if in_turn is None else ():
@@ -111,15 +117,27 @@ def _solve(
 
     handed_out = placer.handed_out
     placements = {room.name: tuple(room.placed) for room in rooms if room.placed}
-    unschedulable = dict(refused)
     claims = [claim for fleet in fleets for claim in claims_of(fleet, handed_out)]
-    for pod_class, count in left:
-        why = obstacle(ways[id(pod_class)][-1], placer, ledger)
-        reason = _reason(pod_class, fleets, why)
-        unschedulable.update((pod.key, reason) for pod in pod_class.pods[len(pod_class.pods) - count :])
-    plan = Plan(tuple(claims), placements, {key: unschedulable[key] for key in sorted(unschedulable)})
+    hopeless, unreached = _verdicts(
+        left, expired, lambda found: _reason(found, fleets, obstacle(ways[id(found)][-1], placer, ledger))
+    )
+    refused |= hopeless
+    plan = Plan(tuple(claims), placements, {key: refused[key] for key in sorted(refused)}, unreached)
     comparable = bool(stepwise) and worthwhile(len(pods), len(classes), len(claims))
     return Candidate(plan, fleets, comparable), placer.missed_domains()
+
+
+def _verdicts(left: Load, expired: Expired, why: Callable[[PodClass], str]) -> tuple[dict[str, str], frozenset[str]]:
+    """Why pods have no place, by key; and the keys of those that were perhaps not tried, for the time was over."""
+    hopeless: dict[str, str] = {}
+    unreached: set[str] = set()
+    for pod_class, count in left:
+        keys = [pod.key for pod in pod_class.pods[len(pod_class.pods) - count :]]
+        if expired():
+            unreached.update(keys)
+        else:
+            hopeless.update(dict.fromkeys(keys, why(pod_class)))
+    return hopeless, frozenset(unreached)
 
 
 def _place_all(placer: Placer, load: Load, ways: dict[int, list[PodClass]]) -> Load:
@@ -164,7 +182,7 @@ def _looks_around(pod_class: PodClass, topology: Topology) -> bool:
     return any(topology.groups[group].kind == AFFINITY for group in counted)
 
 
-def _templates(problem: Problem, names: tuple[str, ...], shares: Shares) -> list[Template]:
+def _templates(problem: Problem, names: tuple[str, ...], shares: Shares, expired: Expired) -> list[Template]:
     """The pools in the order in which they are tried."""
     daemons = read_daemons(problem.daemons, names)
     tables: dict[int, TypeTable] = {}
@@ -181,6 +199,7 @@ def _templates(problem: Problem, names: tuple[str, ...], shares: Shares) -> list
                 problem.min_values_best_effort,
                 node_charge=problem.node_charge,
                 shares=shares,
+                expired=expired,
             )
         )
     return found

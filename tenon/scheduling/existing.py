@@ -11,6 +11,7 @@ from tenon.scheduling.model import Node, Pod, Pool, Taint
 from tenon.scheduling.pod_classes import Amounts, PodClass, Port, ports_clash, workload_key
 from tenon.scheduling.requirements import Requirement, Requirements
 from tenon.scheduling.shares import Kin, Shares
+from tenon.scheduling.stopping import Expired, never
 
 
 class Room:
@@ -141,12 +142,12 @@ def rooms_of(
     return [Room(node, names, startup.get(node.labels.get(labels.NODEPOOL, ""), ()), shares) for node in ordered]
 
 
-def place(classes: Sequence[PodClass], rooms: Sequence[Room]) -> list[int]:
+def place(classes: Sequence[PodClass], rooms: Sequence[Room], expired: Expired = never) -> list[int]:
     """Put the pods where they fit; how many of each class have found a place."""
     placed = []
     for pod_class in classes:
         cpu, total, done = pod_class.amounts[0], len(pod_class.pods), 0
-        for room in rooms:
+        for room in rooms if not expired() else ():
             if room.open and room.free[0] >= cpu:
                 # pods of one class that share a host port go to one node each
                 done += room.take(pod_class, done)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from tenon.apis.restricted import restricted_reason
 from tenon.scheduling.conflicts import conflicts
+from tenon.scheduling.label_values import impossible
 from tenon.scheduling.limits import Limits
 from tenon.scheduling.model import Taint
 from tenon.scheduling.pod_classes import PodClass
@@ -29,6 +30,8 @@ def explain(pod_class: PodClass, templates: Sequence[tuple[Template, Limits]], o
     if all(_contradiction(term) for term in pod_class.terms):
         key = _contradiction(pod_class.terms[0])
         return f"the pod's own requirements on label {key} contradict each other, so no node can ever meet them"
+    if all(map(impossible, pod_class.terms)):
+        return impossible(pod_class.terms[0])
     undefined = _undefined_everywhere(pod_class, [template for template, _ in templates])
     if undefined:
         known = {key for template, _ in templates for key in (*template.known, *template.requirements)}

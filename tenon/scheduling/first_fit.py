@@ -48,6 +48,9 @@ def first_fit(
     left: Load = []
     for pod_class, total in load:
         count = total
+        if template.expired():
+            left.append((pod_class, count))
+            continue
         for position in index.candidates(pod_class):
             if added := bins[position].add(pod_class, count):
                 count -= added

@@ -26,7 +26,7 @@ def fill_best(template: Template, load: Load) -> Packing:
     unplaced: Load = []
     while waiting:
         permitted = limits.allowed(template.start.types)
-        node = _best_node(template, waiting, permitted, menus, worth)
+        node = None if template.expired() else _best_node(template, waiting, permitted, menus, worth)
         if node is None:
             unplaced.append(waiting.pop(0))
             continue

@@ -44,11 +44,14 @@ class Candidate:
             for fleet in self.fleets
             for node in fleet.bins
         )
-        return len(self.plan.unschedulable), round(steady, 9)
+        return self._without_a_place(), round(steady, 9)
 
     def price(self) -> tuple[int, float]:
         """Pods without a place, then the plain price."""
-        return len(self.plan.unschedulable), round(sum(claim.price for claim in self.plan.claims), 9)
+        return self._without_a_place(), round(sum(claim.price for claim in self.plan.claims), 9)
+
+    def _without_a_place(self) -> int:
+        return len(self.plan.unschedulable) + len(self.plan.unreached)
 
 
 def worthwhile(pods: int, kinds: int, nodes: int) -> bool:

@@ -202,10 +202,12 @@ class PlannedClaim:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The engine's answer. Each pod of the problem is in exactly one of the three parts."""
+    """The engine's answer. Each pod of the problem is in exactly one of the four parts."""
 
     claims: tuple[PlannedClaim, ...] = ()
     placements: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
     """Existing or in-flight node name -> pods newly planned onto it."""
     unschedulable: Mapping[str, str] = field(default_factory=dict)
     """Pod key -> why, per NodePool, in one sentence a person can act on."""
+    unreached: frozenset[str] = frozenset()
+    """The keys of pods that nothing is known of, because the solve had to end before their turn."""

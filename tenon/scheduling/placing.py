@@ -17,6 +17,7 @@ from tenon.scheduling.hosts import HostRules
 from tenon.scheduling.ledger import Ledger
 from tenon.scheduling.packing import Bin
 from tenon.scheduling.pod_classes import PodClass
+from tenon.scheduling.stopping import Expired, never
 from tenon.scheduling.topology_groups import NodeFilter
 
 
@@ -24,10 +25,18 @@ class Placer:
     """The nodes of a batch, and the ledger of who is where."""
 
     def __init__(
-        self, rooms: Sequence[Room], fleets: Sequence[Fleet], ledger: Ledger, domains: Domains, *, evenly: bool = False
+        self,
+        rooms: Sequence[Room],
+        fleets: Sequence[Fleet],
+        ledger: Ledger,
+        domains: Domains,
+        *,
+        evenly: bool = False,
+        expired: Expired = never,
     ) -> None:
         """Begin without placed pods. ``evenly``: new nodes with the fewest pods come first, in whatever domain."""
         self._evenly = evenly
+        self._expired = expired
         self._rooms = [room for room in rooms if room.open]
         self._fleets = fleets
         self._ledger = ledger
@@ -39,7 +48,7 @@ class Placer:
     def place(self, pod_class: PodClass, count: int) -> int:
         """Place as many of ``count`` pods as the rules and the nodes allow; how many that was."""
         placed = 0
-        while placed < count:
+        while placed < count and not self._expired():
             done = self._step(pod_class, count - placed)
             if not done:
                 break

@@ -55,6 +55,8 @@ def pack(template: Template, load: Load, limits: Limits | None = None, *, whole:
         odd, others = outliers(template, hopeful)
         attempts = chain(attempts, [partial(_apart, template, odd, others)] if odd else ())
     for attempt in attempts:
+        if template.expired():
+            break
         packing = attempt()
         packing = replace(packing, left=[*packing.left, *hopeless])
         # under limits first-fit makes many small nodes, whose mere price is no measure

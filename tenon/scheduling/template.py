@@ -13,11 +13,13 @@ from math import inf
 from tenon.apis import labels
 from tenon.scheduling import burstable
 from tenon.scheduling.daemons import Daemon, deciding_labels, overhead_groups
+from tenon.scheduling.label_values import possible
 from tenon.scheduling.limits import Limits
 from tenon.scheduling.model import NODE_CHARGE, Pool
 from tenon.scheduling.pod_classes import Amounts, PodClass, Port, ports_clash
 from tenon.scheduling.requirements import IN, Requirement, Requirements
 from tenon.scheduling.shares import Shares
+from tenon.scheduling.stopping import Expired, never
 from tenon.scheduling.type_table import OFFERING_KEYS, Market, TypeTable, members
 
 SPOT_FLEXIBILITY = 15
@@ -56,12 +58,15 @@ class Template:
         *,
         node_charge: float = NODE_CHARGE,
         shares: Shares | None = None,
+        expired: Expired = never,
     ) -> None:
         """Take a pool and the index over its types; only DaemonSets that tolerate its taints matter.
 
         With ``best_effort`` the pool's ``minValues`` are a wish, not a rule.
         """
         self.pool = pool
+        self.expired = expired
+        """Whether packing must come to an end with what there is."""
         self.node_charge = node_charge
         self.shares = shares or Shares()
         requirements = pool.requirements.with_(Requirements.from_labels({**pool.labels, labels.NODEPOOL: pool.name}))
@@ -115,7 +120,7 @@ class Template:
         """
         if not self.requirements.allow(term, self.known):
             return None
-        telling = [r for key, r in term.items() if key in self.requirements or key in self.known]
+        telling = [possible(r) for key, r in term.items() if key in self.requirements or key in self.known]
         narrowed = requirements.with_(Requirements.of(*telling))
         return None if any(narrowed[r.key].contradicts() for r in telling) else narrowed
 

@@ -192,3 +192,14 @@ def test_no_pools_at_all() -> None:
 def test_a_pool_without_types() -> None:
     text = reason(pod(), pool("default", need(labels.ARCH, "In", "riscv")))
     assert text == "NodePool default: no available instance type meets its requirements"
+
+
+def test_a_value_that_no_label_can_have_is_named() -> None:
+    """The API server would refuse a NodeClaim that names it."""
+    anyones = pool("default", need("team", "Exists"))
+    text = reason(asking("p", need("team", "In", "bad value!")), anyones, replace(anyones, name="other"))
+    assert text.startswith("it asks for a node with label team 'bad value!', and no label can have that value: ")
+    both = replace(
+        pod("p"), required_terms=(Requirements.of(need("team", "In", "x" * 64)), Requirements.of(need("a", "Exists")))
+    )
+    assert "no label can have that value" in reason(both, anyones)
