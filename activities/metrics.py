@@ -37,6 +37,11 @@ IGNORED_PODS = Gauge(
 CLAIMS_CREATED = Counter(
     "karpenter_nodeclaims_created_total", "NodeClaims created.", ["reason", "nodepool", "min_values_relaxed"]
 )
+CLAIMS_REFUSED = Counter(
+    "tenon_nodeclaims_refused_total",
+    "NodeClaims that the API server refused to create.",
+    ["nodepool", "reason"],
+)
 CLAIMS_TERMINATED = Counter(
     "karpenter_nodeclaims_terminated_total", "NodeClaims ended.", ["nodepool", "capacity_type", "zone"]
 )

@@ -54,6 +54,8 @@ class _Answered:
     node: str = ""
     pod: Pod | None = None
     """The pod that fitted nowhere, as it was then."""
+    pool: tuple[str, int | None] | None = None
+    """The NodePool, and its generation, whose NodeClaim for the pod the API server refused."""
 
 
 class Batcher:
@@ -146,6 +148,20 @@ class Batcher:
             changes = None if pod.node_name else _bearing_on(pod, fingerprint)
             self._answered[pod.uid] = _Answered(now + pause, attempts, changes, pod=pod)
 
+    def refused(self, pods: Iterable[Pod], pool: str) -> None:
+        """The API server refused this pool's NodeClaim for these pods: ask again when the pool has changed, when they
+        ask for something else, or later and later.
+        """
+        now = self._now()
+        version = (pool, self._generations().get(pool))
+        for pod in pods:
+            attempts = self._attempts(pod)
+            pause = min(FIRST_RETRY * 2 ** (attempts - 1), LONGEST_RETRY)
+            self._answered[pod.uid] = _Answered(now + pause, attempts, None, pod=pod, pool=version)
+
+    def _generations(self) -> dict[str, int | None]:
+        return {pool.metadata.name: pool.metadata.generation for pool in self._view.node_pools()}
+
     def _attempts(self, pod: Pod) -> int:
         """How often it was asked for this pod in vain, this time included."""
         return self._answered[pod.uid].attempts + 1 if pod.uid in self._answered else 1
@@ -201,6 +217,8 @@ class Batcher:
         if answer.node and not self._view.place_of(answer.node):
             return False
         if answer.pod is not None and answer.pod is not pod and _wanted(answer.pod) != _wanted(pod):
+            return False
+        if answer.pool is not None and answer.pool[1] != self._generations().get(answer.pool[0]):
             return False
         return answer.fingerprint is None or answer.fingerprint == _bearing_on(pod, fingerprint)
 

@@ -21,8 +21,8 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -36,7 +36,8 @@ from activities.planning.batching import Batcher
 from activities.planning.buffers import BufferRoom
 from activities.planning.ports import ClusterView, Types
 from activities.planning.selling import sold_by
-from activities.planning.writing import write_claims
+from activities.planning.telling import PodEvents
+from activities.planning.writing import Unwritten, Written, write_claims
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.lifecycle.messages import PlanInput, PlanResult
@@ -51,9 +52,6 @@ from tenon.scheduling.model import Plan, Pod
 log = logging.getLogger("controller.provisioner")
 
 _T = TypeVar("_T")
-
-EVENTS_PER_BATCH = 50
-"""Pods of one batch that get an event of their own."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +96,7 @@ class Planner:
         self._types = types
         self._kube = kube
         self._recorder = recorder
+        self._pod_events = PodEvents(recorder)
         self._batcher = batcher
         self._now = now
         self._policy = policy or PlanPolicy()
@@ -112,34 +111,40 @@ class Planner:
         async with self._one_at_a_time:
             return await self._plan(given)
 
+    async def events_written(self) -> None:
+        """Return when no event of earlier plans waits to be written."""
+        await self._pod_events.finished()
+
     async def _plan(self, given: PlanInput) -> PlanResult:
-        written = await self._check_up_to_date(given)
-        if written:
-            log.info("batch was planned before", extra={"batch": given.batch, "nodeclaims": written})
-            return PlanResult(batch=given.batch, claims=written)
+        before = await self._check_up_to_date(given)
+        if before:
+            log.info("batch was planned before", extra={"batch": given.batch, "nodeclaims": before})
+            return PlanResult(batch=given.batch, claims=before)
         made = await self._decide(given)
         if made is not None and made.plan.claims and await self._caught_up(self._view.confirm_pods()):
             made = await self._decide(given)
         if made is None:
             return PlanResult(batch=given.batch)
-        plan, pods = made.plan, made.pods
+        written = await write_claims(self._kube, made.plan, made.pools, given.batch, made.seen)
+        plan, pods = _as_written(made.plan, written), made.pods
         metrics.UNSCHEDULABLE_PODS.labels("provisioner").set(
             sum(_waits(pod) and pod.key in plan.unschedulable for pod in pods)
         )
         metrics.QUEUE_DEPTH.labels("provisioner").set(0)
         metrics.IGNORED_PODS.set(sum(1 for pod in pods if pod.unsupported))
-        claims = await write_claims(self._kube, plan, made.pools, given.batch, made.seen)
-        self._remember(plan, made.asking, made.fingerprint)
-        self._buffers.simulated(plan, made.ready, claims)
-        await self._tell(plan, pods, claims)
+        self._remember(made, written)
+        self._buffers.simulated(plan, made.ready, written.names)
+        await self._tell_pools(made.pools, written)
+        await self._pod_events.tell(plan, filter(_waits, pods), written.names)
         return PlanResult(
             batch=given.batch,
-            claims=claims,
+            claims=list(written.names),
             pods=len(pods),
             placed_on_existing=sum(not pod.buffer for placed in plan.placements.values() for pod in placed),
             unschedulable=sum(pod.key in plan.unschedulable for pod in pods),
+            refused=sum(one.refused for one in written.unwritten),
             price=round(sum(claim.price for claim in plan.claims), 6),
-            digest=_digest(plan),
+            digest=_digest(made.plan),
             solve_seconds=round(made.took, 4),
         )
 
@@ -198,31 +203,30 @@ class Planner:
         )
         return await sold_by(self._view, self._types, pools, unavailable)
 
-    def _remember(self, plan: Plan, pods: Sequence[Pod], fingerprint: Fingerprint) -> None:
-        by_key = {pod.key: pod for pod in pods}
-        self._batcher.unschedulable([by_key[key] for key in plan.unschedulable], fingerprint)
-        self._batcher.nominated(plan.placements)
-        self._batcher.bought(pod.uid for claim in plan.claims for pod in claim.pods)
+    def _remember(self, made: _Decision, written: Written) -> None:
+        by_key = {pod.key: pod for pod in made.asking}
+        self._batcher.unschedulable([by_key[key] for key in made.plan.unschedulable], made.fingerprint)
+        self._batcher.nominated(made.plan.placements)
+        self._batcher.bought(pod.uid for claim in written.claims for pod in claim.pods)
+        for one in written.unwritten:
+            if one.refused:  # what failed by chance is of the next batch
+                self._batcher.refused(one.planned.pods, one.planned.pool)
 
-    async def _tell(self, plan: Plan, pods: Sequence[Pod], claims: Sequence[str]) -> None:
-        waiting = {pod.key: pod for pod in pods if _waits(pod)}
-        refused = [(waiting[key], why) for key, why in plan.unschedulable.items() if key in waiting]
-        told = [
-            self._recorder.publish(_reference(pod), "FailedScheduling", why, "Warning")
-            for pod, why in refused[:EVENTS_PER_BATCH]
-        ]
-        places = [(f"nodeclaim/{name}", planned.pods) for name, planned in zip(claims, plan.claims, strict=True)]
-        places = places[:EVENTS_PER_BATCH]
-        places += [(f"node/{node}", placed) for node, placed in list(plan.placements.items())[:EVENTS_PER_BATCH]]
-        for place, placed in places:
-            told += [
-                self._recorder.publish(_reference(pod), "Nominated", f"Pod should schedule on: {place}")
-                for pod in placed[:10]
-                if _waits(pod)
-            ]
-        for pod, why in refused[:EVENTS_PER_BATCH]:
-            log.warning("could not schedule pod", extra={"pod": pod.key, "reason": why})
-        await asyncio.gather(*told)
+    async def _tell_pools(self, pools: Mapping[str, NodePool], written: Written) -> None:
+        """An event on each NodePool of which the API server refused NodeClaims, with one of its answers."""
+        refused: dict[str, list[Unwritten]] = {}
+        for one in written.unwritten:
+            if one.refused:
+                refused.setdefault(one.planned.pool, []).append(one)
+                metrics.CLAIMS_REFUSED.labels(one.planned.pool, one.error.reason).inc()
+        for name, found in refused.items():
+            pods = sum(len(one.planned.pods) for one in found)
+            await self._recorder.publish(
+                _pool_reference(pools[name]),
+                "FailedCreate",
+                f"The API server refused {len(found)} of its NodeClaims, for {pods} pods: {found[0].error.message}",
+                "Warning",
+            )
 
 
 def _waits(pod: Pod) -> bool:
@@ -233,11 +237,17 @@ def _waits(pod: Pod) -> bool:
     return not pod.node_name and not pod.buffer
 
 
-def _reference(pod: Pod) -> dict[str, Any]:
+def _as_written(plan: Plan, written: Written) -> Plan:
+    """The plan as far as its NodeClaims are written; the pods of the others fit nowhere for now."""
+    why = {pod.key: one.sentence for one in written.unwritten for pod in one.planned.pods}
+    return replace(plan, claims=written.claims, unschedulable={**plan.unschedulable, **why})
+
+
+def _pool_reference(pool: NodePool) -> dict[str, Any]:
     return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+        "apiVersion": pool.api_version,
+        "kind": pool.kind,
+        "metadata": {"name": pool.metadata.name, "uid": pool.metadata.uid},
     }
 
 

@@ -386,6 +386,8 @@ class PlanResult(Message):
     pods: int = 0
     placed_on_existing: int = 0
     unschedulable: int = 0
+    refused: int = 0
+    """NodeClaims that the API server did not take."""
     nominated: list[str] = Field(default_factory=list)
     """UIDs of pods that a plan has already answered."""
     price: float = 0.0

@@ -19,9 +19,12 @@ _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """Without vowels and look-alikes, as Kubernetes' own generated names."""
 
 
-def claim_name(pool: str, batch: int, ordinal: int) -> str:
-    """``<pool>-<six characters>``, derived from the batch and the claim's place in it; at most 63 characters."""
-    return name_after(pool, f"{pool}/{batch}/{ordinal}")
+def claim_name(pool: str, batch: int, ordinal: int, salt: int = 0) -> str:
+    """``<pool>-<six characters>``, derived from the batch and the claim's place in it; at most 63 characters.
+
+    ``salt`` counts the names that are to be passed over, for another object has them.
+    """
+    return name_after(pool, f"{pool}/{batch}/{ordinal}/{salt}" if salt else f"{pool}/{batch}/{ordinal}")
 
 
 def name_after(pool: str, origin: str) -> str:

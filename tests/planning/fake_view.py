@@ -160,11 +160,16 @@ class FakeTypes:
 
 
 class FakeClaims:
-    """The API server's NodeClaims; after ``refuse_after`` of them writes fail. A view follows at once."""
+    """The API server's NodeClaims; after ``refuse_after`` of them writes fail. A view follows at once.
+
+    ``answer`` is asked about each NodeClaim that is to be written: the error that it returns is the answer.
+    """
 
     def __init__(self, view: FakeView | None = None) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
         self.refuse_after: int | None = None
+        self.answer: Callable[[dict[str, Any]], ApiError | None] = lambda _: None
+        self.tries: list[str] = []
         self.asked: list[int] = []
         self._view = view
 
@@ -174,6 +179,9 @@ class FakeClaims:
 
     async def list(self, resource: Resource, *, label_selector: str = "") -> list[dict[str, Any]]:
         assert resource is NODECLAIMS
+        if "=" in label_selector:
+            key, _, value = label_selector.partition("=")
+            return [b for b in self.objects.values() if b["metadata"]["labels"].get(key) == value]
         key, _, least = label_selector.partition(">")
         self.asked.append(int(least))
         return [b for b in self.objects.values() if int(b["metadata"]["labels"].get(key) or 0) > int(least)]
@@ -183,9 +191,16 @@ class FakeClaims:
         if self.refuse_after is not None and len(self.objects) >= self.refuse_after:
             raise ApiError(500, "InternalError", "etcd is away")
         name = body["metadata"]["name"]
+        self.tries.append(name)
+        if (error := self.answer(body)) is not None:
+            raise error
         if name in self.objects:
             raise Conflict(409, "AlreadyExists", f"{name} exists")
         self.objects[name] = copy.deepcopy(body)
         if self._view is not None:
             self._view.claim(name, *planned_uids(body["metadata"]["annotations"]))
         return body
+
+    async def delete(self, resource: Resource, name: str, *, uid: str | None = None) -> bool:
+        assert resource is NODECLAIMS
+        return self.objects.pop(name, None) is not None

@@ -5,62 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError
-from activities.kubernetes.events import EventRecorder
-from activities.planning.batching import Batcher
-from activities.planning.planner import Planner
 from tenon.apis import labels
 from tenon.lifecycle.messages import OfferingKey, PlanInput, PlanResult, UnavailableOffering
 from tenon.provisioning.policy import PlanPolicy
-from tenon.scheduling.model import Pod
 from tenon.scheduling.pod_rules import LabelSelector, PodRules, PodTerm
 from tenon.scheduling.requirements import Requirements
-from tests.lifecycle_k8s.fake_kube import Recorder
-from tests.planning.fake_view import START, UNREADY, FakeClaims, FakeTypes, FakeView, node_class, node_pool
+from tests.planning.fake_view import START, UNREADY, node_class, node_pool
+from tests.planning.setting import BATCH, Setting
 from tests.scheduling.builders import asking, need, node, pod
-
-BATCH = PlanInput(cluster="c", batch=41)
-
-
-class Setting:
-    """A planner, and everything around it in memory; ``follows``: the cache shows a claim as soon as it is written."""
-
-    def __init__(self, *pods: Pod, follows: bool = True, policy: PlanPolicy | None = None) -> None:
-        self.policy = policy
-        self.view = FakeView()
-        self.view.pods = list(pods)
-        self.kube = FakeClaims(self.view if follows else None)
-        self.types = FakeTypes()
-        self.told = Recorder()
-        self.now = START
-        self.restart()
-
-    def restart(self) -> None:
-        """A new process: all that was only remembered is gone."""
-        self.batcher = Batcher(self.view, lambda: self.now)
-        self.planner = Planner(
-            self.view,
-            self.types,
-            cast("Kube", self.kube),
-            cast("EventRecorder", self.told),
-            self.batcher,
-            lambda: self.now,
-            self.policy,
-        )
-
-    def pools_used(self) -> set[str]:
-        return {body["metadata"]["labels"][labels.NODEPOOL] for body in self.kube.objects.values()}
-
-    def types_of(self, name: str) -> Sequence[str]:
-        terms: list[dict[str, Any]] = self.kube.objects[name]["spec"]["requirements"]
-        found: Sequence[str] = next(t["values"] for t in terms if t["key"] == labels.INSTANCE_TYPE)
-        return found
 
 
 async def test_pending_pods_become_a_claim_that_names_them() -> None:
@@ -98,11 +55,12 @@ async def test_a_lost_race_for_a_batch_writes_nothing_even_if_the_first_claim_is
     first = await at.planner.plan(BATCH)
     (body,) = at.kube.objects.values()
     other = Setting(pod("a"), pod("b", cpu="30"))
-    other.kube.objects[first.claims[0]] = {**body, "metadata": {**body["metadata"], "labels": {}}}
+    other.kube.objects[first.claims[0]] = body
+    listed, other.kube.list = other.kube.list, _nothing_yet  # type: ignore[method-assign]
     with pytest.raises(ApplicationError, match="another planner is at this batch"):
         await other.planner.plan(BATCH)
+    other.kube.list = listed  # type: ignore[method-assign]
     assert list(other.kube.objects) == first.claims
-    other.kube.objects[first.claims[0]] = body
     assert (await other.planner.plan(BATCH)).claims == first.claims
 
 
@@ -126,13 +84,12 @@ async def test_half_a_batch_written_leaves_the_other_half_for_the_next() -> None
     )
     at.view.pools = pools
     at.kube.refuse_after = 1
-    with pytest.raises(ApiError):
-        await at.planner.plan(BATCH)
+    begun = await at.planner.plan(BATCH)
+    assert len(begun.claims) == 1
     at.kube.refuse_after = None
     at.restart()
-    retried = await at.planner.plan(BATCH)
-    assert len(retried.claims) == 1
-    rest = await at.planner.plan(BATCH.model_copy(update={"batch": 42, "last_plan": retried}))
+    assert (await at.planner.plan(BATCH)).claims == begun.claims
+    rest = await at.planner.plan(BATCH.model_copy(update={"batch": 42, "last_plan": begun}))
     assert rest.pods == 1
     assert at.pools_used() == {"left", "right"}
     assert len(at.kube.objects) == 2
@@ -319,13 +276,6 @@ async def test_events_say_what_becomes_of_each_pod() -> None:
     assert "default" in told[("huge", "FailedScheduling")]
     assert len(told) == 3
     assert (result.pods, result.placed_on_existing, result.unschedulable) == (3, 1, 1)
-
-
-async def test_a_crowd_of_failures_is_not_a_crowd_of_events() -> None:
-    """A thousand pods that fit nowhere must not fill the API server with events."""
-    at = Setting(*(pod(f"p{number}", cpu="5000") for number in range(200)))
-    assert (await at.planner.plan(BATCH)).unschedulable == 200
-    assert len(at.told.events) == 50
 
 
 async def test_pods_on_existing_nodes_wait_for_kube_scheduler() -> None:

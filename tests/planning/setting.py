@@ -1,0 +1,54 @@
+"""A planner with everything around it in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.events import EventRecorder
+from activities.planning.batching import Batcher
+from activities.planning.planner import Planner
+from tenon.apis import labels
+from tenon.lifecycle.messages import PlanInput
+from tenon.provisioning.policy import PlanPolicy
+from tenon.scheduling.model import Pod
+from tests.lifecycle_k8s.fake_kube import Recorder
+from tests.planning.fake_view import START, FakeClaims, FakeTypes, FakeView
+
+BATCH = PlanInput(cluster="c", batch=41)
+
+
+class Setting:
+    """A planner, and everything around it in memory; ``follows``: the cache shows a claim as soon as it is written."""
+
+    def __init__(self, *pods: Pod, follows: bool = True, policy: PlanPolicy | None = None) -> None:
+        self.policy = policy
+        self.view = FakeView()
+        self.view.pods = list(pods)
+        self.kube = FakeClaims(self.view if follows else None)
+        self.types = FakeTypes()
+        self.told = Recorder()
+        self.now = START
+        self.restart()
+
+    def restart(self) -> None:
+        """A new process: all that was only remembered is gone."""
+        self.batcher = Batcher(self.view, lambda: self.now)
+        self.planner = Planner(
+            self.view,
+            self.types,
+            cast("Kube", self.kube),
+            cast("EventRecorder", self.told),
+            self.batcher,
+            lambda: self.now,
+            self.policy,
+        )
+
+    def pools_used(self) -> set[str]:
+        return {body["metadata"]["labels"][labels.NODEPOOL] for body in self.kube.objects.values()}
+
+    def types_of(self, name: str) -> Sequence[str]:
+        terms: list[dict[str, Any]] = self.kube.objects[name]["spec"]["requirements"]
+        found: Sequence[str] = next(t["values"] for t in terms if t["key"] == labels.INSTANCE_TYPE)
+        return found

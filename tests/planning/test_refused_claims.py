@@ -1,0 +1,159 @@
+"""NodeClaims that the API server does not take: the others are bought, and people are told why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from activities.kubernetes.errors import ApiError, ApiUnreachable, Forbidden
+from tenon.apis import labels
+from tenon.provisioning.claims import claim_name
+from tenon.scheduling.model import Pod
+from tests.planning.fake_view import node_pool
+from tests.planning.setting import BATCH, Setting
+from tests.scheduling.builders import asking, need
+
+WHY = 'ValidatingAdmissionPolicy "no-gold" denied request: gold is closed'
+POOLS = ("gold", "iron", "zinc")
+Answer = Callable[[dict[str, Any]], ApiError | None]
+
+
+def at_pools(*pods: Pod) -> Setting:
+    """A planner with three pools; each pod is of the pool that it is named after."""
+    wanted = pods or tuple(of_pool(name) for name in POOLS)
+    at = Setting(*wanted)
+    at.view.pools = [node_pool(name) for name in POOLS]
+    return at
+
+
+def of_pool(pool: str, suffix: str = "") -> Pod:
+    return asking(f"{pool}{suffix}", need(labels.NODEPOOL, "In", pool))
+
+
+def refusing(error: ApiError, *pools: str) -> Answer:
+    """Answers for the NodeClaims of these pools with an error."""
+    return lambda body: error if body["metadata"]["labels"][labels.NODEPOOL] in pools else None
+
+
+@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("status", [400, 403, 422])
+async def test_a_refused_claim_does_not_stop_the_others_of_its_batch(pool: str, status: int) -> None:
+    """Whichever comes first in the plan."""
+    at = at_pools()
+    at.kube.answer = refusing(ApiError(status, "Refused", WHY), pool)
+    result = await at.planner.plan(BATCH)
+    assert at.pools_used() == set(POOLS) - {pool}
+    assert (len(result.claims), result.refused, result.unschedulable) == (2, 1, 1)
+    told = {(kind, name, reason): message for kind, name, reason, message in at.told.events}
+    assert f"NodePool {pool}" in told["Pod", pool, "FailedScheduling"]
+    assert WHY in told["Pod", pool, "FailedScheduling"]
+    assert WHY in told["NodePool", pool, "FailedCreate"]
+    assert len([name for name in at.kube.tries if name.startswith(pool)]) == 1, "it is not repeated"
+
+
+async def test_pods_of_a_refused_claim_wait_longer_and_longer() -> None:
+    at = at_pools()
+    at.kube.answer = refusing(Forbidden(403, "Forbidden", WHY), "gold")
+    for batch, pause in enumerate((10, 20, 40)):
+        await at.planner.plan(BATCH.model_copy(update={"batch": BATCH.batch + batch}))
+        at.now += timedelta(seconds=pause - 1)
+        assert at.batcher.undecided() == []
+        at.now += timedelta(seconds=2)
+        assert [found.name for found in at.batcher.undecided()] == ["gold"]
+
+
+async def test_a_changed_pool_is_asked_again_at_once() -> None:
+    at = at_pools()
+    at.kube.answer = refusing(Forbidden(403, "Forbidden", WHY), "gold")
+    await at.planner.plan(BATCH)
+    assert at.batcher.undecided() == []
+    at.view.pools = [node_pool("gold", generation=2), *at.view.pools[1:]]
+    assert [found.name for found in at.batcher.undecided()] == ["gold"]
+
+
+async def test_what_fails_by_chance_is_repeated_in_the_same_plan() -> None:
+    at = at_pools()
+    failures = [ApiError(500, "InternalError", "etcd changed its leader") for _ in range(2)]
+    at.kube.answer = lambda _: failures.pop() if failures else None
+    assert len((await at.planner.plan(BATCH)).claims) == 3
+
+
+async def test_what_fails_by_chance_again_and_again_is_of_the_next_batch() -> None:
+    at = at_pools()
+    at.kube.answer = refusing(ApiError(500, "InternalError", "the webhook timed out"), "gold")
+    result = await at.planner.plan(BATCH)
+    assert (len(result.claims), result.refused) == (2, 0)
+    assert [found.name for found in at.batcher.undecided()] == ["gold"]
+    at.kube.answer = lambda _: None
+    after = await at.planner.plan(BATCH.model_copy(update={"batch": 42}))
+    assert (after.pods, len(after.claims)) == (1, 1)
+    assert len(at.kube.objects) == 3
+
+
+async def test_an_api_server_that_is_away_leaves_the_batch_for_a_retry() -> None:
+    at = at_pools()
+    at.kube.answer = lambda _: ApiUnreachable("https://api", "connection refused")
+    with pytest.raises(ApiUnreachable):
+        await at.planner.plan(BATCH)
+    assert len(at.kube.tries) == 3, "the others would fail in the same way"
+    at.kube.answer = lambda _: None
+    assert len((await at.planner.plan(BATCH)).claims) == 3
+
+
+async def test_an_answer_that_is_lost_buys_nothing_twice() -> None:
+    """The first claim was written although the request failed: the retry of the batch finds it."""
+    at = at_pools()
+    lost = [ApiError(504, "Timeout", "no answer")]
+
+    def after_effect(body: dict[str, Any]) -> ApiError | None:
+        if not lost:
+            return None
+        at.kube.objects[body["metadata"]["name"]] = body
+        return lost.pop()
+
+    at.kube.answer = after_effect
+    with pytest.raises(ApplicationError, match="another planner"):
+        await at.planner.plan(BATCH)
+    again = await at.planner.plan(BATCH)
+    assert again.claims == list(at.kube.objects)
+    assert len(again.claims) == 1
+
+
+@pytest.mark.parametrize("ordinal", [0, 1, 2])
+async def test_a_name_that_another_object_has_is_passed_over(ordinal: int) -> None:
+    at = at_pools()
+    taken = claim_name(POOLS[ordinal], BATCH.batch, ordinal)
+    foreign = {"metadata": {"name": taken, "labels": {}, "annotations": {}}}
+    at.kube.objects[taken] = foreign
+    result = await at.planner.plan(BATCH)
+    assert len(result.claims) == 3
+    assert result.claims[ordinal] == claim_name(POOLS[ordinal], BATCH.batch, ordinal, 1)
+    assert at.kube.objects[taken] is foreign
+    at.restart()
+    assert (await at.planner.plan(BATCH)).claims == sorted(result.claims), "a retry finds them by their label"
+
+
+async def test_two_planners_of_a_batch_meet_though_their_first_claims_are_of_different_pools() -> None:
+    """One sees gold's pod only, the other iron's; gold is refused to the first, so no name is the same."""
+    first = at_pools(of_pool("gold"), of_pool("zinc"))
+    first.kube.answer = refusing(Forbidden(403, "Forbidden", WHY), "gold")
+    await first.planner.plan(BATCH)
+    second = at_pools(of_pool("iron"), of_pool("zinc"))
+    second.kube.objects = first.kube.objects
+    listed = second.kube.list
+    calls: list[str] = []
+
+    async def late(*given: Any, **more: Any) -> list[dict[str, Any]]:
+        """The first list, by which a written batch is found, comes too early."""
+        calls.append("list")
+        return await listed(*given, **more) if len(calls) > 1 else []
+
+    second.kube.list = late  # type: ignore[method-assign]
+    with pytest.raises(ApplicationError, match="another planner is at this batch"):
+        await second.planner.plan(BATCH)
+    assert first.pools_used() == {"zinc"}
+    assert len(second.kube.objects) == 1, "it took back what it had written"
