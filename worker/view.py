@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
-from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
+from collections.abc import Collection, Mapping, Set
 
 from activities.kubernetes.resources import NODECLAIMS, PODS
 from tenon.apis import labels
@@ -16,14 +16,15 @@ from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import Problem, parse
 from tenon.disruption.emptiness import ManagedNode
 from tenon.lifecycle.instants import parse_instant
-from tenon.lifecycle.protection import protects_node
 from tenon.provisioning.facts import ClaimFacts, Fingerprint
 from tenon.resources import Resources
 from tenon.scheduling.model import Node, Pod
+from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.moving import leaving
 from worker.cache.records import ObjectRecord
-from worker.cache.state import answers_for, planned_pods
+from worker.cache.state import answers_for
+from worker.managed import ManagedNodes
 
 log = logging.getLogger("worker.view")
 
@@ -33,13 +34,29 @@ QUIET_SECONDS = 5.0
 """A pod watch that told something so lately is up to date."""
 REFRESH_SECONDS = 60.0
 
+PLANNING_TOPICS = frozenset(
+    {
+        Topic.PENDING,
+        Topic.CLAIM,
+        Topic.NODE,
+        Topic.POOL,
+        Topic.NODECLASS,
+        Topic.NAMESPACE,
+        Topic.OVERLAY,
+        Topic.BUFFER_ROOM,
+    }
+)
+DISRUPTION_TOPICS = frozenset({Topic.CLAIM, Topic.NODE, Topic.NODE_PODS, Topic.POOL, Topic.BUFFER_ROOM})
+
 
 class CachedView:
     """A live, read-only picture of the cluster; objects that cannot be read are left out of it."""
 
     def __init__(self, cache: ClusterCache) -> None:
         self._cache = cache
+        self._managed = ManagedNodes(cache)
         self._pools: dict[str, tuple[str, NodePool | None]] = {}
+        self._supplies: dict[str, tuple[ObjectRecord, str]] = {}
         self._classes: dict[str, tuple[str, EC2NodeClass | None]] = {}
         self._overlays: dict[str, tuple[str, tuple[NodeOverlay | None, list[Problem]]]] = {}
 
@@ -49,11 +66,23 @@ class CachedView:
 
     def fingerprint(self) -> Fingerprint:
         """Changes whenever a pod that fitted nowhere might fit now."""
-        pools = tuple((p.name, p.body["metadata"].get("generation"), _ready(p)) for p in self._cache.pools)
-        classes = tuple((c.name, c.body["metadata"].get("generation"), _ready(c)) for c in self._cache.nodeclasses)
-        claims = frozenset(claim.name for claim in self._cache.claims)
+        pools = tuple((*pool.version_of_spec, _ready(pool), self._freed(pool)) for pool in self._cache.pools)
+        classes = tuple((*found.version_of_spec, self._found(found)) for found in self._cache.nodeclasses)
         overlays = frozenset(overlay.version_of_spec for overlay in self._cache.overlays)
-        return Fingerprint((pools, classes, claims, overlays), self._cache.namespace_changes)
+        return Fingerprint((pools, classes, overlays), self._cache.namespace_changes)
+
+    def _freed(self, pool: ObjectRecord) -> int:
+        """Changes when a NodePool that has limits gets room within them; what others have room for never runs out."""
+        return self._cache.claims_gone[pool.name] if pool.spec.get("limits") else 0
+
+    def _found(self, node_class: ObjectRecord) -> str:
+        """Whether a class is ready, and the subnets, AMIs and the like that were found for it."""
+        known = self._supplies.get(node_class.name)
+        if known is None or known[0] is not node_class:
+            found = {key: value for key, value in node_class.status.items() if key != "conditions"}
+            text = f"{_ready(node_class)} {json.dumps(found, sort_keys=True)}"
+            known = self._supplies[node_class.name] = (node_class, text)
+        return known[1]
 
     def pending_pods(self) -> list[Pod]:
         """Pods that kube-scheduler could not place, or whose node is on its way out."""
@@ -108,9 +137,18 @@ class CachedView:
         """What a pool's nodes and claims take of its limits, those on their way out included: they still cost."""
         return self._cache.pool_usage(pool, with_leaving=True)
 
-    def claims(self) -> list[ClaimFacts]:
-        """All NodeClaims."""
-        return [self._facts(claim) for claim in self._cache.claims]
+    def claim_names(self) -> Set[str]:
+        """The names of all NodeClaims."""
+        return self._cache.claims.keys()
+
+    def claims_for(self, pod: Pod) -> list[ClaimFacts]:
+        """The NodeClaims that were bought for a pod, without those that it passed over for a node elsewhere."""
+        record = self._cache.pods.get(pod.key)
+        known = record if record is not None and record.uid == pod.uid else None
+        claims = (self._cache.claims.get(name) for name in self._cache.bought.claims_for(pod.uid))
+        return [
+            self._facts(claim) for claim in claims if claim is not None and (known is None or answers_for(claim, known))
+        ]
 
     def place_of(self, name: str) -> str:
         """The name under which `nodes` lists what was a Node or NodeClaim of this name when a plan was made: a claim
@@ -158,26 +196,7 @@ class CachedView:
 
     def managed_nodes(self) -> list[ManagedNode]:
         """The nodes that disruption may consider."""
-        return [self._managed(claim) for claim in self._cache.claims if claim.labels.get(labels.NODEPOOL)]
-
-    def _managed(self, claim: ObjectRecord) -> ManagedNode:
-        node = self._cache.node_of(claim)
-        since = self._cache.empty_since(claim)
-        protected = protects_node(claim.annotations) or (node is not None and protects_node(node.annotations))
-        keep_until = parse_instant(claim.annotations.get(labels.KEEP_UNTIL))
-        kept = keep_until is not None and keep_until > datetime.now(UTC)
-        return ManagedNode(
-            claim=claim.name,
-            uid=claim.uid,
-            pool=claim.labels[labels.NODEPOOL],
-            initialized=claim.condition("Initialized").get("status") == "True",
-            ready=node is not None and node.ready,
-            leaving=leaving(node, claim),
-            empty=since is not None,
-            protected=protected or kept,
-            quiet_since=datetime.fromtimestamp(since, UTC) if since is not None else None,
-            node=node.name if node is not None else "",
-        )
+        return self._managed.now()
 
     def _facts(self, claim: ObjectRecord) -> ClaimFacts:
         initialized = claim.condition("Initialized")
@@ -186,17 +205,18 @@ class CachedView:
             name=claim.name,
             leaving=leaving(self._cache.node_of(claim), claim),
             initialized_at=parse_instant(initialized.get("lastTransitionTime")) if done else None,
-            planned=frozenset(uid for key, uid in planned_pods(claim).items() if not self._elsewhere(claim, key, uid)),
         )
 
-    def _elsewhere(self, claim: ObjectRecord, key: str, uid: str) -> bool:
-        """Whether a pod that the claim was bought for went somewhere else."""
-        pod = self._cache.pods.get(key)
-        return pod is not None and pod.uid == uid and not answers_for(claim, pod)
-
     async def changed(self, seconds: float) -> None:
-        """Return on the next change, at the latest after ``seconds``."""
-        with self._cache.subscribe() as news, contextlib.suppress(TimeoutError):
+        """Return on the next change that may bear on which pods want a decision, at the latest after ``seconds``."""
+        await self._news(PLANNING_TOPICS, seconds)
+
+    async def nodes_changed(self, seconds: float) -> None:
+        """Return on the next change that may bear on `managed_nodes`, at the latest after ``seconds``."""
+        await self._news(DISRUPTION_TOPICS, seconds)
+
+    async def _news(self, topics: Collection[Topic], seconds: float) -> None:
+        with self._cache.subscribe(topics) as news, contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, seconds)):
                 await news.next()
 

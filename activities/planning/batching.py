@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from activities.metrics import QUEUE_DEPTH
 from activities.planning.buffers import BufferRoom
+from activities.planning.pacing import Pace
 from activities.planning.ports import ClusterView
 from tenon.lifecycle.messages import AwaitBatchInput, BatchSummary
 from tenon.provisioning.facts import Fingerprint
@@ -29,7 +30,10 @@ BOUGHT_FOR = timedelta(seconds=2)
 PLANNED_WITHIN = timedelta(seconds=30)
 """How long a plan may take once its batch is complete."""
 FIRST_RETRY = timedelta(seconds=10)
-LONGEST_RETRY = timedelta(minutes=5)
+LONGEST_RETRY = timedelta(minutes=1)
+"""A plan in vain costs a few Temporal actions and, on 5,000 nodes, two seconds of a core: once a minute is cheap, and
+no change that nothing here looks for keeps a pod waiting for longer."""
+LONGEST_NOMINATION = timedelta(minutes=5)
 
 
 class Window(NamedTuple):
@@ -75,6 +79,7 @@ class Batcher:
         self._now = now
         self._answered: dict[str, _Answered] = {}
         self._turn = 0
+        self._pace = Pace()
         self._renewed_within = timedelta(seconds=window.longest) + PLANNED_WITHIN
         """How long it may take from a pod that wants a decision to the decision."""
         self._kept: dict[str, datetime] = {}
@@ -82,15 +87,18 @@ class Batcher:
 
     def undecided(self) -> list[Pod]:
         """Pending pods, pods that must leave their node, and pods of buffers without room; without a valid answer."""
+        with self._pace.look():
+            return self._undecided()
+
+    def _undecided(self) -> list[Pod]:
         now = self._now()
-        covered, bought = self._covered(now)
         fingerprint = self._view.fingerprint()
         pending = self._view.pending_pods()
         self._forget_others(pending)
         return [
             pod
             for pod in (*pending, *self._buffers.lacking())
-            if pod.uid not in (bought if pod.node_name else covered) and not self._valid(pod, now, fingerprint)
+            if not self._valid(pod, now, fingerprint) and not self._covered(pod, now)
         ]
 
     def nominated(self, placements: Mapping[str, Iterable[Pod]]) -> None:
@@ -99,7 +107,7 @@ class Batcher:
         for node, pods in placements.items():
             for pod in (pod for pod in pods if not pod.buffer):
                 attempts = self._attempts(pod) if pod.node_name else 0  # a drain may take its time
-                pause = min(NOMINATED_FOR * 2 ** max(0, attempts - 1), LONGEST_RETRY)
+                pause = min(NOMINATED_FOR * 2 ** max(0, attempts - 1), LONGEST_NOMINATION)
                 self._answered[pod.uid] = _Answered(now + pause, attempts, None, node)
 
     def reserved(self) -> dict[str, list[Pod]]:
@@ -136,14 +144,19 @@ class Batcher:
         for uid in uids:
             self._answered[uid] = _Answered(until, 0, None)
 
-    def unschedulable(self, pods: Iterable[Pod], fingerprint: Fingerprint) -> None:
+    def unschedulable(
+        self, pods: Iterable[Pod], fingerprint: Fingerprint, offered_again: datetime | None = None
+    ) -> None:
         """These pods fit nowhere: ask again when what bears on them of this fingerprint has changed, when they ask for
-        something else (their volumes were made, or went), or later and later.
+        something else (their volumes were made, or went), later and later, or when an offering that this plan had to
+        avoid may be bought again (``offered_again``).
         """
         now = self._now()
         for pod in pods:
             attempts = self._attempts(pod)
             pause = min(FIRST_RETRY * 2 ** (attempts - 1), LONGEST_RETRY)
+            if offered_again is not None:
+                pause = min(pause, max(FIRST_RETRY, offered_again - now))
             # What must leave its node still runs: to plan it ahead is not worth a plan whenever a claim comes or goes.
             changes = None if pod.node_name else _bearing_on(pod, fingerprint)
             self._answered[pod.uid] = _Answered(now + pause, attempts, changes, pod=pod)
@@ -176,7 +189,7 @@ class Batcher:
             left = give_up - loop.time()
             if left <= 0 or turn != self._turn:  # a newer question ends an older one
                 return BatchSummary()
-            await self._view.changed(min(left, self._until_next_retry()))
+            await self._news(min(left, self._until_next_retry()))
         opened_at, opened, newest = self._now(), loop.time(), loop.time()
         seen = {pod.uid for pod in pods}
         log.info("waiting to batch additional pods", extra={"pods": _in_cluster(pods)})
@@ -184,7 +197,7 @@ class Batcher:
             close = min(newest + self._window.idle, opened + self._window.longest)
             if loop.time() >= close:
                 break
-            await self._view.changed(close - loop.time())
+            await self._news(close - loop.time())
             pods = self.undecided()
             fresh = {pod.uid for pod in pods} - seen
             if fresh:
@@ -195,20 +208,23 @@ class Batcher:
         # The workflow plans when it is told a number: buffers alone give theirs.
         return BatchSummary(pods=waiting or len(pods), opened_at=opened_at)
 
-    def _covered(self, now: datetime) -> tuple[set[str], set[str]]:
-        """The UIDs of pods that a claim answers for still, and of those that one was bought for at any time.
+    async def _news(self, seconds: float) -> None:
+        """Return when something changed and may be looked at, at the latest after ``seconds``."""
+        end = asyncio.get_running_loop().time() + seconds
+        await self._view.changed(seconds)
+        await self._pace.wait(end - asyncio.get_running_loop().time())
+
+    def _covered(self, pod: Pod, now: datetime) -> bool:
+        """Whether a claim answers for the pod still.
 
         A pod that must leave its node comes to its new one when the drain lets it, so the claim answers for it for
         ever; kube-scheduler puts a waiting one there at once or not at all.
         """
-        covered: set[str] = set()
-        bought: set[str] = set()
-        for claim in self._view.claims():
-            if not claim.leaving:
-                bought |= claim.planned
-                if claim.initialized_at is None or now - claim.initialized_at <= NOMINATED_FOR:
-                    covered |= claim.planned
-        return covered, bought
+        return any(
+            pod.node_name or claim.initialized_at is None or now - claim.initialized_at <= NOMINATED_FOR
+            for claim in self._view.claims_for(pod)
+            if not claim.leaving
+        )
 
     def _valid(self, pod: Pod, now: datetime, fingerprint: Fingerprint) -> bool:
         answer = self._answered.get(pod.uid)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from activities import metrics
 from activities.planning.buffers import BufferRoom
+from activities.planning.pacing import Pace
 from activities.planning.ports import ClusterView
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.budgets import Budget
@@ -27,6 +28,8 @@ log = logging.getLogger("controller.disruption")
 
 SETTLES_AFTER = timedelta(seconds=30)
 """How long after its due time a node that takes its command has begun to leave."""
+LOOK_EVERY = 1.0
+"""Seconds between two looks at a cluster that changes all the time."""
 LOOK_AGAIN = 30.0
 """Seconds after which budgets and schedules are looked at even if nothing changed on the cluster."""
 
@@ -49,6 +52,7 @@ class Disruptor:
         self._buffers = buffers or BufferRoom()
         self._now = now
         self._turn = 0
+        self._pace = Pace(LOOK_EVERY)
 
     async def await_candidates(self, given: AwaitDisruptionInput) -> DisruptionDecision:
         """Wait until some node may be disrupted within its budgets; nothing when the wait ended quietly."""
@@ -58,22 +62,29 @@ class Disruptor:
         turn = self._turn
         while (left := give_up - loop.time()) > 0 and turn == self._turn:  # a newer question ends an older one
             if not (self._view.synced() and self._buffers.known):
-                await self._view.changed(min(left, 1.0))
+                await self._view.nodes_changed(min(left, 1.0))
                 continue
-            policies = {pool.metadata.name: policy(pool) for pool in self._view.node_pools()}
-            nodes = self._nodes()
-            gone = settled(given.ledger, nodes, self._now())
-            found, again = empty_nodes(
-                nodes, policies, under_command=frozenset(given.ledger) - frozenset(gone), now=self._now()
-            )
-            metrics.ELIGIBLE_NODES.labels(REASON).set(len(found))
+            with self._pace.look():
+                found, gone, again = self._look(given)
             if found:
                 return DisruptionDecision(commands=[_command(found)], gone=gone)
             pause = min(left, LOOK_AGAIN)
             if again is not None:
                 pause = min(pause, max(0.05, (again - self._now()).total_seconds()))
-            await self._view.changed(pause)
+            await self._view.nodes_changed(pause)
+            await self._pace.wait(give_up - loop.time())
         return DisruptionDecision()
+
+    def _look(self, given: AwaitDisruptionInput) -> tuple[list[EmptyNode], list[str], datetime | None]:
+        """The nodes that may go now, the claims whose command is over, and when to look again."""
+        policies = {pool.metadata.name: policy(pool) for pool in self._view.node_pools()}
+        nodes = self._nodes()
+        gone = settled(given.ledger, nodes, self._now())
+        found, again = empty_nodes(
+            nodes, policies, under_command=frozenset(given.ledger) - frozenset(gone), now=self._now()
+        )
+        metrics.ELIGIBLE_NODES.labels(REASON).set(len(found))
+        return found, gone, again
 
     def _nodes(self) -> list[ManagedNode]:
         """The nodes, of which none counts as empty that pods were promised to a moment ago, or that a buffer uses."""

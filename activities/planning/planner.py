@@ -132,7 +132,7 @@ class Planner:
         )
         metrics.QUEUE_DEPTH.labels("provisioner").set(0)
         metrics.IGNORED_PODS.set(sum(1 for pod in pods if pod.unsupported))
-        self._remember(made, written)
+        self._remember(made, written, given)
         self._buffers.simulated(plan, made.ready, written.names)
         await self._tell_pools(made.pools, written)
         await self._pod_events.tell(plan, filter(_waits, pods), written.names)
@@ -178,10 +178,8 @@ class Planner:
         there = await self._kube.list(NODECLAIMS, label_selector=f"{labels.BATCH}>{max(0, newest - 1)}")
         batch_of = {claim["metadata"]["name"]: claim["metadata"]["labels"][labels.BATCH] for claim in there}
         written = sorted(name for name, batch in batch_of.items() if batch == str(given.batch))
-        if not written:
-            held = {claim.name for claim in self._view.claims()}
-            if missing := batch_of.keys() - held:
-                await self._caught_up(self._view.catch_up(missing))
+        if not written and (missing := batch_of.keys() - self._view.claim_names()):
+            await self._caught_up(self._view.catch_up(missing))
         return written
 
     @staticmethod
@@ -203,9 +201,12 @@ class Planner:
         )
         return await sold_by(self._view, self._types, pools, unavailable)
 
-    def _remember(self, made: _Decision, written: Written) -> None:
+    def _remember(self, made: _Decision, written: Written, given: PlanInput) -> None:
         by_key = {pod.key: pod for pod in made.asking}
-        self._batcher.unschedulable([by_key[key] for key in made.plan.unschedulable], made.fingerprint)
+        now = self._now()
+        offered_again = min((u.until for u in given.unavailable if u.until > now), default=None)
+        unplaced = [by_key[key] for key in made.plan.unschedulable]
+        self._batcher.unschedulable(unplaced, made.fingerprint, offered_again)
         self._batcher.nominated(made.plan.placements)
         self._batcher.bought(pod.uid for claim in written.claims for pod in claim.pods)
         for one in written.unwritten:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from typing import Protocol
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -32,8 +32,12 @@ class ClusterView(Cluster, Protocol):
         """Pods that kube-scheduler could not place and that Tenon may serve, and pods whose node is on its way out."""
         ...
 
-    def claims(self) -> Sequence[ClaimFacts]:
-        """All NodeClaims."""
+    def claim_names(self) -> Set[str]:
+        """The names of all NodeClaims."""
+        ...
+
+    def claims_for(self, pod: Pod) -> Sequence[ClaimFacts]:
+        """The NodeClaims that were bought for a pod, without those that it passed over for a node elsewhere."""
         ...
 
     def place_of(self, name: str) -> str:
@@ -67,7 +71,11 @@ class ClusterView(Cluster, Protocol):
         ...
 
     async def changed(self, seconds: float) -> None:
-        """Return on the next change of anything above, at the latest after ``seconds``."""
+        """Return on the next change that may bear on which pods want a decision, at the latest after ``seconds``."""
+        ...
+
+    async def nodes_changed(self, seconds: float) -> None:
+        """Return on the next change that may bear on `managed_nodes`, at the latest after ``seconds``."""
         ...
 
 

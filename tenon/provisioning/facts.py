@@ -18,12 +18,8 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True)
 class ClaimFacts:
-    """A NodeClaim: whether it still answers for the pods that it was bought for.
-
-    ``planned`` are their UIDs, without those of pods that got a node since.
-    """
+    """A NodeClaim: whether it still answers for the pods that it was bought for."""
 
     name: str
     leaving: bool
     initialized_at: datetime | None
-    planned: frozenset[str]

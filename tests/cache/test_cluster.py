@@ -72,10 +72,48 @@ def test_changes_of_a_node_are_news_of_its_claim_and_of_its_pods() -> None:
     cache = Cache()
     cache.tell(claim(), node())
     with cache.subscribe() as news:
-        cache.tell(running("a", "n"), node())
+        cache.tell(running("a", "n"), node(cpu="5"))
         assert news.take() == [(Topic.NODE_PODS, "n"), (Topic.NODE, "n"), (Topic.CLAIM, "claim")]
         cache.nodes.on_event("n", None)
         assert news.take() == [(Topic.NODE, "n"), (Topic.CLAIM, "claim")]
+
+
+def test_a_heartbeat_of_a_node_wakes_no_one() -> None:
+    """Each kubelet writes its Node's status every five minutes, if only to say that it lives: 17 a second of 5,000."""
+    cache = Cache()
+    cache.tell(node(), waiting("a"))
+    with cache.subscribe() as news:
+        cache.tell(node(), waiting("a"))
+        assert news.take() == []
+        cache.tell(node(unschedulable=True))
+        assert news.take() == [(Topic.NODE, "n")]
+
+
+def test_a_pod_event_that_this_process_notes_on_a_claim_wakes_no_one() -> None:
+    cache = Cache()
+    cache.tell(claim(), node(), running("a", "n", since="2026-01-01T00:10:00Z"))
+    with cache.subscribe() as news:
+        cache.tell(claim(status={"lastPodEventTime": "2026-01-01T00:10:00Z"}))
+        assert news.take() == []
+        cache.tell(claim(status={"lastPodEventTime": "2026-01-01T00:20:00Z"}))
+        assert news.take() == [(Topic.NODE_PODS, "n")], "another process saw a later one"
+        cache.tell(claim(status={"lastPodEventTime": "2026-01-01T00:30:00Z", "nodeName": "n"}))
+        assert news.take() == [(Topic.CLAIM, "claim")], "something else changed as well"
+
+
+def test_a_node_that_joined_again_under_another_name_leaves_with_its_claim() -> None:
+    cache = Cache()
+    provider = "aws:///us-west-2a/i-n"
+    cache.tell(claim(), node("n", providerID=provider), node("other", providerID=provider))
+    assert cache.moving.nodes() == set()
+    cache.tell(claim(meta={"deletionTimestamp": START}))
+    assert cache.moving.nodes() == {"n", "other"}
+    cache.tell(claim())
+    assert cache.moving.nodes() == set()
+    cache.nodes.on_event("n", node("n", meta={"deletionTimestamp": START}))
+    assert cache.moving.nodes() == {"n"}
+    cache.nodes.on_event("n", None)
+    assert cache.moving.nodes() == set()
 
 
 def test_node_and_claim_find_each_other_by_provider_id_then_by_name() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -56,6 +56,7 @@ class FakeView:
         self.whole = True
         self.pods: list[Pod] = []
         self.claim_facts: dict[str, ClaimFacts] = {}
+        self.planned: dict[str, frozenset[str]] = {}
         self.pools = [node_pool()]
         self.classes = {"default": node_class()}
         self.existing: list[Node] = []
@@ -79,7 +80,8 @@ class FakeView:
         self.tell()
 
     def claim(self, name: str, *uids: str, leaving: bool = False, initialized_at: datetime | None = None) -> None:
-        self.claim_facts[name] = ClaimFacts(name, leaving, initialized_at, frozenset(uids))
+        self.claim_facts[name] = ClaimFacts(name, leaving, initialized_at)
+        self.planned[name] = frozenset(uids)
         self.tell()
 
     def without(self, name: str) -> None:
@@ -118,8 +120,11 @@ class FakeView:
     def pool_usage(self, pool: str) -> Resources:
         return self.usage
 
-    def claims(self) -> Sequence[ClaimFacts]:
-        return list(self.claim_facts.values())
+    def claim_names(self) -> Set[str]:
+        return self.claim_facts.keys()
+
+    def claims_for(self, pod: Pod) -> Sequence[ClaimFacts]:
+        return [claim for name, claim in self.claim_facts.items() if pod.uid in self.planned[name]]
 
     def place_of(self, name: str) -> str:
         claim = self.claim_facts.get(name)
@@ -144,6 +149,9 @@ class FakeView:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._news.wait()
+
+    async def nodes_changed(self, seconds: float) -> None:
+        await self.changed(seconds)
 
 
 class FakeTypes:

@@ -166,8 +166,10 @@ async def test_a_pod_that_finds_no_room_is_not_asked_for_with_every_claim_that_e
     at = Setting(running("huge", "n", cpu="5000"), waiting("large", cpu="5000"))
     assert (await at.plan()).unschedulable == 2
     assert [event[1] for event in at.told.events] == ["large"]
-    at.cache.claims.on_event("gone", claim("gone"))
-    assert [pod.name for pod in at.batcher.undecided()] == ["large"]
+    at.cache.claims.on_event("another", claim("another"))
+    assert at.batcher.undecided() == []
+    at.cache.claims.on_event("another", None)
+    assert at.batcher.undecided() == []
 
 
 async def test_a_claim_does_not_answer_for_a_pod_that_went_elsewhere_sch_005() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,10 +14,12 @@ import pytest
 from activities.kubernetes.errors import ApiUnreachable
 from activities.kubernetes.resources import NAMESPACES, NODECLAIMS, PODS, PVCS
 from tenon.apis import labels
-from tests.cache.objects import mounting, waiting
+from tests.cache.objects import claim, metadata, mounting, node, running, waiting
 from tests.kubernetes.fake_api import FakeApi
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
+from worker.cache.decode import decode_object
+from worker.cache.records import ObjectRecord
 from worker.view import CATCH_UP_SECONDS, QUIET_SECONDS, REFRESH_SECONDS, CachedView
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
@@ -149,3 +152,92 @@ async def test_waiting_pods_come_with_what_their_claims_say() -> None:
             await news.next()
         (seen,) = view.pending_pods()
         assert "not bound and without a StorageClass" in seen.unsupported
+
+
+def pool(generation: int = 1, **spec: Any) -> ObjectRecord:
+    body = {"metadata": metadata("default", generation=generation), "spec": spec}
+    return decode_object(json.dumps(body).encode())
+
+
+def node_class(**status: Any) -> ObjectRecord:
+    conditions = [{"type": "Ready", "status": "True"}]
+    body = {"metadata": metadata("default", generation=1), "status": {"conditions": conditions, **status}}
+    return decode_object(json.dumps(body).encode())
+
+
+async def test_claims_that_come_and_go_make_no_room_but_in_a_pool_with_limits() -> None:
+    """A pod that fits nowhere is not planned again whenever a node comes or goes; a limit that it waits for is news."""
+    async with viewing() as (_, cache, view):
+        for limits, makes_room in (({}, False), ({"limits": {"cpu": "4"}}, True)):
+            cache.pools.on_event("default", pool(**limits))
+            before = view.fingerprint()
+            labelled = {"labels": {labels.NODEPOOL: "default"}}
+            cache.claims.on_event("a", claim("a", meta=labelled))
+            cache.claims.on_event("a", claim("a", meta=labelled, initialized="2026-01-01T00:00:00Z"))
+            assert view.fingerprint() == before
+            cache.claims.on_event("a", None)
+            assert (view.fingerprint() != before) is makes_room
+
+
+async def test_what_is_found_for_a_class_is_new_supply() -> None:
+    """A subnet in another zone or another AMI may be all that a pod waited for."""
+    async with viewing() as (_, cache, view):
+        seen = []
+        subnet, ami = [{"id": "subnet-1", "zone": "a"}], [{"id": "ami-1"}]
+        for status in ({}, {"subnets": subnet}, {"subnets": subnet, "amis": ami}):
+            cache.nodeclasses.on_event("default", node_class(**status))
+            seen.append(view.fingerprint())
+            cache.nodeclasses.on_event("default", node_class(**status))
+            assert view.fingerprint() == seen[-1], "only its version changed"
+        assert len({found.supply for found in seen}) == 3
+
+
+class Counted(dict[str, Any]):
+    """Annotations that count how often their pods are read."""
+
+    reads = 0
+
+    def get(self, key: str, default: Any = None) -> Any:
+        Counted.reads += key == labels.PLANNED_PODS
+        return super().get(key, default)
+
+
+async def test_a_look_at_a_hundred_empty_nodes_reads_the_pods_of_no_claim_twice() -> None:
+    """When the work of a batch ends many nodes are empty at once; to parse all claims for each of them took seconds."""
+    async with viewing() as (_, cache, view):
+        for number in range(100):
+            planned = ",".join(f"ns/p{number}-{n}=uid-{number}-{n}" for n in range(20))
+            meta = {"annotations": {labels.PLANNED_PODS: planned}, "labels": {labels.NODEPOOL: "default"}}
+            made = claim(f"c{number}", node_name=f"n{number}", initialized="2026-01-01T00:00:00Z", meta=meta)
+            body = {**made.body, "metadata": {**made.body["metadata"], "annotations": Counted(made.annotations)}}
+            made = ObjectRecord(made.name, made.uid, made.resource_version, body)
+            cache.claims.on_event(made.name, made)
+            cache.nodes.on_event(f"n{number}", node(f"n{number}"))
+        Counted.reads = 0
+        assert sum(found.empty for found in view.managed_nodes()) == 100
+        view.managed_nodes()
+        assert Counted.reads <= 100
+
+
+async def test_a_node_is_managed_as_its_objects_and_pods_are_now() -> None:
+    """What is remembered of a node is no older than its NodeClaim, its Node and the pods on it."""
+    async with viewing() as (_, cache, view):
+        started = "2026-01-01T00:00:00Z"
+        labelled = {"labels": {labels.NODEPOOL: "default"}}
+
+        def told(*, pods: bool = False, ready: bool = True, **meta: Any) -> Any:
+            cache.claims.on_event("c", claim("c", initialized=started, meta={**labelled, **meta}))
+            cache.nodes.on_event("n", replace(node("n"), ready=ready))
+            cache.pods.on_event("ns/p", running("p", "n") if pods else None)
+            (found,) = view.managed_nodes()
+            return found
+
+        assert told().empty
+        assert not told(pods=True).empty
+        assert told().empty
+        assert not told(ready=False).ready
+        assert told(deletionTimestamp=started).leaving
+        assert told(annotations={labels.KEEP_UNTIL: "2099-01-01T00:00:00Z"}).protected
+        assert not told(annotations={labels.KEEP_UNTIL: "2020-01-01T00:00:00Z"}).protected
+        cache.claims.on_event("c", None)
+        assert view.managed_nodes() == []

@@ -17,8 +17,8 @@ class Topic(StrEnum):
     """What a key is the name of."""
 
     PENDING = "pending"
-    """A pod (namespace/name) began or ceased to wait for capacity, or what its volumes or its default
-    spread ask may have changed."""
+    """A pod (namespace/name) began or ceased to wait for capacity, is or was on a node on its way out, or what its
+    volumes or its default spread ask may have changed."""
     CLAIM = "claim"
     NODE = "node"
     NODE_PODS = "node-pods"

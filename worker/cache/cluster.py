@@ -185,7 +185,7 @@ class ClusterCache(ClusterState):
         initialized = claim.condition("Initialized")
         if node is None or initialized.get("status") != "True":
             return None
-        if any(pod.reschedulable for pod in self.pods_on(node.name)) or claim.name in self.planned(now).values():
+        if self.occupied(node.name) or self.awaits_pods(claim, self.clock() if now is None else now):
             return None
         noted = instant(claim.status.get("lastPodEventTime"))
         seen = self.last_pod_event(node.name) or 0.0

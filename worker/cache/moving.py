@@ -6,7 +6,7 @@ may not be moved, by its annotation or by a budget that never lets a pod go, get
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence, Set
 
 from tenon.apis import labels
 from tenon.scheduling.pod_rules import LabelSelector
@@ -25,27 +25,26 @@ def leaving(node: NodeRecord | None, claim: ObjectRecord | None) -> bool:
 class Moving:
     """The table ``budgets``, and who must move."""
 
-    def __init__(self, find_leaving: Callable[[], frozenset[str]]) -> None:
-        """``find_leaving`` gives the names of the nodes on their way out; it is asked anew after `nodes_changed`."""
+    def __init__(self) -> None:
         self.budgets: Table[ValueRecord[Budget]] = Table(lambda _key, _before, _after: self._budgets_changed())
-        self._find_leaving = find_leaving
-        self._leaving: frozenset[str] | None = None
+        self._leaving: set[str] = set()
         self._holding: dict[str, list[LabelSelector]] | None = None
 
-    def nodes_changed(self) -> None:
-        """A Node or NodeClaim is not what it was."""
-        self._leaving = None
+    def note(self, node: str, *, leaves: bool) -> None:
+        """Whether a node (by name) is on its way out now."""
+        if leaves:
+            self._leaving.add(node)
+        else:
+            self._leaving.discard(node)
 
-    def nodes(self) -> frozenset[str]:
+    def nodes(self) -> Set[str]:
         """The nodes on their way out."""
-        if self._leaving is None:
-            self._leaving = self._find_leaving()
         return self._leaving
 
     def has_to(self, pod: PodRecord) -> bool:
         """Whether the pod must find another place."""
         return (
-            pod.node_name in self.nodes()
+            pod.node_name in self._leaving
             and pod.reschedulable
             and pod.do_not_disrupt != "true"
             and not any(selector.matches(pod.pod.labels) for selector in self._holding_in(pod.pod.namespace))

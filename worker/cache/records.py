@@ -1,4 +1,7 @@
-"""What the cache holds: one small immutable record an object."""
+"""What the cache holds: one small immutable record an object.
+
+Two records of an object are equal when they say the same; the version that they were read from is no part of that.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ class PodRecord:
     """A pod: what scheduling sees of it, and what the cache alone must know."""
 
     pod: Pod
-    resource_version: str
+    resource_version: str = field(compare=False)
     node_name: str = ""
     phase: str = ""
     owner_kind: str = ""
@@ -112,7 +115,7 @@ class NodeRecord:
 
     name: str
     uid: str
-    resource_version: str
+    resource_version: str = field(compare=False)
     provider_id: str
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
@@ -135,7 +138,7 @@ class ObjectRecord:
 
     name: str
     uid: str
-    resource_version: str
+    resource_version: str = field(compare=False)
     body: Mapping[str, Any] = field(repr=False)
 
     @property
@@ -201,7 +204,7 @@ class DaemonRecord:
     """A DaemonSet, as the pod that it would put on a node."""
 
     pod: Pod
-    resource_version: str
+    resource_version: str = field(compare=False)
 
     @property
     def key(self) -> str:
@@ -220,5 +223,5 @@ class ValueRecord(Generic[V_co]):
 
     key: str
     uid: str
-    resource_version: str
+    resource_version: str = field(compare=False)
     value: V_co

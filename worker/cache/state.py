@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from tenon.apis import labels
 from tenon.resources import Resources, total
 from tenon.scheduling.model import Pod
+from worker.cache.buying import Bought
 from worker.cache.changes import Changes, Subscription, Topic
 from worker.cache.decode import instant
 from worker.cache.moving import Moving, leaving
@@ -16,6 +18,8 @@ from worker.cache.spreading import Spreading
 from worker.cache.storage import Storage
 from worker.cache.table import Table
 
+NOTED = "lastPodEventTime"
+"""The field of a NodeClaim's status in which the leader notes when a pod last came or went."""
 PLANNED_GRACE_SECONDS = 60.0
 """How long after a node's initialization its planned pods may still be on their way to it."""
 
@@ -43,18 +47,23 @@ class ClusterState:
         self.buffers: Table[NamespacedRecord] = Table(self._spec_teller(Topic.BUFFER))
         self.csi_nodes: Table[ValueRecord[Mapping[str, int]]] = Table(lambda _key, _before, _after: None)
         self.storage = Storage(self._asks_otherwise)
-        self.moving = Moving(self._leaving_nodes)
+        self.moving = Moving()
         self.spreading = Spreading(self._asks_otherwise)
         self.namespace_changes = 0
         """Counts the changes of namespaces' labels."""
         self._pods_by_node: dict[str, dict[str, PodRecord]] = {}
         self._pending: dict[str, PodRecord] = {}
+        self._unbound: dict[str, PodRecord] = {}
+        """Pods without a node that have not ended and are not ending."""
         self._used: dict[str, Resources] = {}
         self._last_pod_event: dict[str, float] = {}
         self._node_by_provider: dict[str, str] = {}
+        self._nodes_by_provider: dict[str, set[str]] = {}
+        """All Nodes of an instance: one that joined again under another name leaves its first Node behind."""
         self._claim_by_provider: dict[str, str] = {}
-        self._bought_for: dict[str, set[str]] = {}
-        """By the UID of a planned pod: the claims that were bought for it."""
+        self.bought = Bought()
+        self.claims_gone: Counter[str] = Counter()
+        """By NodePool: how many of its claims went, and gave back what they took of its limits."""
 
     def subscribe(self, topics: Collection[Topic] = ()) -> Subscription:
         """News of these topics (all, when none is named), each key once however often it changes."""
@@ -68,6 +77,10 @@ class ClusterState:
         """The pods of a node, those that ended included, by key."""
         pods = self._pods_by_node.get(node_name) or {}
         return [pods[key] for key in sorted(pods)]
+
+    def occupied(self, node_name: str) -> bool:
+        """Whether a pod on this node would need another one."""
+        return any(pod.reschedulable for pod in (self._pods_by_node.get(node_name) or {}).values())
 
     def pending(self) -> list[PodRecord]:
         """Pods that wait for capacity, whether or not a plan covers them, by key."""
@@ -105,20 +118,31 @@ class ClusterState:
         until its old node has let it go, however long that takes.
         """
         now = self.clock() if now is None else now
-        found: dict[str, str] = {}
-        for claim in sorted(self.claims, key=lambda claim: claim.name):
-            planned = planned_pods(claim)
-            if not planned or leaving(self.node_of(claim), claim):
+        pods = (*self._unbound.values(), *self.moving_pods())
+        return {pod.uid: claim for pod in pods if (claim := self._place_of(pod, now))}
+
+    def awaits_pods(self, claim: ObjectRecord, now: float) -> bool:
+        """Whether a pod is on its way to this claim, as `planned` has it."""
+        for key, uid in self.bought.pods_of(claim.name).items():
+            pod = self.pods.get(key)
+            if pod is not None and pod.uid == uid and self._place_of(pod, now) == claim.name:
+                return True
+        return False
+
+    def _place_of(self, pod: PodRecord, now: float) -> str:
+        """The first claim by name that the pod is on its way to; empty when it is on its way to none."""
+        waits = not (pod.node_name or pod.terminal or pod.deleting)
+        if not waits and not (pod.node_name and self.moving.has_to(pod)):
+            return ""
+        for name in self.bought.claims_for(pod.uid):
+            claim = self.claims.get(name)
+            if claim is None or self.bought.pods_of(name).get(pod.key) != pod.uid:
                 continue
-            in_time = _awaits_pods(claim, now)
-            for key, uid in planned.items():
-                pod = self.pods.get(key)
-                if pod is None or pod.uid != uid:
-                    continue
-                waits = in_time and not (pod.node_name or pod.terminal or pod.deleting)
-                if waits or (pod.node_name and self.moving.has_to(pod) and answers_for(claim, pod)):
-                    found.setdefault(uid, claim.name)
-        return found
+            if leaving(self.node_of(claim), claim):
+                continue
+            if _awaits_pods(claim, now) if waits else answers_for(claim, pod):
+                return name
+        return ""
 
     def used(self, node_name: str) -> Resources:
         """What all pods on a node request; pods that ended hold nothing."""
@@ -143,7 +167,12 @@ class ClusterState:
             self._pending[key] = after
         else:
             self._pending.pop(key, None)
-        if waited != waits or (before and after and before.uid != after.uid and waits):
+        if after is not None and not (after.node_name or after.terminal or after.deleting):
+            self._unbound[key] = after
+        else:
+            self._unbound.pop(key, None)
+        moved = any(pod.node_name in self.moving.nodes() for pod in (before, after) if pod and pod.node_name)
+        if waited != waits or moved or (before and after and before.uid != after.uid and waits):
             self.changes.tell(Topic.PENDING, key)
         if before is not None and before.node_name:
             pods = self._pods_by_node.get(before.node_name, {})
@@ -181,7 +210,7 @@ class ClusterState:
         if after is not None and after.uid == before.uid and after.reschedulable:
             return set()
         waited = set()
-        for name in self._bought_for.get(before.uid, ()):
+        for name in self.bought.claims_for(before.uid):
             claim = self.claims.get(name)
             if claim is None or not answers_for(claim, before):
                 continue
@@ -194,7 +223,13 @@ class ClusterState:
     def _node_changed(self, key: str, before: NodeRecord | None, after: NodeRecord | None) -> None:
         earlier, later = (record.provider_id if record else None for record in (before, after))
         _reindex(self._node_by_provider, key, earlier, later)
-        self.moving.nodes_changed()
+        if earlier and earlier != later:
+            self._nodes_by_provider[earlier].discard(key)
+            if not self._nodes_by_provider[earlier]:
+                del self._nodes_by_provider[earlier]
+        if later:
+            self._nodes_by_provider.setdefault(later, set()).add(key)
+        self._note_leaving(key)
         if after is None:
             self._last_pod_event.pop(key, None)
         self.changes.tell(Topic.NODE, key)
@@ -205,20 +240,28 @@ class ClusterState:
                 break
 
     def _claim_changed(self, key: str, before: ObjectRecord | None, after: ObjectRecord | None) -> None:
+        if before is not None and after is not None and _only_noted(before, after):
+            self._pod_event_noted(after)
+            return
         earlier, later = (record.status.get("providerID") if record else None for record in (before, after))
         _reindex(self._claim_by_provider, key, earlier, later)
-        had, has = (set(planned_pods(record).values()) if record else set() for record in (before, after))
-        for uid in had - has:
-            self._bought_for[uid].discard(key)
-            if not self._bought_for[uid]:
-                del self._bought_for[uid]
-        for uid in has - had:
-            self._bought_for.setdefault(uid, set()).add(key)
-        self.moving.nodes_changed()
+        self.bought.claim_changed(key, after)
+        if before is not None and (after is None or after.uid != before.uid):
+            self.claims_gone[before.labels.get(labels.NODEPOOL, "")] += 1
+        for provider_id in {earlier, later}:
+            for node_name in self._nodes_by_provider.get(provider_id or "", ()):
+                self._note_leaving(node_name)
         self.changes.tell(Topic.CLAIM, key)
 
-    def _leaving_nodes(self) -> frozenset[str]:
-        return frozenset(node.name for node in self.nodes if leaving(node, self.claim_of(node)))
+    def _pod_event_noted(self, claim: ObjectRecord) -> None:
+        """A pod event was noted on the claim; that is news where it was seen by another process only."""
+        node = self.node_of(claim)
+        if node is not None and instant(claim.status.get(NOTED)) > (self.last_pod_event(node.name) or 0.0):
+            self.changes.tell(Topic.NODE_PODS, node.name)
+
+    def _note_leaving(self, node_name: str) -> None:
+        node = self.nodes.get(node_name)
+        self.moving.note(node_name, leaves=node is not None and leaving(node, self.claim_of(node)))
 
     def _namespace_changed(
         self, key: str, before: ValueRecord[Mapping[str, str]] | None, after: ValueRecord[Mapping[str, str]] | None
@@ -244,12 +287,6 @@ class ClusterState:
         return tell
 
 
-def planned_pods(claim: ObjectRecord) -> dict[str, str]:
-    """The pods that a claim was bought for: ``namespace/name`` -> UID; entries that cannot be read are left out."""
-    entries = (entry.partition("=") for entry in claim.annotations.get(labels.PLANNED_PODS, "").split(","))
-    return {key.strip(): uid.strip() for key, _, uid in entries if key.strip() and uid.strip()}
-
-
 def answers_for(claim: ObjectRecord, pod: PodRecord) -> bool:
     """Whether a claim was bought for the pod as it is: one that got its node later went there instead."""
     created = instant(claim.body["metadata"].get("creationTimestamp")) if pod.node_name else 0.0
@@ -261,6 +298,15 @@ def _awaits_pods(claim: ObjectRecord, now: float) -> bool:
     if initialized.get("status") != "True":
         return True
     return now < instant(initialized.get("lastTransitionTime")) + PLANNED_GRACE_SECONDS
+
+
+def _only_noted(before: ObjectRecord, after: ObjectRecord) -> bool:
+    """Whether nothing but the time of the last pod event changed: a busy cluster writes many of these a second."""
+    if before.status.get(NOTED) == after.status.get(NOTED) or before.spec != after.spec:
+        return False
+    metadata = ({**claim.body["metadata"], "resourceVersion": ""} for claim in (before, after))
+    status = ({**claim.status, NOTED: ""} for claim in (before, after))
+    return next(metadata) == next(metadata) and next(status) == next(status)
 
 
 def _matters(pod: PodRecord | None) -> tuple[object, ...] | None:

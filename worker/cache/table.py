@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Generic, TypeVar
 
 from worker.cache.records import Record
@@ -12,7 +12,10 @@ Listener = Callable[[str, R | None, R | None], None]
 
 
 class Table(Generic[R]):
-    """A store for a reflector. ``changed(key, before, after)`` is called for each real change; None is absence."""
+    """A store for a reflector. ``changed(key, before, after)`` is called for each real change; None is absence.
+
+    A new version that says the same here, such as a Node's heartbeat, is no change: the record stays the one it was.
+    """
 
     def __init__(self, changed: Listener[R]) -> None:
         self._records: dict[str, R] = {}
@@ -35,12 +38,18 @@ class Table(Generic[R]):
         else:
             if before is not None and (before.uid, before.resource_version) == (record.uid, record.resource_version):
                 return
+            if before is not None and before == record:
+                return
             self._records[key] = record
         self._changed(key, before, record)
 
     def get(self, key: str) -> R | None:
         """The record of a key."""
         return self._records.get(key)
+
+    def keys(self) -> Set[str]:
+        """All keys, as they are now and will be."""
+        return self._records.keys()
 
     def __contains__(self, key: object) -> bool:
         return key in self._records
