@@ -7,10 +7,11 @@ import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
+from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities import metrics
-from activities.ec2.errors import EC2Error, InsufficientCapacity, NodeClassNotReady
+from activities.ec2.errors import EC2Error, InsufficientCapacity, NodeClassNotReady, NodeClassReadinessUnknown
 from activities.ec2.provider import Ec2Provider
 from activities.kubernetes import cordon, nodeclaims
 from activities.kubernetes.client import Kube, Object
@@ -23,8 +24,11 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hashes
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.validation import parse
+from tenon.ec2.avoided import Avoided
+from tenon.ec2.errors import reason_for
 from tenon.ec2.own_kubelet import with_own_kubelet
 from tenon.lifecycle.instants import parse_instant
+from tenon.lifecycle.launching import given_up
 from tenon.lifecycle.machine import TEMPLATE_GONE
 from tenon.lifecycle.messages import (
     ClaimRef,
@@ -33,6 +37,7 @@ from tenon.lifecycle.messages import (
     Instance,
     LaunchInput,
     LaunchResult,
+    LaunchWait,
     PrepareLaunchInput,
     PrepareLaunchResult,
 )
@@ -45,8 +50,9 @@ NODECLASS_NOT_READY = "nodeclass_not_ready"
 LAUNCH_TIMEOUT = "launch_timeout"
 INSTANCE_GONE = "instance_gone"
 TEMPLATE_NOT_FOUND = "LaunchTemplateNotFound"
-LAUNCH_WITHIN = timedelta(minutes=5)
-"""A claim that cannot be launched for so long is given up, and its pods are planned again."""
+CLASS_UNKNOWN = "NodeClassReadinessUnknown"
+TRIES_IN_PLACE = 3
+"""Tries of one activity at an EC2 that is busy or does not answer, before its workflow waits for longer."""
 TAKEN_UP_AGAIN_AFTER = timedelta(seconds=15)
 """A claim older than this, whose workflow begins only now, may have been launched by an earlier workflow."""
 SHOWS_WITHIN = timedelta(minutes=2)
@@ -67,20 +73,23 @@ class Launching:
         ec2: Ec2Provider,
         now: Callable[[], datetime],
         initialization_timeout: timedelta | None = None,
+        tries: Callable[[], int] | None = None,
     ) -> None:
+        """``tries``: the number of the present try of the activity, from 1."""
         self._kube = kube
         self._recorder = recorder
         self._ec2 = ec2
+        self._tries = tries or _tries_of_activity
         self._types = OverlaidTypes(kube, ec2)
         self._now = now
         self._initialization_seconds = initialization_timeout.total_seconds() if initialization_timeout else None
         self._refused_until: dict[tuple[str, str, str], datetime] = {}
 
-    def _avoided(self) -> frozenset[tuple[str, str, str]]:
+    def _avoided(self) -> Avoided:
         """What EC2 refused lately: a claim that allows spot and on-demand must not ask for the same spot again."""
         now = self._now()
         self._refused_until = {key: until for key, until in self._refused_until.items() if until > now}
-        return frozenset(self._refused_until)
+        return Avoided(self._refused_until)
 
     async def prepare(self, given: PrepareLaunchInput) -> PrepareLaunchResult:
         """What the claim asks for, and the exact fleet request of this attempt unless it was launched before."""
@@ -90,7 +99,7 @@ class Launching:
         view = nodeclaims.view_of(raw).model_copy(
             update={"initialization_timeout_seconds": self._initialization_seconds}
         )
-        known, lost = await self._launched_before(raw, given.claim)
+        known, lost = await self._launched_before(raw, given.claim, sent_before=given.attempt > 1)
         if lost and not view.deleting:
             return await self._refused(given.claim, view, INSTANCE_GONE, lost)
         if known is not None:
@@ -105,11 +114,10 @@ class Launching:
             return PrepareLaunchResult(view=view)
         if not await nodeclaims.ensure_claim_finalizer(self._kube, given.claim, seen=raw):
             return PrepareLaunchResult(view=ClaimView())
-        claim, faults = parse(NodeClaim, raw)
-        if claim is None or faults:
-            why = "; ".join(str(fault) for fault in faults)
-            return await self._refused(given.claim, view, "invalid", f"the NodeClaim cannot be read: {why}")
         try:
+            claim, faults = parse(NodeClaim, raw)
+            if claim is None or faults:
+                raise ValueError("the NodeClaim cannot be read: " + "; ".join(str(fault) for fault in faults))
             node_class = await self._node_class(view.node_class)
             own = with_own_kubelet(node_class, claim.metadata.annotations)
             types = await self._types.of(raw, own)
@@ -120,13 +128,14 @@ class Launching:
             return await self._refused(given.claim, view, NODECLASS_NOT_READY, str(error))
         except InsufficientCapacity as error:
             return await self._refused(given.claim, view, INSUFFICIENT_CAPACITY, str(error))
+        except NodeClassReadinessUnknown as error:
+            return await self._unprepared(raw, given.claim, view, LaunchWait(reason=CLASS_UNKNOWN, message=str(error)))
         except ValueError as error:
-            return await self._refused(given.claim, view, "invalid", str(error))
+            wait = LaunchWait(reason=nodeclaims.LAUNCH_FAILED, message=str(error))
+            return await self._unprepared(raw, given.claim, view, wait)
         except EC2Error as error:
-            await nodeclaims.mark_launch_failed(self._kube, given.claim, error.code, error.message, self._now)
-            if view.created_at is not None and self._now() - view.created_at > LAUNCH_WITHIN:
-                return await self._refused(given.claim, view, LAUNCH_TIMEOUT, error.message)
-            raise
+            wait = await self._failed(given.claim, error)
+            return await self._unprepared(raw, given.claim, view, wait)
         request = request.model_copy(update={"made_from": _origin(node_class)})
         return PrepareLaunchResult(view=view, request=request)
 
@@ -148,8 +157,8 @@ class Launching:
         try:
             result = await asyncio.to_thread(self._ec2.launch, given.request)
         except EC2Error as error:
-            await nodeclaims.mark_launch_failed(self._kube, given.claim, error.code, error.message, self._now)
-            raise
+            wait = await self._failed(given.claim, error)
+            return await self._unlaunched(raw, given.claim, LaunchResult(reason=wait.reason, waits=wait))
         for refused in result.unavailable:
             key = refused.capacity_type, refused.instance_type, refused.zone
             self._refused_until[key] = self._now() + AVOIDED_FOR
@@ -157,11 +166,7 @@ class Launching:
         if result.instance is None and result.reason == TEMPLATE_NOT_FOUND:
             return result.model_copy(update={"reason": TEMPLATE_GONE})  # the next attempt makes the template again
         if result.instance is None:
-            reason = INSUFFICIENT_CAPACITY if result.unavailable else result.reason
-            await nodeclaims.mark_launch_failed(self._kube, given.claim, result.reason, result.message, self._now)
-            await nodeclaims.delete_claim(self._kube, self._recorder, given.claim, reason, result.message)
-            log.warning("launch refused", extra={"nodeclaim": given.claim.name, "reason": result.message})
-            return result.model_copy(update={"reason": reason})
+            return await self._unlaunched(raw, given.claim, result)
         await self._mark(given.claim, result.instance, raw, given.request.made_from)
         instance = result.instance
         log.info(
@@ -179,7 +184,49 @@ class Launching:
         )
         return result
 
-    async def _launched_before(self, raw: Object, ref: ClaimRef) -> tuple[Instance | None, str]:
+    async def _failed(self, ref: ClaimRef, error: EC2Error) -> LaunchWait:
+        """Why a call that failed puts the launch off.
+
+        Raises:
+            EC2Error: it does not do so yet: the activity is tried again soon.
+        """
+        reason = reason_for(error.code, error.message)
+        if error.retryable and self._tries() < TRIES_IN_PLACE:
+            await nodeclaims.mark_launch_failed(self._kube, ref, reason, error.message, self._now)
+            raise error
+        return LaunchWait(reason=reason, message=error.message, answered=not error.retryable, unsettled=error.retryable)
+
+    async def _unprepared(self, raw: Object, ref: ClaimRef, view: ClaimView, wait: LaunchWait) -> PrepareLaunchResult:
+        """The launch is put off, or given up when its time is over."""
+        if given_up(view.created_at, self._now(), answered=wait.answered):
+            return await self._refused(ref, view, LAUNCH_TIMEOUT, f"{wait.reason}: {wait.message}")
+        await self._tell(raw, ref, wait)
+        # Nothing was sent: whatever an earlier request bought was looked for before.
+        waits = wait.model_copy(update={"unsettled": False})
+        return PrepareLaunchResult(view=view, reason=wait.reason, message=wait.message, waits=waits)
+
+    async def _unlaunched(self, raw: Object, ref: ClaimRef, result: LaunchResult) -> LaunchResult:
+        """Nothing was bought: the launch is put off, or the claim is given up, when EC2 has nothing to sell at once."""
+        wait = result.waits
+        if wait is None:
+            await nodeclaims.mark_launch_failed(self._kube, ref, result.reason, result.message, self._now)
+            await nodeclaims.delete_claim(self._kube, self._recorder, ref, INSUFFICIENT_CAPACITY, result.message)
+            log.warning("launch refused", extra={"nodeclaim": ref.name, "reason": result.message})
+            return result.model_copy(update={"reason": INSUFFICIENT_CAPACITY})
+        if wait.answered and self._tries() == 1:
+            wait = wait.model_copy(update={"unsettled": False})  # no answer to this request was lost
+        await self._tell(raw, ref, wait)
+        return result.model_copy(update={"reason": wait.reason, "message": wait.message, "waits": wait})
+
+    async def _tell(self, raw: Object, ref: ClaimRef, wait: LaunchWait) -> None:
+        """Say on the claim why there is no instance yet."""
+        await nodeclaims.mark_launch_failed(self._kube, ref, wait.reason, wait.message, self._now)
+        await self._recorder.publish(raw, nodeclaims.LAUNCH_FAILED, f"{wait.reason}: {wait.message}", "Warning")
+        log.warning("not launched, tried again later", extra={"nodeclaim": ref.name, "reason": wait.message})
+
+    async def _launched_before(
+        self, raw: Object, ref: ClaimRef, *, sent_before: bool = False
+    ) -> tuple[Instance | None, str]:
         """The instance of an earlier launch; or why the one that the claim names cannot be gone on with."""
         provider_id = (raw.get("status") or {}).get("providerID") or ""
         if provider_id:
@@ -191,7 +238,8 @@ class Launching:
                 return None, f"instance {instance_id} is {state or 'unknown to EC2'}: the node cannot go on"
             return await asyncio.to_thread(self._ec2.describe_instance, instance_id), ""
         created = parse_instant(raw["metadata"].get("creationTimestamp"))
-        if created is None or self._now() - created < TAKEN_UP_AGAIN_AFTER:
+        young = created is None or self._now() - created < TAKEN_UP_AGAIN_AFTER
+        if young and not sent_before:
             return None, ""
         found = await asyncio.to_thread(self._ec2.find_instance, ref.name)
         if found is not None and not raw["metadata"].get("deletionTimestamp"):
@@ -201,7 +249,7 @@ class Launching:
     async def _node_class(self, name: str) -> EC2NodeClass:
         raw = await self._kube.get(EC2NODECLASSES, name)
         if raw is None:
-            raise NodeClassNotReady(f"EC2NodeClass {name} does not exist")
+            raise NodeClassReadinessUnknown(f"EC2NodeClass {name} does not exist")
         node_class, faults = parse(EC2NodeClass, raw)
         if node_class is None:
             raise NodeClassNotReady(f"EC2NodeClass {name} cannot be read: " + "; ".join(str(f) for f in faults))
@@ -244,6 +292,10 @@ class Launching:
         await nodeclaims.delete_claim(self._kube, self._recorder, ref, reason, message)
         log.warning("cannot launch", extra={"nodeclaim": ref.name, "reason": message})
         return PrepareLaunchResult(view=view, reason=reason, message=message)
+
+
+def _tries_of_activity() -> int:
+    return activity.info().attempt if activity.in_activity() else 1
 
 
 def _asked_for(made_from: Mapping[str, str] | None, node_class: EC2NodeClass) -> Mapping[str, str]:

@@ -14,13 +14,15 @@ from typing import Any, NoReturn
 
 from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
-from temporalio.exceptions import ActivityError
+from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from tenon.lifecycle import machine
     from tenon.lifecycle.messages import (
+        ActivityName,
         Disrupt,
         DisruptAnswer,
+        ErrorType,
         Keep,
         LaunchResult,
         Message,
@@ -37,6 +39,8 @@ LONGEST_HISTORY = 2000
 """Events after which any run is folded up, whatever it is at."""
 LONG_HISTORY = 200
 """Events after which a live node's run is folded up even if its state did not change."""
+LAUNCH_GOES_ON = "launch-goes-on"
+"""Marks runs in which a launch that had no outcome in its time is tried again; before, it ended the claim."""
 
 
 @workflow.defn(name="NodeClaim")
@@ -113,7 +117,8 @@ class NodeClaimWorkflow:
         try:
             event: Message = await call
         except ActivityError as error:
-            event = Failed(activity=step.activity, message=str(error.cause or error))
+            again = step.activity is ActivityName.LAUNCH and not _claim_gone(error) and workflow.patched(LAUNCH_GOES_ON)
+            event = Failed(activity=step.activity, message=str(error.cause or error), again=again)
         self._apply(event)
         if isinstance(event, LaunchResult) and event.unavailable:
             await self._tell_provisioner(event.unavailable)
@@ -171,7 +176,8 @@ class NodeClaimWorkflow:
         shown = visible_stage(self.state), self.state.instance, machine.expiry(self.state), bool(self.state.blocked)
         if self.shown is None and self.at_start.instance is not None:
             self.shown = shown  # attributes are carried over by continue-as-new
-        if shown == self.shown or (self.shown is None and self.state.stage is Stage.PREPARING):
+        preparing = self.state.stage is Stage.PREPARING and not self.state.blocked
+        if shown == self.shown or (self.shown is None and preparing):
             return
         self.shown = shown
         instance = self.state.instance
@@ -231,6 +237,10 @@ class NodeClaimWorkflow:
     def status(self) -> NodeState:
         """The node's state, timeline included."""
         return self.state
+
+
+def _claim_gone(error: ActivityError) -> bool:
+    return isinstance(error.cause, ApplicationError) and error.cause.type == ErrorType.CLAIM_GONE
 
 
 def visible_stage(state: NodeState) -> str:

@@ -47,6 +47,10 @@ class NodeClassNotReady(Exception):
     """The EC2NodeClass cannot be launched from; the sentence says what is missing."""
 
 
+class NodeClassReadinessUnknown(Exception):
+    """Whether the EC2NodeClass can be launched from is not known yet; the sentence says why."""
+
+
 @contextmanager
 def translated(operation: str) -> Iterator[None]:
     """Turns botocore's exceptions into those of this module; ``operation`` names the call, in sentence and metric."""

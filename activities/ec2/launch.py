@@ -14,7 +14,7 @@ from tenon.apis import labels
 from tenon.ec2 import errors as codes
 from tenon.ec2.launch_template import LaunchTemplate, tag_list
 from tenon.housekeeping.facts import TemplateSeen
-from tenon.lifecycle.messages import Instance, LaunchRequest, LaunchResult
+from tenon.lifecycle.messages import Instance, LaunchRequest, LaunchResult, LaunchWait
 
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import CreateFleetResultTypeDef
@@ -160,12 +160,11 @@ class Launcher:
             return LaunchResult(instance=found)
         if error.code in codes.TEMPLATE_NOT_FOUND:
             self._forget(request)
-        wrong = [{"ErrorCode": error.code}]
-        return LaunchResult(
-            unavailable=codes.unavailable_offerings(wrong, request.capacity_type, _tried(request)),
-            reason=codes.reason_for(error.code, error.message),
-            message=error.message,
-        )
+        unavailable = codes.unavailable_offerings([{"ErrorCode": error.code}], request.capacity_type, _tried(request))
+        reason = codes.reason_for(error.code, error.message)
+        # EC2 may have taken the same request before, and its answer was lost: whoever sent it knows.
+        waits = None if unavailable else LaunchWait(reason=reason, message=error.message, unsettled=True)
+        return LaunchResult(unavailable=unavailable, reason=reason, message=error.message, waits=waits)
 
     def _result(self, request: LaunchRequest, answer: CreateFleetResultTypeDef) -> LaunchResult:
         failures = cast("Sequence[dict[str, Any]]", answer.get("Errors") or [])
@@ -176,16 +175,27 @@ class Launcher:
             instance = self._launched(request, launched["InstanceIds"][0], cast("dict[str, Any]", override))
             return LaunchResult(instance=instance, unavailable=unavailable)
         if not failures:
-            return LaunchResult(reason="LaunchFailed", message="EC2 launched nothing and gave no reason")
+            return self._without_a_reason(request)
         if any(failure.get("ErrorCode") in codes.TEMPLATE_NOT_FOUND for failure in failures):
             self._forget(request)
-        decisive = next((f for f in failures if f.get("ErrorCode") not in codes.INSUFFICIENT_CAPACITY), failures[0])
+        busy = next((f for f in failures if f.get("ErrorCode") in codes.BUSY), None)
+        capacity = codes.INSUFFICIENT_CAPACITY | codes.NO_SPOT
+        decisive = busy or next((f for f in failures if f.get("ErrorCode") not in capacity), failures[0])
         code, text = decisive.get("ErrorCode", ""), decisive.get("ErrorMessage", "")
-        return LaunchResult(
-            unavailable=unavailable,
-            reason=codes.reason_for(code, text),
-            message=f"{code}: {text} ({len(failures)} of {len(_tried(request))} offerings refused)",
-        )
+        reason = codes.reason_for(code, text)
+        message = f"{code}: {text} ({len(failures)} of {len(_tried(request))} offerings refused)"
+        kept = busy is not None or not unavailable
+        waits = LaunchWait(reason=reason, message=message, answered=busy is None) if kept else None
+        return LaunchResult(unavailable=unavailable, reason=reason, message=message, waits=waits)
+
+    def _without_a_reason(self, request: LaunchRequest) -> LaunchResult:
+        """EC2 named neither instances nor errors, as it may when a request is repeated: its token tells."""
+        found = self._instances.by_token(request.client_token)
+        if found is not None:
+            return LaunchResult(instance=found)
+        reason, message = "LaunchFailed", "EC2 launched nothing and gave no reason"
+        waits = LaunchWait(reason=reason, message=message, answered=False, unsettled=True)
+        return LaunchResult(reason=reason, message=message, waits=waits)
 
     def _launched(self, request: LaunchRequest, instance_id: str, override: dict[str, Any]) -> Instance:
         """The instance as EC2 describes it; as the fleet answered, while EC2 does not show it yet."""

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from activities.ec2.catalogue import Catalogue
 from activities.ec2.client import Ec2
-from activities.ec2.errors import InsufficientCapacity, NodeClassNotReady
+from activities.ec2.errors import InsufficientCapacity, NodeClassNotReady, NodeClassReadinessUnknown
 from activities.ec2.instances import Instances
 from activities.ec2.launch import Launcher
 from activities.ec2.network import Network
@@ -25,7 +25,7 @@ from tenon.ec2.expressions_finding import expressions_finding
 from tenon.ec2.instance_types import OfferingId, without
 from tenon.ec2.launch_filters import NoOfferingError
 from tenon.ec2.launch_request import plan_launch
-from tenon.ec2.nodeclass_status import Finding, not_ready
+from tenon.ec2.nodeclass_status import Finding, not_ready, readiness_unknown
 from tenon.housekeeping.facts import InstanceSeen, TemplateSeen
 from tenon.lifecycle.messages import Instance, LaunchRequest, LaunchResult
 from tenon.scheduling.model import InstanceType
@@ -92,11 +92,14 @@ class Ec2Provider:
 
         Raises:
             NodeClassNotReady: the class cannot be launched from.
+            NodeClassReadinessUnknown: the class has not been resolved as it is now.
             InsufficientCapacity: nothing that the claim allows can be bought now.
             ValueError: the claim's requirements or the class's user data make no sense.
         """
         if why := not_ready(node_class):
             raise NodeClassNotReady(why)
+        if why := readiness_unknown(node_class):
+            raise NodeClassReadinessUnknown(why)
         subnet_ids = [subnet.id for subnet in node_class.status.subnets]
         sold = self.instance_types(node_class, unavailable) if types is None else without(types, unavailable)
         try:

@@ -13,19 +13,23 @@ from tenon.lifecycle.messages import OfferingKey
 INSUFFICIENT_CAPACITY = frozenset(
     {
         "InsufficientInstanceCapacity",
-        "MaxSpotInstanceCountExceeded",
-        "VcpuLimitExceeded",
         "UnfulfillableCapacity",
         "Unsupported",
         "InsufficientFreeAddressesInSubnet",
-        "MaxFleetCountExceeded",
         "ReservationCapacityExceeded",
     }
 )
-"""Codes of one fleet override that say: not this offering, not now."""
+"""Codes of one fleet override that say: not this offering, not now.
+
+Two codes that Karpenter counts here are refusals for Tenon: VcpuLimitExceeded and MaxFleetCountExceeded are quotas of
+the account, which the next instance type meets as well.
+"""
 
 SPOT_ROLE_MISSING = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
-"""Rules out all of spot, in every zone: the account lacks EC2's service-linked role for it."""
+"""The account lacks EC2's service-linked role for spot."""
+SPOT_QUOTA = "MaxSpotInstanceCountExceeded"
+NO_SPOT = frozenset({SPOT_ROLE_MISSING, SPOT_QUOTA})
+"""Codes that rule out all of spot, whatever the type and zone."""
 
 NOT_FOUND = frozenset(
     {
@@ -47,6 +51,8 @@ RETRYABLE = frozenset(
     {"InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable", "RequestTimeout", "InternalServerError"}
 )
 """Faults of the service itself: the same call may succeed later."""
+BUSY = THROTTLED | RETRYABLE
+"""Codes that say nothing about the request, also where EC2 puts them into the answer of a fleet."""
 
 _REASONS: Mapping[str, str] = {
     SPOT_ROLE_MISSING: "SpotSLRCreationFailed",
@@ -99,16 +105,16 @@ def unavailable_offerings(
 ) -> list[OfferingKey]:
     """The offerings that a fleet's ``Errors`` rule out, sorted.
 
-    ``tried`` are the (instance type, zone) pairs of the request. A missing spot role rules out all of them. An error
-    without a type or zone rules out every pair that it does not contradict.
+    ``tried`` are the (instance type, zone) pairs of the request. What rules out all of spot is one key without type and
+    zone. An error without a type or zone rules out every pair that it does not contradict.
     """
     pairs = sorted(set(tried))
     refused: set[tuple[str, str]] = set()
     for error in fleet_errors:
         code = error.get("ErrorCode", "")
-        if code == SPOT_ROLE_MISSING:
-            refused.update(pairs)
-        elif code in INSUFFICIENT_CAPACITY:
+        if code in NO_SPOT:
+            return [OfferingKey(capacity_type=capacity_type, instance_type="", zone="")]
+        if code in INSUFFICIENT_CAPACITY:
             override = error.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
             wanted_type, wanted_zone = override.get("InstanceType", ""), override.get("AvailabilityZone", "")
             refused.update(

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from tenon.apis import conditions as condition_list
 from tenon.apis import ec2nodeclass as api
-from tenon.apis.common import SelectorRequirement
+from tenon.apis.common import Condition, SelectorRequirement
 from tenon.apis.ec2nodeclass import AMI, EC2NodeClass, EC2NodeClassStatus, SecurityGroup, Subnet
 from tenon.apis.validation import check_ec2nodeclass
 from tenon.ec2 import user_data
@@ -106,18 +106,33 @@ def validate(node_class: EC2NodeClass, cluster: Cluster) -> Finding:
 
 
 def not_ready(node_class: EC2NodeClass) -> str:
-    """Why no node can be launched with the class, in one sentence; empty when it can."""
+    """Why no node can be launched with the class as it is now, in one sentence; empty when that is not so, or not yet
+    known (see `readiness_unknown`).
+    """
     name = node_class.metadata.name
     if node_class.metadata.deletion_timestamp is not None:
         return f"EC2NodeClass {name} is being deleted"
     ready = condition_list.get_condition(node_class.status.conditions, condition_list.READY)
+    if ready is None or ready.status != "False" or _stale(ready, node_class):
+        return ""
+    return f"EC2NodeClass {name} is not ready: {ready.message or ready.reason}"
+
+
+def readiness_unknown(node_class: EC2NodeClass) -> str:
+    """Why it is not known yet whether nodes can be launched with the class, in one sentence; empty when it is known."""
+    name = node_class.metadata.name
+    ready = condition_list.get_condition(node_class.status.conditions, condition_list.READY)
     if ready is None:
         return f"EC2NodeClass {name} has not been resolved yet"
-    if ready.status != "True":
-        return f"EC2NodeClass {name} is not ready: {ready.message or ready.reason}"
-    if (ready.observed_generation or 0) < node_class.metadata.generation:
+    if _stale(ready, node_class):
         return f"EC2NodeClass {name} changed and has not been resolved again yet"
+    if ready.status == "Unknown":
+        return f"EC2NodeClass {name} is not known to be ready: {ready.message or ready.reason}"
     return ""
+
+
+def _stale(ready: Condition, node_class: EC2NodeClass) -> bool:
+    return (ready.observed_generation or 0) < node_class.metadata.generation
 
 
 def _some(found: Sequence[object], reason: str, message: str) -> Finding:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import zlib
 from datetime import datetime, timedelta
 
-from tenon.lifecycle import leaving
+from tenon.lifecycle import launching, leaving
 from tenon.lifecycle.messages import (
     ActivityName,
     BindResult,
@@ -29,6 +29,7 @@ from tenon.lifecycle.messages import (
     KeepInput,
     LaunchInput,
     LaunchResult,
+    LaunchWait,
     Message,
     NodeInput,
     Poke,
@@ -48,8 +49,6 @@ REGISTRATION_TIMEOUT = timedelta(minutes=15)
 TEMPLATE_GONE = "template_gone"
 """Why a launch came to nothing: somebody deleted a launch template between its making and its use."""
 LAUNCH_ATTEMPTS = 3
-LAUNCH_SETTLES = timedelta(minutes=2)
-"""How long an instance of a fleet request whose answer was lost may take to show up."""
 RECHECK = timedelta(minutes=10)
 """How long an uninitialized or blocked node goes unobserved when no poke arrives."""
 FIRST_LOOK = timedelta(minutes=1)
@@ -71,6 +70,8 @@ def next_step(state: NodeState, now: datetime) -> Step:
             f"keep until {state.keep_until:%Y-%m-%d %H:%M}",
         )
     match state.stage:
+        case Stage.PREPARING | Stage.LAUNCHING if state.deadline is not None and now < state.deadline:
+            return Wait(state.deadline, "tries to launch again")
         case Stage.PREPARING:
             return Run(
                 ActivityName.PREPARE_LAUNCH,
@@ -268,6 +269,8 @@ def _prepared(state: NodeState, event: PrepareLaunchResult, now: datetime) -> No
         return leaving.leave(state, LeaveRequest(reason="deleted", message="the NodeClaim was deleted"), now)
     if view.instance is not None:
         return state
+    if event.waits is not None:
+        return launching.put_off(state, event.waits, now)
     if event.request is None:
         return leaving.leave(state, LeaveRequest(reason=event.reason, message=event.message), now)
     return record(
@@ -295,6 +298,10 @@ def _adopted(state: NodeState, event: PrepareLaunchResult, now: datetime) -> Nod
             "initialized": view.initialized,
             "look": True,
             "deadline": now + REGISTRATION_TIMEOUT,
+            "request": None,
+            "launch_failures": 0,
+            "launch_unsettled_until": None,
+            "blocked": "",
         }
     )
     return record(adopted, now, f"life taken up again at {stage.value}")
@@ -305,6 +312,8 @@ def _launched(state: NodeState, event: LaunchResult, now: datetime) -> NodeState
     if instance is None and event.reason == TEMPLATE_GONE and state.attempt < LAUNCH_ATTEMPTS:
         again = {"stage": Stage.PREPARING, "attempt": state.attempt + 1, "request": None}
         return record(state.model_copy(update=again), now, "a launch template was gone: prepared again")
+    if instance is None and event.waits is not None:
+        return launching.put_off(state, event.waits, now)
     if instance is None:
         return leaving.leave(state, LeaveRequest(reason=event.reason, message=event.message), now)
     launched = state.model_copy(
@@ -313,6 +322,9 @@ def _launched(state: NodeState, event: LaunchResult, now: datetime) -> NodeState
             "instance": instance,
             "request": None,
             "deadline": now + REGISTRATION_TIMEOUT,
+            "launch_failures": 0,
+            "launch_unsettled_until": None,
+            "blocked": "",
         }
     )
     return record(
@@ -390,7 +402,8 @@ def _poked(state: NodeState, event: Poke, now: datetime) -> NodeState:
     if state.stage.leaving:
         return state
     if state.stage is Stage.PREPARING and event.reason != "gone":
-        return state  # the step that comes reads the claim and its instance, which a leave must know
+        # The step that comes reads the claim and its instance, which a leave must know: it comes at once.
+        return state.model_copy(update={"deadline": None}) if event.claim_deleting else state
     if event.claim_deleting or event.node_deleting:
         what = "NodeClaim" if event.claim_deleting else "Node"
         return leaving.leave(state, LeaveRequest(reason="deleted", message=f"the {what} was deleted"), now)
@@ -445,6 +458,8 @@ def _deadline(state: NodeState, now: datetime) -> NodeState:
         return state.model_copy(update={"spread_until": None})
     if state.deadline is None or now < state.deadline:
         return state
+    if state.stage in (Stage.PREPARING, Stage.LAUNCHING):
+        return state.model_copy(update={"deadline": None})
     if state.stage is Stage.REGISTERING:
         return state.model_copy(update={"look": True, "last_look": True, "deadline": None})
     return state.model_copy(update={"look": True, "deadline": None})
@@ -467,8 +482,11 @@ def _never_joined(state: NodeState) -> LeaveRequest:
 
 
 def _failed(state: NodeState, event: Failed, now: datetime) -> NodeState:
+    if event.activity is ActivityName.LAUNCH and event.again:
+        wait = LaunchWait(reason="LaunchFailed", message=event.message, unsettled=True)
+        return launching.put_off(state, wait, now)
     if event.activity is ActivityName.LAUNCH:
-        state = state.model_copy(update={"launch_unsettled_until": now + LAUNCH_SETTLES})
+        state = state.model_copy(update={"launch_unsettled_until": now + launching.LAUNCH_SETTLES})
     if event.activity in (ActivityName.PREPARE_LAUNCH, ActivityName.LAUNCH):
         return leaving.leave(state, LeaveRequest(reason="launch_timeout", message=event.message), now)
     waiting = state.model_copy(update={"blocked": event.message, "deadline": now + RECHECK, "look": False})

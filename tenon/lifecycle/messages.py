@@ -104,6 +104,21 @@ class PrepareLaunchInput(Message):
     attempt: int = 1
 
 
+class LaunchWait(Message):
+    """A launch that did not come about and is tried again: the claim is kept."""
+
+    reason: str
+    message: str
+    answered: bool = True
+    """EC2 refused the launch; false when it was too busy, or did not answer at all."""
+    held: bool = False
+    """The launch was not tried, because EC2 refuses what its NodePool asks for."""
+    not_before: datetime | None = None
+    """The earliest instant of the next try."""
+    unsettled: bool = False
+    """An instance may have been bought all the same: only the same request, with its token, may be sent again."""
+
+
 class PrepareLaunchResult(Message):
     """What the claim asks for; without ``request`` there is nothing to launch (launched before, leaving, refused)."""
 
@@ -111,6 +126,7 @@ class PrepareLaunchResult(Message):
     request: LaunchRequest | None = None
     reason: str = ""
     message: str = ""
+    waits: LaunchWait | None = None
 
 
 class LaunchInput(Message):
@@ -142,6 +158,7 @@ class LaunchResult(Message):
     unavailable: list[OfferingKey] = Field(default_factory=list)
     reason: str = ""
     message: str = ""
+    waits: LaunchWait | None = None
 
 
 # --- register, initialize, bind ---

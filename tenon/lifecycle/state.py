@@ -77,6 +77,8 @@ class NodeState(Message):
     pool: str = ""
     node_class: str = ""
     attempt: int = 1
+    launch_failures: int = 0
+    """How many tries in a row to launch an instance have failed."""
     launch_unsettled_until: datetime | None = None
     """A fleet request was sent whose outcome nobody saw: until then an instance of it may still appear."""
     request: LaunchRequest | None = None

@@ -39,6 +39,8 @@ class Failed(Message):
 
     activity: ActivityName
     message: str
+    again: bool = False
+    """A launch that had no outcome is tried again, however late it is."""
 
 
 class DeadlinePassed(Message):

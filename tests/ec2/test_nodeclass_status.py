@@ -11,7 +11,7 @@ import pytest
 from tenon.apis.conditions import get_condition
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus, SecurityGroup, Subnet
 from tenon.ec2.amis import Image
-from tenon.ec2.nodeclass_status import Finding, Resolved, new_status, not_ready
+from tenon.ec2.nodeclass_status import Finding, Resolved, new_status, not_ready, readiness_unknown
 from tests.ec2.samples import CLUSTER, node_class
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -106,8 +106,10 @@ def test_transition_times_stay_while_nothing_changes() -> None:
 
 
 def test_why_a_class_is_not_ready() -> None:
-    """A class that is unresolved, outdated or going is not launched from."""
+    """A class that is unresolved or outdated is not launched from yet; one that is going, never again."""
     status = new_status(node_class(), ALL, CLUSTER, NOW)
-    assert "not been resolved" in not_ready(node_class())
-    assert "changed" in not_ready(resolved(status, generation=4))
+    outdated = resolved(status, generation=4)
+    assert "not been resolved" in readiness_unknown(node_class())
+    assert "changed" in readiness_unknown(outdated)
+    assert (not_ready(node_class()), not_ready(outdated), readiness_unknown(resolved(status))) == ("", "", "")
     assert "deleted" in not_ready(resolved(status, deletion_timestamp=NOW))

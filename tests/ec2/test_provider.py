@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from activities.ec2.client import Ec2
-from activities.ec2.errors import InsufficientCapacity, NodeClassNotReady
+from activities.ec2.errors import InsufficientCapacity, NodeClassReadinessUnknown
 from activities.ec2.instances import Instances
 from activities.ec2.launch import Launcher
 from activities.ec2.provider import Ec2Provider
@@ -215,7 +215,7 @@ def test_an_instance_that_ec2_does_not_show_yet(
 
 def test_a_class_that_is_not_ready_is_not_launched_from(provider: Ec2Provider) -> None:
     """AWS-001."""
-    with pytest.raises(NodeClassNotReady, match="not been resolved"):
+    with pytest.raises(NodeClassReadinessUnknown, match="not been resolved"):
         provider.prepare_launch(node_claim(), node_class(), 1)
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.lifecycle import machine
+from tenon.lifecycle.launching import LAUNCH_SETTLES, LONGEST_PAUSE
 from tenon.lifecycle.messages import (
     ActivityName,
     BindResult,
@@ -23,6 +24,7 @@ from tenon.lifecycle.messages import (
     Keep,
     LaunchRequest,
     LaunchResult,
+    LaunchWait,
     Message,
     Poke,
     PrepareLaunchResult,
@@ -47,6 +49,10 @@ INSTANCE = Instance(
 )
 VIEW = ClaimView(exists=True, created_at=NOW, pool="default", planned_pods=1, expire_after_seconds=3600)
 REQUEST = LaunchRequest(client_token="t", capacity_type="spot", templates=[], tags={})
+UNKNOWN = LaunchWait(reason="NodeClassReadinessUnknown", message="not resolved yet")
+REFUSED = LaunchWait(reason="Unauthorized", message="not allowed")
+UNANSWERED = LaunchWait(reason="LaunchFailed", message="no answer", answered=False, unsettled=True)
+HELD = LaunchWait(reason="Unauthorized", message="held back", held=True, not_before=NOW + timedelta(seconds=7))
 
 ANSWERS: dict[ActivityName, st.SearchStrategy[Message]] = {
     ActivityName.PREPARE_LAUNCH: st.sampled_from(
@@ -54,6 +60,7 @@ ANSWERS: dict[ActivityName, st.SearchStrategy[Message]] = {
             PrepareLaunchResult(view=VIEW, request=REQUEST),
             PrepareLaunchResult(view=ClaimView()),
             PrepareLaunchResult(view=VIEW, reason="nodeclass_not_ready", message="default is not ready"),
+            PrepareLaunchResult(view=VIEW, waits=UNKNOWN),
             PrepareLaunchResult(view=VIEW.model_copy(update={"deleting": True, "instance": INSTANCE})),
             PrepareLaunchResult(view=VIEW.model_copy(update={"instance": INSTANCE, "registered": True})),
         ]
@@ -63,6 +70,9 @@ ANSWERS: dict[ActivityName, st.SearchStrategy[Message]] = {
             LaunchResult(instance=INSTANCE),
             LaunchResult(reason="insufficient_capacity"),
             LaunchResult(reason=machine.TEMPLATE_GONE),
+            LaunchResult(waits=REFUSED),
+            LaunchResult(waits=UNANSWERED),
+            LaunchResult(waits=HELD),
         ]
     ),
     ActivityName.REGISTER: st.sampled_from([RegisterResult(node_name="n1"), RegisterResult(reason="NodeNotFound")]),
@@ -101,7 +111,7 @@ def test_every_life_ends_and_never_goes_backwards(data: st.DataObject) -> None:
     """Whatever is answered and whoever asks for what, a node ends, in the order of the stages."""
     state, now = NodeState(claim=REF), NOW
     order = list(Stage)
-    launched = 0
+    sent: list[tuple[int, bool]] = []
     for turn in range(400):
         if turn < 60 and data.draw(st.booleans()):
             before = state
@@ -119,16 +129,18 @@ def test_every_life_ends_and_never_goes_backwards(data: st.DataObject) -> None:
                 now = max(now, until) if until else now + timedelta(hours=1)
                 state = machine.apply(state, DeadlinePassed(), now)
             case Run(activity=activity):
-                launched += activity is ActivityName.LAUNCH
                 fails = turn < 60 and data.draw(st.integers(0, 9)) == 0
-                answer = Failed(activity=activity, message="boom") if fails else data.draw(ANSWERS[activity])
+                failed = Failed(activity=activity, message="boom", again=data.draw(st.booleans())) if fails else None
+                answer = failed or data.draw(ANSWERS[activity])
+                if activity is ActivityName.LAUNCH:
+                    assert not (sent and sent[-1][1] and state.attempt != sent[-1][0]), "what was bought may be lost"
+                    sent.append((state.attempt, answer == LaunchResult(waits=UNANSWERED)))
                 state = machine.apply(state, answer, now)
         stays = before.stage is Stage.CORDONING and state.stage is Stage.LIVE
-        again = before.stage is Stage.LAUNCHING and state.attempt > before.attempt
+        again = before.stage is Stage.LAUNCHING and state.stage is Stage.PREPARING
         assert stays or again or order.index(state.stage) >= order.index(before.stage)
         assert len(state.timeline) <= MAX_ENTRIES
     assert state.stage is Stage.ENDED
-    assert launched <= state.attempt <= machine.LAUNCH_ATTEMPTS, "a fleet request is sent once for each attempt"
 
 
 def test_a_launch_template_that_was_deleted_under_a_launch_is_made_again() -> None:
@@ -368,6 +380,68 @@ def test_the_last_line_of_a_life_names_who_still_holds_its_objects() -> None:
     assert held in ended.timeline[-1].text
 
 
+def test_lif01_a_refused_launch_keeps_the_claim_and_is_tried_again_with_growing_pauses() -> None:
+    """Each time with a new request: what it is made from may have been mended."""
+    state, now, pauses = NodeState(claim=REF), NOW, []
+    for attempt in range(1, 6):
+        state = machine.apply(state, PrepareLaunchResult(view=VIEW, request=REQUEST), now)
+        state = machine.apply(state, LaunchResult(waits=REFUSED), now)
+        assert (state.stage, state.attempt, state.leave) == (Stage.PREPARING, attempt + 1, None)
+        assert "not allowed" in state.blocked
+        step = machine.next_step(state, now)
+        assert isinstance(step, Wait)
+        assert step.until is not None
+        pauses.append((step.until - now).total_seconds())
+        now = step.until
+        state = machine.apply(state, DeadlinePassed(), now)
+        again = machine.next_step(state, now)
+        assert isinstance(again, Run)
+        assert again.activity is ActivityName.PREPARE_LAUNCH
+    assert pauses == [5, 10, 20, 30, 30]
+    state = machine.apply(state, PrepareLaunchResult(view=VIEW, request=REQUEST), now)
+    launched = machine.apply(state, LaunchResult(instance=INSTANCE), now)
+    assert (launched.stage, launched.blocked, launched.launch_failures) == (Stage.REGISTERING, "", 0)
+
+
+def test_a_request_that_ec2_did_not_answer_is_sent_again_as_it_was() -> None:
+    """Its token finds what it bought; a new request might buy a second instance."""
+    state = machine.apply(NodeState(claim=REF), PrepareLaunchResult(view=VIEW, request=REQUEST), NOW)
+    state = machine.apply(state, LaunchResult(waits=UNANSWERED), NOW)
+    refused = machine.apply(state, LaunchResult(waits=REFUSED), NOW + LONGEST_PAUSE)
+    for each in (state, refused):
+        assert (each.stage, each.request, each.attempt) == (Stage.LAUNCHING, REQUEST, 1)
+    settled = machine.apply(refused, LaunchResult(waits=REFUSED), NOW + LAUNCH_SETTLES)
+    assert (settled.stage, settled.request, settled.attempt) == (Stage.PREPARING, None, 2)
+
+
+def test_a_launch_without_an_outcome_is_tried_again_however_late_it_is() -> None:
+    """No worker served the launch for minutes: its claim and its pods stay."""
+    state = NodeState(claim=REF, stage=Stage.LAUNCHING, request=REQUEST)
+    state = machine.apply(state, Failed(activity=ActivityName.LAUNCH, message="no worker", again=True), NOW)
+    assert (state.stage, state.request, state.leave) == (Stage.LAUNCHING, REQUEST, None)
+
+
+def test_a_launch_that_is_held_back_waits_until_then_and_uses_up_no_attempt() -> None:
+    state = machine.apply(NodeState(claim=REF), PrepareLaunchResult(view=VIEW, request=REQUEST), NOW)
+    state = machine.apply(state, LaunchResult(waits=HELD), NOW)
+    assert (state.stage, state.attempt, state.launch_failures) == (Stage.PREPARING, 1, 0)
+    step = machine.next_step(state, NOW)
+    assert isinstance(step, Wait)
+    assert step.until == HELD.not_before
+
+
+def test_a_claim_that_is_deleted_while_its_launch_waits_leaves_at_once() -> None:
+    """Before its launch is tried again the claim is read, and with it an instance that was bought unseen."""
+    state = machine.apply(NodeState(claim=REF), PrepareLaunchResult(view=VIEW, waits=UNKNOWN), NOW)
+    state = machine.apply(state, Poke(claim_deleting=True), NOW)
+    step = machine.next_step(state, NOW)
+    assert isinstance(step, Run)
+    assert step.activity is ActivityName.PREPARE_LAUNCH
+    deleting = VIEW.model_copy(update={"deleting": True})
+    left = machine.apply(state, PrepareLaunchResult(view=deleting), NOW)
+    assert (left.stage, left.blocked) == (Stage.CORDONING, "")
+
+
 def test_an_instance_that_never_registered_is_not_drained() -> None:
     """LIF-08: the node steps are skipped; cordoning answers that there is no node to drain."""
     state = NodeState(claim=REF, stage=Stage.CORDONING, instance=INSTANCE)
@@ -390,7 +464,7 @@ def test_a_lost_launch_is_searched_for_a_while() -> None:
     state = machine.apply(state, CordonResult(node_exists=False), NOW)
     step = machine.next_step(state, NOW)
     assert isinstance(step, Run)
-    assert step.input.model_dump()["search_until"] == NOW + machine.LAUNCH_SETTLES
+    assert step.input.model_dump()["search_until"] == NOW + LAUNCH_SETTLES
 
 
 def test_v1b20_a_node_is_let_go_of_only_when_its_instance_is_gone() -> None:

@@ -11,7 +11,7 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from tenon.lifecycle.leaving import BLOCKED_RETRY
-from tenon.lifecycle.messages import ClaimRef, Disrupt, DisruptAnswer, DrainResult, Keep, LaunchResult, Poke
+from tenon.lifecycle.messages import ClaimRef, Disrupt, DisruptAnswer, DrainResult, Keep, LaunchResult, LaunchWait, Poke
 from tenon.lifecycle.state import Life, NodeClaimInput, NodeState, Stage
 from tests.workflows.fake_activities import INSTANCE, FakeWorld
 from tests.workflows.waiting import until
@@ -193,6 +193,31 @@ async def test_no_capacity_ends_the_claim(temporal: WorkflowEnvironment, cluster
     assert life.reason == "insufficient_capacity"
     assert "drain node" not in world.calls
     assert world.calls[-1] == "release node"
+
+
+async def test_lif01_a_refused_launch_is_tried_again_by_the_same_life(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """It says what it waits for, each try is a new attempt, and what was refused before is over once it is launched."""
+    world = FakeWorld()
+    wait = LaunchWait(reason="Unauthorized", message="CreateFleet: you may not")
+    world.launches = [LaunchResult(waits=wait), LaunchResult(waits=wait)]
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = newest(temporal.client, cluster)
+        await until(lambda: blocked(handle))
+        state: NodeState = await handle.query(NodeClaimWorkflow.status)
+        assert "you may not" in state.blocked
+        await temporal.fast_forward(handle, timedelta(seconds=5))
+        await until(lambda: called_times(world, "launch instance", 2))
+        await temporal.fast_forward(handle, timedelta(seconds=10))
+        await until(lambda: at(handle, Stage.REGISTERING))
+        state = await handle.query(NodeClaimWorkflow.status)
+        assert (state.blocked, state.attempt) == ("", 3)
+    assert world.calls[:6] == ["prepare launch", "launch instance"] * 3
+
+
+async def called_times(world: FakeWorld, name: str, times: int) -> bool:
+    return world.calls.count(name) >= times
 
 
 async def test_a_node_that_never_joins_is_given_up(temporal: WorkflowEnvironment, cluster: str) -> None:

@@ -1,0 +1,172 @@
+"""Launches that EC2 or the EC2NodeClass refuses: which claims stay, what they say, and when they are given up."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+
+from activities.ec2.errors import (
+    EC2Error,
+    InsufficientCapacity,
+    NodeClassNotReady,
+    NodeClassReadinessUnknown,
+    Throttled,
+)
+from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
+from activities.launching import TRIES_IN_PLACE, Launching
+from tenon.lifecycle.launching import LAUNCH_WITHIN
+from tenon.lifecycle.messages import (
+    Instance,
+    LaunchInput,
+    LaunchRequest,
+    LaunchResult,
+    LaunchWait,
+    OfferingKey,
+    PrepareLaunchInput,
+)
+from tests.lifecycle_k8s.fake_kube import stamp
+from tests.lifecycle_k8s.test_launch import Seller, node_class
+from tests.lifecycle_k8s.world import REF, World, claim
+
+REQUEST = LaunchRequest(client_token="t", capacity_type="on-demand", templates=[], tags={})
+UNAUTHORIZED = LaunchWait(reason="Unauthorized", message="CreateFleet: you may not", unsettled=True)
+
+
+class Refuser(Seller):
+    """Refuses, at the preparation or at the launch."""
+
+    def __init__(self, *, prepare: Exception | None = None, launch: LaunchResult | Exception | None = None) -> None:
+        super().__init__()
+        self.prepare, self.answer = prepare, launch
+        self.bought_before = False
+
+    def prepare_launch(self, *_: object) -> LaunchRequest:
+        if self.prepare is not None:
+            raise self.prepare
+        return REQUEST
+
+    def launch(self, request: LaunchRequest) -> LaunchResult:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer or super().launch(request)
+
+    def find_instance(self, claim_name: str) -> Instance | None:
+        return super().find_instance(claim_name) if self.bought_before else None
+
+
+def waiting(ec2: Refuser, tries: int = 1, **metadata: Any) -> tuple[World, Launching]:
+    """A claim that is just made, or as ``metadata`` says, in the given try of its activity."""
+    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+    world, raw = World(), claim(nodeClassRef=reference)
+    raw["status"] = {}
+    raw["metadata"] |= {"creationTimestamp": stamp(world.clock()), **metadata}
+    world.kube.add(NODECLAIMS, raw)
+    world.kube.add(EC2NODECLASSES, node_class())
+    launching = Launching(world.kube, cast("Any", world.recorder), cast("Any", ec2), world.clock, tries=lambda: tries)
+    return world, launching
+
+
+def there(world: World) -> bool:
+    found = world.kube.objects.get(("nodeclaims", "", REF.name))
+    return found is not None and "deletionTimestamp" not in found["metadata"]
+
+
+def refused(**answer: Any) -> LaunchResult:
+    return LaunchResult(reason=UNAUTHORIZED.reason, message=UNAUTHORIZED.message, waits=UNAUTHORIZED, **answer)
+
+
+async def test_lif01_a_refused_launch_keeps_the_claim_and_says_why() -> None:
+    """AWS-049: Launched is Unknown, with EC2's reason and message, and there is an event."""
+    world, launching = waiting(Refuser(launch=refused()))
+    result = await launching.launch(LaunchInput(claim=REF, request=REQUEST))
+    assert result.waits is not None
+    assert not result.waits.unsettled, "the first and only sending was answered"
+    assert there(world)
+    assert world.status_of("Launched") == ("Unknown", "Unauthorized")
+    assert ("NodeClaim", REF.name, "LaunchFailed", "Unauthorized: CreateFleet: you may not") in world.recorder.events
+
+
+async def test_a_refusal_after_a_lost_answer_keeps_the_token() -> None:
+    """The first sending may have bought an instance: its token must find it."""
+    _, launching = waiting(Refuser(launch=refused()), tries=2)
+    result = await launching.launch(LaunchInput(claim=REF, request=REQUEST))
+    assert result.waits is not None
+    assert result.waits.unsettled
+
+
+@pytest.mark.parametrize("error", [Throttled("RequestLimitExceeded", "slow"), EC2Error("X", "down", retryable=True)])
+async def test_an_ec2_that_is_busy_or_away_is_tried_again_soon_and_then_later(error: EC2Error) -> None:
+    """At first by the activity; then by the workflow, which shows what it waits for. The claim is never given up."""
+    for tries in range(1, TRIES_IN_PLACE):
+        world, launching = waiting(Refuser(launch=error), tries=tries)
+        with pytest.raises(EC2Error):
+            await launching.launch(LaunchInput(claim=REF, request=REQUEST))
+        assert there(world)
+    world, launching = waiting(Refuser(launch=error, prepare=error), tries=TRIES_IN_PLACE)
+    world.clock.instant += 2 * LAUNCH_WITHIN
+    launch = (await launching.launch(LaunchInput(claim=REF, request=REQUEST))).waits
+    prepare = (await launching.prepare(PrepareLaunchInput(claim=REF))).waits
+    assert launch is not None
+    assert prepare is not None
+    assert (launch.answered, launch.unsettled) == (False, True)
+    assert (prepare.answered, prepare.unsettled) == (False, False)
+    assert there(world)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (NodeClassReadinessUnknown("EC2NodeClass default has not been resolved yet"), "NodeClassReadinessUnknown"),
+        (EC2Error("UnauthorizedOperation", "CreateLaunchTemplate: you may not"), "Unauthorized"),
+        (ValueError("the user data makes no sense"), "LaunchFailed"),
+    ],
+)
+async def test_a_preparation_that_fails_keeps_the_claim_until_its_time_is_over(error: Exception, reason: str) -> None:
+    """LIF-01, LIF-05: it is deleted when it is five minutes old, so that its pods are planned again."""
+    world, launching = waiting(Refuser(prepare=error))
+    result = await launching.prepare(PrepareLaunchInput(claim=REF))
+    assert (result.request, there(world)) == (None, True)
+    assert result.waits is not None
+    assert world.status_of("Launched") == ("Unknown", reason)
+    world.clock.instant += LAUNCH_WITHIN + timedelta(seconds=1)
+    late = await launching.prepare(PrepareLaunchInput(claim=REF))
+    assert (late.waits, late.reason, there(world)) == (None, "launch_timeout", False)
+    assert reason in late.message
+
+
+@pytest.mark.parametrize("error", [NodeClassNotReady("it is not ready"), InsufficientCapacity("nothing is left")])
+async def test_lif01_want_of_capacity_and_a_class_that_is_not_ready_end_the_claim_at_once(error: Exception) -> None:
+    world, launching = waiting(Refuser(prepare=error))
+    result = await launching.prepare(PrepareLaunchInput(claim=REF))
+    assert (result.waits, there(world)) == (None, False)
+
+
+async def test_a_claim_that_is_there_before_its_class_waits_for_it() -> None:
+    """Both are applied in one moment, and the claim arrives first."""
+    world, launching = waiting(Refuser())
+    world.kube.objects.pop(("ec2nodeclasses", "", "default"))
+    result = await launching.prepare(PrepareLaunchInput(claim=REF))
+    assert result.waits is not None
+    assert "does not exist" in result.waits.message
+    assert there(world)
+
+
+async def test_a_new_request_looks_first_for_what_the_one_before_bought() -> None:
+    ec2 = Refuser()
+    _, launching = waiting(ec2)
+    assert (await launching.prepare(PrepareLaunchInput(claim=REF, attempt=2))).request is not None
+    ec2.bought_before = True
+    found = await launching.prepare(PrepareLaunchInput(claim=REF, attempt=2))
+    assert found.view.instance is not None
+    assert found.request is None
+
+
+async def test_offerings_without_capacity_are_avoided_although_the_claim_stays() -> None:
+    """Of one request EC2 refused some offerings, and was too busy for the others."""
+    sold_out = OfferingKey(capacity_type="spot", instance_type="m5.large", zone="us-west-2a")
+    world, launching = waiting(Refuser(launch=refused(unavailable=[sold_out])))
+    await launching.launch(LaunchInput(claim=REF, request=REQUEST))
+    assert there(world)
+    assert ("spot", "m5.large", "us-west-2a") in launching._avoided()
