@@ -28,9 +28,9 @@ from tenon.apis.capacitybuffer import ACTIVE_CAPACITY, CapacityBuffer, CapacityB
 from tenon.apis.validation import parse
 from tenon.provisioning.buffer_status import Resolved, buffer_status, condition_reasons, refers_to, resolved, unreadable
 from tenon.provisioning.policy import PlanPolicy
-from tenon.provisioning.problem import problem_of
+from tenon.provisioning.problem import Cluster, problem_of
 from tenon.provisioning.solving import solved
-from tenon.scheduling.model import Plan, Pod, Problem
+from tenon.scheduling.model import Plan, Pod
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.records import NamespacedRecord
@@ -150,12 +150,9 @@ class BufferKeeper:
         ready: frozenset[str] = frozenset()
         plan = Plan()
         if pods:
-            began = time.thread_time()
-            problem = problem_of(self._view, pods, [], self._policy, self._reserved())
-            self._cost = time.thread_time() - began
-            plan, took = await asyncio.to_thread(_timed, problem)
-            self._cost += took
-            ready = frozenset(node.name for node in problem.nodes if node.initialized)
+            plan, ready, self._cost = await asyncio.to_thread(
+                _looked, self._view.snapshot(), pods, self._policy, self._reserved()
+            )
         if version == self._room.simulations:  # else a plan knows better
             self._room.simulated(plan, ready, bought=False)
         if before != self._found():
@@ -200,11 +197,17 @@ class BufferKeeper:
         return strategy == ACTIVE_CAPACITY and not record.deleting
 
 
-def _timed(problem: Problem) -> tuple[Plan, float]:
-    """The plan, and the seconds of a core that it took: those that others took meanwhile do not count."""
+def _looked(
+    cluster: Cluster, pods: Sequence[Pod], policy: PlanPolicy, reserved: Mapping[str, Sequence[Pod]]
+) -> tuple[Plan, frozenset[str], float]:
+    """The plan, the nodes that are initialized, and the seconds of a core that it took: those that others took
+    meanwhile do not count.
+    """
     began = time.thread_time()
+    problem = problem_of(cluster, pods, [], policy, reserved)
     plan = solved(problem)
-    return plan, time.thread_time() - began
+    ready = frozenset(node.name for node in problem.nodes if node.initialized)
+    return plan, ready, time.thread_time() - began
 
 
 def _status(record: NamespacedRecord) -> CapacityBufferStatus:

@@ -25,6 +25,7 @@ from worker.cache.moving import leaving
 from worker.cache.records import ObjectRecord
 from worker.cache.state import answers_for
 from worker.managed import ManagedNodes
+from worker.snapshot import Snapshot
 
 log = logging.getLogger("worker.view")
 
@@ -83,6 +84,12 @@ class CachedView:
             text = f"{_ready(node_class)} {json.dumps(found, sort_keys=True)}"
             known = self._supplies[node_class.name] = (node_class, text)
         return known[1]
+
+    def snapshot(self) -> Snapshot:
+        """The cluster as it is now, for another thread."""
+        found = {record.name: self.node_class(record.name) for record in self._cache.nodeclasses}
+        classes = {name: node_class for name, node_class in found.items() if node_class is not None}
+        return Snapshot(self._cache, self._cache.clock(), self.node_pools(), classes)
 
     def pending_pods(self) -> list[Pod]:
         """Pods that kube-scheduler could not place, or whose node is on its way out."""

@@ -162,7 +162,9 @@ class Planner:
         if pods:
             log.info("found provisionable pod(s)", extra={"pods": _some(pods), "count": len(pods)})
         asking = [*pods, *self._buffers.pods()]
-        problem = problem_of(self._view, asking, seen.sold, self._policy, self._batcher.reserved())
+        problem = await asyncio.to_thread(
+            problem_of, self._view.snapshot(), asking, seen.sold, self._policy, self._batcher.reserved()
+        )
         started = time.perf_counter()
         plan = explained(await asyncio.to_thread(solved, problem), self._view, asking)
         took = time.perf_counter() - started

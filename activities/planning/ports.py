@@ -24,6 +24,10 @@ class ClusterView(Cluster, Protocol):
         """Of the pools, classes, claims and overlays, and of the namespaces."""
         ...
 
+    def snapshot(self) -> Cluster:
+        """The cluster as it is now, for another thread."""
+        ...
+
     def overlays(self) -> Sequence[NodeOverlay]:
         """The NodeOverlays that hold: valid, not being deleted; none while their gate is off."""
         ...

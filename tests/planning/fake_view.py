@@ -17,6 +17,7 @@ from tenon.apis.nodepool import NodePool
 from tenon.disruption.emptiness import ManagedNode
 from tenon.provisioning.claims import planned_uids
 from tenon.provisioning.facts import ClaimFacts, Fingerprint
+from tenon.provisioning.problem import Cluster
 from tenon.resources import Resources
 from tenon.scheduling.model import InstanceType, Node, Pod
 from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
@@ -95,6 +96,9 @@ class FakeView:
         pools = tuple((pool.metadata.name, pool.metadata.generation) for pool in self.pools)
         overlays = tuple(overlay.metadata.name for overlay in self.node_overlays)
         return Fingerprint((pools, overlays), {name: dict(labels) for name, labels in self.spaces.items()})
+
+    def snapshot(self) -> Cluster:
+        return self
 
     def overlays(self) -> Sequence[NodeOverlay]:
         return self.node_overlays

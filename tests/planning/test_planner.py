@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -13,9 +14,10 @@ from temporalio.exceptions import ApplicationError
 from tenon.apis import labels
 from tenon.lifecycle.messages import OfferingKey, PlanInput, PlanResult, UnavailableOffering
 from tenon.provisioning.policy import PlanPolicy
+from tenon.scheduling.model import Node
 from tenon.scheduling.pod_rules import LabelSelector, PodRules, PodTerm
 from tenon.scheduling.requirements import Requirements
-from tests.planning.fake_view import START, UNREADY, node_class, node_pool
+from tests.planning.fake_view import START, UNREADY, FakeView, node_class, node_pool
 from tests.planning.setting import BATCH, Setting
 from tests.scheduling.builders import asking, need, node, pod
 
@@ -375,3 +377,18 @@ async def test_a_pod_whose_volume_is_made_at_last_is_planned_at_once() -> None:
     assert at.batcher.undecided() == []
     at.view.pods = [pod("a", volume_terms=(Requirements.of(need(labels.ZONE, "In", "us-west-2b")),))]
     assert len((await at.planner.plan(BATCH.model_copy(update={"batch": 42}))).claims) == 1
+
+
+async def test_the_problem_is_stated_from_a_snapshot_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 17: of thousands of nodes it takes seconds, in which the event loop could not renew the Lease."""
+    threads: list[threading.Thread] = []
+    nodes = FakeView.nodes
+
+    def noted(view: FakeView) -> Sequence[Node]:
+        threads.append(threading.current_thread())
+        return nodes(view)
+
+    monkeypatch.setattr(FakeView, "nodes", noted)
+    assert (await Setting(pod("a")).planner.plan(BATCH)).claims
+    assert threads
+    assert threading.main_thread() not in threads

@@ -241,3 +241,27 @@ async def test_a_node_is_managed_as_its_objects_and_pods_are_now() -> None:
         assert not told(annotations={labels.KEEP_UNTIL: "2020-01-01T00:00:00Z"}).protected
         cache.claims.on_event("c", None)
         assert view.managed_nodes() == []
+
+
+async def test_a_snapshot_stays_as_it_was_and_says_what_the_cache_says() -> None:
+    """A plan states its problem in a thread while watches go on to change the cache."""
+    async with viewing() as (_, cache, view):
+        cache.nodes.on_event("n", node("n"))
+        cache.claims.on_event("c", claim("c", meta={"labels": {labels.NODEPOOL: "default"}}))
+        bought = {"labels": {labels.NODEPOOL: "default"}, "annotations": {labels.PLANNED_PODS: "ns/w=uid-w"}}
+        cache.claims.on_event("d", claim("d", node_name="", meta=bought))
+        for record in (running("p", "n"), waiting("w"), waiting("v", volumes=mounting("data"))):
+            cache.pods.on_event(record.key, record)
+        view.pending_pods()
+        taken = view.snapshot()
+        before = view.nodes(), view.pool_usage("default"), view.daemons(), view.namespaces()
+        for key in ("ns/p", "ns/w", "ns/v"):
+            cache.pods.on_event(key, None)
+        cache.claims.on_event("d", None)
+        cache.nodes.on_event("n", node("n", meta={"deletionTimestamp": "2026-01-01T00:00:00Z"}))
+        seen = await asyncio.to_thread(
+            lambda: (taken.nodes(), taken.pool_usage("default"), taken.daemons(), taken.namespaces())
+        )
+        assert seen == before
+        assert [found.name for found in seen[0]] == ["d", "n"]
+        assert view.nodes() == []

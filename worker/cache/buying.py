@@ -18,7 +18,13 @@ class Bought:
     def __init__(self) -> None:
         self._text: dict[str, str] = {}
         self._pods: dict[str, Mapping[str, str]] = {}
-        self._claims: dict[str, set[str]] = {}
+        self._claims: dict[str, tuple[str, ...]] = {}
+
+    def copy(self) -> Bought:
+        """The same, which later changes leave as it is."""
+        made = Bought()
+        made._text, made._pods, made._claims = self._text.copy(), self._pods.copy(), self._claims.copy()
+        return made
 
     def claim_changed(self, name: str, claim: ObjectRecord | None) -> None:
         """A claim is like this now, or gone."""
@@ -27,11 +33,11 @@ class Bought:
             return
         had, has = self._pods.pop(name, {}), planned_pods(text)
         for uid in set(had.values()) - set(has.values()):
-            self._claims[uid].discard(name)
-            if not self._claims[uid]:
-                del self._claims[uid]
-        for uid in has.values():
-            self._claims.setdefault(uid, set()).add(name)
+            left = tuple(other for other in self._claims.pop(uid) if other != name)
+            if left:
+                self._claims[uid] = left
+        for uid in set(has.values()) - set(had.values()):
+            self._claims[uid] = tuple(sorted((*self._claims.get(uid, ()), name)))
         self._text[name] = text
         if has:
             self._pods[name] = has
@@ -42,9 +48,9 @@ class Bought:
         """The pods that a claim (by name) was bought for: ``namespace/name`` -> UID."""
         return self._pods.get(claim, {})
 
-    def claims_for(self, uid: str) -> list[str]:
+    def claims_for(self, uid: str) -> tuple[str, ...]:
         """The names of the claims that were bought for a pod, in order."""
-        return sorted(self._claims.get(uid, ()))
+        return self._claims.get(uid, ())
 
 
 def planned_pods(text: str) -> dict[str, str]:

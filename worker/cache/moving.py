@@ -30,6 +30,11 @@ class Moving:
         self._leaving: set[str] = set()
         self._holding: dict[str, list[LabelSelector]] | None = None
 
+    def adopt(self, other: Moving) -> None:
+        """Holds what another holds now."""
+        self.budgets.adopt(other.budgets)
+        self._leaving = other._leaving.copy()
+
     def note(self, node: str, *, leaves: bool) -> None:
         """Whether a node (by name) is on its way out now."""
         if leaves:

@@ -36,6 +36,15 @@ class Spreading:
         self._known: dict[str, dict[str, tuple[Pod, Pod]]] = {}
         """By namespace and key: the pod before and after."""
 
+    def adopt(self, other: Spreading) -> None:
+        """Holds what another holds now, and tells of nothing."""
+        self.defaults = other.defaults
+        self.services.adopt(other.services)
+        for plural, owners in self.owners.items():
+            owners.adopt(other.owners[plural])
+        self._services_of = {namespace: found.copy() for namespace, found in other._services_of.items()}
+        self._known = {namespace: found.copy() for namespace, found in other._known.items()}
+
     def scheduling_pod(self, record: PodRecord, pod: Pod) -> Pod:
         """The pod with its spread; the same object as before as long as nothing changed."""
         if not self.defaults or pod.rules.spreads or pod.buffer:

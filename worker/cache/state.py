@@ -65,6 +65,24 @@ class ClusterState:
         self.claims_gone: Counter[str] = Counter()
         """By NodePool: how many of its claims went, and gave back what they took of its limits."""
 
+    def adopt(self, other: ClusterState) -> None:
+        """Holds what another holds now, in time that hardly grows with the cluster: records are shared, not copied."""
+        self.pods.adopt(other.pods)
+        self.nodes.adopt(other.nodes)
+        self.claims.adopt(other.claims)
+        self.daemonsets.adopt(other.daemonsets)
+        self.namespaces.adopt(other.namespaces)
+        self.csi_nodes.adopt(other.csi_nodes)
+        self.storage.adopt(other.storage)
+        self.moving.adopt(other.moving)
+        self.spreading.adopt(other.spreading)
+        self.bought = other.bought.copy()
+        self._pods_by_node = {name: pods.copy() for name, pods in other._pods_by_node.items()}
+        self._pending, self._unbound = other._pending.copy(), other._unbound.copy()
+        self._used = other._used.copy()
+        self._node_by_provider = other._node_by_provider.copy()
+        self._claim_by_provider = other._claim_by_provider.copy()
+
     def subscribe(self, topics: Collection[Topic] = ()) -> Subscription:
         """News of these topics (all, when none is named), each key once however often it changes."""
         return self.changes.subscribe(topics)

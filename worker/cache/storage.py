@@ -42,6 +42,13 @@ class Storage:
         self._known: dict[str, _Known] = {}
         self._readers: dict[Source, set[str]] = {}
 
+    def adopt(self, other: Storage) -> None:
+        """Holds what another holds now, and tells of nothing."""
+        self.claims.adopt(other.claims)
+        self.volumes.adopt(other.volumes)
+        self.classes.adopt(other.classes)
+        self._known = other._known.copy()
+
     def scheduling_pod(self, record: PodRecord) -> Pod:
         """The pod with what its volumes ask; the same object as before as long as nothing changed."""
         if not record.volumes:
@@ -60,10 +67,10 @@ class Storage:
         """Drop what is known of a pod; again is harmless."""
         known = self._known.pop(pod_key, None)
         for source in known.sources if known is not None else ():
-            readers = self._readers[source]
+            readers = self._readers.get(source, set())  # a copy has none of what it adopted
             readers.discard(pod_key)
             if not readers:
-                del self._readers[source]
+                self._readers.pop(source, None)
 
     def _changed(self, source: Source) -> None:
         for pod_key in sorted(self._readers.get(source, ())):

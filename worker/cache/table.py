@@ -43,6 +43,10 @@ class Table(Generic[R]):
             self._records[key] = record
         self._changed(key, before, record)
 
+    def adopt(self, other: Table[R]) -> None:
+        """Holds what another table holds now; no change is told."""
+        self._records = other._records.copy()
+
     def get(self, key: str) -> R | None:
         """The record of a key."""
         return self._records.get(key)
