@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from sandbox.ec2.bodies import (
     BootBody,
+    BucketsBody,
     CapacityBody,
     FaultBody,
     HoldBody,
@@ -66,10 +67,13 @@ class AdminApi:
                 case "DELETE holds":
                     self._world.holds.release()
                 case "POST throttle":
-                    limit = read(ThrottleBody, body)
-                    self._world.throttle.limit(limit.action, limit.rate, limit.burst)
+                    self._world.throttle.limit(**read(ThrottleBody, body).model_dump())
                 case "DELETE throttle":
                     self._world.throttle.clear()
+                case "GET buckets":
+                    return json_answer(200, self._world.buckets.listing())
+                case "POST buckets":
+                    self._world.buckets.enforce(read(BucketsBody, body).enforced)
                 case "POST capacity":
                     rule = read(CapacityBody, body)
                     self._world.market.set_capacity(
@@ -96,8 +100,7 @@ class AdminApi:
                 case "DELETE calls":
                     self._world.calls.clear()
                 case "GET rejections":
-                    found = self.joiner.rejections() if self.joiner else {"rejections": [], "misplaced": []}
-                    return json_answer(200, found)
+                    return json_answer(200, self._rejections())
                 case "DELETE rejections":
                     if self.joiner:
                         self.joiner.clear_rejections()
@@ -117,6 +120,9 @@ class AdminApi:
         timing: Timing = self._world.book.timing
         for name, seconds in wish.model_dump(exclude_none=True).items():
             setattr(timing, name, seconds)
+
+    def _rejections(self) -> dict[str, list[dict[str, Any]]]:
+        return self.joiner.rejections() if self.joiner else {"rejections": [], "misplaced": []}
 
     def _health(self) -> dict[str, Any]:
         self._world.book.advance()

@@ -45,6 +45,12 @@ class ThrottleBody(Body):
     burst: float
 
 
+class BucketsBody(Body):
+    """POST /sandbox/buckets: whether the account's request limits hold."""
+
+    enforced: bool
+
+
 class CapacityBody(Body):
     """POST /sandbox/capacity; a field left out fits everything, ``available: null`` lifts the limit."""
 

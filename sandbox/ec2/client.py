@@ -71,6 +71,14 @@ class Ec2Admin:
         """Lifts every limit."""
         self._call("DELETE", "throttle")
 
+    def buckets(self) -> dict[str, Any]:
+        """Whether the account's request limits hold (``enforced``), and the calls that each bucket ``refused``."""
+        return self._call("GET", "buckets")
+
+    def enforce_buckets(self, enforced: bool = True) -> None:
+        """Turns the account's request limits on, with full buckets, or off."""
+        self._call("POST", "buckets", {"enforced": enforced})
+
     def capacity(
         self,
         available: int | None = 0,

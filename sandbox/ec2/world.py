@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from threading import RLock
 
+from sandbox.ec2.buckets import Buckets
 from sandbox.ec2.faults import CallLog, FaultTable, Throttle
 from sandbox.ec2.fleets import Fleets
 from sandbox.ec2.holds import HoldTable
@@ -38,6 +39,7 @@ class World:
     faults: FaultTable = field(default_factory=FaultTable)
     holds: HoldTable = field(default_factory=HoldTable)
     throttle: Throttle = field(default_factory=Throttle)
+    buckets: Buckets = field(default_factory=Buckets)
     calls: CallLog = field(default_factory=CallLog)
     lock: RLock = field(default_factory=RLock)
     internal_errors: list[str] = field(default_factory=list)
@@ -56,5 +58,6 @@ class World:
         self.faults.clear()
         self.holds.release()
         self.throttle.clear()
+        self.buckets.fill()
         self.calls.clear()
         self.internal_errors.clear()

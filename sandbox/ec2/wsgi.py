@@ -88,7 +88,8 @@ class Front:
 
     def _serve(self, call: Call, environ: dict[str, Any]) -> Answer:
         world = self._world
-        if not world.throttle.allows(call.action):
+        empty = world.buckets.refused_by(call.action, call.parameters) if call.service == "ec2" else ""
+        if empty or not world.throttle.allows(call.action):
             return aws_error(call.service, 503, "RequestLimitExceeded", "Request limit exceeded.")
         fault, hold = world.faults.next(call.action), world.holds.next(call.action)
         if hold is not None and not hold.after_effect and not world.holds.wait(lambda: client_gone(environ)):
