@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from temporalio import activity
 
 from activities import metrics
 from activities.beating import beating
+from activities.ec2.ending import TERMINATED, Endings
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
 from activities.kubernetes import binding, cordon, drain, initialization, nodeclaims, registration, release, volumes
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
-from activities.launching import Launching
+from activities.launching import SHOWS_WITHIN, Launching
 from tenon.apis import labels
 from tenon.lifecycle.messages import (
     ActivityName,
@@ -51,11 +54,12 @@ BY_HAND = frozenset({"", "deleted", "drain", "force_drain", "cancelled"})
 SCHEDULER_SECONDS = 2.0
 """How long kube-scheduler is left alone with a node that has just become ready: it places what it knows of meanwhile.
 Two who place pods in the same moment may give one node more than it can run, which its kubelet refuses."""
-TERMINATION_POLL = 2.0
 NAME_SECONDS = 5.0
-"""How long a registration waits for EC2 to take the node's name."""
+"""How long a registration waits for EC2 to take the node's name; it is written afterwards too."""
 TERMINATION_PATIENCE = 120.0
 """Seconds that one try waits for EC2 to end an instance."""
+NAMING_THREADS = 4
+"""Names are written slowly, inside EC2's limit for tags: they must not take the threads of other calls."""
 
 
 def now() -> datetime:
@@ -78,6 +82,9 @@ class NodeActivities:
         self._recorder = recorder
         self._ec2 = ec2
         self._default_spread = default_spread
+        self._endings = Endings(ec2)
+        self._naming = ThreadPoolExecutor(NAMING_THREADS, thread_name_prefix="naming")
+        self._names: set[asyncio.Task[None]] = set()
         self._launching = Launching(kube, recorder, ec2, now, initialization_timeout)
 
     @activity.defn(name=ActivityName.PREPARE_LAUNCH)
@@ -99,18 +106,21 @@ class NodeActivities:
             found = raw["metadata"].get("labels") or {}
             pool, zone = found.get(labels.NODEPOOL, ""), found.get(labels.ZONE, "")
             metrics.NODES_CREATED.labels(pool, zone).inc()
-            await self._name_instance(given, result.node_name)
+            name = asyncio.create_task(self._name_instance(given, result.node_name))
+            self._names.add(name)
+            name.add_done_callback(self._names.discard)
+            await asyncio.wait({name}, timeout=NAME_SECONDS)
             log.info("registered node", extra={"nodeclaim": given.claim.name, "node": result.node_name})
         return result
 
     async def _name_instance(self, given: NodeInput, node_name: str) -> None:
         """For people who look at EC2; what EC2 refuses now, housekeeping writes later."""
         instance_id = given.provider_id.rsplit("/", 1)[-1]
+        name = partial(self._ec2.name_instance, instance_id, given.claim.name, node_name)
         try:
-            async with asyncio.timeout(NAME_SECONDS):
-                await asyncio.to_thread(self._ec2.name_instance, instance_id, given.claim.name, node_name)
-        except (EC2Error, TimeoutError) as error:
-            log.info("instance not named yet", extra={"id": instance_id, "error": str(error) or "no answer in time"})
+            await asyncio.get_running_loop().run_in_executor(self._naming, name)
+        except EC2Error as error:
+            log.info("instance not named yet", extra={"id": instance_id, "error": str(error)})
 
     @activity.defn(name=ActivityName.INITIALIZE)
     async def initialize(self, given: NodeInput) -> InitializeResult:
@@ -177,17 +187,20 @@ class NodeActivities:
                 return TerminateResult(terminated=settled, state="" if settled else "not visible, if there is one")
             instance_id = found.id
         await nodeclaims.mark_instance_terminating(self._kube, given.claim, now)
-        state = await beating(asyncio.to_thread(self._ec2.terminate, instance_id))
-        waited = 0.0
-        while state not in (None, "terminated") and waited < TERMINATION_PATIENCE:
-            activity.heartbeat()
-            await asyncio.sleep(TERMINATION_POLL)
-            waited += TERMINATION_POLL
-            state = await beating(asyncio.to_thread(self._ec2.instance_state, instance_id))
-        if state in (None, "terminated"):
+        state = await beating(self._endings.end(instance_id, TERMINATION_PATIENCE))
+        if state is None and await self._may_not_be_shown_yet(given):
+            return TerminateResult(state="not shown by EC2 yet")
+        if state in (None, TERMINATED):
             log.info("terminated instance", extra={"nodeclaim": given.claim.name, "id": instance_id})
             return TerminateResult(terminated=True, state=state or "gone")
-        return TerminateResult(state=state or "")
+        return TerminateResult(state=state)
+
+    async def _may_not_be_shown_yet(self, given: TerminateInput) -> bool:
+        """Whether EC2, which knows nothing of the instance, may only be late: it has not shown it since its launch."""
+        if given.shown:
+            return False
+        claim = await nodeclaims.read_claim(self._kube, given.claim)
+        return claim is not None and now() - nodeclaims.launched_at(claim) < SHOWS_WITHIN
 
     async def _instance_of(self, ref: ClaimRef) -> str:
         """The instance that the claim names: a life that left before it looked knows of none, and its tag may lag."""

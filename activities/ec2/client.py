@@ -10,6 +10,8 @@ import botocore.session
 from botocore.config import Config
 from botocore.utils import parse_timestamp
 
+from activities.ec2.pacing import Pacer
+
 if TYPE_CHECKING:
     from types_boto3_ec2 import EC2Client
     from types_boto3_eks import EKSClient
@@ -44,6 +46,7 @@ class Ec2:
             options["endpoint_url"] = endpoint_url
         self.region = region
         self.ec2: EC2Client = session.client("ec2", **options)
+        Pacer().attach(self.ec2)
         self.ssm: SSMClient = session.client("ssm", **options)
         self.iam: IAMClient = session.client("iam", **options)
         self.eks: EKSClient = session.client("eks", **options)

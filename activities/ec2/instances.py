@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from activities.ec2.batching import Batcher
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, translated
 from tenon.apis import labels
@@ -19,6 +21,14 @@ ALIVE = ("pending", "running", "stopping", "stopped")
 """States of an instance that still costs money or may again."""
 VISIBLE = (*ALIVE, "shutting-down")
 
+MOST_VALUES = 200
+"""As many values as one filter of EC2 takes."""
+MOST_ENDED = 500
+"""As many instances as one call ends."""
+COLLECT_SECONDS = 0.1
+"""How long a description waits for others, to be asked for in one call."""
+_ID = re.compile(r"i-[0-9a-f]+")
+
 PriceOf = Callable[[str, str, str], float]
 """Dollars an hour by instance type, zone and capacity type."""
 
@@ -30,6 +40,7 @@ class Instances:
         self._clients = clients
         self._cluster = cluster
         self._price_of = price_of
+        self._described = Batcher(self._by_ids, window=COLLECT_SECONDS, most=MOST_VALUES)
 
     def describe(self, instance_id: str) -> Instance | None:
         """The instance, None when EC2 does not know it."""
@@ -92,28 +103,54 @@ class Instances:
 
     def terminate(self, instance_id: str) -> str | None:
         """Ends the instance; its new state, None when EC2 does not know it (any more)."""
+        outcome = self.end([instance_id])[instance_id]
+        if isinstance(outcome, EC2Error):
+            raise outcome
+        return outcome
+
+    def end(self, instance_ids: Sequence[str]) -> dict[str, str | EC2Error | None]:
+        """Asks EC2 to end instances: for each its new state, None for one that EC2 does not know, or the error."""
+        outcomes: dict[str, str | EC2Error | None] = {}
+        for some in _chunks(instance_ids, MOST_ENDED):
+            outcomes |= self._end(some)
+        return outcomes
+
+    def states(self, instance_ids: Sequence[str]) -> dict[str, str]:
+        """The states of those of the instances that EC2 knows."""
+        return {
+            instance_id: found["State"]["Name"]
+            for some in _chunks(instance_ids, MOST_VALUES)
+            for instance_id, found in self._by_ids(some).items()
+        }
+
+    def _end(self, instance_ids: Sequence[str]) -> dict[str, str | EC2Error | None]:
+        """One call. EC2 ends nothing when it refuses one of the instances: the others are then asked for without it."""
         try:
             with translated("TerminateInstances"):
-                answer = self._clients.ec2.terminate_instances(InstanceIds=[instance_id])
+                answer = self._clients.ec2.terminate_instances(InstanceIds=list(instance_ids))
         except EC2Error as error:
-            if error.not_found:
-                return None
-            raise
-        return next((change["CurrentState"]["Name"] for change in answer["TerminatingInstances"]), None)
+            if error.retryable or len(instance_ids) == 1:
+                return dict.fromkeys(instance_ids, None if error.not_found else error)
+            unknown = set(_ID.findall(error.message)) & set(instance_ids) if error.not_found else set()
+            if not unknown:
+                return {each: outcome for each in instance_ids for outcome in self._end([each]).values()}
+            rest = [each for each in instance_ids if each not in unknown]
+            return {**dict.fromkeys(unknown), **(self._end(rest) if rest else {})}
+        ended = {change["InstanceId"]: change["CurrentState"]["Name"] for change in answer["TerminatingInstances"]}
+        return {each: ended.get(each) for each in instance_ids}
 
     def _oldest(self, tags: dict[str, str]) -> Instance | None:
         found = sorted(self._tagged(tags, states=ALIVE), key=lambda each: (each["LaunchTime"], each["InstanceId"]))
         return self._message(found[0]) if found else None
 
     def _raw(self, instance_id: str) -> InstanceTypeDef | None:
-        try:
-            with translated("DescribeInstances"):
-                answer = self._clients.ec2.describe_instances(InstanceIds=[instance_id])
-        except EC2Error as error:
-            if error.not_found:
-                return None
-            raise
-        return next((each for group in answer["Reservations"] for each in group["Instances"]), None)
+        return self._described.get(instance_id)
+
+    def _by_ids(self, instance_ids: Sequence[str]) -> dict[str, InstanceTypeDef]:
+        """By a filter, which leaves out what EC2 does not know; asked for by its id, it would fail the whole call."""
+        return {
+            each["InstanceId"]: each for each in self._filtered([{"Name": "instance-id", "Values": list(instance_ids)}])
+        }
 
     def _tagged(
         self, tags: dict[str, str], states: tuple[str, ...], marks: tuple[str, ...] = (labels.TAG_NODECLAIM,)
@@ -124,6 +161,9 @@ class Instances:
             {"Name": "tag-key", "Values": list(marks)},
             {"Name": "instance-state-name", "Values": list(states)},
         ]
+        return self._filtered(filters)
+
+    def _filtered(self, filters: list[FilterTypeDef]) -> list[InstanceTypeDef]:
         pages = self._clients.ec2.get_paginator("describe_instances").paginate(
             Filters=filters, PaginationConfig={"PageSize": 1000}
         )
@@ -148,3 +188,7 @@ class Instances:
 
 def _tags(raw: InstanceTypeDef) -> dict[str, str]:
     return {tag["Key"]: tag["Value"] for tag in raw.get("Tags", [])}
+
+
+def _chunks(ids: Sequence[str], most: int) -> Iterator[Sequence[str]]:
+    return (ids[start : start + most] for start in range(0, len(ids), most))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, cast
 
 from activities.ec2.client import Ec2
@@ -45,24 +46,43 @@ class Launcher:
         self._sleep = sleep
         self._lock = threading.Lock()
         self._known: dict[str, float] = {}
+        self._making: dict[str, Future[None]] = {}
 
     def ensure_templates(self, templates: Iterable[LaunchTemplate], *, afresh: bool = False) -> None:
         """Makes the templates that are not known to exist; one that exists already is as good.
 
-        ``afresh`` trusts no knowledge: a launch has just missed a template, and another replica was told so.
+        Launches that need the same template at the same time wait for the one that makes it. ``afresh`` trusts no
+        knowledge: a launch has just missed a template, and another replica was told so.
         """
-        now = self._clock()
+        templates = list(templates)
         with self._lock:
-            if afresh:
-                templates = list(templates)
-                for template in templates:
-                    self._known.pop(template.name, None)
-            self._known = {name: until for name, until in self._known.items() if until > now}
-            missing = [template for template in templates if template.name not in self._known]
-        for template in missing:
+            now = self._clock()
+            again = {template.name for template in templates} if afresh else set()
+            self._known = {name: until for name, until in self._known.items() if until > now and name not in again}
+        for template in templates:
+            self._ensure_template(template)
+
+    def _ensure_template(self, template: LaunchTemplate) -> None:
+        with self._lock:
+            if template.name in self._known:
+                return
+            under_way = self._making.get(template.name)
+            made = under_way or self._making.setdefault(template.name, Future())
+        if under_way is not None:
+            under_way.result()
+            return
+        try:
             self._create_template(template)
+        except BaseException as error:
+            made.set_exception(error)
+            raise
+        else:
             with self._lock:
-                self._known[template.name] = now + KNOWN_SECONDS
+                self._known[template.name] = self._clock() + KNOWN_SECONDS
+            made.set_result(None)
+        finally:
+            with self._lock:
+                del self._making[template.name]
 
     def _create_template(self, template: LaunchTemplate) -> None:
         try:

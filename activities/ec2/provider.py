@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from activities.ec2.catalogue import Catalogue
 from activities.ec2.client import Ec2
-from activities.ec2.errors import InsufficientCapacity, NodeClassNotReady, NodeClassReadinessUnknown
+from activities.ec2.errors import EC2Error, InsufficientCapacity, NodeClassNotReady, NodeClassReadinessUnknown
 from activities.ec2.instances import Instances
 from activities.ec2.launch import Launcher
 from activities.ec2.network import Network
@@ -147,6 +147,14 @@ class Ec2Provider:
     def terminate(self, instance_id: str) -> str | None:
         """Ends the instance; its new state, None when EC2 does not know it any more."""
         return self._instances.terminate(instance_id)
+
+    def end(self, instance_ids: Sequence[str]) -> Mapping[str, str | EC2Error | None]:
+        """Asks EC2 to end instances: for each its new state, None for one that EC2 does not know, or the error."""
+        return self._instances.end(instance_ids)
+
+    def states(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
+        """The states of those of the instances that EC2 knows."""
+        return self._instances.states(instance_ids)
 
     def owned_instances(self) -> list[InstanceSeen]:
         """Every instance that is not gone and that the tags say this cluster's NodePools or NodeClaims bought."""

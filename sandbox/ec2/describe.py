@@ -65,8 +65,15 @@ def pattern(text: str) -> re.Pattern[str]:
     return re.compile("".join(parts), re.DOTALL)
 
 
-def _fits(values: list[str], wanted: list[str]) -> bool:
-    return any(value == want or pattern(want).fullmatch(value) for want in wanted for value in values)
+def _fitting(wanted: list[str]) -> Callable[[list[str]], bool]:
+    """Whether one of an instance's values is wanted. Plain ones, of which there may be hundreds, are looked up."""
+    plain = {want for want in wanted if not set(want) & set("*?\\")}
+    patterns = [pattern(want) for want in wanted if want not in plain]
+
+    def fits(values: list[str]) -> bool:
+        return any(value in plain or any(one.fullmatch(value) for one in patterns) for value in values)
+
+    return fits
 
 
 def select(machines: Iterable[Machine], filters: Filters) -> list[Machine]:
@@ -77,13 +84,13 @@ def select(machines: Iterable[Machine], filters: Filters) -> list[Machine]:
     """
     found = list(machines)
     for name, values in filters.items():
-        wanted = [str(value) for value in values]
+        fits = _fitting([str(value) for value in values])
         if name.startswith("tag:"):
             key = name[4:]
-            found = [m for m in found if key in _tags(m) and _fits([_tags(m)[key]], wanted)]
+            found = [m for m in found if key in _tags(m) and fits([_tags(m)[key]])]
         elif name in FILTERS:
             read = FILTERS[name]
-            found = [m for m in found if _fits([str(value) for value in read(m)], wanted)]
+            found = [m for m in found if fits([str(value) for value in read(m)])]
         else:
             raise EC2ClientError("InvalidParameterValue", f"The filter '{name}' is invalid")
     return found

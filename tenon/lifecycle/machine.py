@@ -179,6 +179,7 @@ def _leaving_step(state: NodeState, now: datetime) -> Step:
                     instance_id=instance.id if instance else "",
                     zone=instance.zone if instance else "",
                     search_until=state.launch_unsettled_until,
+                    shown=instance is not None and instance.launched_at is not None,
                 ),
                 _instance_text(state),
             )

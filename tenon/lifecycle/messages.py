@@ -264,6 +264,8 @@ class TerminateInput(Message):
     zone: str = ""
     search_until: datetime | None = None
     """With no id: an instance may still appear until then, so finding none does not end the search."""
+    shown: bool = False
+    """EC2 has described the instance: when it knows nothing of it now, it is gone, and not only late to show it."""
 
 
 class TerminateResult(Message):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +14,7 @@ from activities.ec2.instances import Instances
 from activities.ec2.launch import Launcher
 from activities.ec2.provider import Ec2Provider
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.lifecycle.messages import LaunchRequest
+from tenon.lifecycle.messages import Instance, LaunchRequest
 from tests.ec2.samples import node_claim, node_class, rows
 
 if TYPE_CHECKING:
@@ -147,6 +148,29 @@ def test_one_empty_pool_is_passed_over(provider: Ec2Provider, server: Server, re
     assert result.instance.instance_type == "m6i.2xlarge"
 
 
+def test_s7_launches_at_the_same_time_make_each_template_once(
+    clients: Ec2, provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
+) -> None:
+    """Each of them needs the same templates, and none may go on before these exist."""
+    from sandbox.ec2.holds import Hold
+
+    at_once = 12
+    fresh = Ec2Provider(clients, provider.cluster)
+    fresh.instance_types(ready_class)
+    fresh.delete_launch_templates(ready_class.metadata.name)
+    server.world.calls.clear()
+    server.world.holds.add(Hold(action="CreateLaunchTemplate"))
+    with ThreadPoolExecutor(at_once) as threads:
+        prepared = [threads.submit(request_for, fresh, ready_class, f"herd-{number}") for number in range(at_once)]
+        while not server.world.holds.waiting():
+            pass
+        server.world.holds.release()
+        requests = [each.result() for each in prepared]
+    made = [call["parameters"]["LaunchTemplateName"] for call in server.world.calls.listing("CreateLaunchTemplate")]
+    assert len(made) == len(set(made))
+    assert {template.name for request in requests for template in request.templates} == set(made)
+
+
 def test_templates_are_made_once(provider: Ec2Provider, server: Server, ready_class: EC2NodeClass) -> None:
     """AWS-090: the second claim of a pool finds the first one's."""
     request_for(provider, ready_class, "shared-1")
@@ -193,20 +217,27 @@ def test_refusals_have_reasons(provider: Ec2Provider, server: Server, ready_clas
     assert (result.instance, result.unavailable, result.reason) == (None, [], "Unauthorized")
 
 
-def test_an_instance_that_ec2_does_not_show_yet(
-    provider: Ec2Provider, clients: Ec2, server: Server, ready_class: EC2NodeClass
-) -> None:
-    """AWS-014: EC2 may deny for a moment what it has just launched; after a while the fleet's own answer must do."""
-    from sandbox.ec2.faults import Fault
+class Late(Instances):
+    """An EC2 that shows a new instance only when it has been asked some times."""
 
+    def __init__(self, clients: Ec2, provider: Ec2Provider, denials: int) -> None:
+        super().__init__(clients, "sandbox", provider.catalogue.price)
+        self.denials = denials
+
+    def describe(self, instance_id: str) -> Instance | None:
+        self.denials -= 1
+        return None if self.denials >= 0 else super().describe(instance_id)
+
+
+def test_an_instance_that_ec2_does_not_show_yet(provider: Ec2Provider, clients: Ec2, ready_class: EC2NodeClass) -> None:
+    """AWS-014: EC2 may deny for a moment what it has just launched; after a while the fleet's own answer must do."""
     request = request_for(provider, ready_class, "unseen-1")
     waits: list[float] = []
-    launcher = Launcher(clients, Instances(clients, "sandbox", provider.catalogue.price), "sandbox", sleep=waits.append)
-    server.world.faults.add(Fault(action="DescribeInstances", code="InvalidInstanceID.NotFound", count=2))
-    seen = launcher.create_fleet(request).instance
+    seen = Launcher(clients, Late(clients, provider, 2), "sandbox", sleep=waits.append).create_fleet(request).instance
     assert len(waits) == 2
-    server.world.faults.add(Fault(action="DescribeInstances", code="InvalidInstanceID.NotFound", count=None))
-    unseen = launcher.create_fleet(request).instance
+    unseen = (
+        Launcher(clients, Late(clients, provider, 99), "sandbox", sleep=waits.append).create_fleet(request).instance
+    )
     assert seen is not None
     assert unseen is not None
     unknown = {"private_dns_name": "", "launched_at": None}

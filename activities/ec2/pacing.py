@@ -1,0 +1,134 @@
+"""Keeps the calls of one process inside the request limits of its AWS account.
+
+EC2 gives each account and region a bucket of tokens for each action, and all clusters of the account draw on it. A
+process takes at most half of what a bucket gives back, so that another one finds its share. A refused call makes the
+calls of its action pause, longer each time; a call that succeeds makes the next pause shorter.
+
+botocore's own adaptive mode has one limit for all actions of a client: there a refused launch slows the descriptions.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tenon.ec2 import errors as codes
+
+if TYPE_CHECKING:
+    from types_boto3_ec2 import EC2Client
+
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 30.0
+READING = ("Describe", "Get", "List")
+_ROUNDING = 1e-6
+"""Tokens that a wait may lack by the rounding of seconds: without it the last wait would never end."""
+_SENT = "tenon_sent"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one process takes of a bucket: calls a second, and calls at once after a quiet time."""
+
+    rate: float
+    burst: float
+
+
+CHANGES = Share(2.5, 25)
+READS = Share(8, 40)
+TAGS = Share(4, 40)
+
+
+def share_of(action: str) -> Share:
+    """A process's share of an action's bucket."""
+    if action.startswith(READING):
+        return READS
+    return TAGS if action in ("CreateTags", "DeleteTags") else CHANGES
+
+
+class Pace:
+    """The calls of one action."""
+
+    def __init__(self, share: Share, now: float) -> None:
+        self._share = share
+        self._tokens = share.burst
+        self._since = now
+        self._pause = 0.0
+        self._paused_at = now
+        self._paused_until = now
+
+    def delay(self, now: float) -> float:
+        """Seconds until a call may be sent; zero takes the token of a call, which may be sent now."""
+        if now < self._paused_until:
+            return self._paused_until - now
+        self._tokens = min(self._share.burst, self._tokens + (now - self._since) * self._share.rate)
+        self._since = now
+        if self._tokens < 1 - _ROUNDING:
+            return (1 - self._tokens) / self._share.rate
+        self._tokens -= 1
+        return 0.0
+
+    def refused(self, sent: float, now: float) -> None:
+        """EC2 refused a call of this action. Calls that were sent before the last pause began do not prolong it."""
+        if self._pause and sent <= self._paused_at:
+            return
+        self._pause = min(max(self._pause * 2, FIRST_PAUSE), LONGEST_PAUSE)
+        self._paused_at, self._paused_until = now, now + self._pause
+        self._tokens, self._since = 1.0, self._paused_until
+
+    def served(self) -> None:
+        """EC2 took a call of this action."""
+        self._pause = self._pause / 2 if self._pause > FIRST_PAUSE else 0.0
+
+
+class Pacer:
+    """The paces of one client. Thread-safe; a call that must wait blocks its thread in ``sleep``."""
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._clock = clock
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._paces: dict[str, Pace] = {}
+
+    def attach(self, client: EC2Client) -> None:
+        """Paces every request of the client, the repeated ones of botocore included."""
+        # First, for the signature of a request is valid for minutes only.
+        client.meta.events.register_first("request-created.ec2", self._before)
+        client.meta.events.register("response-received.ec2", self._after)
+
+    def wait(self, action: str) -> float:
+        """Waits until a call of the action may be sent; when that was."""
+        while True:
+            with self._lock:
+                now = self._clock()
+                delay = self._pace(action, now).delay(now)
+            if not delay:
+                return now
+            self._sleep(delay)
+
+    def answered(self, action: str, code: str, sent: float) -> None:
+        """Tells the outcome of a call that was sent at an instant; an empty code is success."""
+        with self._lock:
+            now = self._clock()
+            pace = self._pace(action, now)
+            if code in codes.THROTTLED:
+                pace.refused(sent, now)
+            elif not code:
+                pace.served()
+
+    def _pace(self, action: str, now: float) -> Pace:
+        if action not in self._paces:
+            self._paces[action] = Pace(share_of(action), now)
+        return self._paces[action]
+
+    def _before(self, request: Any, operation_name: str, **_: Any) -> None:
+        request.context[_SENT] = self.wait(operation_name)
+
+    def _after(self, event_name: str, parsed_response: Any, context: Any, **_: Any) -> None:
+        if parsed_response is not None:
+            code = (parsed_response.get("Error") or {}).get("Code", "")
+            self.answered(event_name.rpartition(".")[2], code, context.get(_SENT, 0.0))
