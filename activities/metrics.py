@@ -82,6 +82,12 @@ CLUSTER_NODES = Gauge(
 CLUSTER_SYNCED = Gauge(
     "karpenter_cluster_state_synced", "1 when the cache holds the whole cluster.", multiprocess_mode="mostrecent"
 )
+EVENT_LOOP_LAG = Gauge(
+    "tenon_event_loop_lag_seconds",
+    "The worst delay of a process's event loop in the last minute.",
+    ["process"],
+    multiprocess_mode="livemax",
+)
 DECISIONS = Counter(
     "karpenter_voluntary_disruption_decisions_total",
     "Disruption decisions made.",

@@ -22,6 +22,9 @@ from worker.profiling import asked, gather
 SILENCE_LIMIT = 60.0
 """Seconds without a report after which a child counts as dead."""
 
+LATE_LIMIT = 10.0
+"""Seconds without a report after which a child, which reports every two, counts as late."""
+
 
 @dataclass
 class ChildHealth:
@@ -63,9 +66,15 @@ class Health:
         return not silent, f"silent: {', '.join(silent)}" if silent else "ok"
 
     def ready(self) -> tuple[bool, str]:
-        """Whether every child is ready; else what each waits for."""
+        """Whether every child is ready; else what each waits for. Of one whose event loop hangs its silence tells."""
+        now = time.monotonic()
         with self._lock:
-            waiting = [f"{name}: {child.why}" for name, child in self._children.items() if not child.ready]
+            silences = {name: now - child.heard_at for name, child in self._children.items()}
+            waiting = [
+                f"{name}: {child.why}" if not child.ready else f"{name}: its event loop is {silences[name]:.0f} s late"
+                for name, child in self._children.items()
+                if not child.ready or silences[name] > LATE_LIMIT
+            ]
         return not waiting, "; ".join(waiting) if waiting else "ok"
 
 

@@ -15,6 +15,7 @@ from activities.ec2.errors import EC2Error
 from activities.kubernetes.errors import ApiError, ApiUnreachable, ConfigError
 from worker import logs
 from worker.ending import end
+from worker.looplag import LoopLag
 from worker.memory import watch_memory
 from worker.profiling import serve_profiles
 from worker.repeats import OnceAMinute
@@ -66,7 +67,9 @@ async def _run(name: str, settings: Settings, main: Main) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     readiness = Readiness()
-    async with _reporting(readiness, stop), _watched(name, settings):
+    lag = LoopLag(name)
+    readiness.checks.append(lag.why_late)
+    async with _reporting(readiness, stop), _watched(name, settings, lag):
         await main(settings, readiness, stop)
 
 
@@ -87,9 +90,12 @@ async def until_stopped(stop: asyncio.Event, endless: Iterable[asyncio.Task[None
 
 
 @contextlib.asynccontextmanager
-async def _watched(name: str, settings: Settings) -> AsyncIterator[None]:
-    """Memory is looked after, and profiles are served where they are wanted."""
-    tasks = [asyncio.create_task(watch_memory(settings.memory_limit), name="memory")]
+async def _watched(name: str, settings: Settings, lag: LoopLag) -> AsyncIterator[None]:
+    """Memory and the event loop are looked after, and profiles are served where they are wanted."""
+    tasks = [
+        asyncio.create_task(watch_memory(settings.memory_limit), name="memory"),
+        asyncio.create_task(lag.run(), name="loop lag"),
+    ]
     folder = os.environ.get(METRICS_FOLDER)
     if settings.enable_profiling and folder:
         tasks.append(asyncio.create_task(serve_profiles(folder, name), name="profiles"))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from worker.health import SILENCE_LIMIT, Health, serve_metrics, serve_probes
+from worker.health import LATE_LIMIT, SILENCE_LIMIT, Health, serve_metrics, serve_probes
 from worker.report import REPORT_FD, report_failure, report_health
 
 
@@ -53,6 +53,17 @@ def test_a_child_that_falls_silent_makes_the_worker_dead() -> None:
         assert health.live()[0]
     with later(SILENCE_LIMIT + 1):
         assert health.live() == (False, "silent: cluster, io")
+
+
+def test_a_child_whose_event_loop_is_late_makes_the_worker_unready() -> None:
+    """Long before it counts as dead: a leader that says nothing for 10 s has lost its Lease."""
+    health = Health(["cluster", "io"])
+    says(health, "cluster")
+    says(health, "io", "starting")
+    with later(LATE_LIMIT - 1):
+        assert health.ready() == (False, "io: starting")
+    with later(LATE_LIMIT + 1):
+        assert health.ready() == (False, "cluster: its event loop is 11 s late; io: starting")
 
 
 def test_children_that_fail_for_the_same_reason_are_heard_once() -> None:
