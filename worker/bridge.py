@@ -196,6 +196,7 @@ class Bridge:
                 for t in claim.spec.get("startupTaints") or ()
             ],
             node_name=node.name if node else "",
+            several_nodes=self._cache.has_several_nodes(claim),
             node_ready=node.ready if node else False,
             node_deleting=node.deleting if node else False,
             node_taints=node.taints if node else (),

@@ -14,6 +14,7 @@ import msgspec
 
 from activities.kubernetes.errors import ApiError, ApiUnreachable, Conflict, Forbidden, Gone, NotFound, TooManyRequests
 from activities.kubernetes.resources import PODS, Resource
+from activities.kubernetes.shared_list import Shape, SharedList
 from activities.kubernetes.transport import REQUEST_SECONDS, Transport
 
 __all__ = [
@@ -34,6 +35,8 @@ Object = dict[str, Any]
 """A Kubernetes object as its JSON says it."""
 
 FIELD_MANAGER = "tenon"
+PAGE = 500
+"""Objects in one page of a list."""
 
 _PATCH_TYPES = {
     "merge": "application/merge-patch+json",
@@ -58,6 +61,7 @@ class Kube:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
+        self._shared: dict[tuple[Resource, type], SharedList[Any]] = {}
 
     @classmethod
     async def connect(
@@ -107,6 +111,18 @@ class Kube:
         except NotFound:
             return None
 
+    async def shared_list(self, resource: Resource, shape: type[Shape]) -> list[Shape]:
+        """All objects, cut down to ``shape``, in one list for all who ask at the same time; see `SharedList`."""
+        key = (resource, shape)
+        if key not in self._shared:
+
+            async def page(token: str) -> bytes:
+                query = {"limit": str(PAGE), "continue": token}
+                return await self.request("GET", resource.path(), query=query)
+
+            self._shared[key] = SharedList(shape, page)
+        return await self._shared[key].read()
+
     async def list(
         self,
         resource: Resource,
@@ -114,10 +130,17 @@ class Kube:
         namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
-        limit: int = 500,
+        limit: int = PAGE,
+        resource_version: str = "",
     ) -> list[Object]:
-        """All objects that match, read in pages of ``limit``; of all namespaces when none is given."""
-        query = {"limit": str(limit)}
+        """All objects that match, read in pages of ``limit`` (0: in one); of all namespaces when none is given.
+
+        ``resource_version`` "0" takes what the API server has in its cache, which may be old. Such a list, and a list
+        in one page, reads an index of the cache where there is one; a list in pages may read all objects.
+        """
+        query = {"limit": str(limit)} if limit else {}
+        if resource_version:
+            query["resourceVersion"] = resource_version
         if label_selector:
             query["labelSelector"] = label_selector
         if field_selector:
@@ -132,6 +155,7 @@ class Kube:
             query["continue"] = (page.get("metadata") or {}).get("continue") or ""
             if not query["continue"]:
                 return items
+            query.pop("resourceVersion", None)  # the token says it
 
     async def create(self, resource: Resource, body: Object, namespace: str = "", *, subresource: str = "") -> Object:
         """Creates an object and returns it as stored.

@@ -23,6 +23,8 @@ from tenon.lifecycle.messages import DrainInput, DrainResult
 Object = Mapping[str, Any]
 
 POLL_SECONDS = 1.0
+SLOWEST_POLL_SECONDS = 5.0
+"""Where nothing changes, each pause is half as long again as the one before, up to this."""
 MAX_SENTENCES = 10
 
 
@@ -43,15 +45,20 @@ async def drain(
     node: Object | None = (await find_node(kube, wanted, claim)).node
     until = now() + timedelta(seconds=wanted.budget_seconds)
     evictor: Evictor | None = None
+    pause, before = POLL_SECONDS, -1
     while node is not None:
         name = node["metadata"]["name"]
-        found = await pods_on(kube, name)
         if wanted.instance_gone and is_dead(node):
+            found = await pods_on(kube, name)
             heartbeat(len(found))
             ended = await forget_pods(kube, recorder, node, found)
             await set_facts(kube, wanted.claim, [Fact(DRAINED, "True")], now)
             return DrainResult(drained=True, evicted=ended + (evictor.evicted if evictor else 0))
+        found = await pods_on(kube, name, latest=False)
         waited = decide.awaited(found, now(), wanted.force_at)
+        if not waited:  # the instance is ended next: a pod that came a moment ago must be seen
+            found = await pods_on(kube, name)
+            waited = decide.awaited(found, now(), wanted.force_at)
         heartbeat(len(waited))
         first = evictor is None
         evictor = evictor or Evictor(kube, recorder, node, wanted)
@@ -61,21 +68,26 @@ async def drain(
             stuck = [holding.lingering(pod) for pod in decide.left_behind(found, now(), wanted.force_at)]
             await _tell_left_behind(recorder, node, stuck + evictor.sentences(waited))
             await set_facts(kube, wanted.claim, [Fact(DRAINED, "True")], now)
-            attached = await attached_volumes(kube, name, found, now())
+            attached = await attached_volumes(kube, name, now())
             return DrainResult(drained=True, evicted=evictor.evicted, volumes_attached=len(attached))
         if first:
             text = f"{len(waited)} pods are left on Node {name}"
             await set_facts(kube, wanted.claim, [Fact(DRAINED, "Unknown", "Draining", text)], now)
         left = (until - now()).total_seconds()
+        next_force_at = decide.next_force(waited, wanted.force_at, now())
         if left <= 0:
             blocked = evictor.sentences(waited)[:MAX_SENTENCES]
             return DrainResult(
                 evicted=evictor.evicted,
                 remaining=len(waited),
                 blocked=blocked,
-                next_force_at=decide.next_force(waited, wanted.force_at, now()),
+                next_force_at=next_force_at,
             )
-        await sleep(min(POLL_SECONDS, left))
+        idle = len(waited) == before and not wanted.force
+        pause, before = min(pause * 1.5, SLOWEST_POLL_SECONDS) if idle else POLL_SECONDS, len(waited)
+        if next_force_at is not None:
+            left = min(left, max((next_force_at - now()).total_seconds(), POLL_SECONDS))
+        await sleep(min(pause, left))
         if wanted.instance_gone:
             node = await kube.get(NODES, name)
     await set_facts(kube, wanted.claim, [Fact(DRAINED, "True")], now)

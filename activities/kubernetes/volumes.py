@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
-from typing import Any
+
+import msgspec
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
@@ -23,28 +24,41 @@ Sleep = Callable[[float], Awaitable[None]]
 POLL_SECONDS = 2.0
 
 
-async def attached_volumes(
-    kube: Kube, node_name: str, node_pods: Iterable[Mapping[str, Any]], now: datetime
-) -> list[str]:
+class _Named(msgspec.Struct):
+    name: str
+
+
+class _Source(msgspec.Struct):
+    volume: str | None = msgspec.field(default=None, name="persistentVolumeName")
+
+
+class _Attached(msgspec.Struct):
+    node_name: str = msgspec.field(default="", name="nodeName")
+    source: _Source = msgspec.field(default_factory=_Source)
+
+
+class Attachment(msgspec.Struct):
+    """What of a VolumeAttachment says which volume is on which node; the API has no selector for it."""
+
+    metadata: _Named
+    spec: _Attached
+
+
+async def attached_volumes(kube: Kube, node_name: str, now: datetime) -> list[str]:
     """Names of the attachments to wait for: those on the node less those of pods that draining leaves there."""
-    attachments = [
-        one for one in await kube.list(VOLUMEATTACHMENTS) if (one.get("spec") or {}).get("nodeName") == node_name
-    ]
+    everything = await kube.shared_list(VOLUMEATTACHMENTS, Attachment)
+    attachments = [one for one in everything if one.spec.node_name == node_name]
     if not attachments:
         return []
     kept: set[str] = set()
-    for pod in node_pods:
+    for pod in await pods_on(kube, node_name):
         if drain.is_drainable(pod, now):
             continue
         namespace = pod["metadata"].get("namespace") or ""
         for claim_name in claims_of(pod):
             claim = await kube.get(PVCS, claim_name, namespace)
             kept.add(((claim or {}).get("spec") or {}).get("volumeName") or "")
-    return sorted(
-        one["metadata"]["name"]
-        for one in attachments
-        if ((one["spec"].get("source") or {}).get("persistentVolumeName") or one["metadata"]["name"]) not in kept
-    )
+    return sorted(one.metadata.name for one in attachments if (one.spec.source.volume or one.metadata.name) not in kept)
 
 
 async def detach_volumes(
@@ -62,7 +76,7 @@ async def detach_volumes(
     told = False
     while node is not None:
         name = node["metadata"]["name"]
-        attached = await attached_volumes(kube, name, await pods_on(kube, name), now())
+        attached = await attached_volumes(kube, name, now())
         heartbeat(len(attached))
         if not attached:
             break

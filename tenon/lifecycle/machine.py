@@ -410,7 +410,9 @@ def _poked(state: NodeState, event: Poke, now: datetime) -> NodeState:
         return leaving.leave(state, LeaveRequest(reason="deleted", message=f"the {what} was deleted"), now)
     if state.stage in (Stage.LIVE, Stage.BINDING):
         return state
-    return state.model_copy(update={"look": True, "node_name": event.node_name or state.node_name})
+    # Until it is registered the name is only a hint where to look, and the newest poke knows best.
+    node_name = event.node_name if state.stage is Stage.REGISTERING else event.node_name or state.node_name
+    return state.model_copy(update={"look": True, "node_name": node_name})
 
 
 def answer(state: NodeState, event: Disrupt, now: datetime) -> DisruptAnswer:

@@ -16,20 +16,22 @@ def poke_for(
     initialized: bool,
     startup_taints: Sequence[Taint],
     node_name: str = "",
+    several_nodes: bool = False,
     node_ready: bool = False,
     node_deleting: bool = False,
     node_taints: Sequence[Taint] = (),
 ) -> Poke | None:
     """The poke that the present level of things deserves; None when the workflow waits for nothing of it.
 
-    The same level always gives the same poke, so that a sender can tell whether it was sent before.
+    The same level always gives the same poke, so that a sender can tell whether it was sent before. Of several Nodes
+    with the claim's provider ID none is named, so that registration finds them all and says so.
     """
     if claim_deleting or node_deleting:
         return Poke(node_name=node_name, claim_deleting=claim_deleting, node_deleting=node_deleting, reason="deleted")
     if not node_name:
         return None
     if not registered:
-        return Poke(node_name=node_name, reason="joined")
+        return Poke(node_name="" if several_nodes else node_name, reason="joined")
     if not initialized and node_ready and not _waiting(startup_taints, node_taints):
         return Poke(node_name=node_name, node_ready=True, reason="ready")
     return None

@@ -26,6 +26,7 @@ from tenon.lifecycle.messages import (
     LaunchResult,
     LaunchWait,
     Message,
+    NodeInput,
     Poke,
     PrepareLaunchResult,
     RegisterResult,
@@ -211,6 +212,17 @@ def test_disruption_is_refused_with_a_reason(state: NodeState, why: str) -> None
 def test_a_poke_changes_nothing_on_a_live_node() -> None:
     """A resting node's run stays as it is, however often something moves on the cluster."""
     assert machine.apply(at_live(), Poke(node_name="n1", node_ready=True), NOW) == at_live()
+
+
+def test_lif03_a_second_node_with_the_provider_id_takes_the_name_of_the_first_back() -> None:
+    """By name one of them would be found and registered, whichever came first; registration has to see both."""
+    state = NodeState(claim=REF, stage=Stage.REGISTERING, instance=INSTANCE)
+    for poke in (Poke(node_name="n1", reason="joined"), Poke(reason="joined")):
+        state = machine.apply(state, poke, NOW)
+    step = machine.next_step(state, NOW)
+    assert isinstance(step, Run)
+    assert isinstance(step.input, NodeInput)
+    assert (step.activity, step.input.node_name) == (ActivityName.REGISTER, "")
 
 
 def test_registration_has_fifteen_minutes() -> None:

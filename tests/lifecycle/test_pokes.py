@@ -39,6 +39,11 @@ LEVELS: list[tuple[str, dict[str, Any], Poke | None]] = [
         READY,
     ),
     (
+        "two Nodes with the claim's provider ID",
+        {"node_name": "n", "several_nodes": True},
+        Poke(reason="joined"),
+    ),
+    (
         "ready, ephemeral taint there",
         {"node_name": "n", "registered": True, "node_ready": True, "node_taints": [EPHEMERAL]},
         None,

@@ -8,9 +8,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from activities.kubernetes.client import EvictionAnswer
 from activities.kubernetes.errors import ApiError, Conflict, Forbidden
 from activities.kubernetes.resources import PODS, Resource
+from activities.kubernetes.shared_list import Shape
 
 Object = dict[str, Any]
 START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -57,7 +60,8 @@ class Recorder:
 class FakeKube:
     """Objects by (plural, namespace, name). ``calls`` lists every write; ``kubelet`` lets terminating pods end.
 
-    ``gets`` lists what was read by name. ``undeletable`` names what an admission policy guards.
+    ``gets`` lists what was read by name, ``listed`` what was listed: plural, field selector, resource version.
+    ``undeletable`` names what an admission policy guards.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -65,6 +69,7 @@ class FakeKube:
         self.objects: dict[tuple[str, str, str], Object] = {}
         self.calls: list[tuple[str, ...]] = []
         self.gets: list[tuple[str, str]] = []
+        self.listed: list[tuple[str, str, str]] = []
         self.answers: dict[str, EvictionAnswer] = {}
         self.unbindable: set[str] = set()
         self.forbidden: set[str] = set()
@@ -101,7 +106,19 @@ class FakeKube:
         self.gets.append((resource.plural, name))
         return copy.deepcopy(self.objects.get((resource.plural, namespace, name)))
 
-    async def list(self, resource: Resource, *, namespace: str = "", field_selector: str = "") -> list[Object]:
+    async def shared_list(self, resource: Resource, shape: type[Shape]) -> list[Shape]:
+        return [msgspec.convert(obj, shape) for obj in await self.list(resource)]
+
+    async def list(
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        field_selector: str = "",
+        limit: int = 500,
+        resource_version: str = "",
+    ) -> list[Object]:
+        self.listed.append((resource.plural, field_selector, resource_version))
         found = [
             copy.deepcopy(obj)
             for (plural, space, _), obj in sorted(self.objects.items())

@@ -142,6 +142,19 @@ async def test_each_claim_gets_one_workflow_and_the_cluster_its_two() -> None:
     assert temporal.options[names.nodeclaim_id("c", "a")]["task_queue"] == "tenon-c"
 
 
+async def test_lif03_of_two_nodes_with_one_provider_id_none_is_named() -> None:
+    """Until one of them is gone: then the other is the claim's."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a"))
+    async with bridged(cache, temporal):
+        cache.tell(node("a"), node("twin", providerID="aws:///us-west-2a/i-a"))
+        await asyncio.sleep(MOMENT)
+        assert temporal.pokes("a") == [Poke(reason="joined")]
+        cache.nodes.on_event("twin", None)
+        await asyncio.sleep(MOMENT)
+        assert temporal.pokes("a")[1:] == [Poke(node_name="a", reason="joined")]
+
+
 async def test_a_level_is_poked_once_however_often_it_is_told() -> None:
     """A node's status changes every few seconds; its workflow's history must not grow with it."""
     cache, temporal = Cache(), FakeTemporal()

@@ -122,7 +122,12 @@ class ClusterState:
         """The Node of a NodeClaim, by provider ID, else by the name in its status."""
         provider_id = claim.status.get("providerID") or ""
         name = self._node_by_provider.get(provider_id, "") if provider_id else ""
+        name = name or min(self._nodes_by_provider.get(provider_id, ()), default="")
         return self.nodes.get(name or claim.status.get("nodeName") or "")
+
+    def has_several_nodes(self, claim: ObjectRecord) -> bool:
+        """Whether several Nodes bear the provider ID of a NodeClaim, so that a person must say which is right."""
+        return len(self._nodes_by_provider.get(claim.status.get("providerID") or "", ())) > 1
 
     def claim_of(self, node: NodeRecord) -> ObjectRecord | None:
         """The NodeClaim of a Node; None for a node that nobody here launched."""
