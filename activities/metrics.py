@@ -17,6 +17,12 @@ SCHEDULING_SECONDS = Histogram(
     ["controller"],
     buckets=_DURATIONS,
 )
+SCHEDULING_TIMEOUTS = Counter(
+    "tenon_scheduler_timeouts_total", "Decisions that reached their limit of time and left pods over.", ["controller"]
+)
+SCHEDULING_FAILURES = Counter(
+    "tenon_scheduler_failures_total", "Decisions for which the scheduling engine failed on some pods.", ["controller"]
+)
 QUEUE_DEPTH = Gauge(
     "karpenter_scheduler_queue_depth",
     "Pods waiting to be decided in the batch at hand.",

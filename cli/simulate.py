@@ -7,10 +7,12 @@ import time
 from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cli.simulating.again import read_problem, solve_again
 from cli.simulating.cluster import FiledCache, fill
 from cli.simulating.disrupting import empty_nodes_of
 from cli.simulating.files import read_catalogue_file, read_files
@@ -70,8 +72,14 @@ def simulate(
         str | None, typer.Option(help="The time to decide at (RFC 3339); else the newest in the input.")
     ] = None,
     setting: Annotated[list[str] | None, typer.Option("--set", help="A setting of the worker, as NAME=VALUE.")] = None,
+    problem: Annotated[
+        Path | None, typer.Option(help="Solve a problem again that the worker wrote when its engine failed.")
+    ] = None,
 ) -> None:
     """Say which nodes the autoscaler would launch for the pods in these manifests, and what they would cost."""
+    if problem is not None:
+        _again(problem)
+        return
     try:
         with patience("Reading and planning ..."):
             shown = _simulate(filename or [], live, catalog, disruption, now, setting or [])
@@ -91,6 +99,15 @@ def simulate(
         from cli.simulating.table import show
 
         show(shown)
+
+
+def _again(problem: Path) -> None:
+    try:
+        read = read_problem(problem)
+    except (OSError, ValueError) as error:
+        print(f"{problem} cannot be read: {error}", file=sys.stderr)
+        raise typer.Exit(UNUSABLE) from None
+    print(solve_again(read))
 
 
 def _simulate(

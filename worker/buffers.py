@@ -24,9 +24,11 @@ from activities.kubernetes.resources import (
     Resource,
 )
 from activities.planning.buffers import BufferRoom
+from activities.planning.solving import LONGEST, Limit
 from tenon.apis.capacitybuffer import ACTIVE_CAPACITY, CapacityBuffer, CapacityBufferStatus
 from tenon.apis.validation import parse
 from tenon.provisioning.buffer_status import Resolved, buffer_status, condition_reasons, refers_to, resolved, unreadable
+from tenon.provisioning.narrowing import narrowed
 from tenon.provisioning.policy import PlanPolicy
 from tenon.provisioning.problem import Cluster, problem_of
 from tenon.provisioning.solving import solved
@@ -205,7 +207,7 @@ def _looked(
     """
     began = time.thread_time()
     problem = problem_of(cluster, pods, [], policy, reserved)
-    plan = solved(problem)
+    plan = narrowed(problem, Limit(LONGEST), solved).plan
     ready = frozenset(node.name for node in problem.nodes if node.initialized)
     return plan, ready, time.thread_time() - began
 

@@ -172,6 +172,14 @@ class Batcher:
             pause = min(FIRST_RETRY * 2 ** (attempts - 1), LONGEST_RETRY)
             self._answered[pod.uid] = _Answered(now + pause, attempts, None, pod=pod, pool=version)
 
+    def set_apart(self, pods: Iterable[Pod]) -> None:
+        """The engine failed on these pods: ask again when they ask for something else, or later and later."""
+        now = self._now()
+        for pod in pods:
+            attempts = self._attempts(pod)
+            pause = min(FIRST_RETRY * 2 ** (attempts - 1), LONGEST_RETRY)
+            self._answered[pod.uid] = _Answered(now + pause, attempts, None, pod=pod)
+
     def _generations(self) -> dict[str, int | None]:
         return {pool.metadata.name: pool.metadata.generation for pool in self._view.node_pools()}
 

@@ -65,8 +65,9 @@ class BufferRoom:
             for key, pods in buffer_pods(planned.pods).items():
                 coming[key] += len(pods)
                 hosts.add(name)
-        lacking = [pod for pod in self._pods.values() if pod.key in plan.unschedulable]
-        refused = {pod.buffer: plan.unschedulable[pod.key] for pod in lacking}
+        without = plan.unschedulable.keys() | plan.unreached
+        lacking = [pod for pod in self._pods.values() if pod.key in without]
+        refused = {pod.buffer: plan.unschedulable[pod.key] for pod in lacking if pod.key in plan.unschedulable}
         if not bought:
             refused = {key: self._rooms[key].refused for key in refused if key in self._rooms}
         self._rooms = {

@@ -20,7 +20,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -36,6 +35,7 @@ from activities.planning.batching import Batcher
 from activities.planning.buffers import BufferRoom
 from activities.planning.ports import ClusterView, Types
 from activities.planning.selling import sold_by
+from activities.planning.solving import Solver
 from activities.planning.telling import PodEvents
 from activities.planning.writing import Unwritten, Written, write_claims
 from tenon.apis import labels
@@ -46,7 +46,6 @@ from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.policy import PlanPolicy
 from tenon.provisioning.problem import explained, problem_of
 from tenon.provisioning.readiness import usable_pools
-from tenon.provisioning.solving import solved
 from tenon.scheduling.model import Plan, Pod
 
 log = logging.getLogger("controller.provisioner")
@@ -59,6 +58,8 @@ class _Decision:
     plan: Plan
     asking: Sequence[Pod]
     """All that the plan is for, pods of buffers among them."""
+    failed: Mapping[str, str]
+    """By key, why pods of it are in no part of the plan: the engine failed on them."""
     seen: Overlaid
     ready: frozenset[str]
     """The nodes that were initialized."""
@@ -89,8 +90,10 @@ class Planner:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         policy: PlanPolicy | None = None,
         buffers: BufferRoom | None = None,
+        solver: Solver | None = None,
     ) -> None:
         """``policy``: what the operator set that bears on plans. ``buffers``: what CapacityBuffers ask for."""
+        self._solver = solver or Solver()
         self._buffers = buffers or BufferRoom()
         self._view = view
         self._types = types
@@ -105,8 +108,8 @@ class Planner:
     async def plan(self, given: PlanInput) -> PlanResult:
         """Decide the batch at hand and write its NodeClaims.
 
-        A plan that Temporal gave up, or whose provisioner was ended, is still at work here and may yet write: the next
-        one waits for it, and then sees what it wrote.
+        A plan that is cancelled, because Temporal gave it up or its provisioner was ended, first ends its solve. Until
+        it has ended the next one waits, and then sees what it wrote.
         """
         async with self._one_at_a_time:
             return await self._plan(given)
@@ -126,7 +129,7 @@ class Planner:
         if made is None:
             return PlanResult(batch=given.batch)
         written = await write_claims(self._kube, made.plan, made.pools, given.batch, made.seen)
-        plan, pods = _as_written(made.plan, written), made.pods
+        plan, pods = _as_written(made, written), made.pods
         metrics.UNSCHEDULABLE_PODS.labels("provisioner").set(
             sum(_waits(pod) and pod.key in plan.unschedulable for pod in pods)
         )
@@ -143,6 +146,7 @@ class Planner:
             placed_on_existing=sum(not pod.buffer for placed in plan.placements.values() for pod in placed),
             unschedulable=sum(pod.key in plan.unschedulable for pod in pods),
             refused=sum(one.refused for one in written.unwritten),
+            unreached=sum(pod.key in plan.unreached for pod in pods),
             price=round(sum(claim.price for claim in plan.claims), 6),
             digest=_digest(made.plan),
             solve_seconds=round(made.took, 4),
@@ -165,12 +169,11 @@ class Planner:
         problem = await asyncio.to_thread(
             problem_of, self._view.snapshot(), asking, seen.sold, self._policy, self._batcher.reserved()
         )
-        started = time.perf_counter()
-        plan = explained(await asyncio.to_thread(solved, problem), self._view, asking)
-        took = time.perf_counter() - started
-        metrics.SCHEDULING_SECONDS.labels("provisioner").observe(took)
+        solved = await self._solver.solve(problem)
+        plan = explained(solved.plan, self._view, asking)
+        metrics.SCHEDULING_SECONDS.labels("provisioner").observe(solved.seconds)
         ready = frozenset(node.name for node in problem.nodes if node.initialized)
-        return _Decision(plan, asking, seen, ready, fingerprint, took)
+        return _Decision(plan, asking, solved.failed, seen, ready, fingerprint, solved.seconds)
 
     async def _check_up_to_date(self, given: PlanInput) -> list[str]:
         """The NodeClaims of this batch that exist; those of others are in the picture when this returns."""
@@ -209,6 +212,7 @@ class Planner:
         offered_again = min((u.until for u in given.unavailable if u.until > now), default=None)
         unplaced = [by_key[key] for key in made.plan.unschedulable]
         self._batcher.unschedulable(unplaced, made.fingerprint, offered_again)
+        self._batcher.set_apart(by_key[key] for key in made.failed)
         self._batcher.nominated(made.plan.placements)
         self._batcher.bought(pod.uid for claim in written.claims for pod in claim.pods)
         for one in written.unwritten:
@@ -240,10 +244,10 @@ def _waits(pod: Pod) -> bool:
     return not pod.node_name and not pod.buffer
 
 
-def _as_written(plan: Plan, written: Written) -> Plan:
-    """The plan as far as its NodeClaims are written; the pods of the others fit nowhere for now."""
+def _as_written(made: _Decision, written: Written) -> Plan:
+    """The plan as far as its NodeClaims are written; the pods of the others, and failed ones, fit nowhere for now."""
     why = {pod.key: one.sentence for one in written.unwritten for pod in one.planned.pods}
-    return replace(plan, claims=written.claims, unschedulable={**plan.unschedulable, **why})
+    return replace(made.plan, claims=written.claims, unschedulable={**made.plan.unschedulable, **why, **made.failed})
 
 
 def _pool_reference(pool: NodePool) -> dict[str, Any]:

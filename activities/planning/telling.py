@@ -22,6 +22,7 @@ AT_ONCE = 50
 """Events for which a plan waits."""
 PAUSE = 0.05
 """Seconds between the events that are written later."""
+UNREACHED = "the time for one plan was over before its turn; it is planned in the next batch, at once"
 _REMEMBERED = 50_000
 _PLACES, _PODS_OF_A_PLACE = 50, 10
 """Of so many nodes so many pods are told where they go; the rate of these events is low in any case."""
@@ -100,6 +101,8 @@ def _words(plan: Plan, waiting: dict[str, Pod], claims: Iterable[str]) -> Iterab
     for key, why in plan.unschedulable.items():
         if key in waiting:
             yield _Word(waiting[key], "FailedScheduling", why, warning=True)
+    for key in sorted(plan.unreached & waiting.keys()):
+        yield _Word(waiting[key], "FailedScheduling", UNREACHED, warning=True)
     places = [(f"nodeclaim/{name}", planned.pods) for name, planned in zip(claims, plan.claims, strict=True)]
     places = places[:_PLACES]
     places += [(f"node/{node}", placed) for node, placed in list(plan.placements.items())[:_PLACES]]

@@ -407,6 +407,8 @@ class PlanResult(Message):
     unschedulable: int = 0
     refused: int = 0
     """NodeClaims that the API server did not take."""
+    unreached: int = 0
+    """Pods that the next batch must have, for the time of this plan was over before their turn."""
     nominated: list[str] = Field(default_factory=list)
     """UIDs of pods that a plan has already answered."""
     price: float = 0.0

@@ -9,6 +9,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
 from activities.planning.batching import Batcher
 from activities.planning.planner import Planner
+from activities.planning.solving import Solver
 from tenon.apis import labels
 from tenon.lifecycle.messages import PlanInput
 from tenon.provisioning.policy import PlanPolicy
@@ -32,7 +33,7 @@ class Setting:
         self.now = START
         self.restart()
 
-    def restart(self) -> None:
+    def restart(self, solver: Solver | None = None) -> None:
         """A new process: all that was only remembered is gone."""
         self.batcher = Batcher(self.view, lambda: self.now)
         self.planner = Planner(
@@ -43,6 +44,7 @@ class Setting:
             self.batcher,
             lambda: self.now,
             self.policy,
+            solver=solver,
         )
 
     def pools_used(self) -> set[str]:

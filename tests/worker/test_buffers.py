@@ -61,9 +61,12 @@ class Server(FakeKube):
         return await super().get(resource, name, namespace)
 
     async def list(self, resource: Resource, **selectors: str) -> list[dict[str, Any]]:
-        least = selectors.pop("label_selector").partition(">")[2]
+        selector = selectors.pop("label_selector")
         found = await super().list(resource)
-        return [claim for claim in found if int(claim["metadata"]["labels"].get(labels.BATCH) or 0) > int(least)]
+        batches = {id(claim): int(claim["metadata"]["labels"].get(labels.BATCH) or 0) for claim in found}
+        if "=" in selector:
+            return [claim for claim in found if batches[id(claim)] == int(selector.partition("=")[2])]
+        return [claim for claim in found if batches[id(claim)] > int(selector.partition(">")[2])]
 
     async def create(self, resource: Resource, body: dict[str, Any], namespace: str = "") -> dict[str, Any]:
         return self.add(resource, body)

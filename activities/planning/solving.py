@@ -1,0 +1,169 @@
+"""Runs the engine for the planner: in a thread, for a limited time, and whatever pods it fails on.
+
+A plan that reaches the limit is what there is by then. A solve that is cancelled ends before the cancellation goes on,
+so no solve outlives its plan. Where the engine raises, the pods that cause it are set apart, and the problem is written
+to a file for developers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+import logging
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from activities import metrics
+from tenon.provisioning.narrowing import Narrowed, Solve, narrowed
+from tenon.provisioning.problem_json import to_json
+from tenon.provisioning.solving import solved
+from tenon.scheduling.model import Plan, Problem
+
+log = logging.getLogger("controller.provisioner")
+
+LONGEST = 60.0
+"""Seconds that one solve may take (SCH-011); what a plan does besides must fit in the rest of its activity's time."""
+FOLDER = Path(tempfile.gettempdir()) / "tenon-problems"
+"""Where problems are written that the engine failed on."""
+MOST_FILES = 3
+MOST_BYTES = 8 * 2**20
+"""Of one file: the folder is in memory where Tenon runs in a pod."""
+_MOST_OF_AN_ERROR = 200
+
+
+class Limit:
+    """A limit of time, which can be ended before; asked from the solving thread."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begins now."""
+        self._clock = clock
+        self._until = clock() + seconds
+        self._ended = False
+
+    def __call__(self) -> bool:
+        """Whether the time is over."""
+        return self._ended or self._clock() >= self._until
+
+    def end(self) -> None:
+        """The time is over now."""
+        self._ended = True
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """A plan, and the pods that it does not have because the engine failed on them: key -> sentence."""
+
+    plan: Plan
+    failed: Mapping[str, str]
+    seconds: float
+
+
+class Solver:
+    """Solves one problem after another."""
+
+    def __init__(
+        self,
+        solve: Solve = solved,
+        *,
+        longest: float = LONGEST,
+        folder: Path = FOLDER,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``solve`` is the engine, ``clock`` tells seconds."""
+        self._solve = solve
+        self._longest = longest
+        self._folder = folder
+        self._clock = clock
+        self._most: int | None = None
+        """So many pods at most are given to the engine, since it decided nothing for more of them in its time."""
+
+    async def solve(self, problem: Problem) -> Solved:
+        """The plan for a problem. When this is cancelled, the thread ends first."""
+        began = self._clock()
+        limit = Limit(self._longest, self._clock)
+        some = self._portion(problem)
+        thread = asyncio.ensure_future(asyncio.to_thread(self._run, some, limit))
+        try:
+            found = await asyncio.shield(thread)
+        finally:
+            limit.end()
+            while not thread.done():
+                await _quietly(thread)
+        self._learn(len(some.pods), found.plan)
+        asked = {pod.key for pod in some.pods}
+        beyond = frozenset(pod.key for pod in problem.pods if pod.key not in asked)
+        plan = replace(found.plan, unreached=found.plan.unreached | beyond)
+        if plan.unreached:
+            metrics.SCHEDULING_TIMEOUTS.labels("provisioner").inc()
+            log.warning(
+                "the plan took too long, the rest of its pods is planned next",
+                extra={"limit-seconds": self._longest, "pods": len(problem.pods), "unreached": len(plan.unreached)},
+            )
+        sentences = {key: _sentence(why) for key, why in found.apart.items()}
+        return Solved(plan, sentences, self._clock() - began)
+
+    def _run(self, problem: Problem, limit: Limit) -> Narrowed:
+        found = narrowed(problem, limit, self._solve)
+        if found.error is not None and found.failing is not None:
+            metrics.SCHEDULING_FAILURES.labels("provisioner").inc()
+            log.error(
+                "the scheduling engine failed: its pods are set apart, please report this with the problem",
+                exc_info=found.error,
+                extra={"pods": sorted(found.apart)[:5], "count": len(found.apart), "problem": self._keep(found)},
+            )
+        return found
+
+    def _portion(self, problem: Problem) -> Problem:
+        """The problem with the oldest pods only, where the engine decided nothing for all of them."""
+        if self._most is None or len(problem.pods) <= self._most:
+            return problem
+        oldest = sorted(problem.pods, key=lambda pod: (bool(pod.buffer), pod.created, pod.uid))
+        return replace(problem, pods=oldest[: self._most])
+
+    def _learn(self, asked: int, plan: Plan) -> None:
+        if not plan.unreached:
+            self._most = None if self._most is None or asked < self._most else 2 * self._most
+        elif not (plan.claims or plan.placements or plan.unschedulable):
+            self._most = max(1, asked // 2)
+
+    def _keep(self, found: Narrowed) -> str:
+        """Write the problem that the engine failed on; where it is, or why it is nowhere."""
+        assert found.failing is not None
+        assert found.error is not None
+        frames = traceback.extract_tb(found.error.__traceback__)
+        origin = f"{type(found.error).__name__} {[(frame.name, frame.lineno) for frame in frames[-3:]]}"
+        path = self._folder / f"problem-{hashlib.sha256(origin.encode()).hexdigest()[:8]}.json.gz"
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if path.exists():
+                return f"{path} (of an earlier failure of the same kind)"
+            if len(list(self._folder.glob("problem-*"))) >= MOST_FILES:
+                return f"not written: {self._folder} holds {MOST_FILES} of them, delete those that were reported"
+            text = gzip.compress(to_json(found.failing), mtime=0)
+            if len(text) > MOST_BYTES:
+                return f"not written: it has {len(text)} bytes, and more than {MOST_BYTES} may be too many"
+            path.touch(mode=0o600)
+            path.write_bytes(text)
+        except OSError as error:
+            return f"not written: {error}"
+        return str(path)
+
+
+async def _quietly(thread: asyncio.Future[Narrowed]) -> None:
+    """Wait for the thread, whatever comes of it and however often this is cancelled."""
+    try:
+        await asyncio.wait([thread])
+    except asyncio.CancelledError:
+        log.debug("cancelled again while the solve ends")
+
+
+def _sentence(error: str) -> str:
+    return (
+        f"Tenon failed to plan for it, by a fault of its own ({error[:_MOST_OF_AN_ERROR]}): please report it with the"
+        " file that the worker's log names. It is tried again with growing pauses"
+    )

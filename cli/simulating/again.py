@@ -1,0 +1,35 @@
+"""Solves a problem again that the worker wrote because its engine failed on it."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+from tenon.provisioning.problem_json import from_json
+from tenon.provisioning.solving import solved
+from tenon.scheduling.model import Problem
+
+
+def read_problem(path: Path) -> Problem:
+    """The problem of a file.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it holds no problem.
+    """
+    try:
+        return from_json(gzip.decompress(path.read_bytes()))
+    except EOFError as error:
+        raise ValueError("it is not whole") from error
+
+
+def solve_again(problem: Problem) -> str:
+    """What the engine answers now, a line for each part of the plan. What the engine raises is raised."""
+    plan = solved(problem)
+    lines = [
+        f"buy for {', '.join(pod.key for pod in claim.pods)}: {claim.instance_types[0]} of NodePool {claim.pool}"
+        for claim in plan.claims
+    ]
+    lines += [f"on {name}: {', '.join(pod.key for pod in pods)}" for name, pods in plan.placements.items()]
+    lines += [f"no place for {key}: {why}" for key, why in plan.unschedulable.items()]
+    return "\n".join(lines)

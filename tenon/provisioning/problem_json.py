@@ -1,0 +1,50 @@
+"""A scheduling problem as JSON, so that a developer can solve again what the engine failed on.
+
+It holds what the engine reads and nothing else: names, labels, requests, requirements, rules, prices. The engine never
+sees environments, commands, annotations or user data of anything, so none of it can be in here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tenon.scheduling.model import Problem
+from tenon.scheduling.requirements import Requirement, Requirements
+
+
+def to_json(problem: Problem) -> bytes:
+    """The problem, whole."""
+    return msgspec.json.encode(problem, enc_hook=_plain)
+
+
+def from_json(text: bytes) -> Problem:
+    """The problem that `to_json` wrote.
+
+    Raises:
+        ValueError: the text is none.
+    """
+    return msgspec.json.decode(text, type=Problem, dec_hook=_read)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Requirements):
+        return list(value.values())
+    if isinstance(value, Requirement):
+        return {
+            "key": value.key,
+            "complement": value.complement,
+            "members": list(value.values),
+            "gte": value.gte,
+            "lte": value.lte,
+            "min_values": value.min_values,
+            "may_be_absent": value.may_be_absent,
+        }
+    raise NotImplementedError(f"{type(value).__name__} has no form in JSON")
+
+
+def _read(kind: type, value: Any) -> Any:
+    if kind is Requirements:
+        return Requirements.of(*(Requirement(**{**one, "members": frozenset(one["members"])}) for one in value))
+    raise NotImplementedError(f"{kind.__name__} has no form in JSON")
