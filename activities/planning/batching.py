@@ -34,6 +34,8 @@ LONGEST_RETRY = timedelta(minutes=1)
 """A plan in vain costs a few Temporal actions and, on 5,000 nodes, two seconds of a core: once a minute is cheap, and
 no change that nothing here looks for keeps a pod waiting for longer."""
 LONGEST_NOMINATION = timedelta(minutes=5)
+LONGEST_APART = timedelta(minutes=5)
+"""The longest pause for pods on which the engine failed, or whose NodeClaim is refused."""
 
 
 class Window(NamedTuple):
@@ -107,7 +109,7 @@ class Batcher:
         for node, pods in placements.items():
             for pod in (pod for pod in pods if not pod.buffer):
                 attempts = self._attempts(pod) if pod.node_name else 0  # a drain may take its time
-                pause = min(NOMINATED_FOR * 2 ** max(0, attempts - 1), LONGEST_NOMINATION)
+                pause = _growing(NOMINATED_FOR, attempts, LONGEST_NOMINATION)
                 self._answered[pod.uid] = _Answered(now + pause, attempts, None, node)
 
     def reserved(self) -> dict[str, list[Pod]]:
@@ -154,7 +156,7 @@ class Batcher:
         now = self._now()
         for pod in pods:
             attempts = self._attempts(pod)
-            pause = min(FIRST_RETRY * 2 ** (attempts - 1), LONGEST_RETRY)
+            pause = _growing(FIRST_RETRY, attempts, LONGEST_RETRY)
             if offered_again is not None:
                 pause = min(pause, max(FIRST_RETRY, offered_again - now))
             # What must leave its node still runs: to plan it ahead is not worth a plan whenever a claim comes or goes.
@@ -165,20 +167,18 @@ class Batcher:
         """The API server refused this pool's NodeClaim for these pods: ask again when the pool has changed, when they
         ask for something else, or later and later.
         """
-        now = self._now()
-        version = (pool, self._generations().get(pool))
-        for pod in pods:
-            attempts = self._attempts(pod)
-            pause = min(FIRST_RETRY * 2 ** (attempts - 1), LONGEST_RETRY)
-            self._answered[pod.uid] = _Answered(now + pause, attempts, None, pod=pod, pool=version)
+        self.set_apart(pods, (pool, self._generations().get(pool)))
 
-    def set_apart(self, pods: Iterable[Pod]) -> None:
-        """The engine failed on these pods: ask again when they ask for something else, or later and later."""
+    def set_apart(self, pods: Iterable[Pod], pool: tuple[str, int | None] | None = None) -> None:
+        """The engine failed on these pods: ask again when they ask for something else, or later and later.
+
+        ``pool``: a NodePool and its generation; ask again when it has another one, too.
+        """
         now = self._now()
         for pod in pods:
             attempts = self._attempts(pod)
-            pause = min(FIRST_RETRY * 2 ** (attempts - 1), LONGEST_RETRY)
-            self._answered[pod.uid] = _Answered(now + pause, attempts, None, pod=pod)
+            pause = _growing(FIRST_RETRY, attempts, LONGEST_APART)
+            self._answered[pod.uid] = _Answered(now + pause, attempts, None, pod=pod, pool=pool)
 
     def _generations(self) -> dict[str, int | None]:
         return {pool.metadata.name: pool.metadata.generation for pool in self._view.node_pools()}
@@ -260,6 +260,12 @@ class Batcher:
         # What is over is not waited for: its pod is covered by a claim, whose end wakes the wait.
         waits = [(answer.again_at - now).total_seconds() for answer in self._answered.values() if answer.again_at > now]
         return max(0.05, min([60.0, *waits]))
+
+
+def _growing(first: timedelta, attempts: int, longest: timedelta) -> timedelta:
+    """The pause after so many attempts: twice as long each time, up to the longest."""
+    doublings = min(max(0, attempts - 1), 20)  # a pod may wait for weeks, and no timedelta holds 2 to the power of that
+    return min(first * (1 << doublings), longest)
 
 
 def _in_cluster(pods: Iterable[Pod]) -> int:

@@ -272,3 +272,16 @@ async def test_set01_set02_the_window_is_that_of_the_process_which_collects() ->
     again = Batcher(at.view, at.now, window=Window(idle=30.0, longest=60.0))
     await again.await_batch(older)
     assert at.now() - START == timedelta(seconds=32.0)
+
+
+async def test_a_pod_that_waits_for_weeks_is_still_asked_for() -> None:
+    """Pauses stop growing before no number holds them."""
+    view, now = FakeView(), START
+    batcher = Batcher(view, lambda: now)
+    view.pods = [pod("never"), pod("leaves", node_name="n")]
+    view.existing = [node("n2")]
+    for _ in range(200):
+        assert len(batcher.undecided()) == 2
+        batcher.unschedulable(view.pods[:1], view.fingerprint())
+        batcher.nominated({"n2": view.pods[1:]})
+        now += timedelta(minutes=6)
