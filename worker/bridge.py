@@ -52,10 +52,12 @@ SENDERS = 20
 class Bridge:
     """Keeps the workflows of one cluster in step with its objects."""
 
-    def __init__(self, client: Client, cache: ClusterCache, cluster: str) -> None:
+    def __init__(self, client: Client, cache: ClusterCache, cluster: str, plan_queue: str = "") -> None:
+        """``plan_queue``: where this leader is asked, for workflows that are started here."""
         self._client = client
         self._cache = cache
         self._cluster = cluster
+        self._plan_queue = plan_queue
         self._sent: dict[str, Poke] = {}
         self._started: set[str] = set()
         self._served: set[str] = set()
@@ -244,25 +246,16 @@ class Bridge:
     async def _start_singletons(self) -> None:
         await self._start(
             ProvisionerWorkflow.run,
-            ProvisionerInput(cluster=self._cluster),
+            ProvisionerInput(cluster=self._cluster, plan_queue=self._plan_queue),
             names.provisioner_id(self._cluster),
             summary="pending pods -> NodeClaims",
         )
         await self._start(
             DisruptionWorkflow.run,
-            DisruptionInput(cluster=self._cluster),
+            DisruptionInput(cluster=self._cluster, plan_queue=self._plan_queue),
             names.disruption_id(self._cluster),
             summary="which nodes leave",
         )
-
-    async def announce(self) -> None:
-        """Tell the singletons that this process serves the plan queue from now on."""
-        for workflow_id in (names.provisioner_id(self._cluster), names.disruption_id(self._cluster)):
-            try:
-                await self._client.get_workflow_handle(workflow_id).signal("planner_started")
-            except RPCError as error:
-                if error.status is not RPCStatusCode.NOT_FOUND:
-                    raise
 
     async def _start(
         self,

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import socket
+import uuid
 from datetime import timedelta
 
 from temporalio import activity
@@ -32,6 +33,7 @@ from tenon.lifecycle.messages import (
     PlanInput,
     PlanResult,
 )
+from worker.announcing import Announcements
 from worker.apiserver import watch_api_server
 from worker.assembly import BUILD_ID, Clients, connect, warm_up
 from worker.bridge import Bridge
@@ -67,27 +69,31 @@ a renewal that came ten seconds late would end leading."""
 
 
 class PlanActivities:
-    """The activities of the plan queue."""
+    """The activities of the plan queues."""
 
-    def __init__(self, batcher: Batcher, planner: Planner, disruptor: Disruptor) -> None:
+    def __init__(self, batcher: Batcher, planner: Planner, disruptor: Disruptor, announced: Announcements) -> None:
         self._batcher = batcher
         self._planner = planner
         self._disruptor = disruptor
+        self._announced = announced
 
     @activity.defn(name=ActivityName.AWAIT_BATCH)
     async def await_batch(self, given: AwaitBatchInput) -> BatchSummary:
         """Wait for pods that fit nowhere."""
-        return await self._batcher.await_batch(given)
+        with self._announced.question_of(activity.info().workflow_id or ""):
+            return await self._batcher.await_batch(given)
 
     @activity.defn(name=ActivityName.PLAN)
     async def plan(self, given: PlanInput) -> PlanResult:
         """Decide one batch."""
-        return await self._planner.plan(given)
+        with self._announced.question_of(activity.info().workflow_id or ""):
+            return await self._planner.plan(given)
 
     @activity.defn(name=ActivityName.AWAIT_DISRUPTION)
     async def await_disruption(self, given: AwaitDisruptionInput) -> DisruptionDecision:
         """Wait for nodes that may leave."""
-        return await self._disruptor.await_candidates(given)
+        with self._announced.question_of(activity.info().workflow_id or ""):
+            return await self._disruptor.await_candidates(given)
 
 
 async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) -> None:
@@ -165,8 +171,10 @@ async def _lead(settings: Settings, client: Client, clients: Clients, cache: Clu
     window = Window(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
     batcher = Batcher(view, buffers=room, window=window)
     planner = Planner(view, clients.ec2, clients.kube, clients.recorder, batcher, policy=policy, buffers=room)
-    plan = PlanActivities(batcher, planner, Disruptor(view, promised=batcher.promised, buffers=room))
-    bridge = Bridge(client, cache, settings.cluster_name)
+    queue = names.leader_queue(settings.cluster_name, f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
+    announcements = Announcements(client, settings.cluster_name, queue)
+    plan = PlanActivities(batcher, planner, Disruptor(view, promised=batcher.promised, buffers=room), announcements)
+    bridge = Bridge(client, cache, settings.cluster_name, queue)
 
     async def sweep() -> None:
         await sweep_now(client, settings.cluster_name)
@@ -180,18 +188,21 @@ async def _lead(settings: Settings, client: Client, clients: Clients, cache: Clu
         static_capacity=static,
         measured=not settings.disable_cluster_state_observability,
     )
-    worker = Worker(
-        client,
-        task_queue=names.plan_queue(settings.cluster_name),
-        activities=[plan.await_batch, plan.plan, plan.await_disruption],
-        build_id=BUILD_ID,
-        max_concurrent_activities=10,
-        graceful_shutdown_timeout=timedelta(),  # long polls have nothing to finish; a plan is made again
-    )
+
+    def serving(task_queue: str) -> Worker:
+        return Worker(
+            client,
+            task_queue=task_queue,
+            activities=[plan.await_batch, plan.plan, plan.await_disruption],
+            build_id=BUILD_ID,
+            max_concurrent_activities=10,
+            graceful_shutdown_timeout=timedelta(),  # long polls have nothing to finish; a plan is made again
+        )
+
     await _temporal_serves(client)  # a Worker that begins while it does not would end the process
-    async with worker, asyncio.TaskGroup() as group:
+    async with serving(queue), serving(names.plan_queue(settings.cluster_name)), asyncio.TaskGroup() as group:
         log.info("planning for the cluster", extra={"cluster": settings.cluster_name})
-        group.create_task(_announced(bridge), name="announce")
+        group.create_task(announcements.run(), name="announcements")
         group.create_task(
             keep_schedule(client, settings.cluster_name, settings.garbage_collection_interval), name="housekeeping"
         )
@@ -219,15 +230,6 @@ async def _temporal_serves(client: Client) -> None:
         with contextlib.suppress(RPCError):  # told once a minute by the watch on its health
             if await client.service_client.check_health():
                 return
-        await asyncio.sleep(TEMPORAL_PAUSE)
-
-
-async def _announced(bridge: Bridge) -> None:
-    """Tell the singletons of the new planner, when Temporal takes it."""
-    while True:
-        with contextlib.suppress(RPCError):
-            await bridge.announce()
-            return
         await asyncio.sleep(TEMPORAL_PAUSE)
 
 

@@ -25,6 +25,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from workflows import names
     from workflows.options import OPTIONS
+    from workflows.planner import AsksPlanner
 
 REFUSED_PAUSE = timedelta(seconds=30)
 """How long a node that refused a command is left alone."""
@@ -37,17 +38,18 @@ class DisruptionInput(Message):
 
     cluster: str
     ledger: dict[str, LedgerEntry] = Field(default_factory=dict)
+    plan_queue: str = ""
 
 
 @workflow.defn(name="Disruption")
-class DisruptionWorkflow:
+class DisruptionWorkflow(AsksPlanner):
     """Wait for candidates, start a command, remember it until it is settled."""
 
     @workflow.init
     def __init__(self, begin: DisruptionInput) -> None:
+        super().__init__(begin.plan_queue)
         self.cluster = begin.cluster
         self.ledger = dict(begin.ledger)
-        self.planner_changed = False
 
     @workflow.run
     async def run(self, begin: DisruptionInput) -> None:
@@ -61,29 +63,17 @@ class DisruptionWorkflow:
                     await self._start(command)
             if workflow.info().is_continue_as_new_suggested() or workflow.info().get_current_history_length() > 500:
                 await workflow.wait_condition(workflow.all_handlers_finished)
-                workflow.continue_as_new(begin.model_copy(update={"ledger": self.ledger}))
+                workflow.continue_as_new(
+                    begin.model_copy(update={"ledger": self.ledger, "plan_queue": self.plan_queue})
+                )
 
     async def _await_decision(self) -> DisruptionDecision | None:
-        self.planner_changed = False
+        """What is to be done; None when the question must be put again, perhaps to another replica."""
         now = workflow.now()
         self.ledger = {claim: entry for claim, entry in self.ledger.items() if entry.until > now}
-        options = OPTIONS[ActivityName.AWAIT_DISRUPTION]
-        call = workflow.start_activity(
-            ActivityName.AWAIT_DISRUPTION.value,
-            AwaitDisruptionInput(cluster=self.cluster, ledger=self.ledger),
-            result_type=DisruptionDecision,
-            task_queue=f"{workflow.info().task_queue}-plan",
-            start_to_close_timeout=options.try_for,
-            retry_policy=options.retry,
-            cancellation_type=options.cancellation,
-            summary="empty nodes",
-        )
-        await workflow.wait_condition(lambda: call.done() or self.planner_changed)
-        if not call.done():
-            call.cancel()
+        given = AwaitDisruptionInput(cluster=self.cluster, ledger=self.ledger)
         try:
-            decision: DisruptionDecision = await call
-            return decision
+            return await self.ask(ActivityName.AWAIT_DISRUPTION, given, DisruptionDecision, "empty nodes")
         except ActivityError as error:
             workflow.logger.info("asking the planner again: %s", error.cause)
             return None
@@ -110,11 +100,6 @@ class DisruptionWorkflow:
             parent_close_policy=ParentClosePolicy.ABANDON,
             static_summary=f"{command.reason}: {', '.join(c.claim for c in command.candidates[:5])}",
         )
-
-    @workflow.signal
-    def planner_started(self) -> None:
-        """A cluster process began to serve the plan queue: a question put to its predecessor is lost."""
-        self.planner_changed = True
 
     @workflow.signal
     def settled(self, claims: list[str]) -> None:

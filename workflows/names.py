@@ -12,6 +12,7 @@ __all__ = [
     "UID_MEMO",
     "command_id",
     "disruption_id",
+    "leader_queue",
     "nodeclaim_id",
     "nodeclass_id",
     "open_nodeclaims_query",
@@ -58,5 +59,10 @@ def task_queue(cluster: str) -> str:
 
 
 def plan_queue(cluster: str) -> str:
-    """Decisions that need the cluster cache: only the replica that holds the Lease serves it."""
+    """Decisions that need the cluster cache, asked by a workflow that knows no leader yet: each leader serves it."""
     return f"tenon-{cluster}-plan"
+
+
+def leader_queue(cluster: str, leader: str) -> str:
+    """The same decisions, of one leader only: nothing that Temporal still holds of a dead one polls it."""
+    return f"{plan_queue(cluster)}-{leader}"

@@ -23,7 +23,7 @@ with workflow.unsafe.imports_passed_through():
         PlanResult,
         UnavailableOffering,
     )
-    from workflows.options import OPTIONS
+    from workflows.planner import AsksPlanner
 
 UNAVAILABLE_FOR = timedelta(minutes=3)
 """How long an offering that EC2 refused for want of capacity is avoided (AWS-033)."""
@@ -39,21 +39,22 @@ class ProvisionerInput(Message):
     batch: int = 0
     unavailable: list[UnavailableOffering] = Field(default_factory=list)
     last_plan: PlanResult | None = None
+    plan_queue: str = ""
 
 
 @workflow.defn(name="Provisioner")
-class ProvisionerWorkflow:
+class ProvisionerWorkflow(AsksPlanner):
     """Collect, plan, remember."""
 
     @workflow.init
     def __init__(self, begin: ProvisionerInput) -> None:
+        super().__init__(begin.plan_queue)
         self.cluster = begin.cluster
         # Batch numbers start at the wall clock, so that a provisioner that was terminated and begun anew
         # never repeats the number, and with it the NodeClaim names, of an earlier batch.
         self.batch = begin.batch or int(workflow.now().timestamp())
         self.unavailable = {_key(u.offering): u for u in begin.unavailable}
         self.last_plan = begin.last_plan
-        self.planner_changed = False
 
     @workflow.run
     async def run(self, begin: ProvisionerInput) -> None:
@@ -72,30 +73,16 @@ class ProvisionerWorkflow:
                             "batch": self.batch,
                             "unavailable": list(self.unavailable.values()),
                             "last_plan": self.last_plan,
+                            "plan_queue": self.plan_queue,
                         }
                     )
                 )
 
     async def _await_batch(self) -> BatchSummary | None:
-        """The next batch; None when another replica took over planning and the question must be put to it."""
-        self.planner_changed = False
-        options = OPTIONS[ActivityName.AWAIT_BATCH]
-        call = workflow.start_activity(
-            ActivityName.AWAIT_BATCH.value,
-            AwaitBatchInput(cluster=self.cluster, last_plan=self.last_plan),
-            result_type=BatchSummary,
-            task_queue=f"{workflow.info().task_queue}-plan",
-            start_to_close_timeout=options.try_for,
-            retry_policy=options.retry,
-            cancellation_type=options.cancellation,
-            summary="batch window",
-        )
-        await workflow.wait_condition(lambda: call.done() or self.planner_changed)
-        if not call.done():
-            call.cancel()
+        """The next batch; None when the question must be put again, perhaps to another replica."""
+        given = AwaitBatchInput(cluster=self.cluster, last_plan=self.last_plan)
         try:
-            batch: BatchSummary = await call
-            return batch
+            return await self.ask(ActivityName.AWAIT_BATCH, given, BatchSummary, "batch window")
         except ActivityError as error:
             workflow.logger.info("asking the planner again: %s", error.cause)
             return None
@@ -114,32 +101,13 @@ class ProvisionerWorkflow:
 
     async def _ask_for_plan(self, batch: BatchSummary) -> PlanResult | None:
         """The plan of this batch; None when another replica took over meanwhile: the same batch is put to it."""
-        options = OPTIONS[ActivityName.PLAN]
-        self.planner_changed = False
-        call = workflow.start_activity(
-            ActivityName.PLAN.value,
-            PlanInput(
-                cluster=self.cluster,
-                batch=self.batch,
-                unavailable=list(self.unavailable.values()),
-                last_plan=self.last_plan,
-            ),
-            result_type=PlanResult,
-            task_queue=f"{workflow.info().task_queue}-plan",
-            start_to_close_timeout=options.try_for,
-            retry_policy=options.retry,
-            summary=f"{batch.pods} pending pods",
+        given = PlanInput(
+            cluster=self.cluster,
+            batch=self.batch,
+            unavailable=list(self.unavailable.values()),
+            last_plan=self.last_plan,
         )
-        await workflow.wait_condition(lambda: call.done() or self.planner_changed)
-        if not call.done():
-            call.cancel()
-        try:
-            planned: PlanResult = await call
-            return planned
-        except ActivityError:
-            if not self.planner_changed:
-                raise
-            return None
+        return await self.ask(ActivityName.PLAN, given, PlanResult, f"{batch.pods} pending pods")
 
     @workflow.signal
     def offerings_unavailable(self, offerings: list[OfferingKey]) -> None:
@@ -147,11 +115,6 @@ class ProvisionerWorkflow:
         until = workflow.now() + UNAVAILABLE_FOR
         for offering in offerings:
             self.unavailable[_key(offering)] = UnavailableOffering(offering=offering, until=until)
-
-    @workflow.signal
-    def planner_started(self) -> None:
-        """A cluster process began to serve the plan queue: a question put to its predecessor is lost."""
-        self.planner_changed = True
 
     @workflow.query
     def last(self) -> PlanResult | None:

@@ -160,3 +160,16 @@ def test_a_state_of_tomorrow_decodes_today() -> None:
 def test_a_carried_state_is_small() -> None:
     """It is an argument of every continue-as-new: a few kilobytes, whatever happened."""
     assert len(json.dumps(carried_state())) < 4096
+
+
+async def test_a_question_that_was_put_on_another_queue_replays() -> None:
+    """Which leader is asked differs between versions of this code, and a version passes the workflow to another."""
+    elsewhere = 0
+    for history in from_sandbox("a-pod-comes-and-goes"):
+        for event in history.events:
+            queue = event.activity_task_scheduled_event_attributes.task_queue
+            if kind(history) in ("Provisioner", "Disruption") and queue.name.endswith("-plan"):
+                queue.name += "-another"
+                elsewhere += 1
+        await replayer().replay_workflow(history)
+    assert elsewhere

@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
 UNAVAILABLE = RPCError("away", RPCStatusCode.UNAVAILABLE, b"")
 NOT_FOUND = RPCError("no such workflow", RPCStatusCode.NOT_FOUND, b"")
+QUEUE = names.leader_queue("c", "a")
 MOMENT = 1.0
 """More than the bridge lets changes settle, less than a sweep."""
 
@@ -98,7 +99,7 @@ class Cache(ClusterCache):
 @contextlib.asynccontextmanager
 async def bridged(cache: Cache, temporal: FakeTemporal) -> AsyncIterator[None]:
     """A running bridge that has done its first sweep."""
-    bridge = Bridge(cast("Client", temporal), cache, "c")
+    bridge = Bridge(cast("Client", temporal), cache, "c", QUEUE)
     task = asyncio.create_task(bridge.run())
     await asyncio.sleep(MOMENT)
     try:
@@ -360,14 +361,13 @@ async def test_ecs11_a_node_class_that_is_deleted_is_looked_at_when_its_last_cla
         assert [found for found, _, _ in temporal.signals].count(workflow_id) == 3
 
 
-async def test_a_new_planner_announces_itself_even_before_the_workflows_exist() -> None:
-    temporal = FakeTemporal()
-    temporal.fails[f"signal {names.provisioner_id('c')}"] = [NOT_FOUND]
-    bridge = Bridge(cast("Client", temporal), Cache(), "c")
-    await bridge.announce()
-    assert [(workflow_id, name) for workflow_id, name, _ in temporal.signals] == [
-        (names.disruption_id("c"), "planner_started")
-    ]
+async def test_the_singletons_begin_with_the_queue_of_this_leader() -> None:
+    """Whoever ended them by hand: the next run asks this leader at once."""
+    cache, temporal = Cache(), FakeTemporal()
+    async with bridged(cache, temporal):
+        given = dict(temporal.starts)
+        assert given[names.provisioner_id("c")].plan_queue == QUEUE
+        assert given[names.disruption_id("c")].plan_queue == QUEUE
 
 
 async def test_a_claim_that_vanishes_without_a_deletion_ends_its_workflow() -> None:

@@ -1,0 +1,265 @@
+"""Whom the provisioner and the disruption workflow ask, when leaders come, go and vanish; on a real Temporal server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest_asyncio
+from temporalio import activity, workflow
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import WorkflowHandle
+from temporalio.exceptions import ActivityError
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Replayer, Worker
+
+from tenon.lifecycle.messages import (
+    ActivityName,
+    AwaitBatchInput,
+    AwaitDisruptionInput,
+    BatchSummary,
+    DisruptionDecision,
+    PlanInput,
+    PlanResult,
+)
+from tests.workflows.waiting import until
+from worker.plugin import TenonPlugin
+from workflows import names
+from workflows.disruption import DisruptionInput, DisruptionWorkflow
+from workflows.provisioner import ProvisionerInput, ProvisionerWorkflow
+
+
+class Leader:
+    """A planner that answers each question when it is told to; ``asked`` holds the names of the questions."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.pods: asyncio.Queue[int] = asyncio.Queue()
+        self.plans = True
+        self.batches: list[int] = []
+
+    @activity.defn(name=ActivityName.AWAIT_BATCH)
+    async def await_batch(self, _given: AwaitBatchInput) -> BatchSummary:
+        self.asked.append("batch")
+        return BatchSummary(pods=await self.pods.get())
+
+    @activity.defn(name=ActivityName.PLAN)
+    async def plan(self, given: PlanInput) -> PlanResult:
+        self.asked.append("plan")
+        if not self.plans:
+            await asyncio.Event().wait()
+        self.batches.append(given.batch)
+        return PlanResult(batch=given.batch)
+
+    @activity.defn(name=ActivityName.AWAIT_DISRUPTION)
+    async def await_disruption(self, _given: AwaitDisruptionInput) -> DisruptionDecision:
+        self.asked.append("disruption")
+        return await asyncio.Event().wait() or DisruptionDecision()
+
+    async def is_asked(self, what: str, times: int = 1) -> None:
+        async def asked() -> bool:
+            return self.asked.count(what) >= times
+
+        await until(asked)
+
+
+class Cluster:
+    """The two workflows, and leaders that serve queues."""
+
+    def __init__(self, temporal: WorkflowEnvironment, name: str, stack: AsyncExitStack) -> None:
+        self._client = temporal.client
+        self._stack = stack
+        self.name = name
+
+    async def leader(self, *queues: str) -> Leader:
+        """A leader that polls these queues until the test ends."""
+        found = Leader()
+        for queue in queues:
+            activities: list[Any] = [found.await_batch, found.plan, found.await_disruption]
+            await self._stack.enter_async_context(
+                Worker(self._client, task_queue=queue, activities=activities, graceful_shutdown_timeout=timedelta())
+            )
+        return found
+
+    @property
+    def shared(self) -> str:
+        return names.plan_queue(self.name)
+
+    def own(self, leader: str) -> str:
+        return names.leader_queue(self.name, leader)
+
+    async def provisioner(self, **given: Any) -> WorkflowHandle[Any, None]:
+        return await self._client.start_workflow(
+            ProvisionerWorkflow.run,
+            ProvisionerInput(cluster=self.name, **given),
+            id=names.provisioner_id(self.name),
+            task_queue=names.task_queue(self.name),
+        )
+
+    async def disruption(self) -> WorkflowHandle[Any, None]:
+        return await self._client.start_workflow(
+            DisruptionWorkflow.run,
+            DisruptionInput(cluster=self.name),
+            id=names.disruption_id(self.name),
+            task_queue=names.task_queue(self.name),
+        )
+
+    async def announce(self, workflow: WorkflowHandle[Any, None], leader: str) -> None:
+        """What a leader of this version sends."""
+        await workflow.signal("planner_serves", self.own(leader))
+        await workflow.signal("planner_started")
+
+
+@pytest_asyncio.fixture
+async def served(temporal: WorkflowEnvironment, cluster: str) -> AsyncIterator[Cluster]:
+    async with AsyncExitStack() as stack:
+        workflows = [ProvisionerWorkflow, DisruptionWorkflow]
+        await stack.enter_async_context(
+            Worker(temporal.client, task_queue=names.task_queue(cluster), workflows=workflows)
+        )
+        yield Cluster(temporal, cluster, stack)
+
+
+@asynccontextmanager
+async def ended(*workflows: WorkflowHandle[Any, None]) -> AsyncIterator[None]:
+    """They serve for ever, unless somebody ends them."""
+    try:
+        yield
+    finally:
+        for each in workflows:
+            await each.terminate()
+
+
+async def test_a_new_leader_is_asked_although_the_polls_of_a_lost_machine_still_take_tasks(served: Cluster) -> None:
+    """Temporal keeps the polls of a machine that lost its power for a minute; the question must not go to them."""
+    lost = await served.leader(served.shared, served.own("lost"))
+    provisioner, disruption = await served.provisioner(), await served.disruption()
+    async with ended(provisioner, disruption):
+        await lost.is_asked("batch")
+        await lost.is_asked("disruption")
+        found = await served.leader(served.own("new"))  # whatever goes to the shared queue, the lost machine takes
+        for each in (provisioner, disruption):
+            await served.announce(each, "new")
+        await found.is_asked("batch")
+        await found.is_asked("disruption")
+        found.pods.put_nowait(3)
+        await found.is_asked("plan")
+        await found.is_asked("batch", 2)
+
+
+async def test_a_leader_that_vanishes_in_the_middle_of_a_plan_does_not_hold_it(served: Cluster) -> None:
+    """The same batch is put to the new leader, so that NodeClaims which were written already are found by it."""
+    lost = await served.leader(served.shared, served.own("lost"))
+    lost.plans = False
+    provisioner = await served.provisioner()
+    async with ended(provisioner):
+        await served.announce(provisioner, "lost")
+        await lost.is_asked("batch")
+        lost.pods.put_nowait(3)
+        lost.pods.put_nowait(3)
+        await lost.is_asked("plan")
+        found = await served.leader(served.own("new"))
+        await served.announce(provisioner, "new")
+        await found.is_asked("plan")
+        await found.is_asked("batch")
+        last = await provisioner.query(ProvisionerWorkflow.last)
+        assert last is not None
+        assert found.batches == [last.batch]
+
+
+async def test_a_workflow_that_knows_no_leader_asks_on_the_queue_that_all_serve(served: Cluster) -> None:
+    leader = await served.leader(served.shared)
+    provisioner = await served.provisioner()
+    async with ended(provisioner):
+        await leader.is_asked("batch")
+
+
+async def test_a_workflow_that_is_started_again_knows_the_leader_by_its_input(served: Cluster) -> None:
+    """An operator ended the one before; the bridge of the leader starts the next."""
+    await served.leader(served.shared)
+    leader = await served.leader(served.own("a"))
+    provisioner = await served.provisioner(plan_queue=served.own("a"))
+    async with ended(provisioner):
+        await leader.is_asked("batch")
+
+
+async def test_a_leader_of_an_earlier_version_is_asked_on_the_shared_queue(served: Cluster) -> None:
+    """A rollback: it announces itself without a queue, whatever queue was known before."""
+    gone = await served.leader(served.own("gone"))
+    leader = await served.leader(served.shared)
+    provisioner = await served.provisioner()
+    async with ended(provisioner):
+        await served.announce(provisioner, "gone")
+        await gone.is_asked("batch")
+        await provisioner.signal("planner_started")
+        await leader.is_asked("batch")
+
+
+@workflow.defn(name="Provisioner", sandboxed=False)
+class EarlierProvisioner:
+    """As the first versions asked: on the shared queue, and again when a leader began."""
+
+    @workflow.init
+    def __init__(self, _begin: dict[str, Any]) -> None:
+        self.planner_changed = False
+
+    @workflow.run
+    async def run(self, _begin: dict[str, Any]) -> None:
+        while True:
+            self.planner_changed = False
+            call = workflow.start_activity(
+                ActivityName.AWAIT_BATCH.value,
+                {},
+                task_queue=f"{workflow.info().task_queue}-plan",
+                start_to_close_timeout=timedelta(seconds=660),
+            )
+            await workflow.wait_condition(lambda call=call: call.done() or self.planner_changed)
+            call.cancel()
+            with contextlib.suppress(ActivityError):
+                await call
+
+    @workflow.signal
+    def planner_started(self) -> None:
+        self.planner_changed = True
+
+
+async def test_a_version_that_knows_no_queues_takes_the_workflow_over_in_a_rollback(served: Cluster) -> None:
+    """It goes on from a history in which leaders named their queues."""
+    leader = await served.leader(served.own("a"))
+    provisioner = await served.provisioner(plan_queue=served.own("a"))
+    async with ended(provisioner):
+        for asked in (1, 2):
+            await leader.is_asked("batch", asked)
+            await served.announce(provisioner, "a")
+        history = await provisioner.fetch_history()
+    replayer = Replayer(workflows=[EarlierProvisioner], plugins=[TenonPlugin()], debug_mode=True)
+    await replayer.replay_workflow(history)
+
+
+async def test_the_leader_stays_known_when_the_history_is_folded(served: Cluster) -> None:
+    """After some 500 events a run continues as new; the next one asks the same leader at once."""
+    leader = await served.leader(served.own("a"))
+    provisioner = await served.provisioner()
+    async with ended(provisioner):
+        await served.announce(provisioner, "a")
+        first = (await provisioner.describe()).run_id
+
+        async def folded() -> bool:
+            if leader.pods.empty():
+                leader.pods.put_nowait(1)
+            return (await provisioner.describe()).run_id != first
+
+        await until(folded)
+        asked = leader.asked.count("batch")
+        leader.pods.put_nowait(1)
+        await leader.is_asked("batch", asked + 1)
+        scheduled = [
+            event.activity_task_scheduled_event_attributes.task_queue.name
+            async for event in provisioner.fetch_history_events()
+            if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED
+        ]
+        assert set(scheduled) <= {served.shared, served.own("a")}
