@@ -81,11 +81,21 @@ class WorkerProcess:
             return self._process.wait()
 
     def crash(self) -> int:
-        """Kill both its processes as a lost machine would; the exit status of what had started them."""
+        """Kill both its processes, frozen or not; the exit status of what had started them.
+
+        Their kernel closes their connections. A machine that loses its power does not: see `freeze`.
+        """
         assert self._process is not None
         for child in self._children():
             child.kill()
+        self._process.send_signal(signal.SIGCONT)
         return self._process.wait(STOP_SECONDS)
+
+    def freeze(self) -> None:
+        """Stop all its processes where they are: connections stay open, and nothing is said on them."""
+        assert self._process is not None
+        for process in (psutil.Process(self._process.pid), *self._children()):
+            process.suspend()
 
     def kill(self, name: str) -> int:
         """Kill one of the two processes (``io``, ``cluster``); the exit status of what had started them.

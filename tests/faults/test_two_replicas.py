@@ -82,8 +82,8 @@ async def replicas(sandbox: Sandbox, kube: Kube, worker: WorkerProcess, api: Api
         own = stack.enter_context(ApiProxy.start(sandbox))
         ports = [int(sandbox.worker_env(number)["WEBHOOK_PORT"]) for number in (0, 1)]
         url = f"https://127.0.0.1:{stack.enter_context(service(ports))}"
-        first = _replica(sandbox, api, 0, url)
-        second = _replica(sandbox, own, 1, url)
+        first = replica(sandbox, api, 0, WATCH_SILENCE_LIMIT=SILENCE, WEBHOOK_URL=url)
+        second = replica(sandbox, own, 1, WATCH_SILENCE_LIMIT=SILENCE, WEBHOOK_URL=url)
         before = await holder(kube)
         try:
             await asyncio.to_thread(first.worker.start)
@@ -99,9 +99,9 @@ async def replicas(sandbox: Sandbox, kube: Kube, worker: WorkerProcess, api: Api
             await asyncio.to_thread(worker.start)
 
 
-def _replica(sandbox: Sandbox, api: ApiProxy, number: int, webhook: str) -> Replica:
-    changes = {"KUBECONFIG": str(api.kubeconfig), "WATCH_SILENCE_LIMIT": SILENCE, "WEBHOOK_URL": webhook}
-    worker = WorkerProcess(sandbox, f"replica-{number}", replica=number, **changes)
+def replica(sandbox: Sandbox, api: ApiProxy, number: int, **changes: str) -> Replica:
+    """A replica behind this proxy that was not started yet."""
+    worker = WorkerProcess(sandbox, f"replica-{number}", replica=number, KUBECONFIG=str(api.kubeconfig), **changes)
     return Replica(worker, api, int(sandbox.worker_env(number)["WEBHOOK_PORT"]))
 
 
