@@ -35,6 +35,15 @@ RELEASED = "tenon.sh/released-at"
 """On a Lease that Tenon released: the ``renewTime`` that it wrote then. Whoever holds the Lease next writes another."""
 
 
+LONGEST_DURATION = 60.0
+"""Seconds that a Lease lasts at most, whatever its holder says: who renews one does so every few seconds."""
+
+
+def duration(spec: Object, default: float) -> float:
+    """Seconds that a Lease lasts after it was renewed."""
+    return min(float(spec.get("leaseDurationSeconds") or default), LONGEST_DURATION)
+
+
 def is_tenons(identity: str) -> bool:
     """Whether this is the identity of a replica of Tenon."""
     return identity.startswith(IDENTITY_PREFIX) or EARLIER_IDENTITY.fullmatch(identity) is not None
@@ -211,8 +220,7 @@ class LeaseElection:
         version = lease["metadata"]["resourceVersion"]
         if self._observed is None or self._observed[0] != version:
             self._observed = (version, clock)
-        lasts = float(_spec(lease).get("leaseDurationSeconds") or self._times.duration)
-        return clock >= self._observed[1] + lasts
+        return clock >= self._observed[1] + duration(_spec(lease), self._times.duration)
 
     async def _update(self, lease: Object, spec: Object, *, label: str | None, released_at: str | None = None) -> bool:
         """Writes on top of the version that was read, never on another."""

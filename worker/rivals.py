@@ -2,8 +2,9 @@
 
 Two controllers over the same NodeClaims would buy every node twice and each end what the other bought. Karpenter takes
 no notice of Tenon, so Tenon does of Karpenter: its Lease is looked at every two seconds, by this process's own clock
-only. A Lease that changed within the time its holder said is being renewed; unchanged for longer it is no rival's any
-more. One that was released is the rival's for another 15 seconds, for at each restart of a Karpenter one replica
+only. A Lease is being renewed while its holder or its renewTime change within the time that its holder said. Unchanged
+for longer it is no rival's any more, and at the latest after a minute: anybody who may create a Lease may write years
+into it. One that was released is the rival's for another 15 seconds, for at each restart of a Karpenter one replica
 releases what another takes two seconds later. What cannot be seen is not taken for "nobody": the last answer holds, and
 before the first one Tenon stands by.
 """
@@ -22,7 +23,7 @@ from activities.kubernetes.client import Kube, Object
 from activities.kubernetes.errors import ApiError, Forbidden
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import LEASES
-from worker.lease import LEASE_NAME, is_tenons, released_by_tenon
+from worker.lease import LEASE_NAME, duration, is_tenons, released_by_tenon
 from worker.repeats import Sparingly
 
 log = logging.getLogger("worker.rivals")
@@ -62,9 +63,10 @@ class Rival:
 class _Seen:
     """What a look found of one Lease."""
 
-    version: str
+    renewal: tuple[str, str]
+    """Who holds it, and the time that its holder wrote at the last renewal."""
     since: float
-    """Since when it has this version, by this process's clock."""
+    """Since when it has this renewal, by this process's clock."""
     holder: str
     lasts: bool
     """Whether it counted as a rival's."""
@@ -169,19 +171,20 @@ class Rivals:
 
     def _look_at(self, key: tuple[str, str], lease: Object, before: _Seen | None, clock: float) -> _Seen:
         """One Lease, and what was last seen of it."""
-        version, spec = lease["metadata"]["resourceVersion"], lease.get("spec") or {}
+        spec = lease.get("spec") or {}
         holds = str(spec.get("holderIdentity") or "")
+        renewal = (holds, str(spec.get("renewTime") or ""))
         holder = holds or (before.holder if before is not None else "")
         if key == self._own and (is_tenons(holder) or released_by_tenon(lease)):
-            return _Seen(version, clock, holder, lasts=False)
+            return _Seen(renewal, clock, holder, lasts=False)
         if before is None:
             since = float("-inf") if not holds and self._long_ago(spec.get("renewTime")) else clock
-        elif before.version != version or (before.lasts and self._blind):
+        elif before.renewal != renewal or (before.lasts and self._blind):
             since = clock  # a rival could not renew either while the API server was away
         else:
             since = before.since
-        said = float(spec.get("leaseDurationSeconds") or DURATION)
-        return _Seen(version, since, holder, lasts=clock < since + (said if holds else max(said, DURATION)))
+        said = duration(spec, DURATION)
+        return _Seen(renewal, since, holder, lasts=clock < since + (said if holds else max(said, DURATION)))
 
     def _long_ago(self, stamp: Any) -> bool:
         try:

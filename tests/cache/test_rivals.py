@@ -34,11 +34,10 @@ class Leases:
             raise self.failure
         return [lease for (_, name), lease in self.found.items() if field_selector == f"metadata.name={name}"]
 
-    def renew(
-        self, key: tuple[str, str], holder: str, seconds: int | None = 15, at: str = "1999-01-01T00:00:00.000000Z"
-    ) -> None:
+    def renew(self, key: tuple[str, str], holder: str, seconds: int | None = 15, at: str = "") -> None:
         """``at``: the clock of a holder may be wrong by years, and nothing may depend on it while it holds."""
         self.version += 1
+        at = at or f"1999-01-01T00:00:00.{self.version:06d}Z"
         metadata = {"namespace": key[0], "name": key[1], "resourceVersion": str(self.version)}
         spec = {"holderIdentity": holder, "leaseDurationSeconds": seconds, "renewTime": at}
         self.found[key] = {"metadata": metadata, "spec": spec}
@@ -217,6 +216,29 @@ def test_a_lease_that_was_released_before_tenon_started_delays_it_only_when_that
         await asyncio.sleep(15)
         await others.look()
         assert not others.stand_by(False)
+
+    virtually(main)
+
+
+@pytest.mark.parametrize("holder", ["karpenter-7d_1f", ""])
+def test_ops04_a_lease_that_says_years_and_is_never_renewed_stops_tenon_for_a_minute_at_most(holder: str) -> None:
+    """Anybody who may create Leases in some namespace could stop Tenon for ever by it."""
+
+    async def main() -> None:
+        leases = Leases()
+        others = rivals(leases)
+        leases.renew(("tenant", US[1]), holder, 2147483647, at=NOW.isoformat())
+        looking = asyncio.create_task(others.run())
+        await asyncio.sleep(1)
+        assert others.stand_by(False), "it may be a Karpenter's that is about to be renewed"
+        while others.stand_by(False):
+            leases.found["tenant", US[1]]["metadata"]["resourceVersion"] += "0"  # another part of it is written
+            await asyncio.sleep(1)
+        assert asyncio.get_running_loop().time() <= 65
+        leases.renew(("tenant", US[1]), "karpenter-7d_1f", 2147483647)
+        await asyncio.sleep(3)
+        assert others.stand_by(False), "now it was renewed"
+        await stop(looking)
 
     virtually(main)
 
