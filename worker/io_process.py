@@ -13,10 +13,11 @@ from worker.apiserver import watch_api_server
 from worker.assembly import connect, io_worker, warm_up
 from worker.process import Readiness, run, until_stopped
 from worker.rivals import Rivals
+from worker.search_attributes import ensure_search_attributes
 from worker.settings import Settings
 from worker.telemetry import tracing_wanted
 from worker.temporal import connect as connect_temporal
-from worker.temporal import ensure_search_attributes, watch_temporal
+from worker.temporal import watch_temporal
 from worker.webhook.serving import conversions_served
 
 log = logging.getLogger("worker.io")

@@ -1,21 +1,19 @@
-"""The connection to Temporal: made with the standard environment, checked for the search attributes it needs."""
+"""The connection to Temporal: made with the standard environment, and watched."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import re
+from collections.abc import Callable
 
-from temporalio.api.enums.v1 import IndexedValueType
-from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from worker.core_logs import runtime
 from worker.outage import Outage, ReadinessLike
 from worker.plugin import TenonPlugin
-from workflows.names import SEARCH_ATTRIBUTES
 
 log = logging.getLogger("worker.temporal")
 
@@ -47,47 +45,17 @@ async def connect(*, tracing: bool = False) -> Client:
     return client
 
 
-async def ensure_search_attributes(client: Client) -> None:
-    """Add the search attributes that are missing.
-
-    Raises:
-        TemporalError: some are missing and this client may not add them; the sentence holds the command that does.
-    """
-    try:
-        listed = await client.operator_service.list_search_attributes(
-            ListSearchAttributesRequest(namespace=client.namespace)
-        )
-        missing = [key for key in SEARCH_ATTRIBUTES if key.name not in listed.custom_attributes]
-        if not missing:
-            return
-        await client.operator_service.add_search_attributes(
-            AddSearchAttributesRequest(
-                namespace=client.namespace,
-                search_attributes={key.name: IndexedValueType.ValueType(key.indexed_value_type) for key in missing},
-            )
-        )
-        log.info("added search attributes", extra={"names": [key.name for key in missing]})
-    except RPCError as error:
-        if error.status not in (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED):
-            raise TemporalError(f"Temporal does not tell its search attributes: {error.message}.") from None
-        raise TemporalError(
-            f"Temporal namespace {client.namespace} lacks search attributes and this worker may not add them; run: "
-            + "temporal operator search-attribute create "
-            + " ".join(f"--name {key.name} --type {_type_name(key.indexed_value_type)}" for key in SEARCH_ATTRIBUTES)
-        ) from None
-
-
-def _type_name(value: int) -> str:
-    name: str = IndexedValueType.Name(IndexedValueType.ValueType(value))
-    return name.removeprefix("INDEXED_VALUE_TYPE_").capitalize()
-
-
 async def watch_temporal(
-    client: Client, readiness: ReadinessLike, period: float = 10.0, patience: float = 10.0
+    client: Client,
+    readiness: ReadinessLike,
+    period: float = 10.0,
+    patience: float = 10.0,
+    note: Callable[[bool], None] = lambda _answers: None,
 ) -> None:
     """Keep asking Temporal whether it serves; while it does not, the process is unready and says so once a minute.
 
-    ``period`` is the pause between two questions, ``patience`` the wait for an answer, both in seconds.
+    ``period`` is the pause between two questions, ``patience`` the wait for an answer, both in seconds; ``note`` learns
+    each time whether Temporal answered.
     """
     outage = Outage(
         f"Temporal at {client.service_client.config.target_host}",
@@ -98,7 +66,9 @@ async def watch_temporal(
     while True:
         why = await _why_away(client, patience)
         # Servers close connections that have grown old, and a question under way goes down with one.
-        outage.note(await _why_away(client, patience) if why else "")
+        why = await _why_away(client, patience) if why else ""
+        outage.note(why)
+        note(not why)
         await asyncio.sleep(period)
 
 

@@ -28,7 +28,8 @@ from tests.e2e.conftest import MakePool, NewPool
 from tests.e2e.pools import SMALL, Pool, condition
 from tests.e2e.worker_process import environment
 from tests.workflows.waiting import until
-from worker.temporal import TemporalError, ensure_search_attributes
+from worker.search_attributes import ensure_search_attributes
+from worker.temporal import TemporalError
 from workflows.names import SEARCH_ATTRIBUTES
 
 
