@@ -39,6 +39,7 @@ from worker.assembly import BUILD_ID, Clients, connect, warm_up
 from worker.bridge import Bridge
 from worker.buffers import BufferKeeper
 from worker.cache.cluster import ClusterCache
+from worker.cutoff import CutOff
 from worker.gated import tell_of_gated
 from worker.housekeeping import keep_schedule, sweep_now
 from worker.lease import IDENTITY_PREFIX, LeaseElection
@@ -114,18 +115,20 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
     )
     readiness.checks.append(lambda: rivals.unseen)
     readiness.why = ""
+    cut_off = CutOff()
     try:
         await until_stopped(
             stop,
             [
-                asyncio.create_task(watch_temporal(client, readiness), name="temporal health"),
+                asyncio.create_task(watch_temporal(client, readiness, note=cut_off.note), name="temporal health"),
                 asyncio.create_task(watch_api_server(election, readiness), name="api server health"),
                 asyncio.create_task(cache.run(), name="cache"),
                 asyncio.create_task(rivals.run(), name="rivals"),
                 # Needs neither Temporal nor the lead: while another controller leads, what Tenon closed is opened too.
                 asyncio.create_task(NodeOpener(clients.kube, cache).run(), name="node opener"),
                 asyncio.create_task(
-                    _lead_when_elected(settings, client, clients, cache, rivals, election), name="lead when elected"
+                    _lead_when_elected(settings, client, clients, cache, rivals, cut_off, election),
+                    name="lead when elected",
                 ),
             ],
         )
@@ -138,7 +141,13 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
 
 
 async def _lead_when_elected(
-    settings: Settings, client: Client, clients: Clients, cache: ClusterCache, rivals: Rivals, kube: Kube
+    settings: Settings,
+    client: Client,
+    clients: Clients,
+    cache: ClusterCache,
+    rivals: Rivals,
+    cut_off: CutOff,
+    kube: Kube,
 ) -> None:
     """``kube`` renews the Lease and does nothing else that could hold it up."""
 
@@ -158,7 +167,7 @@ async def _lead_when_elected(
         name=settings.leader_election_name,
         namespace=settings.namespace(),
         identity=f"{IDENTITY_PREFIX}{socket.gethostname()}_{os.getpid()}",
-        stand_by=rivals.stand_by,
+        stand_by=lambda leading: rivals.stand_by(leading) or cut_off.stand_by(leading),
     )
     await election.run(lead)
 
@@ -199,15 +208,7 @@ async def _lead(settings: Settings, client: Client, clients: Clients, cache: Clu
             graceful_shutdown_timeout=timedelta(),  # long polls have nothing to finish; a plan is made again
         )
 
-    await _temporal_serves(client)  # a Worker that begins while it does not would end the process
-    async with serving(queue), serving(names.plan_queue(settings.cluster_name)), asyncio.TaskGroup() as group:
-        log.info("planning for the cluster", extra={"cluster": settings.cluster_name})
-        group.create_task(announcements.run(), name="announcements")
-        group.create_task(
-            keep_schedule(client, settings.cluster_name, settings.garbage_collection_interval), name="housekeeping"
-        )
-        group.create_task(LostNodes(cache, sweep).run(), name="lost nodes")
-        group.create_task(bridge.run(), name="bridge")
+    async with asyncio.TaskGroup() as group:
         group.create_task(keeper.run(), name="nodepools")
         group.create_task(PodEventKeeper(clients.kube, cache).run(), name="pod events")
         group.create_task(
@@ -222,6 +223,15 @@ async def _lead(settings: Settings, client: Client, clients: Clients, cache: Clu
         if static:
             static_keeper = StaticKeeper(clients.kube, cache, view, clients.ec2, settings.plan_policy())
             group.create_task(static_keeper.run(), name="static pools")
+        await _temporal_serves(client)  # a Worker that begins while it does not would end the process
+        async with serving(queue), serving(names.plan_queue(settings.cluster_name)), asyncio.TaskGroup() as asked:
+            log.info("planning for the cluster", extra={"cluster": settings.cluster_name})
+            asked.create_task(announcements.run(), name="announcements")
+            asked.create_task(
+                keep_schedule(client, settings.cluster_name, settings.garbage_collection_interval), name="housekeeping"
+            )
+            asked.create_task(LostNodes(cache, sweep).run(), name="lost nodes")
+            asked.create_task(bridge.run(), name="bridge")
 
 
 async def _temporal_serves(client: Client) -> None:
