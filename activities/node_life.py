@@ -22,6 +22,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
 from activities.launching import SHOWS_WITHIN, Launching
 from tenon.apis import labels
+from tenon.lifecycle.cordon import drain_reason
 from tenon.lifecycle.messages import (
     ActivityName,
     BindResult,
@@ -44,7 +45,7 @@ from tenon.lifecycle.messages import (
     TerminateInput,
     TerminateResult,
 )
-from tenon.lifecycle.steps import KeepRecorded
+from tenon.lifecycle.steps import KeepRecorded, Withdrawn
 from tenon.provisioning.scheduler_config import NOTHING, DefaultSpread
 
 log = logging.getLogger("controller.nodeclaim.lifecycle")
@@ -152,6 +153,14 @@ class NodeActivities:
         await nodeclaims.record_keep(self._kube, given.claim, given.until)
         return KeepRecorded()
 
+    @activity.defn(name=ActivityName.WITHDRAW)
+    async def withdraw(self, given: NodeInput) -> Withdrawn:
+        """Take the disruption taint off a node that stays: nothing followed it."""
+        removed = await cordon.withdraw(self._kube, given.claim, given.node_name)
+        if removed:
+            log.info("took the disruption taint off", extra={"nodeclaim": given.claim.name, "node": given.node_name})
+        return Withdrawn(removed=removed)
+
     @activity.defn(name=ActivityName.CORDON)
     async def cordon(self, given: CordonInput) -> CordonResult:
         """No pod comes any more."""
@@ -165,7 +174,7 @@ class NodeActivities:
     async def drain(self, given: DrainInput) -> DrainResult:
         """Evict the pods, in waves."""
         result = await drain.drain(self._kube, self._recorder, given, now, activity.heartbeat)
-        metrics.PODS_DRAINED.labels("Forced" if given.force else "Drained").inc(result.evicted)
+        metrics.PODS_DRAINED.labels(drain_reason(given.reason)).inc(result.evicted)
         if result.drained:
             metrics.NODES_DRAINED.labels(given.pool).inc()
             log.info("drained node", extra={"nodeclaim": given.claim.name, "node": given.node_name})
@@ -228,6 +237,7 @@ class NodeActivities:
             self.initialize,
             self.bind,
             self.keep,
+            self.withdraw,
             self.cordon,
             self.drain,
             self.detach_volumes,

@@ -18,6 +18,7 @@ from tenon.apis import labels
 from tenon.apis.conditions import READY, get_condition, is_true
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hashes, taken_over
+from tenon.apis.managed import manages_claim
 from tenon.apis.nodeclaim import DRIFTED
 from tenon.apis.validation import parse
 from tenon.lifecycle.messages import ActivityName, NodeClassInput, NodeClassResult
@@ -91,7 +92,7 @@ class NodeClassActivities:
         """The class was hashed by another controller: its claims count as launched from what is there now."""
         for claim in await self._kube.list(NODECLAIMS):
             metadata = claim["metadata"]
-            if (claim["spec"].get("nodeClassRef") or {}).get("name") != name:
+            if not _uses(claim, name):
                 continue
             drifted = is_true(conditions_of(claim), DRIFTED)
             if change := taken_over(metadata.get("annotations") or {}, hashes, drifted=drifted):
@@ -100,11 +101,7 @@ class NodeClassActivities:
     async def _let_go(self, raw: Object, node_class: EC2NodeClass | None) -> NodeClassResult:
         """Deletion waits for all NodeClaims of the class, then takes what was made for it."""
         name = raw["metadata"]["name"]
-        users = [
-            claim["metadata"]["name"]
-            for claim in await self._kube.list(NODECLAIMS)
-            if (claim["spec"].get("nodeClassRef") or {}).get("name") == name
-        ]
+        users = [claim["metadata"]["name"] for claim in await self._kube.list(NODECLAIMS) if _uses(claim, name)]
         if users:
             message = f"waiting for {len(users)} NodeClaims to end: {', '.join(sorted(users)[:5])}"
             await self._recorder.publish(raw, "WaitingOnNodeClaimTermination", message)
@@ -117,3 +114,8 @@ class NodeClassActivities:
         await self._kube.patch(EC2NODECLASSES, name, patch)
         log.info("deleted EC2NodeClass", extra={"ec2nodeclass": name})
         return NodeClassResult(exists=False, deleting=True)
+
+
+def _uses(claim: Object, name: str) -> bool:
+    """Whether a NodeClaim is launched from the EC2NodeClass of this name, and not from another kind's."""
+    return manages_claim(claim) and (claim["spec"].get("nodeClassRef") or {}).get("name") == name

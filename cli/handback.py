@@ -21,6 +21,7 @@ from activities.kubernetes.errors import ApiError, ConfigError
 from activities.kubernetes.resources import LEASES, NODECLAIMS, NODES
 from cli.context import ContextError, resolve
 from tenon.apis import labels
+from tenon.apis.managed import manages_claim
 from tenon.lifecycle.handback import handed_back
 from worker.lease import LEASE_NAME, is_tenons
 from worker.temporal import TemporalError, connect
@@ -65,7 +66,7 @@ async def _hand_back(cluster: str | None, lease: str) -> None:
         client = await connect()
         ended = await end_workflows(client, context.cluster)
         print(f"ended {ended} workflows of cluster {context.cluster}, and the Schedule {schedule_id(context.cluster)}")
-        nodes, claims = await kube.list(NODES, label_selector=labels.NODEPOOL), await kube.list(NODECLAIMS)
+        nodes, claims = await _ours(kube)
         cleaned = sum(await bounded([*nodes, *claims], AT_ONCE, lambda obj: _clean(kube, obj)))
         print(f"took Tenon's marks off {cleaned} of {len(nodes)} Nodes and {len(claims)} NodeClaims")
         unlaunched = sorted(c["metadata"]["name"] for c in claims if not (c.get("status") or {}).get("providerID"))
@@ -74,6 +75,16 @@ async def _hand_back(cluster: str | None, lease: str) -> None:
         print("Karpenter may be started now")
     finally:
         await kube.close()
+
+
+async def _ours(kube: Kube) -> tuple[list[Object], list[Object]]:
+    """The Nodes and NodeClaims that are not another controller's."""
+    nodes, claims = await kube.list(NODES, label_selector=labels.NODEPOOL), await kube.list(NODECLAIMS)
+    others = {(claim.get("status") or {}).get("providerID") for claim in claims if not manages_claim(claim)}
+    return (
+        [node for node in nodes if node["spec"].get("providerID") not in others - {None, ""}],
+        [claim for claim in claims if manages_claim(claim)],
+    )
 
 
 async def nobody_leads(kube: Kube, name: str) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from tenon.apis import labels
+from tenon.apis.nodeclaim import INSTANCE_TERMINATING
 from tenon.disruption.emptiness import ManagedNode
 from tenon.lifecycle.instants import parse_instant
 from tenon.lifecycle.protection import protects_node
@@ -75,5 +76,6 @@ def _read(claim: ObjectRecord, node: NodeRecord | None) -> _Known:
         protected=protected,
         quiet_since=None,
         node=node.name if node is not None else "",
+        terminating=claim.condition(INSTANCE_TERMINATING).get("status") == "True",
     )
     return _Known(claim, node, found, parse_instant(claim.annotations.get(labels.KEEP_UNTIL)))

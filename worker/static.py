@@ -23,6 +23,7 @@ from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
 from activities.planning.ports import Types
 from activities.planning.selling import sold_by
 from tenon.apis import labels
+from tenon.apis.managed import manages_claim
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse
 from tenon.provisioning.claims import standing_claim
@@ -115,7 +116,8 @@ class StaticKeeper:
             return False
         # after the pool: whoever reads an ordinal that was moved on must see the claims that it was moved past
         selector = f"{labels.NODEPOOL}={record.name}"
-        listed = [as_record(body) for body in await self._kube.list(NODECLAIMS, label_selector=selector)]
+        bodies = await self._kube.list(NODECLAIMS, label_selector=selector)
+        listed = [as_record(body) for body in bodies if manages_claim(body)]
         known = [static_claim(self._cache, claim) for claim in listed]
         patience = self._patience_of(pool)
         patience.read(known, asyncio.get_running_loop().time())

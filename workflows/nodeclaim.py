@@ -117,8 +117,15 @@ class NodeClaimWorkflow:
         try:
             event: Message = await call
         except ActivityError as error:
-            again = step.activity is ActivityName.LAUNCH and not _claim_gone(error) and workflow.patched(LAUNCH_GOES_ON)
-            event = Failed(activity=step.activity, message=str(error.cause or error), again=again)
+            kind = _type_of(error)
+            goes_on = step.activity is ActivityName.LAUNCH and kind != ErrorType.CLAIM_GONE
+            again = goes_on and workflow.patched(LAUNCH_GOES_ON)
+            event = Failed(
+                activity=step.activity,
+                message=str(error.cause or error),
+                again=again,
+                not_managed=kind == ErrorType.NOT_MANAGED,
+            )
         self._apply(event)
         if isinstance(event, LaunchResult) and event.unavailable:
             await self._tell_provisioner(event.unavailable)
@@ -239,8 +246,9 @@ class NodeClaimWorkflow:
         return self.state
 
 
-def _claim_gone(error: ActivityError) -> bool:
-    return isinstance(error.cause, ApplicationError) and error.cause.type == ErrorType.CLAIM_GONE
+def _type_of(error: ActivityError) -> str | None:
+    """The type of what an activity raised; None for what is not typed, such as a time-out."""
+    return error.cause.type if isinstance(error.cause, ApplicationError) else None
 
 
 def visible_stage(state: NodeState) -> str:

@@ -28,7 +28,7 @@ from tenon.lifecycle.messages import (
     ReleaseInput,
     TerminateResult,
 )
-from tenon.lifecycle.steps import KeepRecorded
+from tenon.lifecycle.steps import KeepRecorded, Withdrawn
 
 LAUNCH_TIMEOUT = timedelta(minutes=5)
 """A claim that could not be launched in this time is given up, and its pods are planned again."""
@@ -71,6 +71,7 @@ OPTIONS: dict[ActivityName, Options] = {
     ActivityName.INITIALIZE: Options(InitializeResult, _seconds(30), first_pause=_seconds(0.2)),
     ActivityName.BIND: Options(BindResult, _seconds(30), first_pause=_seconds(0.2)),
     ActivityName.KEEP: Options(KeepRecorded, _seconds(30), first_pause=_seconds(0.2)),
+    ActivityName.WITHDRAW: Options(Withdrawn, _seconds(30), first_pause=_seconds(0.2)),
     ActivityName.CORDON: Options(CordonResult, _seconds(30), first_pause=_seconds(0.2)),
     ActivityName.DRAIN: Options(DrainResult, _seconds(120), heartbeat=_seconds(45)),
     ActivityName.DETACH_VOLUMES: Options(DetachResult, _seconds(120), heartbeat=_seconds(45)),

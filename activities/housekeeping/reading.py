@@ -22,6 +22,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODES, Resource
 from tenon.apis import labels
+from tenon.apis.managed import manages_claim, may_manage_node
 from tenon.apis.nodeclaim import INSTANCE_TERMINATING, LAUNCHED, REGISTERED
 from tenon.housekeeping.facts import ClaimSeen, NodeSeen, Observed
 from tenon.lifecycle.instants import parse_instant
@@ -93,6 +94,7 @@ def claim_seen(raw: Mapping[str, Any]) -> ClaimSeen:
         deleted_at=parse_instant(metadata.get("deletionTimestamp")),
         terminating=(conditions.get(INSTANCE_TERMINATING) or {}).get("status") == "True",
         finalizers=tuple(metadata.get("finalizers") or ()),
+        managed=manages_claim(raw),
     )
 
 
@@ -108,7 +110,8 @@ def node_seen(raw: Mapping[str, Any]) -> NodeSeen:
         provider_id=(raw.get("spec") or {}).get("providerID") or "",
         claim=next((owner["name"] for owner in owners if owner.get("kind") == NODECLAIMS.kind), ""),
         ready=any(each["type"] == "Ready" and each["status"] == "True" for each in conditions),
-        ours=labels.TERMINATION_FINALIZER in (metadata.get("finalizers") or ()),
+        ours=labels.TERMINATION_FINALIZER in (metadata.get("finalizers") or ())
+        and may_manage_node(metadata.get("labels") or {}),
     )
 
 

@@ -54,6 +54,8 @@ class EvictionAnswer:
 
     outcome: Literal["evicted", "gone", "blocked", "error"]
     message: str = ""
+    code: int = 200
+    """The status that the API server answered."""
 
 
 class Kube:
@@ -236,18 +238,18 @@ class Kube:
         try:
             await self.request("POST", PODS.path(name, namespace, "eviction"), body=eviction)
         except NotFound:
-            return EvictionAnswer("gone")
+            return EvictionAnswer("gone", code=404)
         except Conflict as error:
-            return EvictionAnswer("gone") if uid else EvictionAnswer("error", error.message)
+            return EvictionAnswer("gone", code=409) if uid else EvictionAnswer("error", error.message, 409)
         except TooManyRequests as error:
             budgets = [message for reason, message in error.causes if reason == "DisruptionBudget"]
             # An overloaded server answers 429 too, but names no budget.
             blocked = bool(budgets) or "disruption budget" in error.message
-            return EvictionAnswer("blocked" if blocked else "error", "; ".join(budgets) or error.message)
+            return EvictionAnswer("blocked" if blocked else "error", "; ".join(budgets) or error.message, 429)
         except ApiError as error:
             if error.status != 500:
                 raise
-            return EvictionAnswer("error", error.message)
+            return EvictionAnswer("error", error.message, error.status)
         return EvictionAnswer("evicted")
 
     async def bind(self, namespace: str, name: str, node: str, uid: str) -> bool:

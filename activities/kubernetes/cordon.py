@@ -77,7 +77,7 @@ async def cordon(kube: Kube, recorder: EventRecorder, wanted: CordonInput, now: 
 
 
 async def withdraw(kube: Kube, ref: ClaimRef, node_name: str) -> bool:
-    """Take the marks of a cordon off a node that stays: one whose workflow was ended before it deleted anything.
+    """Take the marks of a cordon off a node that stays: somebody set them, or a workflow that was ended at once.
 
     Returns:
         Whether there was a mark. A claim or Node that is being deleted, or is gone, keeps its marks.
@@ -109,7 +109,7 @@ async def _delete_claim(
 ) -> tuple[dict[str, Any] | None, datetime | None]:
     """Delete the claim with its reason on it; then write when draining becomes forceful, counted from the deletion."""
     await ensure_claim_finalizer(kube, wanted.claim)
-    if wanted.reason:
+    if decide.is_disruption(wanted.reason):
         await set_facts(kube, wanted.claim, [Fact(DISRUPTION_REASON, "True", camel(wanted.reason))], now)
     await request_deletion(kube, claim)
     deleted = await read_claim(kube, wanted.claim)

@@ -29,9 +29,6 @@ AT_ONCE = 20
 SLOWEST_RETRY_SECONDS = 10
 """A refused eviction is asked again after 1, 2, 4 ... seconds, at most this."""
 
-_CODES = {"evicted": "200", "gone": "404", "blocked": "429", "error": "500"}
-"""The answers of the Eviction API as its metric counts them."""
-
 
 class Evictor:
     """Asks pods to go, in their waves, and says which of them are held by what."""
@@ -114,7 +111,7 @@ class Evictor:
             text = f"annotation {labels.DO_NOT_DISRUPT}={written} is ignored: it must be true or a duration like 30m"
             await self._recorder.publish(pod, "InvalidDoNotDisruptAnnotation", text, "Warning")
         answer = await self._kube.evict(metadata["namespace"], metadata["name"], uid=uid)
-        metrics.POD_EVICTIONS.labels(_CODES[answer.outcome]).inc()
+        metrics.POD_EVICTIONS.labels(str(answer.code)).inc()
         if answer.outcome == "evicted":
             self.evicted += 1
             await self._recorder.publish(

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from temporalio.exceptions import ApplicationError
+
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
@@ -16,10 +18,11 @@ from tenon.apis import labels
 from tenon.apis.common import Condition, ConditionStatus
 from tenon.apis.conditions import clear_condition, is_true, set_condition, set_root
 from tenon.apis.duration import go_seconds
+from tenon.apis.managed import manages_claim
 from tenon.apis.nodeclaim import INITIALIZED, INSTANCE_TERMINATING, LAUNCHED, READY_DEPENDENTS, REGISTERED
 from tenon.lifecycle.binding import parse_planned
 from tenon.lifecycle.instants import format_instant, parse_instant
-from tenon.lifecycle.messages import ClaimRef, ClaimView, Instance
+from tenon.lifecycle.messages import ClaimRef, ClaimView, ErrorType, Instance
 from tenon.resources import Resources, format_resources
 
 Object = Mapping[str, Any]
@@ -42,9 +45,25 @@ class Fact:
 
 
 async def read_claim(kube: Kube, ref: ClaimRef) -> dict[str, Any] | None:
-    """The claim; None when it is gone, or another has its name."""
+    """The claim; None when it is gone, or another has its name.
+
+    Raises:
+        ApplicationError: of type NodeClaimNotManaged; the claim is another controller's, and nothing may be done to it.
+    """
     claim = await kube.get(NODECLAIMS, ref.name)
-    return claim if claim is not None and claim["metadata"].get("uid") == ref.uid else None
+    if claim is None or claim["metadata"].get("uid") != ref.uid:
+        return None
+    _check_managed(claim)
+    return claim
+
+
+def _check_managed(claim: Object) -> None:
+    if not manages_claim(claim):
+        raise ApplicationError(
+            f"NodeClaim {claim['metadata']['name']} is left alone: its nodeClassRef names no EC2NodeClass",
+            type=ErrorType.NOT_MANAGED,
+            non_retryable=True,
+        )
 
 
 def conditions_of(claim: Object) -> list[Condition]:
@@ -97,6 +116,7 @@ async def ensure_claim_finalizer(kube: Kube, ref: ClaimRef, seen: Object | None 
     """
 
     def compute(claim: Object) -> dict[str, Any]:
+        _check_managed(claim)
         finalizers = list(claim["metadata"].get("finalizers") or ())
         if labels.TERMINATION_FINALIZER in finalizers or claim["metadata"].get("deletionTimestamp"):
             return {}
@@ -166,6 +186,7 @@ async def set_facts(
     """Set conditions, and with them the root condition Ready, and status fields. False when the claim is gone."""
 
     def compute(claim: Object) -> dict[str, Any]:
+        _check_managed(claim)
         patch = status_patch(claim, facts, now(), fields or {})
         return {"status": patch} if patch else {}
 
@@ -248,6 +269,7 @@ async def _merge_metadata(
     """The claim afterwards; None when it is gone."""
 
     def compute(claim: Object) -> dict[str, Any]:
+        _check_managed(claim)
         patch: dict[str, Any] = {}
         for field, wanted in (("labels", labels_), ("annotations", annotations)):
             present = claim["metadata"].get(field) or {}

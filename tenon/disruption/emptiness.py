@@ -39,6 +39,8 @@ class ManagedNode:
     quiet_since: datetime | None
     node: str = ""
     """The name of its Node."""
+    terminating: bool = False
+    """Its instance is being ended; it is no part of what budgets are counted from (DIS-50)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,6 @@ def empty_nodes(
 def _room(
     pool: str, nodes: Sequence[ManagedNode], policy: PoolPolicy, under_command: frozenset[str], now: datetime
 ) -> int:
-    members = [node for node in nodes if node.pool == pool and node.initialized]
+    members = [node for node in nodes if node.pool == pool and node.initialized and not node.terminating]
     unavailable = sum(node.leaving or not node.ready or node.claim in under_command for node in members)
     return allowed(policy.budgets, REASON, total=len(members), unavailable=unavailable, now=now)

@@ -15,7 +15,7 @@ def without_instance(seen: Observed, graces: Graces) -> Iterator[Finding]:
     states = {instance.id: instance.state for instance in seen.instances}
     opened = seen.open_claims
     ready = {node.provider_id for node in seen.nodes or () if node.ready}
-    for claim in seen.claims:
+    for claim in seen.managed_claims:
         if not claim.instance_id or claim.terminating or states.get(claim.instance_id) not in ENDED_STATES:
             continue
         if seen.now - (claim.launched_at or claim.created_at) < graces.launched:
@@ -43,7 +43,7 @@ def without_workflow(seen: Observed, graces: Graces) -> Iterator[Finding]:
     running = {instance.id for instance in seen.instances or () if instance.state not in GONE_STATES}
     running |= {instance.claim for instance in seen.instances or () if instance.state not in GONE_STATES}
     opened = seen.open_claims
-    for claim in seen.claims:
+    for claim in seen.managed_claims:
         if claim.name in opened or seen.now - claim.created_at < graces.workflow:
             continue
         if claim.foreign_finalizers and not running & {claim.name, claim.instance_id} - {""}:
@@ -60,7 +60,7 @@ def without_workflow(seen: Observed, graces: Graces) -> Iterator[Finding]:
 
 def held_by_others(seen: Observed) -> Iterator[Finding]:
     """Deleted claims that Tenon let go and a finalizer of somebody else holds."""
-    for claim in seen.claims or ():
+    for claim in seen.managed_claims:
         if claim.foreign_finalizers and claim.deleted_at is not None:
             yield Finding(
                 Kind.FOREIGN_FINALIZER,

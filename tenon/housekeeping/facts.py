@@ -38,6 +38,8 @@ class ClaimSeen:
     terminating: bool = False
     """Its workflow is ending the instance."""
     finalizers: tuple[str, ...] = ()
+    managed: bool = True
+    """It is Tenon's to act on; another controller's claim only answers for its own instance and Node."""
 
     @property
     def instance_id(self) -> str:
@@ -66,7 +68,7 @@ class InstanceSeen:
 
 @dataclass(frozen=True, slots=True)
 class NodeSeen:
-    """A Node. ``ours``: it carries Tenon's finalizer; ``claim`` is the NodeClaim that owns it."""
+    """A Node. ``ours``: it carries the finalizer and may be Tenon's; ``claim`` is the NodeClaim that owns it."""
 
     name: str
     uid: str
@@ -111,6 +113,11 @@ class Observed:
     classes: frozenset[str] | None = None
     left_since: Mapping[str, datetime] = field(default_factory=dict)
     """Since when an instance without NodeClaim is left to its open workflow."""
+
+    @property
+    def managed_claims(self) -> tuple[ClaimSeen, ...]:
+        """The NodeClaims that are Tenon's."""
+        return tuple(claim for claim in self.claims or () if claim.managed)
 
     def may_be_open(self, claim: str) -> bool:
         """Whether a workflow of this NodeClaim is open, as far as anyone knows."""

@@ -44,7 +44,7 @@ def left_to_workflows(seen: Observed, graces: Graces) -> dict[str, datetime]:
 def untagged(seen: Observed) -> Iterator[Finding]:
     """Instances of living NodeClaims that lack the claim's tag, or the Node's name."""
     by_id = {instance.id: instance for instance in seen.instances or ()}
-    for claim in seen.claims or ():
+    for claim in seen.managed_claims:
         instance = by_id.get(claim.instance_id)
         if instance is None or instance.state == "shutting-down" or claim.deleted_at is not None:
             continue
@@ -83,7 +83,7 @@ def _unclaimed(seen: Observed, graces: Graces) -> Iterator[InstanceSeen]:
             continue
         claim = by_name.get(instance.claim)
         if claim is not None:
-            lost = bool(claim.provider_id) and age >= graces.second_instance
+            lost = claim.managed and bool(claim.provider_id) and age >= graces.second_instance
         else:
             # Without a claim's tag it may be that of any claim of its pool which is just being launched.
             lost = bool(instance.claim) or instance.pool not in launching

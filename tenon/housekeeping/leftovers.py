@@ -54,7 +54,7 @@ def templates(seen: Observed, graces: Graces) -> Iterator[Finding]:
         return
     needed: dict[str, datetime] = {}
     waiting: set[str] = set()
-    for claim in seen.claims:
+    for claim in seen.managed_claims:
         needed[claim.node_class] = max(claim.created_at, needed.get(claim.node_class, claim.created_at))
         if not claim.provider_id and claim.deleted_at is None:
             waiting.add(claim.node_class)

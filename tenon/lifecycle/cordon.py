@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from tenon.apis import labels
+from tenon.apis.nodepool import DisruptionReason
 from tenon.lifecycle.pods import Object
 from tenon.lifecycle.registration import merged, without
 
 BALANCER_VALUE = "karpenter"
+FORCEFUL = "Forceful Termination"
+DISRUPTIONS = frozenset(reason.lower() for reason in get_args(DisruptionReason))
+
+
+def drain_reason(reason: str) -> str:
+    """Why pods are drained, as their metric tells it: the disruption's reason, else one word for all other causes."""
+    return reason.title() if is_disruption(reason) else FORCEFUL
+
+
+def is_disruption(reason: str) -> bool:
+    """Whether a node leaves by a disruption command, which the condition DisruptionReason tells; expiry is none."""
+    return reason.lower() in DISRUPTIONS
 
 
 def cordoned(node: Object) -> dict[str, Any]:

@@ -41,7 +41,7 @@ from tenon.lifecycle.messages import (
     TerminateResult,
 )
 from tenon.lifecycle.state import NodeState, PendingDisruption, Stage
-from tenon.lifecycle.steps import DeadlinePassed, End, Failed, KeepRecorded, LeaveRequest, Run, Step, Wait
+from tenon.lifecycle.steps import DeadlinePassed, End, Failed, KeepRecorded, LeaveRequest, Run, Step, Wait, Withdrawn
 from tenon.lifecycle.timeline import record
 
 REGISTRATION_TIMEOUT = timedelta(minutes=15)
@@ -92,6 +92,8 @@ def next_step(state: NodeState, now: datetime) -> Step:
         case Stage.BINDING:
             return Run(ActivityName.BIND, _node_input(state), f"{state.planned_pods} pods -> {state.node_name}")
         case Stage.LIVE:
+            if state.disrupted:
+                return Run(ActivityName.WITHDRAW, _node_input(state), state.node_name)
             if state.spread_until is not None:
                 return Wait(state.spread_until, "leaves in its turn, for many are overdue")
             leaves_at = state.pending.due if state.pending else None
@@ -159,6 +161,7 @@ def _leaving_step(state: NodeState, now: datetime) -> Step:
                     pool=state.pool,
                     budget_seconds=leaving.drain_budget(state),
                     instance_gone=state.instance_gone,
+                    reason=state.leave.reason if state.leave else "",
                 ),
                 f"{state.node_name}{' by force' if force else ''}",
                 overtaken_by_force=not force,
@@ -217,6 +220,9 @@ def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
             return _enter_live(record(bound, now, text) if event.planned else bound, now)
         case KeepRecorded():
             return state.model_copy(update={"keep_recorded": True})
+        case Withdrawn():
+            stays = state.model_copy(update={"disrupted": False})
+            return record(stays, now, "removed a disruption taint that nothing followed") if event.removed else stays
         case CordonResult():
             return leaving.cordoned(state, event, now)
         case DrainResult():
@@ -397,7 +403,15 @@ def _enter_live(state: NodeState, now: datetime) -> NodeState:
     return record(state.model_copy(update={"stage": Stage.LIVE, "deadline": None, "look": False}), now, "live")
 
 
+def _let_be(state: NodeState, now: datetime) -> NodeState:
+    """A workflow that was begun for another controller's NodeClaim ends; nothing of the node is touched."""
+    text = "the NodeClaim's nodeClassRef names no EC2NodeClass: it is another controller's, and left as it is"
+    return record(state.model_copy(update={"stage": Stage.ENDED, "blocked": ""}), now, text)
+
+
 def _poked(state: NodeState, event: Poke, now: datetime) -> NodeState:
+    if event.not_managed:
+        return _let_be(state, now)
     if event.instance_gone:
         return leaving.instance_gone(state, now)
     if state.stage.leaving:
@@ -408,6 +422,8 @@ def _poked(state: NodeState, event: Poke, now: datetime) -> NodeState:
     if event.claim_deleting or event.node_deleting:
         what = "NodeClaim" if event.claim_deleting else "Node"
         return leaving.leave(state, LeaveRequest(reason="deleted", message=f"the {what} was deleted"), now)
+    if event.disrupted:
+        return state.model_copy(update={"disrupted": True}) if state.stage is Stage.LIVE else state
     if state.stage in (Stage.LIVE, Stage.BINDING):
         return state
     # Until it is registered the name is only a hint where to look, and the newest poke knows best.
@@ -485,6 +501,8 @@ def _never_joined(state: NodeState) -> LeaveRequest:
 
 
 def _failed(state: NodeState, event: Failed, now: datetime) -> NodeState:
+    if event.not_managed:
+        return _let_be(state, now)
     if event.activity is ActivityName.LAUNCH and event.again:
         wait = LaunchWait(reason="LaunchFailed", message=event.message, unsettled=True)
         return launching.put_off(state, wait, now)

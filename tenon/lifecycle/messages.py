@@ -32,6 +32,7 @@ class ActivityName(StrEnum):
     TERMINATE = "terminate instance"
     RELEASE = "release node"
     KEEP = "record keep"
+    WITHDRAW = "remove disruption taint"
     AWAIT_BATCH = "await pending pods"
     PLAN = "plan batch"
     AWAIT_DISRUPTION = "await disruption candidates"
@@ -46,6 +47,8 @@ class ErrorType(StrEnum):
     NODECLASS_NOT_READY = "NodeClassNotReady"
     CLAIM_GONE = "NodeClaimGone"
     INVALID = "InvalidObject"
+    NOT_MANAGED = "NodeClaimNotManaged"
+    """The NodeClaim is another controller's."""
 
 
 class ClaimRef(Message):
@@ -228,6 +231,8 @@ class DrainInput(NodeInput):
     pool: str = ""
     instance_gone: bool = False
     """The machine is gone: nothing runs there any more that could be asked to end."""
+    reason: str = ""
+    """Why the node leaves."""
 
 
 class DrainResult(Message):
@@ -326,6 +331,10 @@ class Poke(Message):
     reason: str = ""
     instance_gone: bool = False
     """EC2 knows the instance no more, or has ended it without being asked by this life."""
+    not_managed: bool = False
+    """The NodeClaim is another controller's: the workflow ends and leaves everything as it is."""
+    disrupted: bool = False
+    """The Node has the disruption taint, although neither it nor its NodeClaim is being deleted."""
 
 
 class Disrupt(Message):

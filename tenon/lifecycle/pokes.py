@@ -34,6 +34,8 @@ def poke_for(
         return Poke(node_name="" if several_nodes else node_name, reason="joined")
     if not initialized and node_ready and not _waiting(startup_taints, node_taints):
         return Poke(node_name=node_name, node_ready=True, reason="ready")
+    if initialized and any((taint.key, taint.effect) == labels.DISRUPTED_TAINT for taint in node_taints):
+        return Poke(node_name=node_name, disrupted=True, reason="disrupted")
     return None
 
 

@@ -114,6 +114,8 @@ class NodeState(Message):
     looks: int = 0
     """How often the node was looked at in vain since it registered."""
     initialization_timeout_seconds: float | None = None
+    disrupted: bool = False
+    """The Node has the disruption taint although it stays; the taint is removed next."""
     spread_until: datetime | None = None
     """Overdue since long, with many others, after an outage: this node's turn comes then."""
 

@@ -41,6 +41,8 @@ class Failed(Message):
     message: str
     again: bool = False
     """A launch that had no outcome is tried again, however late it is."""
+    not_managed: bool = False
+    """It refused because the NodeClaim is another controller's."""
 
 
 class DeadlinePassed(Message):
@@ -58,3 +60,9 @@ class LeaveRequest(Message):
 
 class KeepRecorded(Message):
     """The operator's wish stands on the claim."""
+
+
+class Withdrawn(Message):
+    """The marks of a cordon that nothing follows are off the node; ``removed`` is false when there were none."""
+
+    removed: bool = False

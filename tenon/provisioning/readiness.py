@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from tenon.apis import labels
 from tenon.apis.common import Condition
 from tenon.apis.conditions import READY, is_true, set_condition, set_root
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.managed import is_managed
 from tenon.apis.nodepool import NODECLASS_READY, READY_DEPENDENTS, VALIDATION_SUCCEEDED, NodePool
 from tenon.apis.validation import check_nodepool
 from tenon.ec2.own_kubelet import own_kubelet_faults
@@ -33,8 +35,11 @@ def why_unusable(pool: NodePool, node_class: NodeClasses) -> str:
 def why_class_unready(pool: NodePool, node_class: NodeClasses) -> str:
     """Why the pool's class cannot be used, in a sentence; empty when it can."""
     reference = pool.spec.template.spec.node_class_ref
-    if reference.kind != "EC2NodeClass":
-        return f"nodeClassRef names kind {reference.kind}; Tenon launches from EC2NodeClass objects only"
+    if not is_managed(reference.model_dump()):
+        return (
+            f"nodeClassRef names a {reference.kind} of {reference.group}; Tenon launches only from an EC2NodeClass of "
+            f"{labels.AWS_GROUP}"
+        )
     found = node_class(reference.name)
     if found is None:
         return f"EC2NodeClass {reference.name} does not exist: create it, or correct nodeClassRef"

@@ -109,13 +109,20 @@ def test_a_claim_without_an_instance_that_does_not_say_what_it_was_bought_for_pr
     ("nodes", "claims"),
     [
         ([node(meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})], []),
-        ([node(taints=[{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}])], []),
         ([node()], [claim(meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})]),
         ([], [claim(status=STATUS, meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})]),
     ],
 )
 def test_what_is_leaving_takes_no_pods_sch_091(nodes: list[Any], claims: list[Any]) -> None:
     assert scheduling_nodes(state(nodes=nodes, claims=claims), NOW) == []
+
+
+def test_a_taint_that_nobody_follows_up_keeps_pods_off_and_nothing_else_dis_66() -> None:
+    """A node that leaves is deleted a moment after its taint."""
+    disrupted = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
+    found = state(nodes=[node(taints=[disrupted])], claims=[claim()], pods=[running("a", "n")])
+    assert [taint.key for taint in only(found).taints] == ["karpenter.sh/disrupted"]
+    assert found.moving_pods() == []
 
 
 def test_daemons_that_still_come_are_reserved_never_less_than_none_sch_082() -> None:
@@ -178,8 +185,8 @@ def test_pool_usage_counts_nodes_claims_and_their_number_sch_092() -> None:
         ],
     )
     usage = pool_usage(found, "pool")
-    assert (usage["nodes"], usage["cpu"], usage["nvidia.com/gpu"]) == (4, 14_000, 2)
-    assert pool_usage(found, "pool", with_leaving=True)["nodes"] == 5
+    assert (usage["nodes"], usage["cpu"], usage["nvidia.com/gpu"]) == (3, 10_000, 2), "a label makes no node a pool's"
+    assert pool_usage(found, "pool", with_leaving=True)["nodes"] == 4
     assert pool_usage(found, "none") == {}
 
 

@@ -13,7 +13,6 @@ from worker.cache.state import ClusterState
 
 NOW = 1_800_000_000.0
 LEAVING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
-DISRUPTED = [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]
 WEB = {"labels": {"app": "web"}}
 PLANNED = {"annotations": {"tenon.sh/planned-pods": "ns/web=uid-web"}}
 
@@ -35,7 +34,6 @@ def moving(found: ClusterState) -> list[str]:
     ("nodes", "claims"),
     [
         ([node(meta=LEAVING)], []),
-        ([node(taints=DISRUPTED)], []),
         ([node()], [claim(meta=LEAVING)]),
     ],
 )
@@ -47,7 +45,7 @@ def test_pods_of_a_node_on_its_way_out_must_move_sch_005(nodes: list[Any], claim
 def test_a_node_that_is_kept_after_all_keeps_its_pods_sch_005() -> None:
     found = state(nodes=[node()], pods=[running("a", "n")])
     assert moving(found) == []
-    found.nodes.on_event("n", node(taints=DISRUPTED))
+    found.nodes.on_event("n", node(meta=LEAVING))
     assert moving(found) == ["a"]
     found.nodes.on_event("n", node())
     assert moving(found) == []
@@ -114,7 +112,7 @@ def test_a_claim_answers_for_a_pod_until_its_old_node_lets_it_go_sch_005() -> No
 def test_a_leaving_claim_answers_for_nobody_sch_005() -> None:
     """Its own pods, which it was bought for once, must move too."""
     old = claim(meta={**PLANNED, "labels": {"karpenter.sh/nodepool": "pool"}})
-    found = state(nodes=[node(taints=DISRUPTED)], claims=[old], pods=[running("web", "n")])
+    found = state(nodes=[node(meta=LEAVING)], claims=[old], pods=[running("web", "n")])
     assert found.planned(NOW) == {}
     assert moving(found) == ["web"]
 

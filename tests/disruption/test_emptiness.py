@@ -73,3 +73,12 @@ def test_budgets_take_the_longest_empty_first_and_count_what_leaves() -> None:
     policies = {"default": PoolPolicy("default", TTL, (Budget("3"),))}
     found, _ = empty_nodes(nodes, policies, under_command=frozenset({"default-4"}), now=NOW)
     assert [e.node.claim for e in found] == ["default-3"]
+
+
+def test_dis50_nodes_whose_instance_is_being_ended_are_not_counted() -> None:
+    """Of 20 nodes 10 are nearly gone: a budget of 10 % lets one of the other 10 go."""
+    nodes = [replace(NODE, claim=f"default-{n:02}", uid=f"u-{n}") for n in range(20)]
+    nodes[10:] = [replace(node, leaving=True, terminating=True, empty=False) for node in nodes[10:]]
+    policies = {"default": PoolPolicy("default", TTL, (Budget("10%"),))}
+    found, _ = empty_nodes(nodes, policies, under_command=NOBODY, now=NOW)
+    assert len(found) == 1

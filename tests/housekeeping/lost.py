@@ -142,6 +142,7 @@ class Cluster:
                     "name": f"node-{claim}",
                     "creationTimestamp": stamp(self.now()),
                     "finalizers": [FINALIZER],
+                    "labels": {"karpenter.k8s.aws/ec2nodeclass": "default"},
                     "ownerReferences": [{"kind": "NodeClaim", "name": claim, "uid": f"uid-{claim}"}],
                 },
                 "spec": {"providerID": provider_id},

@@ -64,6 +64,37 @@ def found(seen: Observed) -> list[tuple[str, str]]:
     return [(each.kind.value, each.name) for each in findings(seen)]
 
 
+def test_nc07_another_controllers_claim_answers_for_its_own_and_is_never_acted_on() -> None:
+    """No workflow, no instance, a finalizer that holds it, an instance of another id, no tag: each is a finding."""
+    theirs: list[dict[str, Any]] = [
+        {},
+        {"deleted_at": OLD, "finalizers": ("example.com/other",)},
+        {"provider_id": "", "registered": False, "launched_at": None},
+        {"provider_id": provider_id(9)},
+    ]
+    for fields in theirs:
+        for instances in ((), (instance(1, name=""),), (instance(1, state="terminated"),)):
+            for workflows in ((), (workflow(1),)):
+                seen = world(
+                    claims=(claim(1, managed=False, **fields),),
+                    instances=instances,
+                    nodes=(node(1, ready=False),),
+                    workflows=workflows,
+                )
+                assert findings(seen) == []
+                assert left_to_workflows(seen, GRACES) == {}
+    alike = world(claims=(claim(1),), instances=(instance(1, state="terminated"),), workflows=())
+    assert findings(alike), "one of Tenon's own would be a finding"
+
+
+def test_nc07_a_launch_template_is_not_kept_for_another_controllers_class_of_the_same_name() -> None:
+    waiting = claim(1, provider_id="", launched_at=None, registered=False, created_at=NOW, node_class="default")
+    template = TemplateSeen("lt-1", "t", OLD, "default")
+    kinds = [f.kind for f in findings(world(claims=(replace(waiting, managed=False),), templates=(template,)))]
+    assert kinds == [Kind.UNUSED_TEMPLATE]
+    assert findings(world(claims=(waiting,), templates=(template,))) == []
+
+
 def test_act04_an_instance_without_claim_is_found_after_its_grace() -> None:
     """ACT-04: 30 seconds; and not while it is going already."""
     young = instance(2, launched_at=NOW - timedelta(seconds=29))

@@ -114,27 +114,30 @@ async def test_deleting_by_uid_takes_another_object_of_that_name_for_gone(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("answer", "uid", "outcome", "message"),
+    ("answer", "uid", "outcome", "message", "code"),
     [
-        ({}, None, "evicted", ""),
+        ({}, None, "evicted", "", 200),
         (
             status(429, "TooManyRequests", causes=[{"reason": "DisruptionBudget", "message": "budget b needs 2"}]),
             None,
             "blocked",
             "budget b needs 2",
+            429,
         ),
-        (status(429, "TooManyRequests", "too many requests"), None, "error", "too many requests"),
-        (status(500, "InternalError", "two budgets"), None, "error", "two budgets"),
-        (status(409, "Conflict"), "old", "gone", ""),
+        (status(429, "TooManyRequests", "too many requests"), None, "error", "too many requests", 429),
+        (status(500, "InternalError", "two budgets"), None, "error", "two budgets", 500),
+        (status(409, "Conflict"), "old", "gone", "", 409),
+        (status(404, "NotFound"), "old", "gone", "", 404),
     ],
 )
 async def test_an_eviction_tells_a_budget_from_an_overloaded_server(
-    tmp_path: Path, answer: Any, uid: str | None, outcome: str, message: str
+    tmp_path: Path, answer: Any, uid: str | None, outcome: str, message: str, code: int
 ) -> None:
     handle, _ = answering(answer)
     async with serve(handle, tmp_path) as kube:
         got = await kube.evict("ns", "p", uid=uid)
     assert (got.outcome, got.message) == (outcome, message)
+    assert got.code == code, "MET-26 counts it"
 
 
 async def test_a_binding_names_the_uid(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from tenon.lifecycle.messages import (
     TerminateResult,
 )
 from tenon.lifecycle.state import NodeState, Stage
-from tenon.lifecycle.steps import DeadlinePassed, End, Failed, KeepRecorded, LeaveRequest, Run, Wait
+from tenon.lifecycle.steps import DeadlinePassed, End, Failed, KeepRecorded, LeaveRequest, Run, Wait, Withdrawn
 from tenon.lifecycle.timeline import MAX_BYTES, MAX_ENTRIES, details, record
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -80,6 +80,7 @@ ANSWERS: dict[ActivityName, st.SearchStrategy[Message]] = {
     ActivityName.INITIALIZE: st.sampled_from([InitializeResult(initialized=True), InitializeResult(reason="NotReady")]),
     ActivityName.BIND: st.just(BindResult(bound=1, planned=1)),
     ActivityName.KEEP: st.just(KeepRecorded()),
+    ActivityName.WITHDRAW: st.sampled_from([Withdrawn(removed=True), Withdrawn()]),
     ActivityName.CORDON: st.sampled_from([CordonResult(node_name="n1"), CordonResult(node_exists=False)]),
     ActivityName.DRAIN: st.sampled_from(
         [
@@ -98,6 +99,7 @@ NEWS = st.sampled_from(
         Poke(claim_deleting=True),
         Poke(node_deleting=True),
         Poke(instance_gone=True),
+        Poke(disrupted=True),
         LeaveRequest(reason="drain"),
         LeaveRequest(reason="force_drain", force=True),
         Keep(until=NOW + timedelta(days=1)),

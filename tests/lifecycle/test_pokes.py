@@ -14,10 +14,22 @@ from tenon.scheduling.model import Taint
 STARTUP = Taint("warming", "NoExecute")
 EPHEMERAL = Taint("node.kubernetes.io/not-ready", "NoExecute")
 OTHER = Taint("dedicated", "NoSchedule", "a")
+LIVE = {"registered": True, "initialized": True, "node_ready": True}
 JOINED = Poke(node_name="n", reason="joined")
 READY = Poke(node_name="n", node_ready=True, reason="ready")
 
+DISRUPTED = Taint(*labels.DISRUPTED_TAINT)
+STRAY = Poke(node_name="n", disrupted=True, reason="disrupted")
+
 LEVELS: list[tuple[str, dict[str, Any], Poke | None]] = [
+    ("live, disruption taint", {"node_name": "n", **LIVE, "node_taints": [DISRUPTED]}, STRAY),
+    ("live, another taint", {"node_name": "n", **LIVE, "node_taints": [OTHER]}, None),
+    ("starts, disruption taint", {"node_name": "n", "registered": True, "node_taints": [DISRUPTED]}, None),
+    (
+        "leaves, disruption taint",
+        {"node_name": "n", **LIVE, "node_taints": [DISRUPTED], "node_deleting": True},
+        Poke(node_name="n", node_deleting=True, reason="deleted"),
+    ),
     ("launched, no Node", {}, None),
     ("Node joined", {"node_name": "n"}, JOINED),
     ("Node joined and ready at once", {"node_name": "n", "node_ready": True}, JOINED),

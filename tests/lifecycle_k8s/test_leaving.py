@@ -43,6 +43,13 @@ async def test_cordon_marks_and_deletes_what_finalizers_hold() -> None:
     assert FORCE_AT not in world.claim["metadata"]["annotations"]
 
 
+@pytest.mark.parametrize(("reason", "said"), [("Empty", "Empty"), ("expired", ""), ("drain", ""), ("deleted", "")])
+async def test_dis60_only_a_disruption_command_is_told_as_disruption_reason(reason: str, said: str) -> None:
+    world = World().put_live()
+    await run(world, reason=reason)
+    assert world.status_of("DisruptionReason") == (("True", said) if said else ("", ""))
+
+
 async def test_cordon_again_changes_nothing() -> None:
     world = World().put_live(terminationGracePeriod="10m")
     first = await run(world, reason="drifted")

@@ -125,6 +125,42 @@ def node_class(name: str, generation: int, **meta: Any) -> ObjectRecord:
     return decode_object(json.dumps({"metadata": metadata(name, generation=generation, **meta), "spec": {}}).encode())
 
 
+async def test_nc07_another_controllers_claim_gets_no_workflow_and_one_that_it_has_is_told_to_end() -> None:
+    """An earlier version began a workflow for every NodeClaim."""
+    cache, temporal = Cache(), FakeTemporal()
+    auto_mode = {"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"}
+    for name in ("auto", "adopted"):
+        cache.tell(claim(name, node_name=name, nodeClassRef=auto_mode), node(name, meta={"deletionTimestamp": "x"}))
+    temporal.open[names.nodeclaim_id("c", "adopted")] = "run-of-an-earlier-version"
+    async with bridged(cache, temporal):
+        cache.claims.on_event("auto", None)
+        await asyncio.sleep(MOMENT)
+    assert (temporal.started("auto"), temporal.started("adopted")) == (0, 0)
+    assert temporal.pokes("auto") == []
+    assert [poke.not_managed for poke in temporal.pokes("adopted")] == [True]
+
+
+async def test_dis66_a_disruption_taint_that_stays_is_told_at_each_sweep_and_not_between() -> None:
+    """Between two sweeps it is the taint of a node that is deleted in the next moment."""
+    cache, temporal = Cache(), FakeTemporal()
+    tainted = {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]}
+    cache.tell(condition("a", "Registered", "Initialized"), node("a"))
+    async with bridged(cache, temporal):
+        cache.tell(node("a", **tainted))
+        await asyncio.sleep(MOMENT)
+        assert temporal.pokes("a") == []
+        await asyncio.sleep(SWEEP)
+        assert [poke.disrupted for poke in temporal.pokes("a")] == [True]
+        cache.tell(node("a", meta={"labels": {"a": "b"}}, **tainted))
+        await asyncio.sleep(MOMENT)
+        assert len(temporal.pokes("a")) == 1
+        await asyncio.sleep(SWEEP)
+        assert len(temporal.pokes("a")) == 2
+        cache.tell(node("a"))
+        await asyncio.sleep(SWEEP)
+        assert len(temporal.pokes("a")) == 2
+
+
 async def test_each_claim_gets_one_workflow_and_the_cluster_its_two() -> None:
     """Claims that are there already and claims that come."""
     cache, temporal = Cache(), FakeTemporal()

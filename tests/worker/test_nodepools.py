@@ -101,6 +101,20 @@ async def test_set14_metrics_of_pools_are_kept_unless_they_are_not_wanted(measur
     assert found == (10.0 if measured else None)
 
 
+async def test_nc07_another_controllers_pool_and_claims_are_not_written() -> None:
+    """Neither conditions nor counts nor digests, and no series of metrics is theirs."""
+    auto_mode = {"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"}
+    theirs = pool("auto", {"template/spec/nodeClassRef": auto_mode, "limits": {"cpu": "7"}})
+    async with keeping(theirs) as (cache, server, told):
+        cache.tell(claim("auto-a", nodeClassRef=auto_mode, meta={"labels": {"karpenter.sh/nodepool": "auto"}}))
+        put(cache, pool("ours"))
+        await asyncio.sleep(MOMENT)
+        assert {name for name, _ in server.patches} == {"ours"}
+        assert told.reasons() == []
+    labels = {"resource_type": "cpu", "nodepool": "auto"}
+    assert REGISTRY.get_sample_value("karpenter_nodepools_limit", labels) is None
+
+
 async def test_a_status_that_is_true_is_not_written_again() -> None:
     """Each write wakes everybody who watches NodePools, this keeper first of all."""
     async with keeping(pool("default")) as (cache, server, _):

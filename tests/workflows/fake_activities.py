@@ -33,7 +33,7 @@ from tenon.lifecycle.messages import (
     TerminateInput,
     TerminateResult,
 )
-from tenon.lifecycle.steps import KeepRecorded
+from tenon.lifecycle.steps import KeepRecorded, Withdrawn
 
 INSTANCE = Instance(
     id="i-0123456789abcdef0",
@@ -103,6 +103,11 @@ class FakeWorld:
         self._called(ActivityName.KEEP, given)
         return KeepRecorded()
 
+    @activity.defn(name=ActivityName.WITHDRAW)
+    async def withdraw(self, given: NodeInput) -> Withdrawn:
+        self._called(ActivityName.WITHDRAW, given)
+        return Withdrawn(removed=True)
+
     @activity.defn(name=ActivityName.CORDON)
     async def cordon(self, given: CordonInput) -> CordonResult:
         self._called(ActivityName.CORDON, given)
@@ -142,6 +147,7 @@ class FakeWorld:
             self.initialize,
             self.bind,
             self.keep,
+            self.withdraw,
             self.cordon,
             self.drain,
             self.detach,

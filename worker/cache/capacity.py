@@ -59,7 +59,8 @@ def scheduling_nodes(state: ClusterState, now: float) -> list[Node]:
 def pool_usage(state: ClusterState, pool: str, *, with_leaving: bool = False) -> Resources:
     """The capacity of a pool's nodes and claims, and their number as ``nodes``; without those that are leaving.
 
-    A claim that has no instance yet counts with what its pods request.
+    A claim that has no instance yet counts with what its pods request. A Node without a claim of Tenon's is no pool's,
+    whatever its labels say.
     """
     parts: list[Resources] = []
     paired: set[str] = set()
@@ -67,10 +68,8 @@ def pool_usage(state: ClusterState, pool: str, *, with_leaving: bool = False) ->
         claim = state.claim_of(record)
         if claim is not None:
             paired.add(claim.name)
-        belongs = (claim.labels if claim is not None else record.labels).get(labels.NODEPOOL) == pool
-        if belongs and (with_leaving or not leaving(record, claim)):
-            promised = _quantities(claim, "capacity") if claim is not None else {}
-            parts.append({**promised, **_known(record.capacity), NODES: 1})
+            if claim.labels.get(labels.NODEPOOL) == pool and (with_leaving or not leaving(record, claim)):
+                parts.append({**_quantities(claim, "capacity"), **_known(record.capacity), NODES: 1})
     for claim in state.claims:
         if claim.name not in paired and claim.labels.get(labels.NODEPOOL) == pool:
             if claim.deleting and not with_leaving:

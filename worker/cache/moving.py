@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from tenon.apis import labels
 from tenon.scheduling.pod_rules import LabelSelector
 from worker.cache.budgets import Budget
 from worker.cache.records import NodeRecord, ObjectRecord, PodRecord, ValueRecord
@@ -16,10 +15,12 @@ from worker.cache.table import Table
 
 
 def leaving(node: NodeRecord | None, claim: ObjectRecord | None) -> bool:
-    """Whether a node is on its way out: asked to be deleted, or tainted for disruption."""
-    if claim is not None and claim.deleting:
-        return True
-    return node is not None and (node.deleting or any((t.key, t.effect) == labels.DISRUPTED_TAINT for t in node.taints))
+    """Whether a node is on its way out: its deletion was asked for.
+
+    The disruption taint alone does not say so: a node that leaves is deleted a moment after its taint, and a taint that
+    stays without it was left over or set by somebody else (DIS-66).
+    """
+    return (claim is not None and claim.deleting) or (node is not None and node.deleting)
 
 
 class Moving:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from tenon.apis import labels
+from tenon.apis.managed import manages_claim, manages_pool
 from tenon.resources import Resources, total
 from tenon.scheduling.model import Pod
 from worker.cache.buying import Bought
@@ -29,6 +30,9 @@ class ClusterState:
     ``overlays``, ``buffers``, ``csi_nodes`` and those of ``storage``, ``moving`` and ``spreading``, and lookups over
     them.
 
+    ``claims`` and ``pools`` hold only what is Tenon's (`tenon.apis.managed`), so whoever reads them may act on all of
+    it. The Node of another controller's NodeClaim is a Node without a NodeClaim here.
+
     Everything happens in one event loop; what a method returns is the caller's, the records in it are shared and
     immutable. ``clock`` gives seconds since the epoch.
     """
@@ -38,8 +42,8 @@ class ClusterState:
         self.changes = Changes()
         self.pods: Table[PodRecord] = Table(self._pod_changed)
         self.nodes: Table[NodeRecord] = Table(self._node_changed)
-        self.claims: Table[ObjectRecord] = Table(self._claim_changed)
-        self.pools: Table[ObjectRecord] = Table(self._teller(Topic.POOL))
+        self.claims: Table[ObjectRecord] = Table(self._claim_changed, keeps=lambda claim: manages_claim(claim.body))
+        self.pools: Table[ObjectRecord] = Table(self._teller(Topic.POOL), keeps=lambda pool: manages_pool(pool.body))
         self.nodeclasses: Table[ObjectRecord] = Table(self._teller(Topic.NODECLASS))
         self.daemonsets: Table[DaemonRecord] = Table(self._teller(Topic.DAEMON))
         self.namespaces: Table[ValueRecord[Mapping[str, str]]] = Table(self._namespace_changed)
@@ -283,8 +287,11 @@ class ClusterState:
             self.changes.tell(Topic.NODE_PODS, node.name)
 
     def _note_leaving(self, node_name: str) -> None:
+        """Whether Tenon finds new places for the pods of a node; another controller moves those of its own nodes."""
         node = self.nodes.get(node_name)
-        self.moving.note(node_name, leaves=node is not None and leaving(node, self.claim_of(node)))
+        claim = self.claim_of(node) if node is not None else None
+        theirs = node is not None and claim is None and labels.NODEPOOL in node.labels
+        self.moving.note(node_name, leaves=node is not None and not theirs and leaving(node, claim))
 
     def _namespace_changed(
         self, key: str, before: ValueRecord[Mapping[str, str]] | None, after: ValueRecord[Mapping[str, str]] | None

@@ -17,13 +17,21 @@ class Table(Generic[R]):
     A new version that says the same here, such as a Node's heartbeat, is no change: the record stays the one it was.
     """
 
-    def __init__(self, changed: Listener[R]) -> None:
+    def __init__(self, changed: Listener[R], keeps: Callable[[R], bool] | None = None) -> None:
+        """``keeps`` says which records are taken over; the others are absent, and only their keys are known."""
         self._records: dict[str, R] = {}
         self._changed = changed
+        self._keeps = keeps
+        self._left_out: set[str] = set()
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """The keys of objects that exist and are not taken over."""
+        return frozenset(self._left_out)
 
     def on_replace(self, records: Mapping[str, R]) -> None:
         """Takes over a complete copy; only differences are told."""
-        for key in [key for key in self._records if key not in records]:
+        for key in [key for key in (*self._records, *self._left_out) if key not in records]:
             self.on_event(key, None)
         for key, record in records.items():
             self.on_event(key, record)
@@ -31,6 +39,10 @@ class Table(Generic[R]):
     def on_event(self, key: str, record: R | None) -> None:
         """Takes over one object, or its absence."""
         before = self._records.get(key)
+        self._left_out.discard(key)
+        if record is not None and self._keeps is not None and not self._keeps(record):
+            self._left_out.add(key)
+            record = None
         if record is None:
             if before is None:
                 return

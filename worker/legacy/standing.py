@@ -88,6 +88,8 @@ class Standing:
         other = claimed.get((kind, name))
         if other:
             return Outcome(reason=NAME_TAKEN, problem=f"{other} becomes {kind} {name} too: rename one of them")
+        if kind == "NodePool" and name in self._cache.pools.left_out:
+            return Outcome(reason=NAME_TAKEN, problem=f"NodePool {name} is another controller's: rename one of the two")
         record = self.present(body)
         if record is None:
             return None
