@@ -142,6 +142,28 @@ async def taken_up_again(temporal: WorkflowEnvironment, cluster: str) -> None:
         await handle.result()
 
 
+async def disruption_taint(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """Somebody taints a live node; the taint is removed, and the node goes on until an operator ends it."""
+    world = FakeWorld()
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await live(temporal.client, cluster)
+        await handle.signal(NodeClaimWorkflow.poke, Poke(node_name="ip-10-0-0-1", disrupted=True, reason="disrupted"))
+        await until(lambda: called(world, "remove disruption taint"))
+        await until(lambda: at(newest(temporal.client, cluster), Stage.LIVE))
+        await newest(temporal.client, cluster).signal(NodeClaimWorkflow.expire)
+        await newest(temporal.client, cluster).result()
+
+
+async def not_managed(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """The NodeClaim turns out to be another controller's: the workflow ends and does nothing."""
+    world = FakeWorld()
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await live(temporal.client, cluster)
+        await handle.signal(NodeClaimWorkflow.poke, Poke(not_managed=True, reason="not managed"))
+        await handle.result()
+        assert not await called(world, "cordon node")
+
+
 Scenario = Callable[[WorkflowEnvironment, str], Awaitable[None]]
 SCENARIOS: dict[str, Scenario] = {
     "whole-life": whole_life,
@@ -154,6 +176,8 @@ SCENARIOS: dict[str, Scenario] = {
     "never-joins": never_joins,
     "instance-gone": instance_gone,
     "taken-up-again": taken_up_again,
+    "disruption-taint": disruption_taint,
+    "not-managed": not_managed,
 }
 
 

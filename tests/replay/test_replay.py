@@ -37,6 +37,8 @@ EXPECTED_RUNS = {
     "never-joins": 1,
     "instance-gone": 2,
     "taken-up-again": 2,
+    "disruption-taint": 3,
+    "not-managed": 2,
 }
 
 

@@ -20,7 +20,7 @@ from activities.kubernetes.resources import (
     Resource,
 )
 from tenon.apis.legacy.materialising import made_of_provisioner
-from tests.apis.case import EC2NODECLASS, NODEPOOL
+from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
 from tests.apis.legacy.test_materialising import provisioner, template
 from tests.cache.objects import claim
 from tests.worker.legacy_cluster import Cluster, keeping, looked
@@ -48,6 +48,16 @@ async def test_what_was_not_made_here_is_never_touched(resource: Resource) -> No
         await looked()
         assert cluster.condition(*named, "Converted")["status"] == "True"
         assert cluster.body(resource, name)["metadata"]["ownerReferences"]
+
+
+async def test_nc07_a_name_that_another_controllers_pool_has_is_taken() -> None:
+    """The cache does not hold that pool; making one of its name would fail for ever without a word."""
+    auto_mode = {"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"}
+    theirs = {**edited(NODEPOOL, {"template/spec/nodeClassRef": auto_mode}), "metadata": {"name": "old"}}
+    async with keeping((NODEPOOLS, theirs), (PROVISIONERS, provisioner()), (AWSNODETEMPLATES, template())) as cluster:
+        await asyncio.sleep(3 * RESYNC)
+        assert cluster.condition(PROVISIONERS, "old", "Active")["reason"] == "NameTaken"
+        assert "another controller's" in cluster.condition(PROVISIONERS, "old", "Active")["message"]
 
 
 async def test_one_that_cannot_act_never_stops_the_others() -> None:

@@ -1,0 +1,111 @@
+"""An hour of a leader next to EKS Auto Mode: everything that watches the cluster runs, and none of it acts (NC-07)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from activities.planning.disrupting import Disruptor
+from tenon.lifecycle.messages import AwaitDisruptionInput
+from tenon.provisioning.policy import PlanPolicy
+from tests.apis.case import NODEPOOL, edited
+from tests.cache.objects import claim, metadata, node, running
+from tests.planning.fake_view import FakeTypes
+from tests.worker.test_bridge import Cache, FakeTemporal
+from worker.bridge import Bridge
+from worker.cache.decode import decode_object
+from worker.cache.records import ObjectRecord
+from worker.lostnodes import LostNodes
+from worker.nodepools import NodePoolKeeper
+from worker.podevents import PodEventKeeper
+from worker.static import StaticKeeper
+from worker.view import CachedView
+from workflows import names
+
+pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
+
+HOUR = 3600.0
+AUTO_MODE = {"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"}
+LONG_AGO = "2026-01-01T00:00:00Z"
+OF_POOL = {"labels": {"karpenter.sh/nodepool": "auto"}}
+DONE = [
+    {"type": kind, "status": "True", "lastTransitionTime": LONG_AGO}
+    for kind in ("Launched", "Registered", "Initialized", "Drifted")
+]
+
+
+class Untouched:
+    """An API server, or a recorder of events, of which nothing may be asked; ``asked`` is what was."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        self.asked.append(name)
+        raise AssertionError(f"another controller's object was looked at or written: {name}")
+
+
+def their_pool(name: str, **edits: Any) -> ObjectRecord:
+    body = {**edited(NODEPOOL, {"template/spec/nodeClassRef": AUTO_MODE, **edits}), "metadata": metadata(name)}
+    return decode_object(json.dumps(body).encode())
+
+
+def theirs(cache: Cache) -> None:
+    """Pools, one of them static, and claims that run empty, start, leave, and lost their instance."""
+    for pool in (their_pool("auto", **{"disruption/consolidateAfter": "0s"}), their_pool("fixed", replicas=3)):
+        cache.pools.on_event(pool.name, pool)
+    spec = {"nodeClassRef": AUTO_MODE, "expireAfter": "1s"}
+    leaving = {**OF_POOL, "deletionTimestamp": LONG_AGO, "finalizers": ["karpenter.sh/termination"]}
+    cache.tell(
+        claim("empty", node_name="empty", status={"conditions": DONE}, meta=OF_POOL, **spec),
+        replace(node("empty", meta=OF_POOL), ready=False),
+        claim("used", node_name="used", status={"conditions": DONE}, meta=OF_POOL, **spec),
+        node("used", meta=OF_POOL, taints=[{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]),
+        claim("starting", node_name="", meta=OF_POOL, **spec),
+        claim("leaving", node_name="leaving", meta=leaving, **spec),
+        node("leaving", meta=leaving),
+    )
+    pod = running("web", "used")
+    cache.pods.on_event(pod.key, pod)
+
+
+async def test_nc07_an_hour_passes_and_nothing_of_another_controller_is_touched() -> None:
+    cache, temporal, untouched, sweeps = Cache(), FakeTemporal(), Untouched(), 0
+    kube = cast("Any", untouched)
+    theirs(cache)
+    view = CachedView(cache)
+
+    async def sweep() -> None:
+        nonlocal sweeps
+        sweeps += 1
+
+    async def disrupt() -> None:
+        decision = await Disruptor(view).await_candidates(AwaitDisruptionInput(cluster="c", wait_seconds=HOUR))
+        assert decision.commands == []
+
+    parts = [
+        Bridge(cast("Any", temporal), cache, "c").run(),
+        NodePoolKeeper(kube, kube, cache, view, static_capacity=True).run(),
+        StaticKeeper(kube, cache, view, FakeTypes(), PlanPolicy()).run(),
+        PodEventKeeper(kube, cache).run(),
+        LostNodes(cache, sweep).run(),
+        disrupt(),
+    ]
+    tasks = [asyncio.create_task(part) for part in parts]
+    await asyncio.sleep(HOUR / 2)
+    cache.pods.on_event("ns/web", None)
+    cache.tell(node("used", meta={**OF_POOL, "deletionTimestamp": LONG_AGO}))
+    await asyncio.sleep(HOUR / 2 - 1.0)
+    ended = [task for task in tasks if task.done()]
+    for task in tasks:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    assert ended == []
+    assert {started for started, _ in temporal.starts} == {names.provisioner_id("c"), names.disruption_id("c")}
+    assert (temporal.signals, sweeps, untouched.asked) == ([], 0, [])
