@@ -19,6 +19,7 @@ from temporalio.common import (
     WorkflowIDConflictPolicy,
     WorkflowIDReusePolicy,
 )
+from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenon.apis import labels
@@ -60,10 +61,14 @@ class Bridge:
         self._plan_queue = plan_queue
         self._sent: dict[str, Poke] = {}
         self._started: set[str] = set()
+        self._ended: set[str] = set()
+        """UIDs of claims whose life has come to its end: they are about to vanish from the cache."""
         self._served: set[str] = set()
         self._runs: dict[str, str] = {}
         self._classes: dict[str, str] = {}
         self._classes_started: set[str] = set()
+        self._guarded: set[str] = set()
+        """UIDs of classes that were seen with their finalizer."""
         self._gate = asyncio.Semaphore(SENDERS)
         self._sweep_soon = False
         self._sweeping = False
@@ -126,7 +131,9 @@ class Bridge:
                 self._started.add(claim.uid)
                 if self._runs.get(claim.name) != run_id:
                     self._sent.pop(claim.name, None)
-        self._started &= {claim.uid for claim in self._cache.claims}
+        known = {claim.uid for claim in self._cache.claims}
+        self._started &= known
+        self._ended &= known
         self._runs = {workflow_id.rsplit("/", 1)[-1]: run_id for workflow_id, run_id in found.items()}
         for name in sorted(self._cache.claims.left_out & self._runs.keys()):
             # Begun by a version that did not look at nodeClassRef: it must end before it acts.
@@ -157,9 +164,10 @@ class Bridge:
         if claim is None:
             await self._tell_gone(name)
             return
-        if claim.uid not in self._started and not _let_go(claim):
+        if claim.uid not in self._started and claim.uid not in self._ended and not _let_go(claim):
             await self._start_claim(claim)
-            self._started.add(claim.uid)
+        if claim.uid in self._ended:
+            return
         self._served.add(name)
         poke = self._poke(claim)
         if poke is None or self._sent.get(name) == poke:
@@ -214,6 +222,17 @@ class Bridge:
         )
 
     async def _start_claim(self, claim: ObjectRecord) -> None:
+        """Start its workflow, unless its life has come to its end: the cache may show the claim a moment longer."""
+        try:
+            await self._start_life(claim, WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY)
+        except WorkflowAlreadyStartedError:
+            if await self._life_of(claim.name) == claim.uid:
+                self._ended.add(claim.uid)
+                return
+            await self._start_life(claim, WorkflowIDReusePolicy.ALLOW_DUPLICATE)  # of an earlier claim of that name
+        self._started.add(claim.uid)
+
+    async def _start_life(self, claim: ObjectRecord, reuse: WorkflowIDReusePolicy) -> None:
         pool = claim.labels.get(labels.NODEPOOL, "")
         await self._start(
             NodeClaimWorkflow.run,
@@ -225,7 +244,18 @@ class Bridge:
                 *([SearchAttributePair(names.POOL, pool)] if pool else []),
             ],
             memo={names.UID_MEMO: claim.uid},
+            reuse=reuse,
         )
+
+    async def _life_of(self, name: str) -> str:
+        """The UID of the claim of this name whose workflow ended last; empty when Temporal has forgotten it."""
+        try:
+            last = await self._client.get_workflow_handle(names.nodeclaim_id(self._cluster, name)).describe()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return ""
+            raise
+        return await last.memo_value(names.UID_MEMO, "", type_hint=str)
 
     async def _attend_class(self, name: str) -> None:
         found = self._cache.nodeclasses.get(name)
@@ -234,7 +264,7 @@ class Bridge:
             self._classes_started.discard(name)
             return
         level = f"{found.uid}/{found.body['metadata'].get('generation')}/{found.deleting}/{self._holds(found)}"
-        changed = self._classes.get(name) != level
+        changed = self._classes.get(name) != level or self._lost_finalizer(found)
         if not changed and name in self._classes_started:
             return
         workflow_id = names.nodeclass_id(self._cluster, name)
@@ -245,6 +275,15 @@ class Bridge:
         self._classes[name] = level
         if changed:  # also at first sight: it may have changed while nobody led
             await self._client.get_workflow_handle(workflow_id).signal(NodeClassWorkflow.poke)
+            if self._lost_finalizer(found):
+                self._guarded.discard(found.uid)
+
+    def _lost_finalizer(self, node_class: ObjectRecord) -> bool:
+        """Whether a plain update (`kubectl replace`) took the finalizer off; its generation stays as it was."""
+        if labels.NODECLASS_FINALIZER in (node_class.body["metadata"].get("finalizers") or ()):
+            self._guarded.add(node_class.uid)
+            return False
+        return node_class.uid in self._guarded
 
     def _holds(self, node_class: ObjectRecord) -> bool:
         """Whether a class that is being deleted has to wait: its workflow is told when its last claim has gone."""
@@ -275,6 +314,7 @@ class Bridge:
         summary: str,
         attributes: Iterable[SearchAttributePair[Any]] = (),
         memo: Mapping[str, Any] | None = None,
+        reuse: WorkflowIDReusePolicy = WorkflowIDReusePolicy.ALLOW_DUPLICATE,
     ) -> None:
         pairs = [SearchAttributePair(names.CLUSTER, self._cluster), *attributes]
         await self._client.start_workflow(
@@ -283,7 +323,7 @@ class Bridge:
             id=workflow_id,
             task_queue=names.task_queue(self._cluster),
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            id_reuse_policy=reuse,
             search_attributes=TypedSearchAttributes(pairs),
             static_summary=summary,
             memo=memo,

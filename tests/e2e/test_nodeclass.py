@@ -44,6 +44,19 @@ async def test_ecs11_fin02_a_class_outlives_its_last_node_and_takes_what_was_mad
     assert launch_templates(sandbox, pool.name) == []
 
 
+async def test_fin02_a_finalizer_that_a_plain_update_wiped_comes_back(make_pool: MakePool, kube: Kube) -> None:
+    """As `kubectl replace` does: a class without it would vanish at once, and leave its instance profile."""
+    pool = await make_pool(requirements=SMALL)
+
+    async def guarded() -> bool:
+        found = await kube.get(EC2NODECLASSES, pool.name) or {}
+        return labels.NODECLASS_FINALIZER in (found["metadata"].get("finalizers") or ())
+
+    await until(guarded)
+    await kube.patch(EC2NODECLASSES, pool.name, {"metadata": {"finalizers": None}})
+    await until(guarded, within=30)
+
+
 async def test_ecs7_kubelet_settings_that_only_al2023_takes_are_told_of_on_another_family(
     make_pool: MakePool, kube: Kube
 ) -> None:

@@ -11,9 +11,11 @@ from typing import Any, cast
 
 import pytest
 from temporalio.client import Client
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from tenon.apis.labels import TERMINATION_FINALIZER
+from tenon.apis.labels import NODECLASS_FINALIZER, TERMINATION_FINALIZER
 from tenon.lifecycle.messages import Poke
 from tenon.lifecycle.state import NodeClaimInput
 from tests.cache.objects import claim, metadata, node
@@ -42,6 +44,8 @@ class FakeTemporal:
         self.options: dict[str, dict[str, Any]] = {}
         self.open: dict[str, str] = {}
         """Workflow id -> run id of what is open."""
+        self.completed: dict[str, str] = {}
+        """Workflow id -> UID of the claim, of the last run that ended of itself."""
 
     async def list_workflows(self, query: str) -> AsyncIterator[Any]:
         self._fail("list")
@@ -51,6 +55,9 @@ class FakeTemporal:
 
     async def start_workflow(self, run: Any, given: Any, *, id: str, **options: Any) -> None:
         self._fail(f"start {id}")
+        only_failed = options["id_reuse_policy"] is WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
+        if id in self.completed and id not in self.open and only_failed:
+            raise WorkflowAlreadyStartedError(id, "NodeClaim")
         self.starts.append((id, given))
         self.open[id] = f"run-{len(self.starts)}"
         self.options[id] = options
@@ -79,6 +86,18 @@ class FakeHandle:
         self._temporal._fail(f"signal {self._id}")
         name = signal if isinstance(signal, str) else signal.__name__
         self._temporal.signals.append((self._id, name, args))
+
+    async def describe(self) -> FakeDescription:
+        return FakeDescription(self._temporal.completed[self._id])
+
+
+class FakeDescription:
+    def __init__(self, uid: str) -> None:
+        self._uid = uid
+
+    async def memo_value(self, key: str, default: str, *, type_hint: type) -> str:
+        assert (key, default, type_hint) == (names.UID_MEMO, "", str)
+        return self._uid
 
 
 class Cache(ClusterCache):
@@ -340,6 +359,39 @@ async def test_a_life_that_ended_a_moment_ago_gets_no_second_one() -> None:
         assert temporal.started("a") == 1
 
 
+async def test_a_life_that_ended_stays_ended_however_late_the_cache_is() -> None:
+    """Of a hundred nodes that leave at once the cache may show some for many seconds after they ended."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a", **LEAVING), node("a"))
+    async with bridged(cache, temporal):
+        workflow_id = names.nodeclaim_id("c", "a")
+        del temporal.open[workflow_id]
+        temporal.completed[workflow_id] = "uid-a"
+        temporal.fails[f"signal {workflow_id}"] = [NOT_FOUND] * 9
+        cache.nodes.on_event("a", None)
+        await asyncio.sleep(3 * SWEEP + MOMENT)
+        assert temporal.started("a") == 1
+
+
+async def test_a_leader_that_begins_starts_no_life_that_has_ended() -> None:
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a", **LEAVING), starting("b"))
+    temporal.completed = {names.nodeclaim_id("c", "a"): "uid-a", names.nodeclaim_id("c", "b"): "uid-b"}
+    async with bridged(cache, temporal):
+        await asyncio.sleep(MOMENT)
+        assert (temporal.started("a"), temporal.started("b")) == (0, 0)
+        assert temporal.pokes("a") == []
+
+
+async def test_a_claim_gets_a_life_although_one_of_its_name_has_ended() -> None:
+    """People give NodeClaims names of their own, and use them again."""
+    cache, temporal = Cache(), FakeTemporal()
+    temporal.completed[names.nodeclaim_id("c", "a")] = "uid-of-an-earlier-one"
+    cache.tell(starting("a"))
+    async with bridged(cache, temporal):
+        assert temporal.started("a") == 1
+
+
 async def test_a_node_that_leaves_and_whose_workflow_was_ended_by_hand_is_begun_again_soon() -> None:
     cache, temporal = Cache(), FakeTemporal()
     cache.tell(starting("a", **LEAVING), node("a"))
@@ -376,6 +428,20 @@ async def test_a_node_class_is_looked_at_when_its_spec_changed_only() -> None:
             await asyncio.sleep(MOMENT)
         # Once at first sight, for it may have changed while nobody led, and once for the new generation.
         assert [signal for found, signal, _ in temporal.signals if found == workflow_id] == ["poke", "poke"]
+
+
+async def test_a_node_class_whose_finalizer_was_wiped_is_looked_at() -> None:
+    """`kubectl replace` takes what the manifest does not name, and leaves the generation as it is."""
+    cache, temporal = Cache(), FakeTemporal()
+    workflow_id = names.nodeclass_id("c", "default")
+    cache.nodeclasses.on_event("default", node_class("default", 1, finalizers=[NODECLASS_FINALIZER]))
+    async with bridged(cache, temporal):
+        cache.nodeclasses.on_event("default", node_class("default", 1))
+        await asyncio.sleep(MOMENT)
+        assert [found for found, _, _ in temporal.signals].count(workflow_id) == 2
+        cache.nodeclasses.on_event("default", node_class("default", 1, finalizers=[NODECLASS_FINALIZER]))
+        await asyncio.sleep(MOMENT)
+        assert [found for found, _, _ in temporal.signals].count(workflow_id) == 2, "our own write wakes no workflow"
 
 
 async def test_ecs11_a_node_class_that_is_deleted_is_looked_at_when_its_last_claim_has_gone() -> None:

@@ -1,0 +1,131 @@
+"""What fifty nodes that leave cost the API server, by its own count of requests."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest_asyncio
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.drain import drain
+from activities.kubernetes.nodes import find_node, pods_on
+from activities.kubernetes.resources import NODES, PODS, VOLUMEATTACHMENTS
+from activities.kubernetes.shared_list import PAUSE_SECONDS
+from activities.kubernetes.volumes import detach_volumes
+from sandbox.cluster import Sandbox
+from tenon.lifecycle.messages import ClaimRef, DetachInput, DrainInput, NodeInput
+from tests.lifecycle_k8s.fake_kube import Recorder
+
+COUNT = 50
+POD = {"terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": "pause"}]}
+NAMES = [f"crowded-{number}" for number in range(COUNT)]
+
+
+class Counts:
+    """What the API server counted since the last look."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+        self._before: dict[str, float] = {}
+
+    async def take(self) -> dict[str, float]:
+        """Series with their labels -> how much they grew."""
+        text = (await self._kube.request("GET", "/metrics")).decode()
+        now = {series: float(value) for series, value in re.findall(r"^(apiserver_\S*?\{.*\}) (\S+)$", text, re.M)}
+        grown = {series: value - self._before.get(series, 0.0) for series, value in now.items()}
+        self._before = now
+        return grown
+
+
+def total(grown: dict[str, float], metric: str, *labels: str) -> float:
+    """The growth of all series of a metric with these labels."""
+    return sum(
+        growth
+        for series, growth in grown.items()
+        if series.startswith(f"{metric}{{") and all(label in series for label in labels)
+    )
+
+
+def wanted(name: str, **fields: Any) -> dict[str, Any]:
+    claim = ClaimRef(cluster="c", name=name, uid=name)
+    return {"claim": claim, "provider_id": f"other:///{name}", "node_name": name, **fields}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def crowd(sandbox: Sandbox, kube: Kube) -> AsyncIterator[None]:
+    """Fifty Nodes without a machine, each with a pod and a volume that stays attached."""
+    for name in NAMES:
+        spec = {"providerID": f"other:///{name}", "unschedulable": True}
+        await kube.create(NODES, {"metadata": {"name": name}, "spec": spec})
+        body = {"metadata": {"name": name, "namespace": "default"}, "spec": {**POD, "nodeName": name}}
+        await kube.create(PODS, body)
+        source = {"persistentVolumeName": f"volume-{name}"}
+        attachment = {"attacher": "nobody.example.com", "nodeName": name, "source": source}
+        await kube.create(VOLUMEATTACHMENTS, {"metadata": {"name": name}, "spec": attachment})
+    yield
+    for name in NAMES:
+        await kube.delete(VOLUMEATTACHMENTS, name)
+        await kube.delete(PODS, name, namespace="default", grace_seconds=0)
+        await kube.delete(NODES, name)
+
+
+async def test_the_pods_of_a_node_are_read_by_the_index_and_never_from_storage(crowd: None, kube: Kube) -> None:
+    """A list in pages reads every pod of the cluster from etcd: for each node, each second of its drain."""
+    counts = Counts(kube)
+    await counts.take()
+    for latest in (True, False):
+        for name in NAMES:
+            (pod,) = await pods_on(kube, name, latest=latest)
+            assert pod["metadata"]["name"] == name
+        grown = await counts.take()
+        from_storage = total(grown, "apiserver_storage_list_fetched_objects_total", 'resource="pods"')
+        assert from_storage == 0, f"{latest=}"
+        by_index = total(grown, "apiserver_cache_list_total", 'resource="pods"', 'index="f:spec.nodeName"')
+        assert by_index >= COUNT, f"{latest=}"
+    assert total(grown, "apiserver_storage_list_total", 'resource="pods"') == 0, "not even asked for its version"
+
+
+async def test_fifty_nodes_that_leave_share_their_lists(crowd: None, kube: Kube) -> None:
+    """Each looks for attached volumes every two seconds, and the API server has no selector for them."""
+    counts, clock, recorder = Counts(kube), asyncio.get_running_loop().time, Recorder()
+    await counts.take()
+    began = clock()
+
+    async def leave(name: str) -> None:
+        drained = await drain(kube, recorder, DrainInput(**wanted(name)), _now, _silent)  # type: ignore[arg-type]
+        assert (drained.drained, drained.evicted, drained.volumes_attached) == (True, 1, 1)
+        asked = DetachInput(**wanted(name, budget_seconds=10.0))
+        assert not (await detach_volumes(kube, recorder, asked, _now, _silent)).detached  # type: ignore[arg-type]
+
+    await asyncio.gather(*(leave(name) for name in NAMES))
+    grown = await counts.take()
+    lists = total(grown, "apiserver_request_total", 'verb="LIST"', 'resource="volumeattachments"')
+    assert lists <= (clock() - began) / PAUSE_SECONDS + 2
+    assert total(grown, "apiserver_request_total", 'verb="LIST"', 'resource="nodes"') == 0
+
+
+async def test_fifty_claims_whose_node_nobody_named_share_their_lists(crowd: None, kube: Kube) -> None:
+    """Claims of one batch whose nodes never joined come to their last look together."""
+    counts = Counts(kube)
+    await counts.take()
+
+    async def look(name: str) -> None:
+        found = await find_node(kube, NodeInput(**wanted(name, node_name="")), None)
+        assert found.node is not None
+        assert found.node["metadata"]["name"] == name
+
+    await asyncio.gather(*(look(name) for name in NAMES))
+    grown = await counts.take()
+    assert total(grown, "apiserver_request_total", 'verb="LIST"', 'resource="nodes"') <= 2
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _silent(*_: object) -> None:
+    """No heartbeat."""
