@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from cli.absent import missing, stand_in
 from cli.streams import open_what_is_closed, unwritable_output_told
 
 COMMANDS = {
@@ -25,6 +26,7 @@ COMMANDS = {
     "worker": "cli.worker",
 }
 """Command name to the module whose ``app`` it is."""
+OF_THE_SANDBOX = ("demo", "sandbox")
 
 
 class Commands(TyperGroup):
@@ -38,6 +40,8 @@ class Commands(TyperGroup):
         """The command of a name; None when there is none."""
         if cmd_name not in COMMANDS:
             return None
+        if cmd_name in OF_THE_SANDBOX and (package := missing()):
+            return stand_in(cmd_name, package)
         command = get_command(import_module(COMMANDS[cmd_name]).app)
         command.name = cmd_name
         return command
