@@ -21,10 +21,11 @@ from tenon.apis.nodepool import NODES, OVERLAPPING, NodePool
 from tenon.apis.validation import parse, unknown_values
 from tenon.provisioning.overlap import REASON, overlapping, with_overlap
 from tenon.provisioning.readiness import pool_conditions
-from tenon.resources import format_resources, parse_resources
+from tenon.resources import format_resources
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.records import ObjectRecord
+from worker.pool_metrics import PoolMetrics
 from worker.repeats import Sparingly
 from worker.view import CachedView
 
@@ -50,6 +51,7 @@ class NodePoolKeeper:
     ) -> None:
         """``static_capacity`` is the feature gate of that name; ``measured``: the metrics are kept too."""
         self._measured = measured
+        self._metrics = PoolMetrics()
         self._static_capacity = static_capacity
         self._kube = kube
         self._recorder = recorder
@@ -68,11 +70,14 @@ class NodePoolKeeper:
         """Serve until cancelled."""
         topics = [Topic.POOL, Topic.NODECLASS, Topic.CLAIM, Topic.NODE]
         with self._cache.subscribe(topics) as news:
+            if self._measured:
+                metrics.CLUSTER_SYNCED.set(0)
             await self._cache.wait_synced()
             while True:
                 if self._measured:
                     metrics.CLUSTER_NODES.set(len(self._cache.nodes))
                     metrics.CLUSTER_SYNCED.set(1)
+                    self._metrics.forget_all_but({pool.name for pool in self._cache.pools})
                 self._compare()
                 self._foreign = self._hashed_elsewhere()
                 for record in self._cache.pools:
@@ -107,7 +112,7 @@ class NodePoolKeeper:
             return
         usage = self._view.pool_usage(record.name)
         if self._measured:
-            self._measure(pool, usage)
+            self._metrics.measure(pool, usage)
         now = datetime.now(UTC)
         conditions = pool_conditions(pool, self._view.node_class, now, static_capacity=self._static_capacity)
         others = self._overlaps.get(record.name, ())
@@ -186,13 +191,6 @@ class NodePoolKeeper:
                 await self._kube.patch(NODECLAIMS, claim.name, {"metadata": {"annotations": change}})
         if any(record.annotations.get(key) != value for key, value in wanted.items()):
             await self._kube.patch(NODEPOOLS, record.name, {"metadata": {"annotations": wanted}})
-
-    def _measure(self, pool: NodePool, usage: dict[str, int]) -> None:
-        name = pool.metadata.name
-        for resource, units in usage.items():
-            metrics.POOL_USAGE.labels(resource, name).set(units / 1000 if resource == "cpu" else units)
-        for resource, units in parse_resources(pool.spec.limits).items():
-            metrics.POOL_LIMIT.labels(resource, name).set(units / 1000 if resource == "cpu" else units)
 
 
 def _reference(record: ObjectRecord) -> dict[str, Any]:

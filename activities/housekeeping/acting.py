@@ -67,7 +67,7 @@ class Acting:
             return launching or any(claim.instance_id == found.instance_id for claim in claims)
         claim = await self._claim(found.claim)
         if claim is not None:
-            return not claim.instance_id or claim.instance_id == found.instance_id
+            return not claim.managed or claim.instance_id in ("", found.instance_id)
         left = seen.left_since.get(found.instance_id)
         if left is not None and seen.now - left >= self._graces.left_to_workflow:
             return False

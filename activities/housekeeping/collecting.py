@@ -124,7 +124,7 @@ class Housekeeping:
         if seen.claims is None:
             return
         held: dict[str, int] = dict.fromkeys(self._finalizers, 0)
-        for claim in seen.claims:
+        for claim in seen.managed_claims:
             for finalizer in claim.foreign_finalizers:
                 held[finalizer] = held.get(finalizer, 0) + 1
         for finalizer, count in held.items():

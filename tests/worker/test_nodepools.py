@@ -101,6 +101,39 @@ async def test_set14_metrics_of_pools_are_kept_unless_they_are_not_wanted(measur
     assert found == (10.0 if measured else None)
 
 
+async def test_met37_the_state_counts_as_synced_only_once_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = asyncio.Event()
+
+    async def wait(_: Cache) -> None:
+        await whole.wait()
+
+    monkeypatch.setattr(Cache, "wait_synced", wait)
+    async with keeping():
+        assert REGISTRY.get_sample_value("karpenter_cluster_state_synced") == 0
+        whole.set()
+        await asyncio.sleep(MOMENT)
+        assert REGISTRY.get_sample_value("karpenter_cluster_state_synced") == 1
+
+
+async def test_met18_a_pool_that_is_gone_and_a_limit_that_was_lifted_are_told_as_nothing() -> None:
+    """A series cannot be taken back where several processes share their metrics."""
+
+    def told(kind: str, resource: str) -> float | None:
+        labels = {"resource_type": resource, "nodepool": "going"}
+        return REGISTRY.get_sample_value(f"karpenter_nodepools_{kind}", labels)
+
+    async with keeping(pool("going", {"limits": {"cpu": "10", "memory": "1Gi"}})) as (cache, _, _):
+        cache.tell(claim("a", node_name="", meta={"labels": {"karpenter.sh/nodepool": "going"}}))
+        await asyncio.sleep(MOMENT)
+        assert (told("limit", "cpu"), told("limit", "memory"), told("usage", "nodes")) == (10.0, 2.0**30, 1.0)
+        put(cache, {**pool("going", {"limits": {"cpu": "10"}}), "metadata": {"name": "going", "generation": 2}})
+        await asyncio.sleep(MOMENT)
+        assert (told("limit", "cpu"), told("limit", "memory")) == (10.0, 0.0)
+        cache.pools.on_event("going", None)
+        await asyncio.sleep(MOMENT)
+        assert (told("limit", "cpu"), told("usage", "nodes")) == (0.0, 0.0)
+
+
 async def test_nc07_another_controllers_pool_and_claims_are_not_written() -> None:
     """Neither conditions nor counts nor digests, and no series of metrics is theirs."""
     auto_mode = {"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"}
