@@ -110,7 +110,7 @@ class NodePoolKeeper:
         if pool is None:
             await self._refuse(record)
             return
-        usage = self._view.pool_usage(record.name)
+        usage = self._cache.pool_usage(record.name, with_leaving=True)
         if self._measured:
             self._metrics.measure(pool, usage)
         now = datetime.now(UTC)

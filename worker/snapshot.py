@@ -50,5 +50,8 @@ class Snapshot:
         return self._classes.get(name)
 
     def pool_usage(self, pool: str) -> Resources:
-        """What a pool's nodes and claims take of its limits, those on their way out included: they still cost."""
-        return capacity.pool_usage(self._state, pool, with_leaving=True)
+        """What a pool's nodes and claims take of its limits at most, those on their way out included: they still cost.
+
+        Limits hold over batches: EC2 may take its time, and only then is it known which type a claim became.
+        """
+        return capacity.pool_usage(self._state, pool, with_leaving=True, at_most=True)

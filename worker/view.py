@@ -74,7 +74,7 @@ class CachedView:
 
     def _freed(self, pool: ObjectRecord) -> int:
         """Changes when a NodePool that has limits gets room within them; what others have room for never runs out."""
-        return self._cache.claims_gone[pool.name] if pool.spec.get("limits") else 0
+        return self._cache.limits_eased[pool.name] if pool.spec.get("limits") else 0
 
     def _found(self, node_class: ObjectRecord) -> str:
         """Whether a class is ready, and the subnets, AMIs and the like that were found for it."""
@@ -141,8 +141,8 @@ class CachedView:
         return known[1]
 
     def pool_usage(self, pool: str) -> Resources:
-        """What a pool's nodes and claims take of its limits, those on their way out included: they still cost."""
-        return self._cache.pool_usage(pool, with_leaving=True)
+        """What a pool's nodes and claims take of its limits at most; those on their way out still cost, and count."""
+        return self._cache.pool_usage(pool, with_leaving=True, at_most=True)
 
     def claim_names(self) -> Set[str]:
         """The names of all NodeClaims."""

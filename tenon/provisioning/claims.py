@@ -45,6 +45,7 @@ def claim_body(planned: PlannedClaim, pool: NodePool, *, batch: int, ordinal: in
     body["metadata"]["annotations"] |= {
         labels.PLANNED_PODS: format_planned_pods(planned.pods),
         labels.PLANNED_REQUESTS: format_planned_requests(planned.pods),
+        labels.LARGEST_CAPACITY: _as_json(planned.largest),
     }
     return body
 
@@ -100,12 +101,25 @@ def planned_uids(annotations: Mapping[str, str]) -> frozenset[str]:
 
 def format_planned_requests(pods: tuple[Pod, ...]) -> str:
     """The annotation that says what the pods that a claim is bought for request, DaemonSets left out."""
-    return json.dumps(format_resources(total(pod.requests for pod in pods)), separators=(",", ":"))
+    return _as_json(total(pod.requests for pod in pods))
 
 
 def planned_requests(annotations: Mapping[str, str]) -> Resources:
     """What the pods that a claim was bought for request together; empty when it does not say, or not readably."""
+    return _read(annotations, labels.PLANNED_REQUESTS)
+
+
+def largest_capacity(annotations: Mapping[str, str]) -> Resources:
+    """The most that a claim may take of its pool's limits; empty when it does not say, or not readably."""
+    return _read(annotations, labels.LARGEST_CAPACITY)
+
+
+def _as_json(resources: Resources) -> str:
+    return json.dumps(format_resources(resources), separators=(",", ":"))
+
+
+def _read(annotations: Mapping[str, str], key: str) -> Resources:
     try:
-        return parse_resources(json.loads(annotations.get(labels.PLANNED_REQUESTS) or "{}"))
+        return parse_resources(json.loads(annotations.get(key) or "{}"))
     except (ValueError, AttributeError):
         return {}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tenon.resources import Resources
+from tenon.resources import CPU, MEMORY, Resources
 from tenon.scheduling.fleet import Fleet
-from tenon.scheduling.limits import RESERVATION, Limits
+from tenon.scheduling.limits import RESERVATION, Limits, counts_nodes
 from tenon.scheduling.model import PlannedClaim, Pod
 from tenon.scheduling.node_values import settled_requirements
 from tenon.scheduling.packing import Bin, Load
@@ -28,18 +28,27 @@ def claims_of(fleet: Fleet, handed_out: dict[int, int]) -> list[PlannedClaim]:
         if known is None:
             numbers = _listed(template, node, types)
             names = tuple(template.table.types[number].name for number in numbers)
-            known = lists[id(node.state), types] = _List(numbers[0], names, sum(1 << number for number in numbers))
+            listed = sum(1 << number for number in numbers)
+            known = lists[id(node.state), types] = _List(numbers[0], names, listed, _largest(template, listed))
         claims.append(_claim(template, node, known, _take_pods(node.load, handed_out)))
     return claims
 
 
 @dataclass(frozen=True, slots=True)
 class _List:
-    """Types that claims list, of which nodes alike share one: the number of the cheapest, the names, the set."""
+    """Types that claims list, of which nodes alike share one: the number of the cheapest, the names, the set, and the
+    most that one of them has of what may be limited.
+    """
 
     cheapest: int
     names: tuple[str, ...]
     types: int
+    largest: Resources
+
+
+def _largest(template: Template, types: int) -> Resources:
+    limited = [name for name in sorted(template.pool.limits or {}) if not counts_nodes(name)]
+    return {name: template.table.largest_capacity(name, types) for name in dict.fromkeys((CPU, MEMORY, *limited))}
 
 
 def _shared_limit(template: Template, node: Bin, limits: Limits, waiting: int) -> int:
@@ -117,6 +126,7 @@ def _claim(template: Template, node: Bin, listed: _List, pods: tuple[Pod, ...]) 
         price=price,
         offering=(type_name, zone, capacity_type),
         min_values_relaxed=bool(lowered),
+        largest=listed.largest,
     )
 
 

@@ -198,6 +198,8 @@ class PlannedClaim:
     """(instance type, zone, capacity type) of the cheapest way to buy it."""
     min_values_relaxed: bool = False
     """Whether a ``minValues`` of the pool was lowered for it."""
+    largest: Resources = field(default_factory=dict)
+    """The most CPU and memory, and the most of each resource that the pool limits, that one of its types has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from tenon.resources import Resources
 from tenon.scheduling.model import Node, Taint
 from tests.cache.objects import claim, daemonset, node, owned_by, pod, running, waiting
 from worker.cache.capacity import daemon_pods, pool_usage, scheduling_nodes
+from worker.cache.limit_ranges import decode_limit_range
+from worker.cache.records import ValueRecord
 from worker.cache.state import ClusterState
 
 NOW = 1_800_000_000.0
@@ -190,6 +193,25 @@ def test_pool_usage_counts_nodes_claims_and_their_number_sch_092() -> None:
     assert pool_usage(found, "none") == {}
 
 
+def test_a_claim_without_an_instance_counts_at_most_with_its_largest_type_sch_092() -> None:
+    """Limits hold over batches, whatever the claims of an earlier one become; once launched they are what they are."""
+    largest = {"annotations": {"tenon.sh/largest-capacity": '{"cpu":"8","memory":"16Gi"}'}}
+    asked = {"requests": {"cpu": "2", "pods": "3"}}
+    found = state(
+        claims=[
+            claim("asked", node_name="", resources=asked, meta=largest),
+            claim("older", node_name="", resources=asked),
+            claim("broken", node_name="", resources=asked, meta={"annotations": {"tenon.sh/largest-capacity": "much"}}),
+            claim("launched", node_name="x", status=STATUS, meta=largest),
+        ]
+    )
+    at_most = pool_usage(found, "pool", at_most=True)
+    launched = pool_usage(state(claims=[claim("launched", node_name="x", status=STATUS)]), "pool")["cpu"]
+    assert (at_most["nodes"], at_most["cpu"], at_most["pods"]) == (4, 8_000 + 2_000 + 2_000 + launched, 9)
+    assert at_most["memory"] >= 16 * 2**30
+    assert pool_usage(found, "pool")["cpu"] == 3 * 2_000 + launched, "what is shown is what is asked for"
+
+
 def test_a_claim_that_cannot_be_read_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
     bad = claim("bad", node_name="x", status=STATUS, requirements=[{"key": "a", "operator": "Near"}])
     found = state(claims=[bad, claim("good", node_name="y", status=STATUS)], pods=[pod()])
@@ -208,3 +230,54 @@ def test_pods_that_rules_between_pods_count_are_listed_with_their_node_sch_052()
     found = {one.name: one for one in scheduling_nodes(state(nodes=[node("n"), leaving], pods=pods), NOW)}
     assert {name: [pod.name for pod in one.pods] for name, one in found.items()} == {"n": ["a"], "old": ["b"]}
     assert (found["n"].closed, found["old"].closed) == (False, True)
+
+
+def limit_range(name: str, *items: dict[str, Any], namespace: str = "kube-system") -> ValueRecord[Resources]:
+    body = {"metadata": {"name": name, "namespace": namespace, "uid": name}, "spec": {"limits": list(items)}}
+    return decode_limit_range(json.dumps(body).encode())
+
+
+STATED = {"name": "stated", "resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "2", "memory": "1Gi"}}}
+SILENT = {"name": "silent"}
+
+
+def test_daemons_request_what_limit_ranges_make_of_their_template_sch_081() -> None:
+    """As admission would: requests, then the container's limits, then what the LimitRange gives."""
+    default = {"type": "Container", "default": {"cpu": "3"}, "defaultRequest": {"cpu": "1500m", "memory": "2Gi"}}
+    others = [
+        {"type": "Pod", "max": {"cpu": "64"}},
+        {"type": "PersistentVolumeClaim", "max": {"storage": "1Ti"}},
+    ]
+    found = state(daemonsets=[daemonset(containers=[STATED, SILENT])])
+    assert daemon_pods(found)[0].requests == {"cpu": 100, "memory": 2**30, "pods": 1}
+    for record in (limit_range("a", *others, default), limit_range("b", default, namespace="elsewhere")):
+        found.limit_ranges.on_event(record.key, record)
+    assert daemon_pods(found)[0].requests == {"cpu": 1600, "memory": 3 * 2**30, "pods": 1}
+    later = limit_range("later", {"type": "Container", "defaultRequest": {"cpu": "9", "ephemeral-storage": "1Gi"}})
+    found.limit_ranges.on_event(later.key, later)
+    more = {"ephemeral-storage": 2 * 2**30}
+    assert daemon_pods(found)[0].requests == {"cpu": 1600, "memory": 3 * 2**30, "pods": 1, **more}
+
+
+@pytest.mark.parametrize(
+    ("item", "cpu"),
+    [
+        ({"default": {"cpu": "2"}}, 2000),
+        ({"max": {"cpu": "4"}}, 4000),
+        ({"min": {"cpu": "50m"}}, 50),
+        ({"min": {"cpu": "50m"}, "max": {"cpu": "4"}}, 4000),
+        ({"min": {"cpu": "50m"}, "max": {"cpu": "4"}, "default": {"cpu": "1"}}, 1000),
+        ({}, 0),
+    ],
+)
+def test_a_limit_range_that_leaves_out_requests_gives_limits(item: dict[str, Any], cpu: int) -> None:
+    record = limit_range("a", {"type": "Container", **item})
+    assert record.value.get("cpu", 0) == cpu
+
+
+def test_live_daemons_know_better_than_limit_ranges() -> None:
+    record = limit_range("a", {"type": "Container", "defaultRequest": {"memory": "2Gi"}})
+    live = running("ds-1", "n", meta=owned_by("DaemonSet", "uid-ds"))
+    found = state(nodes=[node()], pods=[live], daemonsets=[daemonset()])
+    found.limit_ranges.on_event(record.key, record)
+    assert "memory" not in daemon_pods(found)[0].requests

@@ -13,13 +13,14 @@ from temporalio.exceptions import ApplicationError
 
 from tenon.apis import labels
 from tenon.lifecycle.messages import OfferingKey, PlanInput, PlanResult, UnavailableOffering
+from tenon.provisioning.claims import largest_capacity
 from tenon.provisioning.policy import PlanPolicy
 from tenon.scheduling.model import Node
 from tenon.scheduling.pod_rules import LabelSelector, PodRules, PodTerm
 from tenon.scheduling.requirements import Requirements
 from tests.planning.fake_view import START, UNREADY, FakeView, node_class, node_pool
 from tests.planning.setting import BATCH, Setting
-from tests.scheduling.builders import asking, need, node, pod
+from tests.scheduling.builders import CATALOG, asking, need, node, pod
 
 
 async def test_pending_pods_become_a_claim_that_names_them() -> None:
@@ -326,6 +327,19 @@ async def test_the_limits_of_a_pool_hold() -> None:
     at.view.usage = {"nodes": 3}
     assert (await at.planner.plan(BATCH)).unschedulable == 1
     assert at.kube.objects == {}
+
+
+async def test_a_claim_says_how_much_of_the_limits_it_may_take() -> None:
+    """SCH-092: the next batch counts that until the claim is launched. It names what the pool limits, and the usual."""
+    at = Setting(pod("a"))
+    at.view.pools = [node_pool(edits={"limits": {"cpu": "40", "nodes": "3", "nvidia.com/gpu": "4"}})]
+    await at.planner.plan(BATCH)
+    ((name, body),) = at.kube.objects.items()
+    most = largest_capacity(body["metadata"]["annotations"])
+    types = [kind for kind in CATALOG if kind.name in at.types_of(name)]
+    assert most["cpu"] == max(kind.capacity["cpu"] for kind in types) <= 40_000
+    assert most["memory"] == max(kind.capacity["memory"] for kind in types)
+    assert most.keys() == {"cpu", "memory", "nvidia.com/gpu"}
 
 
 async def test_preferences_hold_unless_the_operator_says_otherwise() -> None:

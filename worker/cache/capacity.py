@@ -12,12 +12,14 @@ from dataclasses import replace
 from typing import Any
 
 from tenon.apis import labels
-from tenon.provisioning.claims import planned_requests
+from tenon.provisioning.claims import largest_capacity, planned_requests
 from tenon.resources import Resources, parse_resources, total
 from tenon.scheduling.model import Node, Pod, Taint
 from tenon.scheduling.requirements import Requirements
+from worker.cache.limit_ranges import requests_by_namespace
 from worker.cache.moving import leaving
 from worker.cache.records import NodeRecord, ObjectRecord, PodRecord
+from worker.cache.requests import effective_requests
 from worker.cache.state import ClusterState
 
 log = logging.getLogger(__name__)
@@ -56,11 +58,11 @@ def scheduling_nodes(state: ClusterState, now: float) -> list[Node]:
     return sorted(nodes, key=lambda node: node.name)
 
 
-def pool_usage(state: ClusterState, pool: str, *, with_leaving: bool = False) -> Resources:
+def pool_usage(state: ClusterState, pool: str, *, with_leaving: bool = False, at_most: bool = False) -> Resources:
     """The capacity of a pool's nodes and claims, and their number as ``nodes``; without those that are leaving.
 
-    A claim that has no instance yet counts with what its pods request. A Node without a claim of Tenon's is no pool's,
-    whatever its labels say.
+    A claim that has no instance yet counts with what its pods request; or, ``at_most``, with the most that it may take.
+    A Node without a claim of Tenon's is no pool's, whatever its labels say.
     """
     parts: list[Resources] = []
     paired: set[str] = set()
@@ -74,19 +76,26 @@ def pool_usage(state: ClusterState, pool: str, *, with_leaving: bool = False) ->
         if claim.name not in paired and claim.labels.get(labels.NODEPOOL) == pool:
             if claim.deleting and not with_leaving:
                 continue
-            parts.append({**(_quantities(claim, "capacity") or _requested(claim)), NODES: 1})
+            largest = largest_capacity(claim.annotations) if at_most else {}
+            parts.append({**(_quantities(claim, "capacity") or {**_requested(claim), **largest}), NODES: 1})
     return total(parts)
 
 
 def daemon_pods(state: ClusterState) -> list[Pod]:
-    """One pod for each DaemonSet, by key; its requests are those of a live pod, which admission may have filled in."""
+    """One pod for each DaemonSet, by key; its requests are those of a live pod, which admission may have filled in.
+
+    Without a live pod what LimitRanges make of the template is known.
+    """
     live: dict[str, Resources] = {}
     for record in state.pods:
         if record.daemon and not record.terminal:
             live.setdefault(record.owner_uid, record.pod.requests)
+    defaults = requests_by_namespace(state.limit_ranges)
     pods = []
     for daemon in sorted(state.daemonsets, key=lambda daemon: daemon.key):
         requests = live.get(daemon.uid, daemon.pod.requests)
+        if daemon.uid not in live and (given := defaults.get(daemon.pod.namespace)):
+            requests = effective_requests(daemon.spec, defaults=given)
         pods.append(daemon.pod if requests == daemon.pod.requests else replace(daemon.pod, requests=requests))
     return pods
 

@@ -18,6 +18,7 @@ from worker.cache import capacity
 from worker.cache.budgets import decode_budget
 from worker.cache.changes import Topic
 from worker.cache.decode import decode_daemonset, decode_namespaced, decode_node, decode_object, decode_pod, instant
+from worker.cache.limit_ranges import decode_limit_range
 from worker.cache.records import ObjectRecord
 from worker.cache.reflector import SILENCE_SECONDS, Reflector
 from worker.cache.selector_decode import decode_replication_controller, decode_service, decode_workload
@@ -57,6 +58,7 @@ class ClusterCache(ClusterState):
             reflect(resources.NODEPOOLS, decode_object, self.pools),
             reflect(resources.EC2NODECLASSES, decode_object, self.nodeclasses),
             reflect(resources.DAEMONSETS, decode_daemonset, self.daemonsets),
+            reflect(resources.LIMITRANGES, decode_limit_range, self.limit_ranges),
             reflect(resources.NAMESPACES, decode_namespace, self.namespaces),
             reflect(resources.PVCS, decode_claim, self.storage.claims),
             reflect(resources.PVS, decode_volume, self.storage.volumes),
@@ -171,9 +173,9 @@ class ClusterCache(ClusterState):
         """The labels of every namespace."""
         return {record.key: record.value for record in self.namespaces}
 
-    def pool_usage(self, pool: str, *, with_leaving: bool = False) -> Resources:
+    def pool_usage(self, pool: str, *, with_leaving: bool = False, at_most: bool = False) -> Resources:
         """What a pool's nodes and claims take of its limits, the pseudo-resource ``nodes`` included."""
-        return capacity.pool_usage(self, pool, with_leaving=with_leaving)
+        return capacity.pool_usage(self, pool, with_leaving=with_leaving, at_most=at_most)
 
     def empty_since(self, claim: ObjectRecord, now: float | None = None) -> float | None:
         """Since when an initialized node has had no pod that needs it, None when it has one or awaits one.

@@ -143,7 +143,7 @@ def decode_daemonset(raw: bytes | msgspec.Raw) -> DaemonRecord:
     )
     pod = scheduling_pod(metadata, template.spec, None)
     pod = replace(pod, tolerations=(*pod.tolerations, *OF_EVERY_DAEMON))
-    return DaemonRecord(pod=pod, resource_version=wire.metadata.resource_version)
+    return DaemonRecord(pod=pod, spec=template.spec, resource_version=wire.metadata.resource_version)
 
 
 def decode_object(raw: bytes | msgspec.Raw) -> ObjectRecord:

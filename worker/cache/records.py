@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from tenon.provisioning.volumes import VolumeUse
 from tenon.resources import Resources
 from tenon.scheduling.model import Pod, Taint
+from worker.cache.wire import PodSpec
 
 V_co = TypeVar("V_co", covariant=True)
 
@@ -204,6 +205,8 @@ class DaemonRecord:
     """A DaemonSet, as the pod that it would put on a node."""
 
     pod: Pod
+    spec: PodSpec
+    """Of that pod, as the template has it."""
     resource_version: str = field(compare=False)
 
     @property

@@ -18,18 +18,20 @@ def units(quantities: Quantities | None) -> Resources:
     return {name: _to_units(name, quantity) for name, quantity in (quantities or {}).items()}
 
 
-def effective_requests(spec: PodSpec, status: PodStatus | None = None) -> Resources:
+def effective_requests(spec: PodSpec, status: PodStatus | None = None, defaults: Resources | None = None) -> Resources:
     """The pod's request, itself counted as one of the resource ``pods``.
 
     Init containers run one after another before the others, sidecars (init containers that restart always) run on
     beside everything that starts after them. A resource that the pod as a whole asks for replaces the containers' sum.
+    ``defaults`` is what a container requests that states nothing of a resource.
     """
+    given = defaults or {}
     allocated = _allocated(status)
-    running = total(_container(container, allocated) for container in spec.containers or ())
+    running = total(_container(container, allocated, given) for container in spec.containers or ())
     sidecars: Resources = {}
     starting: Resources = {}
     for container in spec.init_containers or ():
-        own = _container(container, allocated)
+        own = _container(container, allocated, given)
         if container.restart_policy == "Always":
             sidecars = total((sidecars, own))
             starting = maximum(starting, sidecars)
@@ -57,9 +59,9 @@ def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
     )
 
 
-def _container(container: Container, allocated: Mapping[str, Resources]) -> Resources:
+def _container(container: Container, allocated: Mapping[str, Resources], defaults: Resources) -> Resources:
     needs = container.resources
-    own = _with_limits(needs) if needs is not None else {}
+    own = {**defaults, **_with_limits(needs)} if needs is not None else defaults
     # A container being resized in place holds the larger of what it has and what it asks for.
     return maximum(own, allocated[container.name]) if container.name in allocated else own
 

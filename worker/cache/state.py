@@ -26,9 +26,9 @@ PLANNED_GRACE_SECONDS = 60.0
 
 
 class ClusterState:
-    """The tables ``pods``, ``nodes``, ``claims``, ``pools``, ``nodeclasses``, ``daemonsets``, ``namespaces``,
-    ``overlays``, ``buffers``, ``csi_nodes`` and those of ``storage``, ``moving`` and ``spreading``, and lookups over
-    them.
+    """The tables ``pods``, ``nodes``, ``claims``, ``pools``, ``nodeclasses``, ``daemonsets``, ``limit_ranges``,
+    ``namespaces``, ``overlays``, ``buffers``, ``csi_nodes`` and those of ``storage``, ``moving`` and ``spreading``, and
+    lookups over them.
 
     ``claims`` and ``pools`` hold only what is Tenon's (`tenon.apis.managed`), so whoever reads them may act on all of
     it. The Node of another controller's NodeClaim is a Node without a NodeClaim here.
@@ -46,6 +46,7 @@ class ClusterState:
         self.pools: Table[ObjectRecord] = Table(self._teller(Topic.POOL), keeps=lambda pool: manages_pool(pool.body))
         self.nodeclasses: Table[ObjectRecord] = Table(self._teller(Topic.NODECLASS))
         self.daemonsets: Table[DaemonRecord] = Table(self._teller(Topic.DAEMON))
+        self.limit_ranges: Table[ValueRecord[Resources]] = Table(self._teller(Topic.DAEMON))
         self.namespaces: Table[ValueRecord[Mapping[str, str]]] = Table(self._namespace_changed)
         self.overlays: Table[ObjectRecord] = Table(self._spec_teller(Topic.OVERLAY))
         self.buffers: Table[NamespacedRecord] = Table(self._spec_teller(Topic.BUFFER))
@@ -66,8 +67,8 @@ class ClusterState:
         """All Nodes of an instance: one that joined again under another name leaves its first Node behind."""
         self._claim_by_provider: dict[str, str] = {}
         self.bought = Bought()
-        self.claims_gone: Counter[str] = Counter()
-        """By NodePool: how many of its claims went, and gave back what they took of its limits."""
+        self.limits_eased: Counter[str] = Counter()
+        """By NodePool: how often its limits may have got room, as a claim went, or became one of its smaller types."""
 
     def adopt(self, other: ClusterState) -> None:
         """Holds what another holds now, in time that hardly grows with the cluster: records are shared, not copied."""
@@ -75,6 +76,7 @@ class ClusterState:
         self.nodes.adopt(other.nodes)
         self.claims.adopt(other.claims)
         self.daemonsets.adopt(other.daemonsets)
+        self.limit_ranges.adopt(other.limit_ranges)
         self.namespaces.adopt(other.namespaces)
         self.csi_nodes.adopt(other.csi_nodes)
         self.storage.adopt(other.storage)
@@ -273,8 +275,8 @@ class ClusterState:
         earlier, later = (record.status.get("providerID") if record else None for record in (before, after))
         _reindex(self._claim_by_provider, key, earlier, later)
         self.bought.claim_changed(key, after)
-        if before is not None and (after is None or after.uid != before.uid):
-            self.claims_gone[before.labels.get(labels.NODEPOOL, "")] += 1
+        if before is not None and (after is None or after.uid != before.uid or _sized(before, after)):
+            self.limits_eased[before.labels.get(labels.NODEPOOL, "")] += 1
         for provider_id in {earlier, later}:
             for node_name in self._nodes_by_provider.get(provider_id or "", ()):
                 self._note_leaving(node_name)
@@ -328,6 +330,11 @@ def _awaits_pods(claim: ObjectRecord, now: float) -> bool:
     if initialized.get("status") != "True":
         return True
     return now < instant(initialized.get("lastTransitionTime")) + PLANNED_GRACE_SECONDS
+
+
+def _sized(before: ObjectRecord, after: ObjectRecord) -> bool:
+    """Whether the claim's instance is known since, and with it how much it takes of limits."""
+    return not before.status.get("capacity") and bool(after.status.get("capacity"))
 
 
 def _only_noted(before: ObjectRecord, after: ObjectRecord) -> bool:

@@ -1,0 +1,65 @@
+"""What LimitRanges let containers request that state nothing, so that the first plan knows the pods of DaemonSets.
+
+The API server writes these requests into pods as they are created. A DaemonSet whose pods have yet to come only has its
+template.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from msgspec import field
+
+from tenon.resources import Resources
+from worker.cache.records import ValueRecord
+from worker.cache.requests import units
+from worker.cache.sharing import share
+from worker.cache.wire import Metadata, Quantities, Wire
+
+
+class _Item(Wire):
+    type: str = ""
+    default: Quantities | None = None
+    default_request: Quantities | None = None
+    min: Quantities | None = None
+    max: Quantities | None = None
+
+
+class _Spec(Wire):
+    limits: list[_Item] | None = None
+
+
+class _LimitRange(Wire):
+    metadata: Metadata
+    spec: _Spec = field(default_factory=_Spec)
+
+
+_limit_ranges = msgspec.json.Decoder(_LimitRange)
+
+
+def decode_limit_range(raw: bytes | msgspec.Raw) -> ValueRecord[Resources]:
+    """What a container requests by a LimitRange if it states nothing.
+
+    Raises:
+        ValueError: the bytes are no LimitRange, or a quantity in it is malformed.
+    """
+    wire = _limit_ranges.decode(raw)
+    requests: Resources = {}
+    for item in wire.spec.limits or ():
+        if item.type == "Container":
+            # as the API server fills in what the item leaves out; where two items differ the first one counts
+            stated = {**units(item.min), **units(item.max), **units(item.default), **units(item.default_request)}
+            requests = stated | requests
+    key = f"{wire.metadata.namespace or 'default'}/{wire.metadata.name}"
+    return ValueRecord(sys.intern(key), wire.metadata.uid, wire.metadata.resource_version, share(requests))
+
+
+def requests_by_namespace(limit_ranges: Iterable[ValueRecord[Resources]]) -> Mapping[str, Resources]:
+    """What containers of each namespace request if they state nothing."""
+    found: dict[str, Resources] = {}
+    for record in sorted(limit_ranges, key=lambda record: record.key):
+        namespace = record.key.partition("/")[0]
+        found[namespace] = record.value | found.get(namespace, {})
+    return found
