@@ -34,6 +34,8 @@ LONGEST_RETRY = timedelta(minutes=1)
 """A plan in vain costs a few Temporal actions and, on 5,000 nodes, two seconds of a core: once a minute is cheap, and
 no change that nothing here looks for keeps a pod waiting for longer."""
 LONGEST_NOMINATION = timedelta(minutes=5)
+MOST_APART = 30
+"""So many kinds of such pods come back one after another, the rest together."""
 LONGEST_APART = timedelta(minutes=5)
 """The longest pause for pods on which the engine failed, or whose NodeClaim is refused."""
 
@@ -172,13 +174,18 @@ class Batcher:
     def set_apart(self, pods: Iterable[Pod], pool: tuple[str, int | None] | None = None) -> None:
         """The engine failed on these pods: ask again when they ask for something else, or later and later.
 
+        One of them may be the cause for all. So kinds of pods come back one after another, in batches of their own.
         ``pool``: a NodePool and its generation; ask again when it has another one, too.
         """
-        now = self._now()
+        now, apart = self._now(), timedelta(seconds=2 * self._window.idle)
+        kinds: dict[object, list[Pod]] = {}
         for pod in pods:
-            attempts = self._attempts(pod)
-            pause = _growing(FIRST_RETRY, attempts, LONGEST_APART)
-            self._answered[pod.uid] = _Answered(now + pause, attempts, None, pod=pod, pool=pool)
+            kinds.setdefault((self._attempts(pod), repr(pod.required_terms), repr(_wanted(pod))), []).append(pod)
+        for number, (_, alike) in enumerate(sorted(kinds.items(), key=lambda kind: str(kind[0]))):
+            for pod in alike:
+                attempts = self._attempts(pod)
+                pause = _growing(FIRST_RETRY, attempts, LONGEST_APART) + min(number, MOST_APART) * apart
+                self._answered[pod.uid] = _Answered(now + pause, attempts, None, pod=pod, pool=pool)
 
     def _generations(self) -> dict[str, int | None]:
         return {pool.metadata.name: pool.metadata.generation for pool in self._view.node_pools()}

@@ -15,7 +15,7 @@ from tenon.provisioning.claims import claim_name
 from tenon.scheduling.model import Pod
 from tests.planning.fake_view import node_pool
 from tests.planning.setting import BATCH, Setting
-from tests.scheduling.builders import asking, need
+from tests.scheduling.builders import asking, need, pod
 
 WHY = 'ValidatingAdmissionPolicy "no-gold" denied request: gold is closed'
 POOLS = ("gold", "iron", "zinc")
@@ -157,3 +157,18 @@ async def test_two_planners_of_a_batch_meet_though_their_first_claims_are_of_dif
         await second.planner.plan(BATCH)
     assert first.pools_used() == {"zinc"}
     assert len(second.kube.objects) == 1, "it took back what it had written"
+
+
+async def test_pods_that_shared_a_node_with_the_cause_are_planned_without_it() -> None:
+    """A policy refuses what one pod asks for; the others were to be on its node, and would be again and again."""
+    at = Setting(pod("a"), pod("b"), asking("cause", need("team", "In", "gold")))
+    at.view.pools = [node_pool(edits={"template/spec/requirements": [{"key": "team", "operator": "Exists"}]})]
+    error = Forbidden(403, "Forbidden", WHY)
+    at.kube.answer = lambda body: error if body["metadata"]["labels"].get("team") == "gold" else None
+    assert (await at.planner.plan(BATCH)).claims == []
+    for batch in range(1, 30):
+        at.now += timedelta(seconds=1)
+        if at.batcher.undecided():
+            await at.planner.plan(BATCH.model_copy(update={"batch": BATCH.batch + batch}))
+    (body,) = at.kube.objects.values()
+    assert body["metadata"]["annotations"][labels.PLANNED_PODS] == "default/a=uid-a,default/b=uid-b"
