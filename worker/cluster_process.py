@@ -50,11 +50,11 @@ from worker.opening import NodeOpener
 from worker.overlays import OverlayKeeper
 from worker.podevents import PodEventKeeper
 from worker.process import Readiness, run, until_stopped
+from worker.renewing import Connection
 from worker.rivals import Rivals
 from worker.settings import Settings
 from worker.static import StaticKeeper
 from worker.telemetry import tracing_wanted
-from worker.temporal import connect as connect_temporal
 from worker.temporal import watch_temporal
 from worker.view import CachedView
 from worker.webhook.definitions import keep_definitions
@@ -99,7 +99,7 @@ class PlanActivities:
 
 async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) -> None:
     """Watch the cluster, and while holding the Lease decide for it."""
-    client = await connect_temporal(tracing=tracing_wanted())
+    temporal = await Connection.open(tracing=tracing_wanted())
     clients = await connect(settings)
     election = await Kube.connect(qps=ELECTION_QPS, burst=ELECTION_BURST)
     cache = ClusterCache(
@@ -120,14 +120,15 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
         await until_stopped(
             stop,
             [
-                asyncio.create_task(watch_temporal(client, readiness, note=cut_off.note), name="temporal health"),
+                asyncio.create_task(watch_temporal(temporal, readiness, note=cut_off.note), name="temporal health"),
+                asyncio.create_task(temporal.run(), name="temporal certificates"),
                 asyncio.create_task(watch_api_server(election, readiness), name="api server health"),
                 asyncio.create_task(cache.run(), name="cache"),
                 asyncio.create_task(rivals.run(), name="rivals"),
                 # Needs neither Temporal nor the lead: while another controller leads, what Tenon closed is opened too.
                 asyncio.create_task(NodeOpener(clients.kube, cache).run(), name="node opener"),
                 asyncio.create_task(
-                    _lead_when_elected(settings, client, clients, cache, rivals, cut_off, election),
+                    _lead_when_elected(settings, temporal, clients, cache, rivals, cut_off, election),
                     name="lead when elected",
                 ),
             ],
@@ -142,7 +143,7 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
 
 async def _lead_when_elected(
     settings: Settings,
-    client: Client,
+    temporal: Connection,
     clients: Clients,
     cache: ClusterCache,
     rivals: Rivals,
@@ -154,7 +155,7 @@ async def _lead_when_elected(
     async def lead() -> None:
         definitions = asyncio.create_task(keep_definitions(clients.kube, settings), name="definitions")
         try:
-            await _lead(settings, client, clients, cache)
+            await _lead(settings, temporal, clients, cache)
         finally:
             definitions.cancel()
             await asyncio.gather(definitions, return_exceptions=True)
@@ -172,22 +173,15 @@ async def _lead_when_elected(
     await election.run(lead)
 
 
-async def _lead(settings: Settings, client: Client, clients: Clients, cache: ClusterCache) -> None:
-    """Serve the plan queue, the bridge and the NodePools' status until cancelled."""
+async def _lead(settings: Settings, temporal: Connection, clients: Clients, cache: ClusterCache) -> None:
+    """Serve the plan queues, the bridge and the NodePools' status until cancelled."""
     view = CachedView(cache)
     gates, policy = settings.feature_gates, settings.plan_policy()
     room = BufferRoom(gate=gates.capacity_buffer)
     window = Window(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
     batcher = Batcher(view, buffers=room, window=window)
     planner = Planner(view, clients.ec2, clients.kube, clients.recorder, batcher, policy=policy, buffers=room)
-    queue = names.leader_queue(settings.cluster_name, f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
-    announcements = Announcements(client, settings.cluster_name, queue)
-    plan = PlanActivities(batcher, planner, Disruptor(view, promised=batcher.promised, buffers=room), announcements)
-    bridge = Bridge(client, cache, settings.cluster_name, queue)
-
-    async def sweep() -> None:
-        await sweep_now(client, settings.cluster_name)
-
+    disruptor = Disruptor(view, promised=batcher.promised, buffers=room)
     static = settings.feature_gates.static_capacity
     keeper = NodePoolKeeper(
         clients.kube,
@@ -197,16 +191,6 @@ async def _lead(settings: Settings, client: Client, clients: Clients, cache: Clu
         static_capacity=static,
         measured=not settings.disable_cluster_state_observability,
     )
-
-    def serving(task_queue: str) -> Worker:
-        return Worker(
-            client,
-            task_queue=task_queue,
-            activities=[plan.await_batch, plan.plan, plan.await_disruption],
-            build_id=BUILD_ID,
-            max_concurrent_activities=10,
-            graceful_shutdown_timeout=timedelta(),  # long polls have nothing to finish; a plan is made again
-        )
 
     async with asyncio.TaskGroup() as group:
         group.create_task(keeper.run(), name="nodepools")
@@ -223,15 +207,38 @@ async def _lead(settings: Settings, client: Client, clients: Clients, cache: Clu
         if static:
             static_keeper = StaticKeeper(clients.kube, cache, view, clients.ec2, settings.plan_policy())
             group.create_task(static_keeper.run(), name="static pools")
-        await _temporal_serves(client)  # a Worker that begins while it does not would end the process
-        async with serving(queue), serving(names.plan_queue(settings.cluster_name)), asyncio.TaskGroup() as asked:
-            log.info("planning for the cluster", extra={"cluster": settings.cluster_name})
-            asked.create_task(announcements.run(), name="announcements")
-            asked.create_task(
-                keep_schedule(client, settings.cluster_name, settings.garbage_collection_interval), name="housekeeping"
-            )
-            asked.create_task(LostNodes(cache, sweep).run(), name="lost nodes")
-            asked.create_task(bridge.run(), name="bridge")
+        await temporal.serve(lambda client: _decide(client, settings, cache, batcher, planner, disruptor))
+
+
+async def _decide(
+    client: Client, settings: Settings, cache: ClusterCache, batcher: Batcher, planner: Planner, disruptor: Disruptor
+) -> None:
+    """All that a leader does by this client of Temporal, until cancelled."""
+    cluster = settings.cluster_name
+    queue = names.leader_queue(cluster, f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
+    announcements = Announcements(client, cluster, queue)
+    plan = PlanActivities(batcher, planner, disruptor, announcements)
+
+    async def sweep() -> None:
+        await sweep_now(client, cluster)
+
+    def serving(task_queue: str) -> Worker:
+        return Worker(
+            client,
+            task_queue=task_queue,
+            activities=[plan.await_batch, plan.plan, plan.await_disruption],
+            build_id=BUILD_ID,
+            max_concurrent_activities=10,
+            graceful_shutdown_timeout=timedelta(),  # long polls have nothing to finish; a plan is made again
+        )
+
+    await _temporal_serves(client)  # a Worker that begins while it does not would end the process
+    async with serving(queue), serving(names.plan_queue(cluster)), asyncio.TaskGroup() as group:
+        log.info("planning for the cluster", extra={"cluster": cluster})
+        group.create_task(announcements.run(), name="announcements")
+        group.create_task(keep_schedule(client, cluster, settings.garbage_collection_interval), name="housekeeping")
+        group.create_task(LostNodes(cache, sweep).run(), name="lost nodes")
+        group.create_task(Bridge(client, cache, cluster, queue).run(), name="bridge")
 
 
 async def _temporal_serves(client: Client) -> None:

@@ -12,11 +12,11 @@ import logging
 from worker.apiserver import watch_api_server
 from worker.assembly import connect, io_worker, warm_up
 from worker.process import Readiness, run, until_stopped
+from worker.renewing import Connection
 from worker.rivals import Rivals
 from worker.search_attributes import ensure_search_attributes
 from worker.settings import Settings
 from worker.telemetry import tracing_wanted
-from worker.temporal import connect as connect_temporal
 from worker.temporal import watch_temporal
 from worker.webhook.serving import conversions_served
 
@@ -30,17 +30,17 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
 
 
 async def _serve(settings: Settings, readiness: Readiness, stop: asyncio.Event) -> None:
-    client = await connect_temporal(tracing=tracing_wanted())
-    await ensure_search_attributes(client)
+    temporal = await Connection.open(tracing=tracing_wanted())
+    await ensure_search_attributes(temporal.client)
     clients = await connect(settings)
     rivals = Rivals(clients.kube, clients.recorder, namespace=settings.namespace(), name=settings.leader_election_name)
     warming = asyncio.create_task(warm_up(clients), name="warm up")
 
     async def serve() -> None:
-        async with io_worker(client, settings, clients):
+        async with io_worker(temporal.client, settings, clients) as worker:
             log.info("serving workflows and activities", extra={"cluster": settings.cluster_name})
             try:
-                await asyncio.Event().wait()
+                await temporal.keep(worker)
             finally:
                 if stop.is_set():
                     readiness.why = "stopping"
@@ -51,7 +51,8 @@ async def _serve(settings: Settings, readiness: Readiness, stop: asyncio.Event) 
         await until_stopped(
             stop,
             [
-                asyncio.create_task(watch_temporal(client, readiness), name="temporal health"),
+                asyncio.create_task(watch_temporal(temporal, readiness), name="temporal health"),
+                asyncio.create_task(temporal.run(), name="temporal certificates"),
                 asyncio.create_task(watch_api_server(clients.kube, readiness), name="api server health"),
                 asyncio.create_task(rivals.run(), name="rivals"),
                 asyncio.create_task(rivals.serve(serve), name="serve"),

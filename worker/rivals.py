@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -23,6 +23,7 @@ from activities.kubernetes.client import Kube, Object
 from activities.kubernetes.errors import ApiError, Forbidden
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import LEASES
+from worker.interrupting import interrupted
 from worker.lease import LEASE_NAME, duration, is_tenons, released_by_tenon
 from worker.repeats import Sparingly
 
@@ -136,24 +137,12 @@ class Rivals:
             return
         await self._note(found)
 
-    async def serve(self, work: Callable[[], Awaitable[Any]]) -> None:
+    async def serve(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Run ``work`` whenever nobody else leads, and cancel it when somebody comes; ends when it ends by itself."""
-        while True:
+        again = True
+        while again:
             await self._free.wait()
-            serving = asyncio.ensure_future(work())
-            taken = asyncio.create_task(self._taken.wait(), name="another leader")
-            try:
-                await asyncio.wait({serving, taken}, return_when=asyncio.FIRST_COMPLETED)
-                ended = serving.done()
-            finally:
-                taken.cancel()
-                serving.cancel()
-                ends = await asyncio.gather(serving, taken, return_exceptions=True)
-            if ended:
-                await serving
-                return
-            if isinstance(ends[0], Exception):
-                log.warning("What gave way to another leader did not end cleanly: %r", ends[0], exc_info=ends[0])
+            again = await interrupted(work(), self._taken.wait(), name="another leader")
 
     async def _note(self, leases: list[Object]) -> None:
         clock = asyncio.get_running_loop().time()

@@ -6,9 +6,10 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
+from typing import Protocol
 
 from temporalio.client import Client
-from temporalio.envconfig import ClientConfig
+from temporalio.envconfig import ClientConfig, ClientConnectConfig
 from temporalio.service import RPCError
 
 from worker.core_logs import runtime
@@ -21,6 +22,14 @@ DEFAULT_ADDRESS = "localhost:7233"
 CONNECT_TIMEOUT = 10.0
 
 
+class ConnectionLike(Protocol):
+    """What has a client at any time, not always the same."""
+
+    @property
+    def client(self) -> Client:
+        """The client of the moment."""
+
+
 class TemporalError(Exception):
     """Temporal cannot be used, in one sentence."""
 
@@ -29,24 +38,46 @@ async def connect(*, tracing: bool = False) -> Client:
     """A client from the standard environment (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TLS, API key, profiles).
 
     Raises:
+        TemporalError: the environment cannot be used, the address does not answer, or the namespace is unknown.
+    """
+    return await connect_by(connection_config(), tracing=tracing)
+
+
+def connection_config() -> ClientConnectConfig:
+    """What the standard environment says, with the certificates that are in its files now.
+
+    Raises:
+        TemporalError: it cannot be used.
+    """
+    try:
+        config = ClientConfig.load_client_connect_config()
+    except (RuntimeError, OSError, ValueError) as error:
+        raise TemporalError(
+            f"The configuration for Temporal cannot be read ({readable(error)}): "
+            "check the environment variables TEMPORAL_..., and the files that they name."
+        ) from None
+    config.setdefault("target_host", DEFAULT_ADDRESS)
+    return config
+
+
+async def connect_by(config: ClientConnectConfig, *, tracing: bool = False) -> Client:
+    """A client by this configuration.
+
+    Raises:
         TemporalError: the address does not answer, or the namespace is unknown.
     """
-    config = ClientConfig.load_client_connect_config()
-    config.setdefault("target_host", DEFAULT_ADDRESS)
-    address = config["target_host"]
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT):
-            client = await Client.connect(**config, runtime=runtime(), plugins=[TenonPlugin(tracing=tracing)])
+            return await Client.connect(**config, runtime=runtime(), plugins=[TenonPlugin(tracing=tracing)])
     except (RuntimeError, RPCError, TimeoutError, ValueError) as error:
         raise TemporalError(
-            f"Temporal at {address} cannot be reached ({readable(error)}): "
+            f"Temporal at {config.get('target_host')} cannot be reached ({readable(error)}): "
             "check TEMPORAL_ADDRESS and that the server is up."
         ) from None
-    return client
 
 
 async def watch_temporal(
-    client: Client,
+    connection: ConnectionLike,
     readiness: ReadinessLike,
     period: float = 10.0,
     patience: float = 10.0,
@@ -58,15 +89,15 @@ async def watch_temporal(
     each time whether Temporal answered.
     """
     outage = Outage(
-        f"Temporal at {client.service_client.config.target_host}",
+        f"Temporal at {connection.client.service_client.config.target_host}",
         "nodes live on, and nothing new is decided until it is back",
         log,
     )
     readiness.checks.append(outage)
     while True:
-        why = await _why_away(client, patience)
+        why = await _why_away(connection.client, patience)
         # Servers close connections that have grown old, and a question under way goes down with one.
-        why = await _why_away(client, patience) if why else ""
+        why = await _why_away(connection.client, patience) if why else ""
         outage.note(why)
         note(not why)
         await asyncio.sleep(period)

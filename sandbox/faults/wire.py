@@ -2,7 +2,7 @@
 
 That is how a machine looks from outside that lost its power: a process that is only killed has its connections closed
 by its kernel, and whoever waits for it hears of it at once. With ``tls`` the wire is also a TLS front of a server that
-has none, whose certificates can be replaced.
+has none.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Wire:
 
     @classmethod
     @asynccontextmanager
-    async def to(cls, address: str, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Self]:
-        """A wire to the server at ``host:port``, on a free port of loopback."""
-        host, _, port = address.rpartition(":")
-        wire = cls(host, int(port))
-        server = await asyncio.start_server(wire._serve, LOOPBACK, 0, ssl=tls)
+    async def to(cls, address: str, *, tls: ssl.SSLContext | None = None, port: int = 0) -> AsyncIterator[Self]:
+        """A wire to the server at ``host:port``, on this port of loopback or a free one; it takes TLS with ``tls``."""
+        host, _, its_port = address.rpartition(":")
+        wire = cls(host, int(its_port))
+        server = await asyncio.start_server(wire._serve, LOOPBACK, port, ssl=tls)
         wire.address = f"{LOOPBACK}:{server.sockets[0].getsockname()[1]}"
         try:
             yield wire

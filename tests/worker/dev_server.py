@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
 
 from temporalio.client import Client
@@ -11,6 +12,13 @@ from temporalio.service import RPCError
 from sandbox.ports import free_ports
 from tests.temporal_fixture import temporal_binary
 from tests.workflows.waiting import until
+
+
+@dataclass(frozen=True)
+class Connected:
+    """A connection that is never made again."""
+
+    client: Client
 
 
 class DevServer:

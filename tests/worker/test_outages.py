@@ -20,6 +20,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.kubernetes.client import Kube
 from tests.kubernetes.fake_api import serve
+from tests.worker.dev_server import Connected
 from tests.workflows.waiting import until
 from worker.apiserver import watch_api_server
 from worker.core_logs import CoreLines
@@ -234,7 +235,7 @@ async def test_one_lost_question_is_no_outage(caplog: pytest.LogCaptureFixture) 
     """Temporal's frontend ends connections that have grown old; the process must not turn unready for it."""
     temporal, readiness = FlakyTemporal(), Readiness()
     readiness.why = ""
-    watching = asyncio.create_task(watch_temporal(cast("Client", temporal), readiness, period=0.01))
+    watching = asyncio.create_task(watch_temporal(Connected(cast("Client", temporal)), readiness, period=0.01))
 
     async def asked_often() -> bool:
         return temporal.asked >= 4

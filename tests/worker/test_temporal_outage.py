@@ -12,7 +12,7 @@ import pytest_asyncio
 from temporalio import activity
 from temporalio.worker import Worker
 
-from tests.worker.dev_server import DevServer
+from tests.worker.dev_server import Connected, DevServer
 from tests.worker.outage_workflow import OutageWorkflow
 from tests.workflows.waiting import until
 from worker.process import Readiness
@@ -42,7 +42,7 @@ async def test_an_outage_is_lived_through_and_work_goes_on_where_it_was(
     client = await server.connect()
     readiness = Readiness()
     readiness.why = ""
-    watching = asyncio.create_task(watch_temporal(client, readiness, period=0.2))
+    watching = asyncio.create_task(watch_temporal(Connected(client), readiness, period=0.2))
     try:
         async with Worker(client, task_queue="q", workflows=[OutageWorkflow], activities=[add]):
             handle = await client.start_workflow(OutageWorkflow.run, 1, id="w", task_queue="q")
