@@ -151,3 +151,23 @@ async def test_pods_that_wait_are_planned_within_a_minute_of_the_power_loss_of_t
         await seen.whole(pool)
         assert len(await pool.claims()) == seen.bought(pool)
         await pool.scale(0)
+
+
+async def test_a_leader_that_alone_is_cut_off_from_temporal_hands_over(
+    machines: Machines, make_pool: MakePool, observe: Observe, kube: Kube
+) -> None:
+    """It sees the cluster and could renew its Lease for ever, and plans nothing."""
+    pool = await make_pool(requirements=SMALL)
+    async with observe(pool) as seen:
+        old = await holder(kube)
+        machines.leader.wire.cut()
+        await pool.deploy(2)
+        await led_by_another(kube, old)
+        await seen.whole(pool)
+        assert seen.bought(pool) == 2
+        machines.leader.wire.mend()
+        await pool.deploy(1, "late")
+        await seen.whole(pool)
+        assert seen.bought(pool) == 3
+        await pool.scale(0)
+        await pool.scale(0, "late")

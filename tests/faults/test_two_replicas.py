@@ -24,7 +24,7 @@ from sandbox.faults.apiproxy import ApiProxy
 from tenon.apis.versions.definitions import NAMES, trusted_authorities
 from tests.apis.versions.test_review import claim, review
 from tests.e2e.conftest import MakePool
-from tests.e2e.pools import SMALL, Pool
+from tests.e2e.pools import SMALL, WITHIN, Pool
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.conftest import Observe
 from tests.faults.service import service
@@ -71,7 +71,7 @@ async def led_by_another(kube: Kube, than: str) -> None:
     async def taken_over() -> bool:
         return await holder(kube) not in ("", than)
 
-    await until(taken_over)
+    await until(taken_over, within=WITHIN)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
