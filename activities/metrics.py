@@ -94,6 +94,12 @@ EVENT_LOOP_LAG = Gauge(
     ["process"],
     multiprocess_mode="livemax",
 )
+EVENT_LOOP_COMPUTING = Gauge(
+    "tenon_event_loop_computing_seconds",
+    "The longest that a process's event loop computed in one go in the last minute.",
+    ["process"],
+    multiprocess_mode="livemax",
+)
 DECISIONS = Counter(
     "karpenter_voluntary_disruption_decisions_total",
     "Disruption decisions made.",

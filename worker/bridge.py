@@ -49,6 +49,9 @@ COMPLAINT_SECONDS = 60.0
 SENDERS = 20
 """Calls to Temporal at the same time."""
 
+PORTION = 200
+"""Claims that are attended to at once: most need nothing, and to find that out for thousands takes its time."""
+
 
 class Bridge:
     """Keeps the workflows of one cluster in step with its objects."""
@@ -141,9 +144,12 @@ class Bridge:
             await handle.signal(NodeClaimWorkflow.poke, Poke(not_managed=True, reason="not managed"))
 
     async def _attend(self, claims: Iterable[str], classes: Iterable[str]) -> None:
-        work = [self._retrying(self._attend_claim(name)) for name in sorted(claims)]
-        work += [self._retrying(self._attend_class(name)) for name in sorted(classes)]
-        await asyncio.gather(*work)
+        names_of_claims = sorted(claims)
+        for first in range(0, len(names_of_claims), PORTION):
+            portion = names_of_claims[first : first + PORTION]
+            await asyncio.gather(*(self._retrying(self._attend_claim(name)) for name in portion))
+            await asyncio.sleep(0)
+        await asyncio.gather(*(self._retrying(self._attend_class(name)) for name in sorted(classes)))
 
     async def _retrying(self, work: Coroutine[Any, Any, None]) -> None:
         """One object that cannot be served never stops the others; the next sweep comes back to it."""

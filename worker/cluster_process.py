@@ -40,6 +40,7 @@ from worker.bridge import Bridge
 from worker.buffers import BufferKeeper
 from worker.cache.cluster import ClusterCache
 from worker.cutoff import CutOff
+from worker.garbage import keep_apart
 from worker.gated import tell_of_gated
 from worker.housekeeping import keep_schedule, sweep_now
 from worker.lease import IDENTITY_PREFIX, LeaseElection
@@ -124,6 +125,7 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
                 asyncio.create_task(temporal.run(), name="temporal certificates"),
                 asyncio.create_task(watch_api_server(election, readiness), name="api server health"),
                 asyncio.create_task(cache.run(), name="cache"),
+                asyncio.create_task(_garbage_apart(cache), name="garbage"),
                 asyncio.create_task(rivals.run(), name="rivals"),
                 # Needs neither Temporal nor the lead: while another controller leads, what Tenon closed is opened too.
                 asyncio.create_task(NodeOpener(clients.kube, cache).run(), name="node opener"),
@@ -139,6 +141,11 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
         await asyncio.gather(warming, return_exceptions=True)
         await clients.close()
         await election.close()
+
+
+async def _garbage_apart(cache: ClusterCache) -> None:
+    await cache.wait_synced()
+    await keep_apart()
 
 
 async def _lead_when_elected(

@@ -1,12 +1,17 @@
-"""How late the event loop of this process is: one thing that computes for long holds up all others, the Lease too."""
+"""How late the event loop of this process is: one thing that computes for long holds up all others, the Lease too.
+
+Where the loop is late and computed little meanwhile, it waited for a core: for other threads, or because the
+container's CPU limit is used up.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from activities.metrics import EVENT_LOOP_LAG
+from activities.metrics import EVENT_LOOP_COMPUTING, EVENT_LOOP_LAG
 
 PERIOD = 0.05
 """Seconds between two measurements."""
@@ -18,34 +23,42 @@ renewed within 10 s is lost."""
 
 
 class LoopLag:
-    """Measures, shows the worst of the last minute as a metric, and tells when it is bad."""
+    """Measures, shows the worst of the last minute as metrics, and tells when it is bad."""
 
     def __init__(
         self,
         process: str,
         clock: Callable[[], float] | None = None,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        computed: Callable[[], float] = time.thread_time,
     ) -> None:
-        """``process`` is the label of the metric; ``clock`` gives seconds, by default those of the running loop."""
+        """``process`` is the label of the metrics.
+
+        ``clock`` gives seconds, by default those of the running loop; ``computed`` those that this thread had a core.
+        """
         self._clock = clock or asyncio.get_running_loop().time
         self._pause = pause
-        self._gauge = EVENT_LOOP_LAG.labels(process)
-        self._slots: deque[float] = deque([0.0], SLOTS)
+        self._computed = computed
+        self._late = EVENT_LOOP_LAG.labels(process)
+        self._computing = EVENT_LOOP_COMPUTING.labels(process)
+        self._slots: deque[tuple[float, float]] = deque([(0.0, 0.0)], SLOTS)
 
     async def run(self) -> None:
         """Measure until cancelled."""
         slot_ends = self._clock() + SLOT
         while True:
-            due = self._clock() + PERIOD
+            due, before = self._clock() + PERIOD, self._computed()
             await self._pause(PERIOD)
-            now = self._clock()
+            now, computed = self._clock(), self._computed() - before
             while now >= slot_ends:
-                self._slots.append(0.0)
+                self._slots.append((0.0, 0.0))
                 slot_ends += SLOT
-            self._slots[-1] = max(self._slots[-1], now - due)
-            self._gauge.set(max(self._slots))
+            late, most = self._slots[-1]
+            self._slots[-1] = max(late, now - due), max(most, computed)
+            self._late.set(max(late for late, _ in self._slots))
+            self._computing.set(max(most for _, most in self._slots))
 
     def why_late(self) -> str:
         """A sentence while the loop is late; else empty."""
-        worst = max(list(self._slots)[-LATELY:])
+        worst = max(late for late, _ in list(self._slots)[-LATELY:])
         return f"its event loop was {worst:.1f} s late" if worst >= LATE else ""

@@ -60,6 +60,7 @@ def worker_bytes() -> int:
 
 def free() -> None:
     """Collect garbage, and let the allocator return what is free."""
+    gc.unfreeze()  # what `worker.garbage` set apart
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

@@ -23,7 +23,8 @@ INITIALIZED = {"labels": {"karpenter.sh/nodepool": "pool", "karpenter.sh/initial
 def state(**tables: list[Any]) -> ClusterState:
     found = ClusterState(clock=lambda: NOW)
     for name, records in tables.items():
-        getattr(found, name).on_replace({record.key: record for record in records})
+        for record in records:
+            getattr(found, name).on_event(record.key, record)
     return found
 
 

@@ -18,6 +18,7 @@ from tests.kubernetes.fake_api import FakeApi
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.served import LOOK_AGAIN
+from worker.cache.table import PORTION
 
 START = "2026-01-01T00:00:00Z"
 T0 = 1_767_225_600.0
@@ -226,6 +227,23 @@ def test_a_fresh_cache_trusts_what_the_claim_noted_else_its_own_start() -> None:
     assert cache.empty_since(noted) == T0 + 300
     cache._synced_at = T0 + 900
     assert cache.empty_since(claim(initialized=START)) == T0 + 900
+
+
+async def test_a_complete_copy_is_taken_over_in_portions() -> None:
+    """Everything is read anew after a long absence: 100,000 pods at once would hold up the Lease for seconds."""
+    cache = Cache()
+    copy = {f"ns/p{number}": waiting(f"p{number}") for number in range(3 * PORTION)}
+    seen: list[int] = []
+
+    async def others() -> None:
+        while len(cache.pods) < len(copy):
+            seen.append(len(cache.pods))
+            await asyncio.sleep(0)
+
+    await asyncio.gather(cache.pods.on_replace(copy), others())
+    assert seen == [PORTION, 2 * PORTION]
+    await cache.pods.on_replace({})
+    assert cache.pending() == []
 
 
 async def test_a_plan_can_wait_until_the_cache_holds_its_claims() -> None:

@@ -266,3 +266,16 @@ def test_pods_of_a_daemonset_come_to_cordoned_nodes_too_sch_081() -> None:
     own = daemonset().pod.tolerations
     assert any(toleration.tolerates(cordon) for toleration in own)
     assert not any(toleration.tolerates(Taint("dedicated", "NoSchedule", "x")) for toleration in own)
+
+
+def test_the_instance_types_of_claims_are_held_once() -> None:
+    """Each of thousands of NodeClaims names hundreds of them."""
+    spec = {"requirements": [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["a", "b"]}]}
+    first, second = (
+        decode_object(json.dumps({"metadata": {"name": name}, "spec": spec}).encode()) for name in ("x", "y")
+    )
+    assert first.spec["requirements"][0]["values"] == ["a", "b"]
+    assert first.spec["requirements"][0]["values"] is second.spec["requirements"][0]["values"]
+    for odd in ({"requirements": None}, {"requirements": [None, {"values": [1]}, {"values": "a"}]}, []):
+        body = {"metadata": {"name": "x"}, "spec": odd}
+        assert decode_object(json.dumps(body).encode()).body == body

@@ -29,12 +29,12 @@ def foreign_pool(name: str = "pool") -> ObjectRecord:
     return claim(name, node_name="", template={"spec": {"nodeClassRef": AUTO_MODE}})
 
 
-def test_nc07_other_controllers_objects_are_absent_and_only_their_names_are_known() -> None:
+async def test_nc07_other_controllers_objects_are_absent_and_only_their_names_are_known() -> None:
     found = state(claims=[claim("ours"), foreign()], pools=[foreign_pool()])
     assert [one.name for one in found.claims] == ["ours"]
     assert list(found.pools) == []
     assert (found.claims.left_out, found.pools.left_out) == ({"auto"}, {"pool"})
-    found.claims.on_replace({})
+    await found.claims.on_replace({})
     assert found.claims.left_out == frozenset()
 
 

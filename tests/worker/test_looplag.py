@@ -13,10 +13,12 @@ from worker.looplag import LATELY, PERIOD, SLOT, SLOTS, LoopLag
 
 
 class Late:
-    """A loop whose waits take longer than asked, by these seconds in turn; then they never end."""
+    """A loop whose waits take longer than asked, by these seconds in turn; then they never end. Half of it
+    is spent computing."""
 
     def __init__(self, delays: Sequence[float]) -> None:
         self.now = 100.0
+        self.used = 0.0
         self._delays = list(delays)
         self.done = asyncio.Event()
 
@@ -27,13 +29,18 @@ class Late:
         if not self._delays:
             self.done.set()
             await asyncio.Event().wait()
-        self.now += seconds + self._delays.pop(0)
+        delay = self._delays.pop(0)
+        self.now += seconds + delay
+        self.used += delay / 2
+
+    def computed(self) -> float:
+        return self.used
 
 
 async def after(*delays: float) -> tuple[LoopLag, float]:
     """What is told after these delays, and the metric."""
     late = Late(delays)
-    lag = LoopLag("tested", late.clock, late.pause)
+    lag = LoopLag("tested", late.clock, late.pause, late.computed)
     task = asyncio.create_task(lag.run())
     await late.done.wait()
     task.cancel()
@@ -51,6 +58,8 @@ def quiet(seconds: float) -> list[float]:
 async def test_the_metric_is_the_worst_of_the_last_minute() -> None:
     lag, worst = await after(0.01, 0.3, 0.02)
     assert worst == pytest.approx(0.3)
+    computing = REGISTRY.get_sample_value("tenon_event_loop_computing_seconds", {"process": "tested"})
+    assert computing == pytest.approx(0.15), "for the rest it waited for a core"
     assert lag.why_late() == ""
     _, worst = await after(0.3, *quiet(SLOT * SLOTS))
     assert worst == pytest.approx(0.0)

@@ -24,7 +24,7 @@ from tenon.scheduling.requirements import DOES_NOT_EXIST, Requirement, Requireme
 from worker.cache.records import DaemonRecord, NamespacedRecord, NodeRecord, ObjectRecord, PodRecord
 from worker.cache.requests import effective_requests, host_ports, units
 from worker.cache.rules import pod_rules
-from worker.cache.sharing import share, share_texts, share_value
+from worker.cache.sharing import share, share_texts, share_texts_in_order, share_value
 from worker.cache.wire import (
     Condition,
     DaemonSetObject,
@@ -170,12 +170,23 @@ def _object(raw: bytes | msgspec.Raw, record: type[AnyRecord]) -> AnyRecord:
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
         raise ValueError("the object has no metadata.name")
     metadata.pop("managedFields", None)
+    _share_values(body)
     return record(
         name=sys.intern(metadata["name"]),
         uid=str(metadata.get("uid") or ""),
         resource_version=str(metadata.get("resourceVersion") or ""),
         body=body,
     )
+
+
+def _share_values(body: dict[str, Any]) -> None:
+    """Thousands of NodeClaims name the same hundreds of instance types."""
+    spec = body.get("spec")
+    requirements = spec.get("requirements") if isinstance(spec, dict) else None
+    for term in requirements if isinstance(requirements, list) else ():
+        values = term.get("values") if isinstance(term, dict) else None
+        if isinstance(values, list) and all(isinstance(value, str) for value in values):
+            term["values"] = share_texts_in_order(values)
 
 
 def scheduling_pod(metadata: Metadata, spec: PodSpec, status: PodStatus | None) -> Pod:

@@ -52,7 +52,7 @@ _any = msgspec.json.Decoder(AnyObject)
 class Store(Protocol[R_contra]):
     """Where a reflector puts what it learns."""
 
-    def on_replace(self, records: Mapping[str, R_contra]) -> None:
+    async def on_replace(self, records: Mapping[str, R_contra]) -> None:
         """These are all the objects there are."""
 
     def on_event(self, key: str, record: R_contra | None) -> None:
@@ -190,7 +190,7 @@ class Reflector(Generic[R]):
             query["continue"] = page.metadata.continue_
         self._paged = True
         self._heard = began
-        self._complete(records, page.metadata.resource_version)
+        await self._complete(records, page.metadata.resource_version)
         await self._watch(initial=False)
 
     async def _watch(self, *, initial: bool) -> None:
@@ -221,7 +221,7 @@ class Reflector(Generic[R]):
                     if records is None:
                         self._version = mark.resource_version
                     elif INITIAL_END in (mark.annotations or {}):
-                        self._complete(records, mark.resource_version)
+                        await self._complete(records, mark.resource_version)
                         records = None
                 elif records is not None:
                     self._take(records, event.object, gone=event.type == "DELETED")
@@ -232,10 +232,10 @@ class Reflector(Generic[R]):
             self._watch_list = False
             raise ApiUnreachable(self._kube.host, "the watch ended before its first copy was complete")
 
-    def _complete(self, records: dict[str, R], version: str) -> None:
+    async def _complete(self, records: dict[str, R], version: str) -> None:
+        await self._store.on_replace(records)
         self._version = version
         self._silences = 0
-        self._store.on_replace(records)
         if not self._dropped:
             for copied in self._awaiting:
                 if not copied.done():  # whoever asked may have gone

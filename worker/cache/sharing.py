@@ -25,6 +25,12 @@ def share_texts(values: Mapping[str, str] | None) -> dict[str, str]:
     return share({sys.intern(key): sys.intern(value) for key, value in (values or {}).items()})
 
 
+def share_texts_in_order(values: list[str]) -> list[str]:
+    """The one list of these texts, such as the instance types of a NodeClaim; nobody may change it."""
+    shared: list[str] = _known(("list", *values), values)
+    return shared
+
+
 def share_value(value: T) -> T:
     """The one value that is equal to this; it must be hashable."""
     shared: T = _known(("value", value), value)

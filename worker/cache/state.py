@@ -54,6 +54,10 @@ class ClusterState:
         self.storage = Storage(self._asks_otherwise)
         self.moving = Moving()
         self.spreading = Spreading(self._asks_otherwise)
+        self.node_changes = 0
+        """Counts the changes of Nodes and NodeClaims that `changes` tells of."""
+        self.vacant: set[str] = set()
+        """The Nodes without a pod that would need another one."""
         self.namespace_changes = 0
         """Counts the changes of namespaces' labels."""
         self._pods_by_node: dict[str, dict[str, PodRecord]] = {}
@@ -212,6 +216,8 @@ class ClusterState:
         if after is not None and after.node_name:
             self._pods_by_node.setdefault(after.node_name, {})[key] = after
             self._used.pop(after.node_name, None)
+        for node_name in {pod.node_name for pod in (before, after) if pod and pod.node_name}:
+            self._note_vacant(node_name)
         if _matters(before) != _matters(after):
             self._note_pod_event(before, after)
             concerned = {pod.node_name for pod in (before, after) if pod and pod.node_name}
@@ -258,6 +264,8 @@ class ClusterState:
                 del self._nodes_by_provider[earlier]
         if later:
             self._nodes_by_provider.setdefault(later, set()).add(key)
+        self.node_changes += 1
+        self._note_vacant(key)
         self._note_leaving(key)
         if after is None:
             self._last_pod_event.pop(key, None)
@@ -274,6 +282,7 @@ class ClusterState:
             return
         earlier, later = (record.status.get("providerID") if record else None for record in (before, after))
         _reindex(self._claim_by_provider, key, earlier, later)
+        self.node_changes += 1
         self.bought.claim_changed(key, after)
         if before is not None and (after is None or after.uid != before.uid or _sized(before, after)):
             self.limits_eased[before.labels.get(labels.NODEPOOL, "")] += 1
@@ -287,6 +296,12 @@ class ClusterState:
         node = self.node_of(claim)
         if node is not None and instant(claim.status.get(NOTED)) > (self.last_pod_event(node.name) or 0.0):
             self.changes.tell(Topic.NODE_PODS, node.name)
+
+    def _note_vacant(self, node_name: str) -> None:
+        if node_name in self.nodes and not self.occupied(node_name):
+            self.vacant.add(node_name)
+        else:
+            self.vacant.discard(node_name)
 
     def _note_leaving(self, node_name: str) -> None:
         """Whether Tenon finds new places for the pods of a node; another controller moves those of its own nodes."""

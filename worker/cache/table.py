@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Generic, TypeVar
 
 from worker.cache.records import Record
 
 R = TypeVar("R", bound=Record)
+PORTION = 500
+"""Records that are taken over at once: some milliseconds of the event loop."""
 Listener = Callable[[str, R | None, R | None], None]
 
 
@@ -29,12 +32,13 @@ class Table(Generic[R]):
         """The keys of objects that exist and are not taken over."""
         return frozenset(self._left_out)
 
-    def on_replace(self, records: Mapping[str, R]) -> None:
-        """Takes over a complete copy; only differences are told."""
-        for key in [key for key in (*self._records, *self._left_out) if key not in records]:
-            self.on_event(key, None)
-        for key, record in records.items():
-            self.on_event(key, record)
+    async def on_replace(self, records: Mapping[str, R]) -> None:
+        """Takes over a complete copy, in portions between which others have their turn; only differences are told."""
+        gone = [key for key in (*self._records, *self._left_out) if key not in records]
+        for number, key in enumerate((*gone, *records), start=1):
+            self.on_event(key, records.get(key))
+            if number % PORTION == 0:
+                await asyncio.sleep(0)
 
     def on_event(self, key: str, record: R | None) -> None:
         """Takes over one object, or its absence."""
