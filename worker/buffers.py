@@ -207,7 +207,12 @@ def _looked(
     """
     began = time.thread_time()
     problem = problem_of(cluster, pods, [], policy, reserved)
-    plan = narrowed(problem, Limit(LONGEST), solved).plan
+    found = narrowed(problem, Limit(LONGEST), solved)
+    if found.error is not None:
+        log.error(
+            "the scheduling engine failed on pods of buffers", exc_info=found.error, extra={"pods": [*found.apart]}
+        )
+    plan = found.plan
     ready = frozenset(node.name for node in problem.nodes if node.initialized)
     return plan, ready, time.thread_time() - began
 

@@ -29,6 +29,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities import metrics
 from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import NODECLAIMS
 from activities.planning.batching import Batcher
@@ -49,6 +50,9 @@ from tenon.provisioning.readiness import usable_pools
 from tenon.scheduling.model import Plan, Pod
 
 log = logging.getLogger("controller.provisioner")
+
+AGAIN = 0.5
+"""The part of a solve's time that a second look at the same batch has: both must fit in the time of the activity."""
 
 _T = TypeVar("_T")
 
@@ -125,10 +129,15 @@ class Planner:
             return PlanResult(batch=given.batch, claims=before)
         made = await self._decide(given)
         if made is not None and made.plan.claims and await self._caught_up(self._view.confirm_pods()):
-            made = await self._decide(given)
+            made = await self._decide(given, part=AGAIN)
         if made is None:
             return PlanResult(batch=given.batch)
-        written = await write_claims(self._kube, made.plan, made.pools, given.batch, made.seen)
+        try:
+            written = await write_claims(self._kube, made.plan, made.pools, given.batch, made.seen)
+        except ApiError as error:
+            nothing = Written((), (), tuple(Unwritten(planned, error) for planned in made.plan.claims))
+            await self._pod_events.tell(_as_written(made, nothing), filter(_waits, made.pods), ())
+            raise
         plan, pods = _as_written(made, written), made.pods
         metrics.UNSCHEDULABLE_PODS.labels("provisioner").set(
             sum(_waits(pod) and pod.key in plan.unschedulable for pod in pods)
@@ -152,8 +161,8 @@ class Planner:
             solve_seconds=round(made.took, 4),
         )
 
-    async def _decide(self, given: PlanInput) -> _Decision | None:
-        """A plan for the pods that want one; None when none does."""
+    async def _decide(self, given: PlanInput, part: float = 1.0) -> _Decision | None:
+        """A plan for the pods that want one, in this part of a solve's time; None when none does."""
         fingerprint = self._view.fingerprint()  # before anything is read: what changes from here on counts as new
         if not self._batcher.undecided():
             return None
@@ -169,7 +178,7 @@ class Planner:
         problem = await asyncio.to_thread(
             problem_of, self._view.snapshot(), asking, seen.sold, self._policy, self._batcher.reserved()
         )
-        solved = await self._solver.solve(problem)
+        solved = await self._solver.solve(problem, part)
         plan = explained(solved.plan, self._view, asking)
         metrics.SCHEDULING_SECONDS.labels("provisioner").observe(solved.seconds)
         ready = frozenset(node.name for node in problem.nodes if node.initialized)

@@ -82,10 +82,13 @@ class Solver:
         self._most: int | None = None
         """So many pods at most are given to the engine, since it decided nothing for more of them in its time."""
 
-    async def solve(self, problem: Problem) -> Solved:
-        """The plan for a problem. When this is cancelled, the thread ends first."""
+    async def solve(self, problem: Problem, part: float = 1.0) -> Solved:
+        """The plan for a problem, in this part of the time that a solve may take.
+
+        When this is cancelled, the thread ends first.
+        """
         began = self._clock()
-        limit = Limit(self._longest, self._clock)
+        limit = Limit(self._longest * part, self._clock)
         some = self._portion(problem)
         thread = asyncio.ensure_future(asyncio.to_thread(self._run, some, limit))
         try:
@@ -102,7 +105,11 @@ class Solver:
             metrics.SCHEDULING_TIMEOUTS.labels("provisioner").inc()
             log.warning(
                 "the plan took too long, the rest of its pods is planned next",
-                extra={"limit-seconds": self._longest, "pods": len(problem.pods), "unreached": len(plan.unreached)},
+                extra={
+                    "limit-seconds": self._longest * part,
+                    "pods": len(problem.pods),
+                    "unreached": len(plan.unreached),
+                },
             )
         sentences = {key: _sentence(why) for key, why in found.apart.items()}
         return Solved(plan, sentences, self._clock() - began)

@@ -100,6 +100,8 @@ async def test_an_api_server_that_is_away_leaves_the_batch_for_a_retry() -> None
     with pytest.raises(ApiUnreachable):
         await at.planner.plan(BATCH)
     assert len(at.kube.tries) == 3, "the others would fail in the same way"
+    assert {name for _, name, reason, _ in at.told.events if reason == "FailedScheduling"} == set(POOLS)
+    assert all("connection refused" in message for *_, message in at.told.events)
     at.kube.answer = lambda _: None
     assert len((await at.planner.plan(BATCH)).claims) == 3
 

@@ -1,0 +1,23 @@
+"""On the PYTHONPATH of a worker: its scheduling engine raises for pods with the label `FAULT`.
+
+No problem is known on which the engine raises. Python imports this before anything else.
+"""
+
+from __future__ import annotations
+
+from tenon.provisioning import solving
+from tenon.scheduling.model import Plan, Problem
+from tenon.scheduling.stopping import Expired, never
+
+FAULT = "tests.tenon.sh/engine-fault"
+_solved = solving.solved
+
+
+def solved(problem: Problem, expired: Expired = never) -> Plan:
+    """The engine, with a fault."""
+    if any(FAULT in pod.labels for pod in problem.pods):
+        raise RuntimeError("a fault for a test")
+    return _solved(problem, expired)
+
+
+solving.solved = solved

@@ -1,0 +1,60 @@
+"""Two bad pods among fifty, one whose NodeClaim is refused and one on which the engine fails: 48 run, two say why."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import PODS
+from sandbox.cluster import Sandbox
+from tenon.apis import labels
+from tests.e2e.conftest import MakePool, Run
+from tests.e2e.pools import KEY, NAMESPACE
+from tests.e2e.worker_process import WorkerProcess
+from tests.faults.admission import no_nodeclaim_with
+
+FAULT = "tests.tenon.sh/engine-fault"
+CLOSED = "no such nodes before the audit"
+
+
+@pytest.fixture
+def faulty(worker: WorkerProcess, sandbox: Sandbox) -> Iterator[WorkerProcess]:
+    """A worker whose engine has a fault, in place of the usual one."""
+    assert worker.stop() == 0
+    folder = Path(__file__).parent / "engine_fault"
+    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    running = WorkerProcess(sandbox, "faulty-worker", PYTHONPATH=path)
+    running.start()
+    yield running
+    assert running.stop() == 0
+    worker.start()
+
+
+async def test_two_bad_pods_among_fifty(faulty: WorkerProcess, make_pool: MakePool, kube: Kube, tenon: Run) -> None:
+    pool, closed = await make_pool(consolidate_after="Never"), await make_pool()
+    async with no_nodeclaim_with(kube, labels.NODEPOOL, closed.name, CLOSED):
+        await closed.pod("refused")
+        marked = {"name": f"{pool.name}-fault", "labels": {KEY: pool.name, FAULT: "true"}}
+        await kube.create(PODS, {"metadata": marked, "spec": pool.pod_spec()}, NAMESPACE)
+        await pool.deploy(48)
+        await pool.running(48, app="web")
+
+        assert CLOSED in await closed.seen(f"{closed.name}-refused", "FailedScheduling", CLOSED)
+        said = await pool.seen(f"{pool.name}-fault", "FailedScheduling", "a fault of its own")
+        assert "RuntimeError: a fault for a test" in said
+        assert await closed.claims() == []
+    await closed.running(1)
+
+    assert faulty.metric("tenon_scheduler_failures_total") >= 1
+    line = next(line for line in faulty.log.read_text().splitlines() if "the scheduling engine failed" in line)
+    (path,) = re.findall(r"/\S+/problem-[0-9a-f]{8}\.json\.gz", json.loads(line)["problem"])
+    again = await asyncio.to_thread(tenon, "simulate", "--problem", path)
+    assert again.returncode == 0, "without the fault there is a plan"
+    assert f"buy for {NAMESPACE}/{pool.name}-fault: " in again.stdout
