@@ -228,8 +228,8 @@ class NodeActivities:
         )
         return released
 
-    def all(self) -> Sequence[Callable[..., Any]]:
-        """Every activity, for a worker."""
+    def steps(self) -> Sequence[Callable[..., Any]]:
+        """The activities that share slots, for a worker."""
         return [
             self.prepare_launch,
             self.launch,
@@ -239,11 +239,20 @@ class NodeActivities:
             self.keep,
             self.withdraw,
             self.cordon,
-            self.drain,
-            self.detach_volumes,
-            self.terminate,
             self.release,
         ]
+
+    def draining(self) -> Sequence[Callable[..., Any]]:
+        """Those that wait for pods and volumes."""
+        return [self.drain, self.detach_volumes]
+
+    def ending(self) -> Sequence[Callable[..., Any]]:
+        """The one that waits for an instance's end."""
+        return [self.terminate]
+
+    def all(self) -> Sequence[Callable[..., Any]]:
+        """Every activity."""
+        return [*self.steps(), *self.draining(), *self.ending()]
 
 
 def _count_end(given: ReleaseInput) -> None:

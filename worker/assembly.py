@@ -36,6 +36,7 @@ from workflows.disruption import DisruptionCommandWorkflow, DisruptionWorkflow
 from workflows.housekeeping import HousekeepingWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
+from workflows.options import DRAINING, ENDING
 from workflows.provisioner import ProvisionerWorkflow
 
 log = logging.getLogger("worker.assembly")
@@ -125,8 +126,12 @@ async def warm_up(clients: Clients) -> None:
         log.warning("the instance type catalogue could not be read ahead", extra={"error": str(error)})
 
 
-def io_worker(client: Client, settings: Settings, clients: Clients) -> Worker:
-    """The worker of workflows, EC2 calls and Kubernetes writes."""
+def io_workers(client: Client, settings: Settings, clients: Clients) -> list[Worker]:
+    """The workers of workflows, EC2 calls and Kubernetes writes: one for each lane, and one for all that has none.
+
+    A node that is drained or ended holds its slot for minutes. The lanes keep such nodes from holding up launches. The
+    first worker also takes what an older version, which knows no lanes, asks for.
+    """
     node = NodeActivities(
         clients.kube,
         clients.recorder,
@@ -138,9 +143,10 @@ def io_worker(client: Client, settings: Settings, clients: Clients) -> Worker:
     garbage = Housekeeping(clients.kube, clients.recorder, clients.ec2)
     at_once = concurrency(settings.cpu_requests)
     activities: list[Callable[..., Any]] = [*node.all(), classes.resolve, disrupt, garbage.collect]
-    return Worker(
+    queue = names.task_queue(settings.cluster_name)
+    common = Worker(
         client,
-        task_queue=names.task_queue(settings.cluster_name),
+        task_queue=queue,
         workflows=WORKFLOWS,
         activities=activities,
         build_id=BUILD_ID,
@@ -150,3 +156,18 @@ def io_worker(client: Client, settings: Settings, clients: Clients) -> Worker:
         workflow_failure_exception_types=ENDS_ON,
         graceful_shutdown_timeout=GRACEFUL,
     )
+    lanes = [
+        Worker(
+            client,
+            task_queue=names.lane_queue(queue, lane),
+            activities=own,
+            build_id=BUILD_ID,
+            max_concurrent_activities=slots,
+            graceful_shutdown_timeout=GRACEFUL,
+        )
+        for lane, own, slots in (
+            (DRAINING, node.draining(), at_once.draining),
+            (ENDING, node.ending(), at_once.ending),
+        )
+    ]
+    return [common, *lanes]

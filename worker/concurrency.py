@@ -15,17 +15,27 @@ class Concurrency:
     activities: int = 200
     """Most of them wait for AWS or Kubernetes."""
     workflow_tasks: int = 30
+    draining: int = 200
+    """Beside the activities above: nodes whose pods or volumes are waited for."""
+    ending: int = 500
+    """Beside the activities above: instances whose end is waited for, all of them by one call a second."""
 
 
-LEAST = Concurrency(50, 10)
-MOST = Concurrency(1000, 200)
+LEAST = Concurrency(50, 10, 50, 500)
+MOST = Concurrency(1000, 200, 1000, 2000)
 
 
 def concurrency(millicores: float) -> Concurrency:
     """In proportion to the CPU, within bounds; a request of nothing counts as one core."""
     share = (millicores or GIVEN) / GIVEN
     usual = Concurrency()
+
+    def scaled(figure: str) -> int:
+        return int(min(max(getattr(usual, figure) * share, getattr(LEAST, figure)), getattr(MOST, figure)))
+
     return Concurrency(
-        activities=int(min(max(usual.activities * share, LEAST.activities), MOST.activities)),
-        workflow_tasks=int(min(max(usual.workflow_tasks * share, LEAST.workflow_tasks), MOST.workflow_tasks)),
+        activities=scaled("activities"),
+        workflow_tasks=scaled("workflow_tasks"),
+        draining=scaled("draining"),
+        ending=scaled("ending"),
     )

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import AsyncExitStack
 
 from worker.apiserver import watch_api_server
-from worker.assembly import connect, io_worker, warm_up
+from worker.assembly import connect, io_workers, warm_up
 from worker.process import Readiness, run, until_stopped
 from worker.renewing import Connection
 from worker.rivals import Rivals
@@ -37,10 +38,13 @@ async def _serve(settings: Settings, readiness: Readiness, stop: asyncio.Event) 
     warming = asyncio.create_task(warm_up(clients), name="warm up")
 
     async def serve() -> None:
-        async with io_worker(temporal.client, settings, clients) as worker:
+        workers = io_workers(temporal.client, settings, clients)
+        async with AsyncExitStack() as running:
+            for worker in workers:
+                await running.enter_async_context(worker)
             log.info("serving workflows and activities", extra={"cluster": settings.cluster_name})
             try:
-                await temporal.keep(worker)
+                await temporal.keep(*workers)
             finally:
                 if stop.is_set():
                     readiness.why = "stopping"

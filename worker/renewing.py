@@ -77,10 +77,12 @@ class Connection:
             await self._renewed.wait()
         return self.client
 
-    async def keep(self, worker: Worker) -> None:
-        """Give a worker each new client, until cancelled; what it does goes on."""
+    async def keep(self, *workers: Worker) -> None:
+        """Give workers of one client each new one, until cancelled; what they do goes on."""
         while True:
-            worker.client = await self.next_client(worker.client)
+            client = await self.next_client(workers[0].client)
+            for worker in workers:
+                worker.client = client
 
     async def serve(self, work: Callable[[Client], Coroutine[Any, Any, None]]) -> None:
         """Run ``work`` with the client, and again from the beginning with each new one; ends when it ends by itself."""

@@ -12,6 +12,7 @@ __all__ = [
     "UID_MEMO",
     "command_id",
     "disruption_id",
+    "lane_queue",
     "leader_queue",
     "nodeclaim_id",
     "nodeclass_id",
@@ -56,6 +57,11 @@ def nodeclass_id(cluster: str, name: str) -> str:
 def task_queue(cluster: str) -> str:
     """Workflows, EC2 calls and Kubernetes writes: every replica serves it."""
     return f"tenon-{cluster}"
+
+
+def lane_queue(queue: str, lane: str) -> str:
+    """The part of a task queue that has slots of its own; without a lane the queue itself."""
+    return f"{queue}-{lane}" if lane else queue
 
 
 def plan_queue(cluster: str) -> str:

@@ -100,7 +100,9 @@ class NodeClaimWorkflow:
         call = workflow.start_activity(
             step.activity.value,
             step.input,
+            task_queue=names.lane_queue(workflow.info().task_queue, options.lane),
             result_type=options.result,
+            schedule_to_start_timeout=options.taken_within,
             start_to_close_timeout=options.try_for,
             schedule_to_close_timeout=options.give_up_after,
             heartbeat_timeout=options.heartbeat,

@@ -36,9 +36,16 @@ LAUNCH_TIMEOUT = timedelta(minutes=5)
 _NEVER_AGAIN = [kind.value for kind in ErrorType]
 
 
+DRAINING, ENDING = "draining", "ending"
+"""Lanes: what waits long for pods, volumes and instances has slots of its own, so that it never holds up a launch."""
+LANE_WITHIN = timedelta(minutes=10)
+"""A task that no worker takes from a lane for so long is begun anew. An older version, to which people went back,
+serves no lanes and asks for the same on the common queue."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
-    """One row: the type of the result, the time for one try, the time for all tries, and the pause between."""
+    """One row: the type of the result, the time for one try, the time for all tries, the pause between, the lane."""
 
     result: type[Message]
     try_for: timedelta
@@ -47,6 +54,12 @@ class Options:
     first_pause: timedelta = timedelta(seconds=1)
     longest_pause: timedelta = timedelta(seconds=30)
     cancellation: ActivityCancellationType = ActivityCancellationType.TRY_CANCEL
+    lane: str = ""
+
+    @property
+    def taken_within(self) -> timedelta | None:
+        """How long a task may wait for a worker."""
+        return LANE_WITHIN if self.lane else None
 
     @property
     def retry(self) -> RetryPolicy:
@@ -73,9 +86,9 @@ OPTIONS: dict[ActivityName, Options] = {
     ActivityName.KEEP: Options(KeepRecorded, _seconds(30), first_pause=_seconds(0.2)),
     ActivityName.WITHDRAW: Options(Withdrawn, _seconds(30), first_pause=_seconds(0.2)),
     ActivityName.CORDON: Options(CordonResult, _seconds(30), first_pause=_seconds(0.2)),
-    ActivityName.DRAIN: Options(DrainResult, _seconds(120), heartbeat=_seconds(45)),
-    ActivityName.DETACH_VOLUMES: Options(DetachResult, _seconds(120), heartbeat=_seconds(45)),
-    ActivityName.TERMINATE: Options(TerminateResult, _seconds(150), heartbeat=_seconds(30)),
+    ActivityName.DRAIN: Options(DrainResult, _seconds(120), heartbeat=_seconds(45), lane=DRAINING),
+    ActivityName.DETACH_VOLUMES: Options(DetachResult, _seconds(120), heartbeat=_seconds(45), lane=DRAINING),
+    ActivityName.TERMINATE: Options(TerminateResult, _seconds(150), heartbeat=_seconds(30), lane=ENDING),
     ActivityName.RELEASE: Options(ReleaseInput, _seconds(30), first_pause=_seconds(0.2)),
     ActivityName.AWAIT_BATCH: Options(BatchSummary, _seconds(660), longest_pause=_seconds(5)),
     ActivityName.PLAN: Options(PlanResult, _seconds(180), longest_pause=_seconds(10)),

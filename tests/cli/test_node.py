@@ -15,12 +15,12 @@ from click.testing import Result
 from temporalio.client import Client
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import Worker
 from typer.testing import CliRunner
 
 from cli.node import app
 from tenon.lifecycle.messages import ClaimRef
 from tenon.lifecycle.state import NodeClaimInput
+from tests.workflows.serving import serving
 from tests.workflows.test_long_time import BUDGET, Guarded, state_of
 from tests.workflows.test_nodeclaim import Handle, live, newest
 from tests.workflows.waiting import until
@@ -44,7 +44,7 @@ def tenon(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, tmp_pa
 async def listed(temporal: WorkflowEnvironment, cluster: str, world: Guarded) -> AsyncIterator[Handle]:
     """A live node with the attribute that the bridge starts every life with, and `tenon node list` looks for."""
     queue = names.task_queue(cluster)
-    async with Worker(temporal.client, task_queue=queue, workflows=[NodeClaimWorkflow], activities=world.all()):
+    async with serving(temporal.client, cluster, world.all()):
         with temporal.with_time_skipping_disabled():
             await temporal.client.start_workflow(
                 NodeClaimWorkflow.run,

@@ -9,7 +9,6 @@ from datetime import datetime
 import pytest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import Worker
 
 from tenon.lifecycle import machine
 from tenon.lifecycle.leaving import BLOCKED_RETRY
@@ -17,10 +16,10 @@ from tenon.lifecycle.messages import ActivityName, CordonResult, Disrupt, DrainR
 from tenon.lifecycle.state import NodeState, Stage
 from tenon.lifecycle.steps import KeepRecorded, Run, Step
 from tests.workflows.fake_activities import FakeWorld
+from tests.workflows.serving import serving
 from tests.workflows.test_nodeclaim import Handle, at, blocked, live, newest, node
 from tests.workflows.waiting import until
 from worker.assembly import ENDS_ON
-from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
 
 OLD_STEP, OLD_APPLY = machine.next_step, machine.apply
@@ -45,13 +44,7 @@ def new_apply(state: NodeState, event: Message, now: datetime) -> NodeState:
 @asynccontextmanager
 async def served(client: Client, cluster: str, world: FakeWorld) -> AsyncIterator[None]:
     """A worker as production has it, begun anew: it replays whatever it is asked about."""
-    async with Worker(
-        client,
-        task_queue=names.task_queue(cluster),
-        workflows=[NodeClaimWorkflow],
-        activities=world.all(),
-        workflow_failure_exception_types=ENDS_ON,
-    ):
+    async with serving(client, cluster, world.all(), workflow_failure_exception_types=ENDS_ON):
         yield
 
 

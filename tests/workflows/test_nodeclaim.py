@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
@@ -14,9 +15,11 @@ from tenon.lifecycle.leaving import BLOCKED_RETRY
 from tenon.lifecycle.messages import ClaimRef, Disrupt, DisruptAnswer, DrainResult, Keep, LaunchResult, LaunchWait, Poke
 from tenon.lifecycle.state import Life, NodeClaimInput, NodeState, Stage
 from tests.workflows.fake_activities import INSTANCE, FakeWorld
+from tests.workflows.serving import serving
 from tests.workflows.waiting import until
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
+from workflows.options import DRAINING, ENDING
 
 Handle = WorkflowHandle[NodeClaimWorkflow, Life]
 
@@ -27,7 +30,7 @@ async def node(
 ) -> AsyncIterator[Handle]:
     """A node's workflow just begun, with a worker that serves it; its clock skips waits unless told otherwise."""
     queue = names.task_queue(cluster)
-    async with Worker(temporal.client, task_queue=queue, workflows=[NodeClaimWorkflow], activities=world.all()):
+    async with serving(temporal.client, cluster, world.all()):
         with nullcontext() if skip_time else temporal.with_time_skipping_disabled():
             handle = await temporal.client.start_workflow(
                 NodeClaimWorkflow.run,
@@ -286,3 +289,43 @@ async def cancel_seen(handle: Handle) -> bool:
     ]
     done = [event.event_id for event in events if event.HasField("workflow_task_completed_event_attributes")]
     return bool(asked) and done[-1] > asked[0] and state.stage is Stage.LAUNCHING
+
+
+async def test_h7_blocked_drains_never_hold_up_a_launch(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """Every slot for drains is held by a node that cannot be drained: another node launches and comes to rest."""
+    blocked, free = FakeWorld(), FakeWorld()
+    blocked.hold_drain = True
+    queue = names.task_queue(cluster)
+    async with AsyncExitStack() as workers:
+        for lane, world in (("", free), (DRAINING, blocked), (ENDING, free)):
+            await workers.enter_async_context(
+                Worker(
+                    temporal.client,
+                    task_queue=names.lane_queue(queue, lane),
+                    workflows=[] if lane else [NodeClaimWorkflow],
+                    activities=world.all(),
+                    max_concurrent_activities=1,
+                )
+            )
+
+        async def begun(name: str) -> Handle:
+            return await temporal.client.start_workflow(
+                NodeClaimWorkflow.run,
+                NodeClaimInput(claim=ClaimRef(cluster=cluster, name=name, uid=name)),
+                id=names.nodeclaim_id(cluster, name),
+                task_queue=queue,
+            )
+
+        with temporal.with_time_skipping_disabled():
+            leaving = [await begun("leaves-1"), await begun("leaves-2")]
+            for handle in leaving:
+                await handle.signal(NodeClaimWorkflow.poke, Poke(node_name="ip-10-0-0-1"))
+                await until(partial(at, handle, Stage.INITIALIZING))
+                await handle.signal(NodeClaimWorkflow.drain)
+            await until(lambda: called(blocked, "drain node"))
+            launched = await begun("comes")
+            await until(lambda: at(launched, Stage.REGISTERING))
+            blocked.hold_drain = False
+            await launched.signal(NodeClaimWorkflow.force_drain)
+            for handle in (*leaving, launched):
+                await handle.result()
