@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from functools import partial
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities import metrics
+from activities.beating import beating
 from activities.ec2.errors import EC2Error, InsufficientCapacity, NodeClassNotReady, NodeClassReadinessUnknown
 from activities.ec2.provider import Ec2Provider
 from activities.kubernetes import cordon, nodeclaims
@@ -18,6 +21,7 @@ from activities.kubernetes.client import Kube, Object
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.opening import open_named
 from activities.kubernetes.resources import EC2NODECLASSES
+from activities.launch_groups import LaunchGroups, bought_for, in_group
 from activities.overlays import OverlaidTypes
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -55,6 +59,8 @@ TRIES_IN_PLACE = 3
 """Tries of one activity at an EC2 that is busy or does not answer, before its workflow waits for longer."""
 TAKEN_UP_AGAIN_AFTER = timedelta(seconds=15)
 """A claim older than this, whose workflow begins only now, may have been launched by an earlier workflow."""
+SENDERS = 64
+"""Threads of launches, which may wait long for their turn at EC2 and must not take those of other calls."""
 SHOWS_WITHIN = timedelta(minutes=2)
 """For so long after its launch an instance that EC2 does not know may only not be shown yet."""
 TAGGED = {labels.TAGGED: "true", labels.CLUSTER_TAGGED: "true"}
@@ -80,6 +86,8 @@ class Launching:
         self._recorder = recorder
         self._ec2 = ec2
         self._tries = tries or _tries_of_activity
+        self._groups = LaunchGroups(kube, now)
+        self._senders = ThreadPoolExecutor(SENDERS, thread_name_prefix="launch")
         self._types = OverlaidTypes(kube, ec2)
         self._now = now
         self._initialization_seconds = initialization_timeout.total_seconds() if initialization_timeout else None
@@ -121,9 +129,8 @@ class Launching:
             node_class = await self._node_class(view.node_class)
             own = with_own_kubelet(node_class, claim.metadata.annotations)
             types = await self._types.of(raw, own)
-            request = await asyncio.to_thread(
-                self._ec2.prepare_launch, claim, own, given.attempt, self._avoided(), types
-            )
+            prepare = partial(self._ec2.prepare_launch, claim, own, given.attempt, self._avoided(), types)
+            request = await beating(asyncio.get_running_loop().run_in_executor(self._senders, prepare))
         except NodeClassNotReady as error:
             return await self._refused(given.claim, view, NODECLASS_NOT_READY, str(error))
         except InsufficientCapacity as error:
@@ -136,7 +143,8 @@ class Launching:
         except EC2Error as error:
             wait = await self._failed(given.claim, error)
             return await self._unprepared(raw, given.claim, view, wait)
-        request = request.model_copy(update={"made_from": _origin(node_class)})
+        group = await self._groups.whole(raw) if given.attempt == 1 else None
+        request = request.model_copy(update={"made_from": _origin(node_class), "group": group})
         return PrepareLaunchResult(view=view, request=request)
 
     async def launch(self, given: LaunchInput) -> LaunchResult:
@@ -155,7 +163,8 @@ class Launching:
             known, lost = await self._launched_before(raw, given.claim)
             return LaunchResult(instance=known, reason=INSTANCE_GONE if lost else "", message=lost)
         try:
-            result = await asyncio.to_thread(self._ec2.launch, given.request)
+            send = partial(self._ec2.launch, given.request)
+            result = await beating(asyncio.get_running_loop().run_in_executor(self._senders, send))
         except EC2Error as error:
             wait = await self._failed(given.claim, error)
             return await self._unlaunched(raw, given.claim, LaunchResult(reason=wait.reason, waits=wait))
@@ -241,7 +250,7 @@ class Launching:
         young = created is None or self._now() - created < TAKEN_UP_AGAIN_AFTER
         if young and not sent_before:
             return None, ""
-        found = await asyncio.to_thread(self._ec2.find_instance, ref.name)
+        found = await bought_for(self._ec2, ref.name, raw)
         if found is not None and not raw["metadata"].get("deletionTimestamp"):
             await self._mark(ref, found, raw)
         return found, ""
@@ -274,7 +283,7 @@ class Launching:
             allocatable=kind.allocatable if kind else {},
             labels_=launched_labels(raw, instance, kind),
             now=self._now,
-            annotations={**_asked_for(made_from, node_class), **TAGGED},
+            annotations={**_asked_for(made_from, node_class), **({} if in_group(raw) else TAGGED)},
             seen=raw,
         )
 

@@ -18,15 +18,16 @@ from activities.ec2.ending import TERMINATED, Endings
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
 from activities.kubernetes import binding, cordon, drain, initialization, nodeclaims, registration, release, volumes
-from activities.kubernetes.client import Kube
+from activities.kubernetes.client import Kube, Object
+from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventRecorder
-from activities.launching import SHOWS_WITHIN, Launching
+from activities.launch_groups import bought_for, in_group
+from activities.launching import SHOWS_WITHIN, TAGGED, Launching
 from tenon.apis import labels
 from tenon.lifecycle.cordon import drain_reason
 from tenon.lifecycle.messages import (
     ActivityName,
     BindResult,
-    ClaimRef,
     CordonInput,
     CordonResult,
     DetachInput,
@@ -107,20 +108,25 @@ class NodeActivities:
             found = raw["metadata"].get("labels") or {}
             pool, zone = found.get(labels.NODEPOOL, ""), found.get(labels.ZONE, "")
             metrics.NODES_CREATED.labels(pool, zone).inc()
-            name = asyncio.create_task(self._name_instance(given, result.node_name))
+            name = asyncio.create_task(self._name_instance(given, result.node_name, tells=in_group(raw)))
             self._names.add(name)
             name.add_done_callback(self._names.discard)
             await asyncio.wait({name}, timeout=NAME_SECONDS)
             log.info("registered node", extra={"nodeclaim": given.claim.name, "node": result.node_name})
         return result
 
-    async def _name_instance(self, given: NodeInput, node_name: str) -> None:
-        """For people who look at EC2; what EC2 refuses now, housekeeping writes later."""
+    async def _name_instance(self, given: NodeInput, node_name: str, *, tells: bool) -> None:
+        """For people who look at EC2; what is refused now, housekeeping writes later.
+
+        ``tells``: only these tags lead from the instance to its claim, which says so afterwards.
+        """
         instance_id = given.provider_id.rsplit("/", 1)[-1]
         name = partial(self._ec2.name_instance, instance_id, given.claim.name, node_name)
         try:
             await asyncio.get_running_loop().run_in_executor(self._naming, name)
-        except EC2Error as error:
+            if tells:
+                await nodeclaims.annotate_claim(self._kube, given.claim, TAGGED)
+        except (EC2Error, ApiError) as error:
             log.info("instance not named yet", extra={"id": instance_id, "error": str(error)})
 
     @activity.defn(name=ActivityName.INITIALIZE)
@@ -188,9 +194,10 @@ class NodeActivities:
     @activity.defn(name=ActivityName.TERMINATE)
     async def terminate(self, given: TerminateInput) -> TerminateResult:
         """End the instance and wait until EC2 says that it is gone."""
-        instance_id = given.instance_id or await self._instance_of(given.claim)
+        claim = None if given.instance_id else await nodeclaims.read_claim(self._kube, given.claim)
+        instance_id = given.instance_id or _instance_of(claim)
         if not instance_id:
-            found = await beating(asyncio.to_thread(self._ec2.find_instance, given.claim.name))
+            found = await beating(bought_for(self._ec2, given.claim.name, claim))
             if found is None:
                 settled = given.search_until is None or now() >= given.search_until
                 return TerminateResult(terminated=settled, state="" if settled else "not visible, if there is one")
@@ -210,12 +217,6 @@ class NodeActivities:
             return False
         claim = await nodeclaims.read_claim(self._kube, given.claim)
         return claim is not None and now() - nodeclaims.launched_at(claim) < SHOWS_WITHIN
-
-    async def _instance_of(self, ref: ClaimRef) -> str:
-        """The instance that the claim names: a life that left before it looked knows of none, and its tag may lag."""
-        claim = await nodeclaims.read_claim(self._kube, ref)
-        provider_id = ((claim or {}).get("status") or {}).get("providerID") or ""
-        return str(provider_id).rsplit("/", 1)[-1]
 
     @activity.defn(name=ActivityName.RELEASE)
     async def release(self, given: ReleaseInput) -> ReleaseInput:
@@ -253,6 +254,12 @@ class NodeActivities:
     def all(self) -> Sequence[Callable[..., Any]]:
         """Every activity."""
         return [*self.steps(), *self.draining(), *self.ending()]
+
+
+def _instance_of(claim: Object | None) -> str:
+    """The instance that the claim names: a life that left before it looked knows of none, and its tag may lag."""
+    provider_id = ((claim or {}).get("status") or {}).get("providerID") or ""
+    return str(provider_id).rsplit("/", 1)[-1]
 
 
 def _count_end(given: ReleaseInput) -> None:

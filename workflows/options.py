@@ -78,8 +78,9 @@ def _seconds(count: float) -> timedelta:
 
 OPTIONS: dict[ActivityName, Options] = {
     # A worker that dies costs the time of one try: short where a node or a pod waits for it.
-    ActivityName.PREPARE_LAUNCH: Options(PrepareLaunchResult, _seconds(30)),
-    ActivityName.LAUNCH: Options(LaunchResult, _seconds(30), LAUNCH_TIMEOUT),
+    # A launch waits for its turn inside EC2's limits: that takes time, and is no failure.
+    ActivityName.PREPARE_LAUNCH: Options(PrepareLaunchResult, _seconds(180), heartbeat=_seconds(30)),
+    ActivityName.LAUNCH: Options(LaunchResult, _seconds(180), LAUNCH_TIMEOUT, heartbeat=_seconds(30)),
     ActivityName.REGISTER: Options(RegisterResult, _seconds(30), first_pause=_seconds(0.2)),
     ActivityName.INITIALIZE: Options(InitializeResult, _seconds(30), first_pause=_seconds(0.2)),
     ActivityName.BIND: Options(BindResult, _seconds(30), first_pause=_seconds(0.2)),

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from activities import metrics
 from tenon.ec2 import errors as codes
 from tenon.lifecycle.messages import OfferingKey
+
+THROTTLED_SECONDS = 120.0
+"""For how long a call that EC2 refuses, because there are too many, is sent again; the pauses are the client's."""
+Answer = TypeVar("Answer")
 
 
 class EC2Error(Exception):
@@ -71,3 +76,19 @@ def translated(operation: str) -> Iterator[None]:
         raise EC2Error("ConnectionError", f"{operation}: {error}", retryable=True) from error
     finally:
         metrics.CLOUD_SECONDS.labels("", operation, "aws").observe(time.perf_counter() - began)
+
+
+def patiently(operation: str, call: Callable[[], Answer], clock: Callable[[], float] = time.monotonic) -> Answer:
+    """The answer of a call that waits for its turn: too many calls of the account are no refusal of this one.
+
+    Raises:
+        EC2Error: as `translated`; `Throttled` only when the account's limit is used up for minutes.
+    """
+    until = clock() + THROTTLED_SECONDS
+    while True:
+        try:
+            with translated(operation):
+                return call()
+        except Throttled:
+            if clock() > until:
+                raise

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from activities.ec2.batching import Batcher
 from activities.ec2.client import Ec2
-from activities.ec2.errors import EC2Error, translated
+from activities.ec2.errors import EC2Error, patiently, translated
 from tenon.apis import labels
 from tenon.housekeeping.facts import InstanceSeen
 from tenon.housekeeping.instances import NAME, tags_to_write
-from tenon.lifecycle.messages import Instance
+from tenon.lifecycle.messages import Instance, LaunchGroup
 
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 ALIVE = ("pending", "running", "stopping", "stopped")
 """States of an instance that still costs money or may again."""
 VISIBLE = (*ALIVE, "shutting-down")
+EVERY = (*VISIBLE, "terminated")
 
 MOST_VALUES = 200
 """As many values as one filter of EC2 takes."""
@@ -60,6 +61,20 @@ class Instances:
         """The living instance that a launch with this token bought."""
         return self._oldest({labels.TAG_TOKEN: token})
 
+    def of_group(self, group: LaunchGroup, claim: str) -> Instance | None:
+        """The living instance that a launch group bought for one of its members; None while EC2 does not show it.
+
+        The fleet names all that it ever bought, those that have ended as well, so that no place ever shifts.
+        """
+        seen = self._tagged({labels.TAG_GROUP: group.id}, states=EVERY, marks=(labels.TAG_GROUP,))
+        bought = self._of_fleets({tags[labels.TAG_FLEET] for each in seen if labels.TAG_FLEET in (tags := _tags(each))})
+        if group.ordinal >= len(bought):
+            return None
+        found = next((each for each in seen if each["InstanceId"] == bought[group.ordinal]), None)
+        if found is None or found["State"]["Name"] not in ALIVE:
+            return None
+        return self._message(found) if _tags(found).get(labels.TAG_NODECLAIM, claim) == claim else None
+
     def owned(self) -> list[InstanceSeen]:
         """All instances that are not gone and carry the cluster's tag, and that of a NodePool or a NodeClaim."""
         found = []
@@ -72,6 +87,7 @@ class Instances:
                     launched_at=each["LaunchTime"],
                     claim=tags.get(labels.TAG_NODECLAIM, ""),
                     pool=tags.get(labels.TAG_NODEPOOL, ""),
+                    group=tags.get(labels.TAG_GROUP, ""),
                     name=tags.get(NAME, ""),
                 )
             )
@@ -146,6 +162,19 @@ class Instances:
     def _raw(self, instance_id: str) -> InstanceTypeDef | None:
         return self._described.get(instance_id)
 
+    def _of_fleets(self, fleet_ids: Collection[str]) -> list[str]:
+        """All instances that fleets have bought, sorted."""
+        if not fleet_ids:
+            return []
+        with translated("DescribeFleets"):
+            answer = self._clients.ec2.describe_fleets(FleetIds=sorted(fleet_ids))
+        return sorted(
+            instance_id
+            for fleet in answer["Fleets"]
+            for launched in fleet.get("Instances", [])
+            for instance_id in launched.get("InstanceIds", [])
+        )
+
     def _by_ids(self, instance_ids: Sequence[str]) -> dict[str, InstanceTypeDef]:
         """By a filter, which leaves out what EC2 does not know; asked for by its id, it would fail the whole call."""
         return {
@@ -167,8 +196,10 @@ class Instances:
         pages = self._clients.ec2.get_paginator("describe_instances").paginate(
             Filters=filters, PaginationConfig={"PageSize": 1000}
         )
-        with translated("DescribeInstances"):
-            return [each for page in pages for group in page["Reservations"] for each in group["Instances"]]
+        return patiently(
+            "DescribeInstances",
+            lambda: [each for page in pages for group in page["Reservations"] for each in group["Instances"]],
+        )
 
     def _message(self, raw: InstanceTypeDef) -> Instance:
         zone = raw["Placement"]["AvailabilityZone"]

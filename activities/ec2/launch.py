@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from activities.ec2.client import Ec2
-from activities.ec2.errors import EC2Error, translated
+from activities.ec2.errors import EC2Error, patiently, translated
 from activities.ec2.instances import Instances
+from activities.ec2.once import Once
 from tenon.apis import labels
 from tenon.ec2 import errors as codes
 from tenon.ec2.launch_template import LaunchTemplate, tag_list
+from tenon.ec2.tags import group_tags
 from tenon.housekeeping.facts import TemplateSeen
 from tenon.lifecycle.messages import Instance, LaunchRequest, LaunchResult, LaunchWait
+from tenon.provisioning.launch_groups import group_token
 
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import CreateFleetResultTypeDef
 
 KNOWN_SECONDS = 60.0
 """For how long a template is taken to exist without asking; someone else may delete it."""
+SHARED_SECONDS = 600.0
+"""For how long the answer to a group's request serves the members that come later."""
 VISIBILITY_ATTEMPTS = 5
 VISIBILITY_SECONDS = 0.4
 """Between attempts to describe an instance that EC2 has just launched and may not show yet."""
@@ -44,9 +48,8 @@ class Launcher:
         self._cluster = cluster
         self._clock = clock
         self._sleep = sleep
-        self._lock = threading.Lock()
-        self._known: dict[str, float] = {}
-        self._making: dict[str, Future[None]] = {}
+        self._known: Once[None] = Once(KNOWN_SECONDS, clock)
+        self._answers: Once[CreateFleetResultTypeDef] = Once(SHARED_SECONDS, clock)
 
     def ensure_templates(self, templates: Iterable[LaunchTemplate], *, afresh: bool = False) -> None:
         """Makes the templates that are not known to exist; one that exists already is as good.
@@ -54,46 +57,24 @@ class Launcher:
         Launches that need the same template at the same time wait for the one that makes it. ``afresh`` trusts no
         knowledge: a launch has just missed a template, and another replica was told so.
         """
-        templates = list(templates)
-        with self._lock:
-            now = self._clock()
-            again = {template.name for template in templates} if afresh else set()
-            self._known = {name: until for name, until in self._known.items() if until > now and name not in again}
         for template in templates:
-            self._ensure_template(template)
-
-    def _ensure_template(self, template: LaunchTemplate) -> None:
-        with self._lock:
-            if template.name in self._known:
-                return
-            under_way = self._making.get(template.name)
-            made = under_way or self._making.setdefault(template.name, Future())
-        if under_way is not None:
-            under_way.result()
-            return
-        try:
-            self._create_template(template)
-        except BaseException as error:
-            made.set_exception(error)
-            raise
-        else:
-            with self._lock:
-                self._known[template.name] = self._clock() + KNOWN_SECONDS
-            made.set_result(None)
-        finally:
-            with self._lock:
-                del self._making[template.name]
+            if afresh:
+                self._known.forget(template.name)
+            self._known.get(template.name, partial(self._create_template, template))
 
     def _create_template(self, template: LaunchTemplate) -> None:
         try:
-            with translated("CreateLaunchTemplate"):
-                self._clients.ec2.create_launch_template(
+            patiently(
+                "CreateLaunchTemplate",
+                lambda: self._clients.ec2.create_launch_template(
                     LaunchTemplateName=template.name,
                     LaunchTemplateData=cast("Any", template.data),
                     TagSpecifications=[
                         {"ResourceType": "launch-template", "Tags": cast("Any", tag_list(template.tags))}
                     ],
-                )
+                ),
+                self._clock,
+            )
         except EC2Error as error:
             if error.code not in codes.TEMPLATE_EXISTS:
                 raise
@@ -110,8 +91,8 @@ class Launcher:
                     if not error.not_found:
                         raise
             deleted |= names
-        with self._lock:
-            self._known = {name: until for name, until in self._known.items() if name not in deleted}
+        for name in deleted:
+            self._known.forget(name)
         return len(deleted)
 
     def templates(self) -> list[TemplateSeen]:
@@ -136,8 +117,7 @@ class Launcher:
 
     def delete_template(self, template: TemplateSeen) -> bool:
         """Deletes exactly this template, not one that was made under its name since; False when it is gone already."""
-        with self._lock:
-            self._known.pop(template.name, None)
+        self._known.forget(template.name)
         try:
             with translated("DeleteLaunchTemplate"):
                 self._clients.ec2.delete_launch_template(LaunchTemplateId=template.id)
@@ -164,17 +144,28 @@ class Launcher:
             EC2Error: only retryable ones (throttling, a fault of EC2, no connection): send the same request again.
         """
         try:
-            with translated("CreateFleet"):
-                answer = self._clients.ec2.create_fleet(**fleet_parameters(request))
+            answer = self._answer(request)
         except EC2Error as error:
             if error.retryable:
                 raise
             return self._refused(request, error)
         return self._result(request, answer)
 
+    def _answer(self, request: LaunchRequest) -> CreateFleetResultTypeDef:
+        """EC2's answer; the members of a launch group share one, and a process sends their request once."""
+        parameters = fleet_parameters(request)
+        send = partial(patiently, "CreateFleet", lambda: self._clients.ec2.create_fleet(**parameters), self._clock)
+        if request.group is None:
+            return send()
+        token = parameters["ClientToken"]
+        answer = self._answers.get(token, send)
+        if not answer.get("Instances"):
+            self._answers.forget(token)  # who tries again may have better luck
+        return answer
+
     def _refused(self, request: LaunchRequest, error: EC2Error) -> LaunchResult:
         if error.code == "IdempotentParameterMismatch":
-            found = self._instances.by_token(request.client_token)
+            found = self._bought(request)
             if found is None:  # an earlier request with this token was taken; what it bought is not visible yet
                 raise EC2Error(error.code, error.message, retryable=True)
             return LaunchResult(instance=found)
@@ -189,10 +180,15 @@ class Launcher:
     def _result(self, request: LaunchRequest, answer: CreateFleetResultTypeDef) -> LaunchResult:
         failures = cast("Sequence[dict[str, Any]]", answer.get("Errors") or [])
         unavailable = codes.unavailable_offerings(failures, request.capacity_type, _tried(request))
-        launched = next((each for each in answer.get("Instances") or [] if each.get("InstanceIds")), None)
-        if launched is not None:
-            override = launched.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
-            instance = self._launched(request, launched["InstanceIds"][0], cast("dict[str, Any]", override))
+        bought = {
+            instance_id: launched.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
+            for launched in answer.get("Instances") or []
+            for instance_id in launched.get("InstanceIds", [])
+        }
+        place = request.group.ordinal if request.group else 0
+        if place < len(bought):
+            instance_id = sorted(bought)[place]
+            instance = self._launched(request, instance_id, cast("dict[str, Any]", bought[instance_id]))
             return LaunchResult(instance=instance, unavailable=unavailable)
         if not failures:
             return self._without_a_reason(request)
@@ -208,9 +204,15 @@ class Launcher:
         waits = LaunchWait(reason=reason, message=message, answered=busy is None) if kept else None
         return LaunchResult(unavailable=unavailable, reason=reason, message=message, waits=waits)
 
+    def _bought(self, request: LaunchRequest) -> Instance | None:
+        """What an earlier request of the claim, or of its group, bought for it."""
+        if request.group is None:
+            return self._instances.by_token(request.client_token)
+        return self._instances.of_group(request.group, request.tags.get(labels.TAG_NODECLAIM, ""))
+
     def _without_a_reason(self, request: LaunchRequest) -> LaunchResult:
         """EC2 named neither instances nor errors, as it may when a request is repeated: its token tells."""
-        found = self._instances.by_token(request.client_token)
+        found = self._bought(request)
         if found is not None:
             return LaunchResult(instance=found)
         reason, message = "LaunchFailed", "EC2 launched nothing and gave no reason"
@@ -246,9 +248,8 @@ class Launcher:
         )
 
     def _forget(self, request: LaunchRequest) -> None:
-        with self._lock:
-            for template in request.templates:
-                self._known.pop(template.name, None)
+        for template in request.templates:
+            self._known.forget(template.name)
 
 
 def _tried(request: LaunchRequest) -> list[tuple[str, str]]:
@@ -256,13 +257,18 @@ def _tried(request: LaunchRequest) -> list[tuple[str, str]]:
 
 
 def fleet_parameters(request: LaunchRequest) -> dict[str, Any]:
-    """The request in EC2's words: an instant fleet of one instance."""
+    """The request in EC2's words: an instant fleet of one instance, or of one for each member of its group."""
     spot = request.capacity_type == labels.SPOT
     prioritized = any(row.priority is not None for template in request.templates for row in template.overrides)
-    tags = tag_list(request.tags)
+    own = request.tags
+    token, capacity = request.client_token, 1
+    if request.group is not None:
+        token, capacity = group_token(own[labels.TAG_CLUSTER], request.group), request.group.size
+        own = group_tags(own, request.group, token)
+    tags = tag_list(own)
     parameters: dict[str, Any] = {
         "Type": "instant",
-        "ClientToken": request.client_token,
+        "ClientToken": token,
         "LaunchTemplateConfigs": [
             {
                 "LaunchTemplateSpecification": {"LaunchTemplateName": template.name, "Version": "$Latest"},
@@ -280,7 +286,7 @@ def fleet_parameters(request: LaunchRequest) -> dict[str, Any]:
             for template in request.templates
         ],
         "TargetCapacitySpecification": {
-            "TotalTargetCapacity": 1,
+            "TotalTargetCapacity": capacity,
             "DefaultTargetCapacityType": "spot" if spot else "on-demand",
         },
         "TagSpecifications": [{"ResourceType": kind, "Tags": tags} for kind in ("instance", "volume", "fleet")],

@@ -27,7 +27,7 @@ from tenon.ec2.launch_filters import NoOfferingError
 from tenon.ec2.launch_request import plan_launch
 from tenon.ec2.nodeclass_status import Finding, not_ready, readiness_unknown
 from tenon.housekeeping.facts import InstanceSeen, TemplateSeen
-from tenon.lifecycle.messages import Instance, LaunchRequest, LaunchResult
+from tenon.lifecycle.messages import Instance, LaunchGroup, LaunchRequest, LaunchResult
 from tenon.scheduling.model import InstanceType
 
 
@@ -135,6 +135,10 @@ class Ec2Provider:
     def find_instance(self, claim_name: str) -> Instance | None:
         """The living instance that carries the claim's tag."""
         return self._instances.by_claim(claim_name)
+
+    def group_instance(self, group: LaunchGroup, claim_name: str) -> Instance | None:
+        """The living instance that a launch group bought for one of its claims."""
+        return self._instances.of_group(group, claim_name)
 
     def describe_instance(self, instance_id: str) -> Instance | None:
         """The instance, None when EC2 does not know it."""

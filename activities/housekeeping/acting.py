@@ -63,7 +63,8 @@ class Acting:
         """Whether a claim answers for the instance after all, or a workflow that has not had its time."""
         if not found.claim:
             claims = await read_claims(self._kube)
-            launching = any(not claim.provider_id and claim.pool == found.pool for claim in claims)
+            own = [each for each in claims if (each.group if found.group else each.pool) == (found.group or found.pool)]
+            launching = any(not claim.provider_id for claim in own)
             return launching or any(claim.instance_id == found.instance_id for claim in claims)
         claim = await self._claim(found.claim)
         if claim is not None:

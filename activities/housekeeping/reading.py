@@ -26,6 +26,7 @@ from tenon.apis.managed import manages_claim, may_manage_node
 from tenon.apis.nodeclaim import INSTANCE_TERMINATING, LAUNCHED, REGISTERED
 from tenon.housekeeping.facts import ClaimSeen, NodeSeen, Observed
 from tenon.lifecycle.instants import parse_instant
+from tenon.provisioning.launch_groups import group_of
 
 PAGE = 500
 NEVER_OLD = datetime.max.replace(tzinfo=UTC)
@@ -81,6 +82,7 @@ def claim_seen(raw: Mapping[str, Any]) -> ClaimSeen:
     metadata, status = raw["metadata"], raw.get("status") or {}
     conditions = {each["type"]: each for each in status.get("conditions") or ()}
     launched = conditions.get(LAUNCHED) or {}
+    group = group_of(metadata.get("annotations") or {})
     return ClaimSeen(
         name=metadata["name"],
         uid=metadata["uid"],
@@ -95,6 +97,7 @@ def claim_seen(raw: Mapping[str, Any]) -> ClaimSeen:
         terminating=(conditions.get(INSTANCE_TERMINATING) or {}).get("status") == "True",
         finalizers=tuple(metadata.get("finalizers") or ()),
         managed=manages_claim(raw),
+        group=group.id if group else "",
     )
 
 

@@ -25,6 +25,7 @@ from activities.kubernetes.errors import ApiError, Conflict
 from activities.kubernetes.resources import NODECLAIMS
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
+from tenon.provisioning import launch_groups
 from tenon.provisioning.claims import claim_body, claim_name
 from tenon.provisioning.overlays import Overlaid
 from tenon.scheduling.model import Plan, PlannedClaim
@@ -117,6 +118,7 @@ async def write_claims(
     """
     writing = _Writing(kube, batch)
     wanted = [_wanted(planned, pools[planned.pool], batch, n, seen) for n, planned in enumerate(plan.claims)]
+    launch_groups.annotate([one.body for one in wanted], batch)
     waiting = await writing.first(wanted)
     gate = asyncio.Semaphore(WRITERS)
 

@@ -52,6 +52,7 @@ OWN_TAGS = (
     labels.TAG_NODECLAIM,
     labels.TAG_NODECLASS,
     labels.TAG_TOKEN,
+    labels.TAG_GROUP,
 )
 """Tags that say whose an instance is; users may not set them."""
 CLUSTER_TAG_PREFIX = "kubernetes.io/cluster"

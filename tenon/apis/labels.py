@@ -127,6 +127,8 @@ NEXT_ORDINAL = "tenon.sh/next-ordinal"
 """On a static NodePool: the ordinal from which the names of its next NodeClaims are made."""
 CLOSED = "tenon.sh/closed"
 """On a Node, as ``true``: Tenon has cordoned it until the pods that it was bought for are bound."""
+LAUNCH_GROUP = "tenon.sh/launch-group"
+"""On a NodeClaim: the claims that one request launches, as ``group/place/size``."""
 BATCH = "tenon.sh/batch"
 """On a NodeClaim (label): the provisioning batch that made it."""
 KEEP_UNTIL = "tenon.sh/keep-until"
@@ -162,6 +164,8 @@ TAG_NODEPOOL = NODEPOOL
 TAG_NODECLAIM = "karpenter.sh/nodeclaim"
 TAG_NODECLASS = EC2NODECLASS
 TAG_TOKEN = "tenon.sh/client-token"
+TAG_GROUP = LAUNCH_GROUP
+TAG_FLEET = "aws:ec2:fleet-id"
 
 
 def is_ephemeral_taint(key: str, effect: str) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.lifecycle.messages import LaunchGroup
 
 
 def shared_tags(cluster: str, node_class: EC2NodeClass, pool: str) -> dict[str, str]:
@@ -25,6 +28,14 @@ def instance_tags(cluster: str, node_class: EC2NodeClass, pool: str, claim: str,
         labels.TAG_NODECLAIM: claim,
         labels.TAG_TOKEN: token,
     }
+
+
+def group_tags(tags: Mapping[str, str], group: LaunchGroup, token: str) -> dict[str, str]:
+    """The tags of the instances of a launch group, from those of one member's own: its name is not that of all."""
+    claim = tags.get(labels.TAG_NODECLAIM)
+    of_one = {key for key in (labels.TAG_NODECLAIM, "Name") if tags.get(key) == claim}
+    shared = {key: value for key, value in tags.items() if key not in of_one}
+    return {**shared, labels.TAG_GROUP: group.id, labels.TAG_TOKEN: token}
 
 
 def profile_tags(cluster: str, region: str, node_class: EC2NodeClass) -> dict[str, str]:

@@ -40,6 +40,8 @@ class ClaimSeen:
     finalizers: tuple[str, ...] = ()
     managed: bool = True
     """It is Tenon's to act on; another controller's claim only answers for its own instance and Node."""
+    group: str = ""
+    """The launch group that the claim is a member of."""
 
     @property
     def instance_id(self) -> str:
@@ -64,6 +66,8 @@ class InstanceSeen:
     claim: str = ""
     pool: str = ""
     name: str = ""
+    group: str = ""
+    """The launch group that bought it."""
 
 
 @dataclass(frozen=True, slots=True)

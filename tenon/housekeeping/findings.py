@@ -39,3 +39,4 @@ class Finding:
     template: str = ""
     finalizers: tuple[str, ...] = ()
     registered: bool = False
+    group: str = ""

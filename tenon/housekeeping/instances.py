@@ -28,6 +28,7 @@ def without_claim(seen: Observed, graces: Graces) -> Iterator[Finding]:
             claim=instance.claim,
             pool=instance.pool,
             instance_id=instance.id,
+            group=instance.group,
         )
 
 
@@ -77,6 +78,7 @@ def _unclaimed(seen: Observed, graces: Graces) -> Iterator[InstanceSeen]:
     by_name = {claim.name: claim for claim in seen.claims}
     named = {claim.instance_id for claim in seen.claims}
     launching = {claim.pool for claim in seen.claims if not claim.provider_id}
+    groups = {claim.group for claim in seen.claims if claim.group and not claim.provider_id}
     for instance in seen.instances:
         age = seen.now - instance.launched_at
         if instance.state == "shutting-down" or instance.id in named or age < graces.instance:
@@ -84,6 +86,8 @@ def _unclaimed(seen: Observed, graces: Graces) -> Iterator[InstanceSeen]:
         claim = by_name.get(instance.claim)
         if claim is not None:
             lost = claim.managed and bool(claim.provider_id) and age >= graces.second_instance
+        elif instance.group and not instance.claim:
+            lost = instance.group not in groups  # else it may be that of the member which is just being launched
         else:
             # Without a claim's tag it may be that of any claim of its pool which is just being launched.
             lost = bool(instance.claim) or instance.pool not in launching

@@ -88,6 +88,14 @@ class FleetTemplate(Message):
     overrides: list[FleetOverride]
 
 
+class LaunchGroup(Message):
+    """NodeClaims of one batch that ask for the same, and are launched by one request: the place of one of them."""
+
+    id: str
+    ordinal: int
+    size: int
+
+
 class LaunchRequest(Message):
     """The exact EC2 Fleet request of one launch attempt, recorded before it is sent so that a retry repeats it."""
 
@@ -98,6 +106,9 @@ class LaunchRequest(Message):
     context: str = ""
     made_from: dict[str, str] = {}
     """What the NodeClaim will say of the EC2NodeClass that the request was made from: it may be edited meanwhile."""
+    group: LaunchGroup | None = None
+    """The claim is launched with its group, by this request with the group's size, token and tags. A worker that does
+    not know groups sends the request as it stands, for the claim alone."""
 
 
 class PrepareLaunchInput(Message):

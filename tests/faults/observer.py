@@ -50,7 +50,10 @@ class Observer:
         self.claims: set[str] = set()
         """Every NodeClaim that was ever seen."""
         self.instances: dict[str, set[str]] = defaultdict(set)
-        """By the NodeClaim that each instance's tag names: every instance that was ever seen."""
+        """By the NodeClaim that each instance's tag names, or that names it: every instance that was ever seen."""
+        self.untagged: dict[str, str] = {}
+        """Instances that lead to no NodeClaim yet, and their NodePool."""
+        self._known: set[str] = set()
         self.faults: set[str] = set()
         """A sentence for each thing that must never happen."""
 
@@ -60,7 +63,8 @@ class Observer:
 
     def bought(self, pool: Pool) -> int:
         """How many instances were ever seen of a pool."""
-        return sum(len(ids) for claim, ids in self.instances.items() if _of(pool.name, claim))
+        tagged = sum(len(ids) for claim, ids in self.instances.items() if _of(pool.name, claim))
+        return tagged + sum(of == pool.name for of in self.untagged.values())
 
     async def watch(self) -> None:
         """Look again and again, until cancelled; what cannot be read now is read a moment later."""
@@ -71,9 +75,10 @@ class Observer:
 
     async def look(self) -> None:
         """Look once."""
-        for instance in await self._instances():
-            self.instances[instance["tags"][labels.TAG_NODECLAIM]].add(instance["id"])
-        self.claims |= {claim["metadata"]["name"] for claim in await self._mine(NODECLAIMS, labels.NODEPOOL)}
+        seen = await self._instances()  # before the claims: an instance that was seen has its claim in the list
+        claims = await self._mine(NODECLAIMS, labels.NODEPOOL)
+        self.claims |= {claim["metadata"]["name"] for claim in claims}
+        self._note_instances(seen, claims)
         pods = await self._mine(PODS, KEY, NAMESPACE)  # before the Deployments: those shrink first
         for found in await self._mine(DEPLOYMENTS, KEY, NAMESPACE):
             self._note_replicas(found["metadata"]["name"], found["spec"]["replicas"])
@@ -128,7 +133,18 @@ class Observer:
                 faults.append(f"{len(ids)} instances were bought for {claim}: {sorted(ids)}")
             if _of(pool.name, claim) and claim not in self.claims:
                 faults.append(f"{sorted(ids)} was bought for {claim}, which nobody ever saw")
+        faults += [f"{one} was bought for no NodeClaim" for one, of in self.untagged.items() if of == pool.name]
+        for one, owners in self._owners().items():
+            if len(owners) > 1 and any(_of(pool.name, claim) for claim in owners):
+                faults.append(f"{one} was given to {sorted(owners)}")
         assert not faults, "; ".join(faults)
+
+    def _owners(self) -> dict[str, set[str]]:
+        owners: dict[str, set[str]] = defaultdict(set)
+        for claim, ids in self.instances.items():
+            for one in ids:
+                owners[one].add(claim)
+        return owners
 
     async def _mine(
         self, resource: Resource, label: str, namespace: str = "", pool: Pool | None = None
@@ -140,6 +156,24 @@ class Observer:
     async def _instances(self) -> list[Object]:
         found = await asyncio.to_thread(self._ec2.instances)
         return [each for each in found if each["tags"].get(labels.TAG_NODEPOOL) in self._names]
+
+    def _note_instances(self, seen: list[Object], claims: list[Object]) -> None:
+        """Whose each instance is. One that was launched with a group gets its claim's tag when its Node joins."""
+        for claim in claims:
+            provider_id = (claim.get("status") or {}).get("providerID") or ""
+            if provider_id:
+                self._of(provider_id.rsplit("/", 1)[-1], claim["metadata"]["name"])
+        for instance in seen:
+            name = instance["tags"].get(labels.TAG_NODECLAIM)
+            if name is None and instance["id"] not in self._known:
+                self.untagged.setdefault(instance["id"], instance["tags"][labels.TAG_NODEPOOL])
+            elif name is not None:
+                self._of(instance["id"], name)
+
+    def _of(self, instance_id: str, claim: str) -> None:
+        self.untagged.pop(instance_id, None)
+        self._known.add(instance_id)
+        self.instances[claim].add(instance_id)
 
     def _note_replicas(self, name: str, replicas: int) -> None:
         known = self._deployments.setdefault(name, Deployment(replicas))

@@ -132,6 +132,18 @@ def test_an_instance_without_the_tag_of_a_claim_waits_for_launches_of_its_pool()
     assert found(world(instances=(bare,))) == [("instance_without_claim", "i-5")]
 
 
+def test_instances_of_a_group_wait_for_its_members_alone() -> None:
+    """Until every member names its instance, none of the group's can be told from a surplus one."""
+    mine, surplus = instance(1, claim="", group="7-0"), instance(2, claim="", group="7-0")
+    done = claim(1, group="7-0")
+    launching = claim(2, group="7-0", provider_id="", registered=False)
+    seen = world(instances=(mine, surplus), claims=(done, launching), workflows=(workflow(1), workflow(2)))
+    assert "instance_without_claim" not in dict(found(seen))
+    elsewhere = replace(launching, group="8-0")
+    assert ("instance_without_claim", "i-2") in found(replace(seen, claims=(done, elsewhere)))
+    assert ("instance_without_claim", "i-1") not in found(replace(seen, claims=(done, elsewhere)))
+
+
 def test_an_instance_that_shuts_down_is_not_gone_yet() -> None:
     """Its kubelet says NotReady at once and gives the pods their grace: until it has ended, nobody takes them away."""
     seen = world(claims=(claim(1),), workflows=(workflow(1),), nodes=(node(1, ready=False),))

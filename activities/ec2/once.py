@@ -1,0 +1,59 @@
+"""What many threads need at the same time is made once, and remembered for a while."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+Result = TypeVar("Result")
+FOR_EVER = float("inf")
+
+
+@dataclass(eq=False)
+class _Made(Generic[Result]):
+    result: Future[Result] = field(default_factory=Future)
+    until: float = FOR_EVER
+
+
+class Once(Generic[Result]):
+    """Results by key. Threads that ask for one that is being made wait for it. An error reaches them all, and is not
+    remembered.
+    """
+
+    def __init__(self, remembered_seconds: float, clock: Callable[[], float]) -> None:
+        self._seconds = remembered_seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._made: dict[str, _Made[Result]] = {}
+
+    def get(self, key: str, make: Callable[[], Result]) -> Result:
+        """The remembered result, or the one that ``make`` returns now."""
+        with self._lock:
+            now = self._clock()
+            self._made = {each: made for each, made in self._made.items() if made.until > now}
+            known = self._made.get(key)
+            made = known or self._made.setdefault(key, _Made())
+        if known is None:
+            self._make(key, made, make)
+        return made.result.result()
+
+    def forget(self, key: str) -> None:
+        """The next one who asks gets a new result."""
+        with self._lock:
+            self._made.pop(key, None)
+
+    def _make(self, key: str, made: _Made[Result], make: Callable[[], Result]) -> None:
+        try:
+            result = make()
+        except BaseException as error:
+            with self._lock:
+                if self._made.get(key) is made:
+                    del self._made[key]
+            made.result.set_exception(error)
+        else:
+            with self._lock:
+                made.until = self._clock() + self._seconds
+            made.result.set_result(result)

@@ -1,0 +1,159 @@
+"""One CreateFleet for a group of equal NodeClaims, on the sandbox's EC2: who gets which instance, whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from activities.ec2.client import Ec2
+from activities.ec2.provider import Ec2Provider
+from tenon.apis import labels
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.lifecycle.messages import LaunchGroup, LaunchRequest, LaunchResult
+from tests.ec2.samples import node_claim
+
+if TYPE_CHECKING:
+    from sandbox.ec2.server import Server
+
+SIZE = 5
+ON_DEMAND = ("karpenter.sh/capacity-type", "In", ["on-demand"])
+ONE_TYPE = ("node.kubernetes.io/instance-type", "In", ["m5.large"])
+
+
+def group(provider: Ec2Provider, chosen: EC2NodeClass, batch: str, size: int = SIZE) -> list[LaunchRequest]:
+    """The recorded requests of a group's members."""
+    return [
+        provider.prepare_launch(node_claim(ON_DEMAND, ONE_TYPE, name=f"{batch}-{place}"), chosen, 1).model_copy(
+            update={"group": LaunchGroup(id=batch, ordinal=place, size=size)}
+        )
+        for place in range(size)
+    ]
+
+
+def launched(provider: Ec2Provider, requests: Sequence[LaunchRequest]) -> list[LaunchResult]:
+    with ThreadPoolExecutor(len(requests)) as threads:
+        return list(threads.map(provider.launch, requests))
+
+
+def ids(results: Sequence[LaunchResult]) -> list[str]:
+    return [result.instance.id if result.instance else "" for result in results]
+
+
+def bought(server: Server, batch: str) -> set[str]:
+    """Every instance that a group's requests bought."""
+    return {
+        machine.id
+        for machine in server.world.book.all()
+        if (machine.instance.ec2_backend.tags.get(machine.id) or {}).get(labels.TAG_GROUP) == batch
+    }
+
+
+def fleets(server: Server) -> int:
+    return len(server.world.calls.listing("CreateFleet"))
+
+
+def test_aws030_a_group_is_bought_by_one_call(provider: Ec2Provider, server: Server, ready_class: EC2NodeClass) -> None:
+    found = ids(launched(provider, group(provider, ready_class, "one-call")))
+    assert found == sorted(bought(server, "one-call"))
+    assert len(set(found)) == SIZE
+    assert fleets(server) == 1
+
+
+def test_another_process_gives_each_member_the_same_instance(
+    provider: Ec2Provider, clients: Ec2, server: Server, ready_class: EC2NodeClass
+) -> None:
+    """The answer of the first request was lost with its process; what each member asked for is recorded."""
+    from sandbox.ec2.faults import Fault
+
+    requests = group(provider, ready_class, "two-processes")
+    server.world.faults.add(Fault(action="CreateFleet", code="InternalError", status=500, after_effect=True, count=3))
+    first = Ec2Provider(clients, provider.cluster)
+    with pytest.raises(Exception, match="InternalError"):
+        first.launch(requests[3])
+    second = Ec2Provider(clients, provider.cluster)
+    found = ids(launched(second, requests))
+    assert found == sorted(bought(server, "two-processes"))
+    assert len(set(found)) == SIZE
+
+
+def test_members_that_were_prepared_differently_find_what_the_first_one_bought(
+    provider: Ec2Provider, clients: Ec2, server: Server, ready_class: EC2NodeClass
+) -> None:
+    """EC2 refuses a token that comes back with other parameters."""
+    requests = group(provider, ready_class, "differ")
+    changed = [each.model_copy(update={"tags": {**each.tags, "later": "tag"}}) for each in requests]
+    assert provider.launch(requests[0]).instance is not None
+    found = ids(launched(Ec2Provider(clients, provider.cluster), changed))
+    assert found == sorted(bought(server, "differ"))
+    assert len(set(found)) == SIZE
+
+
+def test_a_place_stays_the_same_when_other_members_have_ended(
+    provider: Ec2Provider, clients: Ec2, server: Server, ready_class: EC2NodeClass
+) -> None:
+    requests = group(provider, ready_class, "ended")
+    found = ids(launched(provider, requests))
+    provider.terminate(found[1])
+    other = Ec2Provider(clients, provider.cluster)
+    assert [
+        instance.id if (instance := other.group_instance(each.group, f"ended-{place}")) else ""
+        for place, each in enumerate(requests)
+        if each.group is not None
+    ] == [found[0], "", *found[2:]]
+
+
+def test_an_instance_that_names_another_claim_is_not_taken(provider: Ec2Provider, ready_class: EC2NodeClass) -> None:
+    requests = group(provider, ready_class, "named")
+    found = ids(launched(provider, requests))
+    provider.name_instance(found[0], "named-0", "ip-10-0-0-1")
+    place = requests[0].group
+    assert place is not None
+    assert provider.group_instance(place, "another") is None
+    mine = provider.group_instance(place, "named-0")
+    assert mine is not None
+    assert mine.id == found[0]
+
+
+def test_who_comes_away_empty_is_told_what_ec2_refused(
+    provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
+) -> None:
+    """Fewer than were asked for: the first members have an instance each, the others are out of capacity."""
+    from sandbox.ec2.market import CapacityRule
+
+    requests = group(provider, ready_class, "scarce")
+    for letter, left in zip("abcd", (2, 1, 0, 0), strict=True):
+        server.world.market.set_capacity(CapacityRule("m5.large", f"us-west-2{letter}", None, left))
+    results = launched(provider, requests)
+    assert [bool(each) for each in ids(results)] == [True, True, True, False, False]
+    assert all(result.unavailable and result.waits is None for result in results[3:])
+    assert fleets(server) == 1
+
+
+def test_an_older_worker_launches_the_member_alone(
+    provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
+) -> None:
+    """It does not know groups, and reads the request without it: its own token, its own tags."""
+    request = group(provider, ready_class, "older")[2].model_copy(update={"group": None})
+    instance = provider.launch(request).instance
+    assert instance is not None
+    assert not bought(server, "older")
+    found = provider.find_instance("older-2")
+    assert found is not None
+    assert found.id == instance.id
+
+
+def test_instances_of_a_group_carry_what_all_members_share(
+    provider: Ec2Provider, clients: Ec2, ready_class: EC2NodeClass
+) -> None:
+    found = ids(launched(provider, group(provider, ready_class, "tagged", 2)))
+    pages = clients.ec2.describe_instances(Filters=[{"Name": "instance-id", "Values": found}])
+    for reservation in pages["Reservations"]:
+        for raw in reservation["Instances"]:
+            tags = {tag["Key"]: tag["Value"] for tag in raw["Tags"]}
+            assert tags[labels.TAG_GROUP] == "tagged"
+            assert labels.TAG_NODECLAIM not in tags
+            assert "Name" not in tags
+    assert {seen.group for seen in provider.owned_instances() if seen.id in found} == {"tagged"}

@@ -1,0 +1,91 @@
+"""A NodeClaim launches with its group only when all members were written."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from activities.kubernetes.resources import NODECLAIMS, Resource
+from activities.launch_groups import LaunchGroups, bought_for
+from tenon.apis import labels
+from tenon.lifecycle.messages import Instance, LaunchGroup
+from tests.lifecycle_k8s.fake_kube import START, Clock, stamp
+
+
+def member(place: int, size: int = 3) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": f"web-{place}",
+            "creationTimestamp": stamp(START),
+            "labels": {labels.BATCH: "7"},
+            "annotations": {labels.LAUNCH_GROUP: f"7-0/{place}/{size}"},
+        }
+    }
+
+
+class Listed:
+    """The NodeClaims of one batch; counts how often they are listed."""
+
+    def __init__(self, *claims: dict[str, Any]) -> None:
+        self.claims = list(claims)
+        self.lists = 0
+
+    async def list(self, resource: Resource, *, label_selector: str) -> list[dict[str, Any]]:
+        assert (resource, label_selector) == (NODECLAIMS, f"{labels.BATCH}=7")
+        self.lists += 1
+        return list(self.claims)
+
+
+async def test_members_wait_for_the_last_one_and_share_the_look() -> None:
+    kube, clock = Listed(member(0), member(1)), Clock()
+
+    async def pause(_: float) -> None:
+        if kube.lists == 2:
+            kube.claims.append(member(2))
+
+    groups = LaunchGroups(cast("Any", kube), clock, pause)
+    found = await asyncio.gather(*(groups.whole(member(place)) for place in range(3)))
+    assert found == [LaunchGroup(id="7-0", ordinal=place, size=3) for place in range(3)]
+    assert kube.lists == 3
+
+
+async def test_a_group_that_stays_incomplete_is_none() -> None:
+    """The API server refused a member, or the planner died: its claims launch on their own."""
+    clock = Clock()
+    assert await LaunchGroups(cast("Any", Listed(member(0))), clock, clock.sleep).whole(member(0)) is None
+
+
+async def test_a_claim_without_group_asks_nothing() -> None:
+    kube = Listed()
+    alone = member(0)
+    del alone["metadata"]["annotations"][labels.LAUNCH_GROUP]
+    assert await LaunchGroups(cast("Any", kube), Clock()).whole(alone) is None
+    assert kube.lists == 0
+
+
+INSTANCE = Instance(
+    id="i-1",
+    provider_id="aws:///us-west-2a/i-1",
+    instance_type="m5.large",
+    zone="us-west-2a",
+    capacity_type="on-demand",
+    image_id="ami-1",
+    price=0.1,
+)
+
+
+class Ec2:
+    """An EC2 where the instance of a group carries no claim's tag yet."""
+
+    def find_instance(self, claim_name: str) -> Instance | None:
+        return None
+
+    def group_instance(self, group: LaunchGroup, claim_name: str) -> Instance | None:
+        return INSTANCE if (group.id, group.ordinal, claim_name) == ("7-0", 1, "web-1") else None
+
+
+async def test_a_claim_that_leaves_before_it_was_told_finds_its_instance_by_its_place() -> None:
+    ec2 = cast("Any", Ec2())
+    assert await bought_for(ec2, "web-1", member(1)) == INSTANCE
+    assert await bought_for(ec2, "web-2", member(2)) is None
+    assert await bought_for(ec2, "web-1", None) is None
