@@ -10,32 +10,20 @@ import asyncio
 import logging
 import os
 import socket
-import ssl
-import threading
-import urllib.request
 from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 import aiohttp
-import yaml
 
-from activities.kubernetes.errors import ApiUnreachable, ConfigError, from_status
+from activities.kubernetes.access import Access
+from activities.kubernetes.errors import ApiUnreachable, from_status
 
 log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 10.0
 REQUEST_SECONDS = 60.0
-READ_BUFFER_BYTES = 2**21
-"""As the official client has it: an object may be larger than aiohttp's own buffer."""
 KEEP_ALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
 """A peer that vanished without a word (a node of the control plane that lost power) is noticed within a minute."""
-LOAD_SECONDS = 60.0
-"""For a kubeconfig whose credentials a command hands out."""
-_LOADING = threading.Lock()
-_NO_KUBECONFIG = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError)
-"""What the client's loader fails with on a file that is something else."""
 
 
 class StreamSilent(ApiUnreachable):
@@ -45,10 +33,9 @@ class StreamSilent(ApiUnreachable):
 class Transport:
     """An authenticated HTTP connection pool to one API server, with a limit on requests per second."""
 
-    def __init__(self, client: Any, *, qps: float, burst: int) -> None:
-        self._client = client
+    def __init__(self, access: Access, *, qps: float, burst: int) -> None:
+        self._access = access
         self._limit = RateLimit(qps, burst)
-        self._refresh: asyncio.Task[None] | None = None
 
     @classmethod
     async def connect(cls, kubeconfig: str | None, context: str | None, *, qps: float, burst: int) -> Self:
@@ -57,41 +44,16 @@ class Transport:
         Raises:
             ConfigError: none of them can be used.
         """
-        from activities.kubernetes.asynchronous import client, config
-
-        settings = client.Configuration()
-        loader, path = None, None
-        try:
-            path = _kubeconfig(kubeconfig or os.environ.get("KUBECONFIG"))
-            if path:
-                loader = await asyncio.to_thread(_loaded, path, context, settings)
-            else:
-                config.load_incluster_config(client_configuration=settings)
-            settings.proxy = settings.proxy or _proxy_of_environment(settings.host)
-            api = client.ApiClient(settings)  # reads the certificates
-        except (config.ConfigException, OSError, *_NO_KUBECONFIG) as error:
-            said = _said(error, path or "the service account")
-            raise ConfigError(
-                f"The Kubernetes client cannot be configured: {said}. "
-                "Set KUBECONFIG to a readable kubeconfig file, or run in a pod with a service account."
-            ) from error
-        _settle_environment(api)
-        transport = cls(api, qps=qps, burst=burst)
-        if loader is not None:
-            transport._refresh = asyncio.create_task(_keep_refreshed(loader, settings), name="kubernetes token refresh")
-        return transport
+        return cls(await Access.gain(kubeconfig, context), qps=qps, burst=burst)
 
     @property
     def host(self) -> str:
         """The base address of the API server."""
-        return str(self._client.configuration.host)
+        return str(self._access.client.configuration.host)
 
     async def close(self) -> None:
         """Closes all connections; streams that are open end."""
-        if self._refresh is not None:
-            self._refresh.cancel()
-            await asyncio.gather(self._refresh, return_exceptions=True)
-        await self._client.close()
+        await self._access.close()
 
     async def request(
         self,
@@ -175,9 +137,11 @@ class Transport:
 
         await self._limit.acquire()
         headers = {"Content-Type": content_type, "Accept": "application/json", "User-Agent": "tenon"}
+        await self._access.renew()
+        client = self._access.client
         try:
-            await self._client.update_params_for_auth(headers, [], ["BearerToken"])
-            response: aiohttp.ClientResponse = await self._client.rest_client.request(
+            await client.update_params_for_auth(headers, [], ["BearerToken"])
+            response: aiohttp.ClientResponse = await client.rest_client.request(
                 method,
                 self.host + path,
                 query_params=dict(query or {}),
@@ -213,73 +177,6 @@ class RateLimit:
             if due > now:
                 await asyncio.sleep(due - now)
             self._next = due
-
-
-def _said(error: Exception, source: str) -> str:
-    """What is wrong with a configuration, as a sentence's middle."""
-    if isinstance(error, ssl.SSLError):
-        return f"the certificates of {source} cannot be read ({error.reason or error})"
-    return f"{source} is not a kubeconfig" if isinstance(error, _NO_KUBECONFIG) else str(error).rstrip(".")
-
-
-def _loaded(path: str, context: str | None, settings: Any) -> Any:
-    """The loader of a kubeconfig, which has set up ``settings``.
-
-    The client keeps certificates that stand in a kubeconfig in files which all threads of a process share, and hands
-    their names out before it has written them: another thread would read an empty one.
-    """
-    from activities.kubernetes.asynchronous import config
-
-    async def load() -> Any:
-        async with asyncio.timeout(LOAD_SECONDS):
-            return await config.load_kube_config(path, context, client_configuration=settings, persist_config=False)
-
-    with _LOADING:
-        try:
-            return asyncio.run(load())
-        except TimeoutError:
-            sentence = f"the command that {path} names gave no credentials within {LOAD_SECONDS:.0f} s"
-            raise config.ConfigException(sentence) from None
-
-
-async def _keep_refreshed(loader: Any, settings: Any) -> None:
-    """Renew the token of a kubeconfig that a command hands out; a command that fails now may succeed in a minute."""
-    from activities.kubernetes.asynchronous import config
-
-    while True:
-        try:
-            await config.refresh_token(loader, settings)
-            return  # nothing to renew: the kubeconfig holds lasting credentials
-        except (config.ConfigException, OSError, ValueError) as error:
-            log.warning("The Kubernetes token could not be renewed; trying again in a minute: %s", error)
-
-
-def _proxy_of_environment(url: str) -> str | None:
-    """The proxy that HTTPS_PROXY, NO_PROXY and the like name for this address."""
-    address = urlsplit(url)
-    if urllib.request.proxy_bypass(address.hostname or ""):
-        return None
-    return urllib.request.getproxies().get(address.scheme)
-
-
-def _settle_environment(api: Any) -> None:
-    """The client's session would read the environment's proxies and the netrc file anew for each request, which costs
-    more than the rest of it; this one uses the proxy that was found once."""
-    first = api.rest_client.pool_manager
-    api.rest_client.pool_manager = aiohttp.ClientSession(connector=first.connector, read_bufsize=READ_BUFFER_BYTES)
-    first.detach()
-
-
-def _kubeconfig(stated: str | None) -> str:
-    """The kubeconfig path(s) to use; empty inside a pod, whose service account serves when nothing is stated."""
-    if stated:
-        if not any(Path(part).exists() for part in stated.split(os.pathsep)):
-            raise FileNotFoundError(f"there is no file {stated}")
-        return stated
-    if "KUBERNETES_SERVICE_HOST" in os.environ:
-        return ""
-    default = Path.home() / ".kube" / "config"
-    return str(default) if default.exists() else ""
 
 
 def _raise_for_status(response: aiohttp.ClientResponse, content: bytes) -> None:

@@ -16,6 +16,7 @@ from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient
 from kubernetes.aio.config import ConfigException
 
+from activities.kubernetes.access import _keep_refreshed
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import (
     ApiError,
@@ -29,7 +30,7 @@ from activities.kubernetes.errors import (
     from_status,
 )
 from activities.kubernetes.resources import EVENTS, NODECLAIMS, NODES, PODS
-from activities.kubernetes.transport import StreamSilent, _keep_refreshed
+from activities.kubernetes.transport import StreamSilent
 from tests.kubernetes.fake_api import KUBECONFIG, serve
 
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from kubernetes.aio.config import kube_config
 
-from activities.kubernetes import transport
+from activities.kubernetes import access
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ConfigError
 from sandbox import kubeconfig
@@ -65,7 +65,7 @@ async def test_a_command_that_hands_out_no_credentials_is_not_waited_for_without
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody else of the process could connect meanwhile, and no signal would end it."""
-    monkeypatch.setattr(transport, "LOAD_SECONDS", 0.1)
+    monkeypatch.setattr(access, "LOAD_SECONDS", 0.1)
     never = tmp_path / "never"
     os.mkfifo(never)
     path = tmp_path / "kubeconfig"
