@@ -9,31 +9,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from temporalio.client import Client
-from temporalio.common import (
-    SearchAttributePair,
-    TypedSearchAttributes,
-    WorkflowIDConflictPolicy,
-    WorkflowIDReusePolicy,
-)
+from temporalio.common import SearchAttributePair, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenon.apis import labels
-from tenon.lifecycle.messages import ClaimRef, NodeClassInput, Poke
+from tenon.lifecycle.messages import ClaimRef, Poke
 from tenon.lifecycle.pokes import poke_for
 from tenon.lifecycle.state import NodeClaimInput
 from tenon.scheduling.model import Taint
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.records import ObjectRecord
+from worker.class_bridge import ClassBridge
+from worker.lanes import Key, Lanes
+from worker.starting import ANSWER_WITHIN, start
 from workflows import names
 from workflows.disruption import DisruptionInput, DisruptionWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
-from workflows.nodeclass import NodeClassWorkflow
 from workflows.provisioner import ProvisionerInput, ProvisionerWorkflow
 
 log = logging.getLogger("worker.bridge")
@@ -48,9 +45,10 @@ RESEND_SWEEPS = 10
 COMPLAINT_SECONDS = 60.0
 SENDERS = 20
 """Calls to Temporal at the same time."""
-
+PATIENCE = 1.0
+"""Seconds after which calls that are not answered no longer hold up those about other objects."""
 PORTION = 200
-"""Claims that are attended to at once: most need nothing, and to find that out for thousands takes its time."""
+"""Objects that are attended to at once: most need nothing, and to find that out for thousands takes its time."""
 
 
 class Bridge:
@@ -68,27 +66,32 @@ class Bridge:
         """UIDs of claims whose life has come to its end: they are about to vanish from the cache."""
         self._served: set[str] = set()
         self._runs: dict[str, str] = {}
-        self._classes: dict[str, str] = {}
-        self._classes_started: set[str] = set()
-        self._guarded: set[str] = set()
-        """UIDs of classes that were seen with their finalizer."""
+        self._classes = ClassBridge(client, cache, cluster)
         self._gate = asyncio.Semaphore(SENDERS)
-        self._sweep_soon = False
+        self._lanes = Lanes()
+        self._soon = float("inf")
+        """When a sweep is due before its turn."""
         self._sweeping = False
         self._complained = float("-inf")
 
     async def run(self) -> None:
         """Serve until cancelled."""
+        try:
+            await self._serve()
+        finally:
+            await self._lanes.close()
+
+    async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
         with self._cache.subscribe([Topic.CLAIM, Topic.NODECLASS]) as news:
             await self._cache.wait_synced()
             sweeps = 0
             while True:
-                self._sweep_soon = False
+                self._soon = float("inf")
                 await self._retrying(self._start_singletons())
                 await self._retrying(self._compare())
                 self._forget_sent(all_of_them=sweeps % RESEND_SWEEPS == 0)
-                self._classes_started.clear()
+                self._classes.forget_started()
                 self._sweeping = True
                 await self._attend(
                     [claim.name for claim in self._cache.claims], [found.name for found in self._cache.nodeclasses]
@@ -96,12 +99,13 @@ class Bridge:
                 self._sweeping = False
                 sweeps += 1
                 next_sweep = loop.time() + SWEEP
-                while (due := self._sweep_due(next_sweep, loop.time())) > loop.time():
+                while (due := min(next_sweep, self._soon)) > loop.time():
                     try:
-                        async with asyncio.timeout_at(due):
+                        # a call that fails meanwhile may want a sweep soon
+                        async with asyncio.timeout_at(min(due, loop.time() + SWEEP_SOON)):
                             changes = await news.next()
                     except TimeoutError:
-                        break
+                        continue
                     await asyncio.sleep(SETTLE)
                     changes += news.take()
                     claims = {key for topic, key in changes if topic is Topic.CLAIM}
@@ -118,13 +122,16 @@ class Bridge:
             if not all_of_them and (poke.claim_deleting or poke.node_deleting)
         }
 
-    def _sweep_due(self, planned: float, now: float) -> float:
-        return min(planned, now + SWEEP_SOON) if self._sweep_soon else planned
+    def _sweep_soon(self) -> None:
+        self._soon = min(self._soon, asyncio.get_running_loop().time() + SWEEP_SOON)
 
     async def _compare(self) -> None:
         """Forget what was done for claims whose workflow is not open, or is another run than was told of things."""
         query = names.open_nodeclaims_query(self._cluster)
-        found = {execution.id: execution.run_id async for execution in self._client.list_workflows(query)}
+        found = {
+            execution.id: execution.run_id
+            async for execution in self._client.list_workflows(query, rpc_timeout=ANSWER_WITHIN)
+        }
         for claim in self._cache.claims:
             run_id = found.get(names.nodeclaim_id(self._cluster, claim.name))
             if run_id is None:
@@ -141,15 +148,19 @@ class Bridge:
         for name in sorted(self._cache.claims.left_out & self._runs.keys()):
             # Begun by a version that did not look at nodeClassRef: it must end before it acts.
             handle = self._client.get_workflow_handle(names.nodeclaim_id(self._cluster, name))
-            await handle.signal(NodeClaimWorkflow.poke, Poke(not_managed=True, reason="not managed"))
+            await handle.signal(
+                NodeClaimWorkflow.poke, Poke(not_managed=True, reason="not managed"), rpc_timeout=ANSWER_WITHIN
+            )
 
     async def _attend(self, claims: Iterable[str], classes: Iterable[str]) -> None:
-        names_of_claims = sorted(claims)
-        for first in range(0, len(names_of_claims), PORTION):
-            portion = names_of_claims[first : first + PORTION]
-            await asyncio.gather(*(self._retrying(self._attend_claim(name)) for name in portion))
+        keys = [("claim", name) for name in sorted(claims)] + [("class", name) for name in sorted(classes)]
+        for first in range(0, len(keys), PORTION):
+            await self._lanes.work(keys[first : first + PORTION], self._attend_one, patience=PATIENCE)
             await asyncio.sleep(0)
-        await asyncio.gather(*(self._retrying(self._attend_class(name)) for name in sorted(classes)))
+
+    async def _attend_one(self, key: Key) -> None:
+        kind, name = key
+        await self._retrying(self._attend_claim(name) if kind == "claim" else self._classes.attend(name))
 
     async def _retrying(self, work: Coroutine[Any, Any, None]) -> None:
         """One object that cannot be served never stops the others; the next sweep comes back to it."""
@@ -157,7 +168,7 @@ class Bridge:
             async with self._gate:
                 await work
         except RPCError as error:
-            self._sweep_soon = True
+            self._sweep_soon()
             now = asyncio.get_running_loop().time()
             if now - self._complained >= COMPLAINT_SECONDS:  # one sentence speaks for all objects of an outage
                 self._complained = now
@@ -183,17 +194,17 @@ class Bridge:
         self._sent[name] = poke
         handle = self._client.get_workflow_handle(names.nodeclaim_id(self._cluster, name))
         try:
-            await handle.signal(NodeClaimWorkflow.poke, poke)
+            await handle.signal(NodeClaimWorkflow.poke, poke, rpc_timeout=ANSWER_WITHIN)
         except RPCError as error:
             self._sent.pop(name, None)
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
             # The workflow was ended by hand, or its last act is not yet seen here. Of a claim that is being deleted the
             # next sweep, which is soon, decides: a life that has just ended would get a second one with nothing in it.
-            if claim.deleting:
-                self._sweep_soon = not _let_go(claim)
-            else:
+            if not claim.deleting:
                 await self._start_claim(claim)
+            elif not _let_go(claim):
+                self._sweep_soon()
 
     async def _tell_gone(self, name: str) -> None:
         """A claim that vanished without a deletion seen here: its workflow must end the instance all the same."""
@@ -205,7 +216,8 @@ class Bridge:
             return
         handle = self._client.get_workflow_handle(names.nodeclaim_id(self._cluster, name))
         try:
-            await handle.signal(NodeClaimWorkflow.poke, Poke(claim_deleting=True, reason="gone"))
+            gone = Poke(claim_deleting=True, reason="gone")
+            await handle.signal(NodeClaimWorkflow.poke, gone, rpc_timeout=ANSWER_WITHIN)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
@@ -240,7 +252,9 @@ class Bridge:
 
     async def _start_life(self, claim: ObjectRecord, reuse: WorkflowIDReusePolicy) -> None:
         pool = claim.labels.get(labels.NODEPOOL, "")
-        await self._start(
+        await start(
+            self._client,
+            self._cluster,
             NodeClaimWorkflow.run,
             NodeClaimInput(claim=ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid), pool=pool),
             names.nodeclaim_id(self._cluster, claim.name),
@@ -256,83 +270,31 @@ class Bridge:
     async def _life_of(self, name: str) -> str:
         """The UID of the claim of this name whose workflow ended last; empty when Temporal has forgotten it."""
         try:
-            last = await self._client.get_workflow_handle(names.nodeclaim_id(self._cluster, name)).describe()
+            last = await self._client.get_workflow_handle(names.nodeclaim_id(self._cluster, name)).describe(
+                rpc_timeout=ANSWER_WITHIN
+            )
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return ""
             raise
         return await last.memo_value(names.UID_MEMO, "", type_hint=str)
 
-    async def _attend_class(self, name: str) -> None:
-        found = self._cache.nodeclasses.get(name)
-        if found is None:
-            self._classes.pop(name, None)
-            self._classes_started.discard(name)
-            return
-        level = f"{found.uid}/{found.body['metadata'].get('generation')}/{found.deleting}/{self._holds(found)}"
-        changed = self._classes.get(name) != level or self._lost_finalizer(found)
-        if not changed and name in self._classes_started:
-            return
-        workflow_id = names.nodeclass_id(self._cluster, name)
-        await self._start(
-            NodeClassWorkflow.run, NodeClassInput(cluster=self._cluster, name=name), workflow_id, summary=name
-        )
-        self._classes_started.add(name)
-        self._classes[name] = level
-        if changed:  # also at first sight: it may have changed while nobody led
-            await self._client.get_workflow_handle(workflow_id).signal(NodeClassWorkflow.poke)
-            if self._lost_finalizer(found):
-                self._guarded.discard(found.uid)
-
-    def _lost_finalizer(self, node_class: ObjectRecord) -> bool:
-        """Whether a plain update (`kubectl replace`) took the finalizer off; its generation stays as it was."""
-        if labels.NODECLASS_FINALIZER in (node_class.body["metadata"].get("finalizers") or ()):
-            self._guarded.add(node_class.uid)
-            return False
-        return node_class.uid in self._guarded
-
-    def _holds(self, node_class: ObjectRecord) -> bool:
-        """Whether a class that is being deleted has to wait: its workflow is told when its last claim has gone."""
-        return node_class.deleting and any(
-            (claim.spec.get("nodeClassRef") or {}).get("name") == node_class.name for claim in self._cache.claims
-        )
-
     async def _start_singletons(self) -> None:
-        await self._start(
+        await start(
+            self._client,
+            self._cluster,
             ProvisionerWorkflow.run,
             ProvisionerInput(cluster=self._cluster, plan_queue=self._plan_queue),
             names.provisioner_id(self._cluster),
             summary="pending pods -> NodeClaims",
         )
-        await self._start(
+        await start(
+            self._client,
+            self._cluster,
             DisruptionWorkflow.run,
             DisruptionInput(cluster=self._cluster, plan_queue=self._plan_queue),
             names.disruption_id(self._cluster),
             summary="which nodes leave",
-        )
-
-    async def _start(
-        self,
-        run: Any,
-        given: Any,
-        workflow_id: str,
-        *,
-        summary: str,
-        attributes: Iterable[SearchAttributePair[Any]] = (),
-        memo: Mapping[str, Any] | None = None,
-        reuse: WorkflowIDReusePolicy = WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-    ) -> None:
-        pairs = [SearchAttributePair(names.CLUSTER, self._cluster), *attributes]
-        await self._client.start_workflow(
-            run,
-            given,
-            id=workflow_id,
-            task_queue=names.task_queue(self._cluster),
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            id_reuse_policy=reuse,
-            search_attributes=TypedSearchAttributes(pairs),
-            static_summary=summary,
-            memo=memo,
         )
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ from tenon.apis.labels import NODECLASS_FINALIZER, TERMINATION_FINALIZER
 from tenon.lifecycle.messages import Poke
 from tenon.lifecycle.state import NodeClaimInput
 from tests.cache.objects import claim, metadata, node
-from worker.bridge import RESEND_SWEEPS, SWEEP, SWEEP_SOON, Bridge
+from worker.bridge import ANSWER_WITHIN, PATIENCE, RESEND_SWEEPS, SWEEP, SWEEP_SOON, Bridge
 from worker.cache.cluster import ClusterCache
 from worker.cache.decode import decode_object
 from worker.cache.records import ObjectRecord
@@ -42,12 +43,14 @@ class FakeTemporal:
         self.signals: list[tuple[str, str, tuple[Any, ...]]] = []
         self.fails: dict[str, list[Exception]] = {}
         self.options: dict[str, dict[str, Any]] = {}
+        self.silent: set[str] = set()
+        """Workflows of which no signal is answered."""
         self.open: dict[str, str] = {}
         """Workflow id -> run id of what is open."""
         self.completed: dict[str, str] = {}
         """Workflow id -> UID of the claim, of the last run that ended of itself."""
 
-    async def list_workflows(self, query: str) -> AsyncIterator[Any]:
+    async def list_workflows(self, query: str, **_: Any) -> AsyncIterator[Any]:
         self._fail("list")
         assert query == names.open_nodeclaims_query("c")
         for workflow_id, run_id in list(self.open.items()):
@@ -82,12 +85,16 @@ class FakeHandle:
         self._temporal = temporal
         self._id = workflow_id
 
-    async def signal(self, signal: Any, *args: Any) -> None:
+    async def signal(self, signal: Any, *args: Any, rpc_timeout: timedelta | None = None) -> None:
         self._temporal._fail(f"signal {self._id}")
+        if self._id in self._temporal.silent:
+            assert rpc_timeout is not None, "a call without an end"
+            await asyncio.sleep(rpc_timeout.total_seconds())
+            raise RPCError("no answer", RPCStatusCode.DEADLINE_EXCEEDED, b"")
         name = signal if isinstance(signal, str) else signal.__name__
         self._temporal.signals.append((self._id, name, args))
 
-    async def describe(self) -> FakeDescription:
+    async def describe(self, **_: Any) -> FakeDescription:
         return FakeDescription(self._temporal.completed[self._id])
 
 
@@ -157,6 +164,23 @@ async def test_nc07_another_controllers_claim_gets_no_workflow_and_one_that_it_h
     assert (temporal.started("auto"), temporal.started("adopted")) == (0, 0)
     assert temporal.pokes("auto") == []
     assert [poke.not_managed for poke in temporal.pokes("adopted")] == [True]
+
+
+async def test_a_call_that_is_not_answered_holds_up_no_other_object() -> None:
+    """A hundred deletions would otherwise wait for one; each object's own pokes still come in order."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(*(starting(name) for name in ("a", "b", "c")))
+    async with bridged(cache, temporal):
+        temporal.silent.add(names.nodeclaim_id("c", "a"))
+        cache.tell(starting("a", deletionTimestamp="2026-01-01T00:00:00Z"))
+        await asyncio.sleep(MOMENT)
+        cache.tell(starting("b", deletionTimestamp="2026-01-01T00:00:00Z"))
+        await asyncio.sleep(2 * PATIENCE)
+        assert [poke.claim_deleting for poke in temporal.pokes("b")] == [True]
+        assert temporal.pokes("a") == []
+        temporal.silent.clear()
+        await asyncio.sleep(ANSWER_WITHIN.total_seconds() + 2 * SWEEP_SOON)
+        assert [poke.claim_deleting for poke in temporal.pokes("a")] == [True]
 
 
 async def test_dis66_a_disruption_taint_that_stays_is_told_at_each_sweep_and_not_between() -> None:
