@@ -131,7 +131,7 @@ def _simulate(
     cache = FiledCache(instant.timestamp(), default_spread)
     pending, undecodable = fill(cache, objects, moving=disruption)
     _stop_at(undecodable)
-    for note in [*notes, *_notes(objects)]:
+    for note in [*notes, *_notes(objects), *_left_out(cache)]:
         print(f"note: {one_line(note)}", file=sys.stderr)
     view = CachedView(cache)
     question = Question(
@@ -197,6 +197,11 @@ def _instant(text: str | None, faults: list[Fault]) -> datetime | None:
         pass
     faults.append(Fault(Source("--now"), f"{text!r} is not a time such as 2026-01-31T12:00:00Z"))
     return None
+
+
+def _left_out(cache: FiledCache) -> Iterable[str]:
+    for name in sorted(cache.pools.left_out):
+        yield f"NodePool {name} is left out: its nodeClassRef names no EC2NodeClass, so another controller serves it"
 
 
 def _notes(objects: Objects) -> Iterable[str]:
