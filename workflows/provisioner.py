@@ -80,7 +80,7 @@ class ProvisionerWorkflow(AsksPlanner):
 
     async def _await_batch(self) -> BatchSummary | None:
         """The next batch; None when the question must be put again, perhaps to another replica."""
-        given = AwaitBatchInput(cluster=self.cluster, last_plan=self.last_plan)
+        given = AwaitBatchInput(cluster=self.cluster)
         try:
             return await self.ask(ActivityName.AWAIT_BATCH, given, BatchSummary, "batch window")
         except ActivityError as error:
@@ -101,12 +101,7 @@ class ProvisionerWorkflow(AsksPlanner):
 
     async def _ask_for_plan(self, batch: BatchSummary) -> PlanResult | None:
         """The plan of this batch; None when another replica took over meanwhile: the same batch is put to it."""
-        given = PlanInput(
-            cluster=self.cluster,
-            batch=self.batch,
-            unavailable=list(self.unavailable.values()),
-            last_plan=self.last_plan,
-        )
+        given = PlanInput(cluster=self.cluster, batch=self.batch, unavailable=list(self.unavailable.values()))
         return await self.ask(ActivityName.PLAN, given, PlanResult, f"{batch.pods} pending pods")
 
     @workflow.signal

@@ -397,6 +397,7 @@ class AwaitBatchInput(Message):
     max_seconds: float = 10.0
     wait_seconds: float = 600.0
     last_plan: PlanResult | None = None
+    """Sent by earlier versions only: it names every NodeClaim of a plan, and no planner reads it."""
 
 
 class BatchSummary(Message):
@@ -415,6 +416,7 @@ class PlanInput(Message):
     batch: int
     unavailable: list[UnavailableOffering] = Field(default_factory=list)
     last_plan: PlanResult | None = None
+    """As in `AwaitBatchInput`."""
 
 
 class PlanResult(Message):

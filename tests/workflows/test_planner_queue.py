@@ -41,10 +41,12 @@ class Leader:
         self.pods: asyncio.Queue[int] = asyncio.Queue()
         self.plans = True
         self.batches: list[int] = []
+        self.carried: list[PlanResult | None] = []
 
     @activity.defn(name=ActivityName.AWAIT_BATCH)
-    async def await_batch(self, _given: AwaitBatchInput) -> BatchSummary:
+    async def await_batch(self, given: AwaitBatchInput) -> BatchSummary:
         self.asked.append("batch")
+        self.carried.append(given.last_plan)
         return BatchSummary(pods=await self.pods.get())
 
     @activity.defn(name=ActivityName.PLAN)
@@ -53,7 +55,8 @@ class Leader:
         if not self.plans:
             await asyncio.Event().wait()
         self.batches.append(given.batch)
-        return PlanResult(batch=given.batch)
+        self.carried.append(given.last_plan)
+        return PlanResult(batch=given.batch, claims=["default-abcdef"])
 
     @activity.defn(name=ActivityName.AWAIT_DISRUPTION)
     async def await_disruption(self, _given: AwaitDisruptionInput) -> DisruptionDecision:
@@ -169,6 +172,19 @@ async def test_a_leader_that_vanishes_in_the_middle_of_a_plan_does_not_hold_it(s
         last = await provisioner.query(ProvisionerWorkflow.last)
         assert last is not None
         assert found.batches == [last.batch]
+
+
+async def test_no_question_carries_the_names_of_all_nodeclaims_of_the_last_plan(served: Cluster) -> None:
+    """After 5,000 NodeClaims they would be 125 KB in each question, which history keeps."""
+    leader = await served.leader(served.shared)
+    provisioner = await served.provisioner()
+    async with ended(provisioner):
+        for times in (1, 2):
+            await leader.is_asked("batch", times)
+            leader.pods.put_nowait(3)
+            await leader.is_asked("plan", times)
+        await leader.is_asked("batch", 3)
+    assert leader.carried == [None] * 5
 
 
 async def test_a_workflow_that_knows_no_leader_asks_on_the_queue_that_all_serve(served: Cluster) -> None:
