@@ -152,6 +152,9 @@ class StaticKeeper:
         for claim in decision.delete:
             patience.taken_away(claim.name)
             if await self._kube.delete(NODECLAIMS, claim.name, uid=claim.uid):
+                known = self._cache.claims.get(claim.name)
+                capacity_type = known.labels.get(labels.CAPACITY_TYPE, "") if known is not None else ""
+                metrics.CLAIMS_DISRUPTED.labels(REASON, pool.metadata.name, capacity_type, "", "graceful").inc()
                 log.info(
                     "deleted a nodeclaim of a static NodePool",
                     extra={"nodeclaim": claim.name, "nodepool": pool.metadata.name, "reason": REASON},

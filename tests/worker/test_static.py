@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import itertools
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, cast
 
 import pytest
+from prometheus_client import REGISTRY
 
 from activities.kubernetes.errors import ApiError, Conflict
 from tenon.apis import labels
@@ -206,6 +208,43 @@ async def test_sch100_replicas_are_kept_and_followed() -> None:
         server.put_pool(1)
         await settle()
         assert (len(server.standing()), len(server.made), len(server.deleted)) == (1, 3, 2)
+
+
+async def test_met08_nodes_of_which_there_are_too_many_are_counted_as_overprovisioned() -> None:
+    def counted() -> float:
+        told = {"reason": "overprovisioned", "nodepool": "fixed", "capacity_type": "spot"}
+        told |= {"consolidation_policy": "", "termination_mode": "graceful"}
+        return REGISTRY.get_sample_value("karpenter_nodeclaims_disrupted_total", told) or 0.0
+
+    server, before = served(2), counted()
+    async with keeping(server):
+        for name in server.standing():
+            server.claims[name]["metadata"]["labels"][labels.CAPACITY_TYPE] = "spot"
+            server.tell(name)
+        server.put_pool(0)
+        await settle()
+        assert (server.standing(), counted() - before) == ([], 2)
+
+
+async def test_nc07_another_controllers_claims_are_no_replicas_of_a_pool() -> None:
+    """Whatever pool their labels name: neither counted nor taken away."""
+    server = served(1)
+    async with keeping(server):
+        (mine,) = server.standing()
+        for number in range(3):
+            name = f"auto-{number}"
+            body = copy.deepcopy(server.claims[mine])
+            body["metadata"] |= metadata(name)
+            body["spec"]["nodeClassRef"] = {"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"}
+            server.claims[name] = body
+            server.tell(name)
+        server.put_pool(2)
+        await settle()
+        assert (len(server.made), server.deleted) == (2, [])
+        server.put_pool(1)
+        await settle()
+        assert len(server.deleted) == 1
+        assert set(server.deleted) <= set(server.made)
 
 
 async def test_a_cache_that_hears_nothing_makes_nothing_twice() -> None:

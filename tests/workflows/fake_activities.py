@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
 from tenon.lifecycle.messages import (
     ActivityName,
@@ -19,6 +20,7 @@ from tenon.lifecycle.messages import (
     DetachResult,
     DrainInput,
     DrainResult,
+    ErrorType,
     InitializeResult,
     Instance,
     KeepInput,
@@ -60,6 +62,7 @@ class FakeWorld:
         self.drains: list[DrainResult] = []
         self.hold_drain = False
         self.never_ready = ""
+        self.not_managed = False
         self.launches_go = asyncio.Event()
         self.launches_go.set()
 
@@ -111,6 +114,8 @@ class FakeWorld:
     @activity.defn(name=ActivityName.CORDON)
     async def cordon(self, given: CordonInput) -> CordonResult:
         self._called(ActivityName.CORDON, given)
+        if self.not_managed:
+            raise ApplicationError("it is left alone", type=ErrorType.NOT_MANAGED, non_retryable=True)
         if given.only_if_empty and self.pods_on_cordon:
             return CordonResult(cordoned=False, pods=self.pods_on_cordon)
         return CordonResult(node_name=given.node_name, node_exists=bool(given.node_name))

@@ -105,6 +105,20 @@ async def test_whole_life_is_a_runbook_within_its_budget(temporal: WorkflowEnvir
     assert events <= 110
 
 
+async def test_nc07_a_life_of_another_controllers_claim_ends_at_the_first_step_that_refuses_it(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """An earlier version took the node up, and its time is over now: nothing more is done to it."""
+    world = FakeWorld(expire_after_seconds=24 * 3600)
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await live(temporal.client, cluster)
+        world.not_managed = True
+        await handle.signal(NodeClaimWorkflow.expire)
+        life = await handle.result()
+    assert world.calls[-1] == "cordon node"
+    assert "another controller's" in life.timeline[-1].text
+
+
 async def test_expiry_comes_by_itself_after_thirty_days(temporal: WorkflowEnvironment, cluster: str) -> None:
     """DIS-80: at creation + expireAfter the node leaves; the timer is Temporal's."""
     world = FakeWorld(expire_after_seconds=30 * 24 * 3600)
