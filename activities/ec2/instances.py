@@ -64,10 +64,13 @@ class Instances:
     def of_group(self, group: LaunchGroup, claim: str) -> Instance | None:
         """The living instance that a launch group bought for one of its members; None while EC2 does not show it.
 
-        The fleet names all that it ever bought, those that have ended as well, so that no place ever shifts.
+        Instances that have ended keep their places. When some are missing, their fleet names all that it ever bought.
         """
         seen = self._tagged({labels.TAG_GROUP: group.id}, states=EVERY, marks=(labels.TAG_GROUP,))
-        bought = self._of_fleets({tags[labels.TAG_FLEET] for each in seen if labels.TAG_FLEET in (tags := _tags(each))})
+        bought = sorted(each["InstanceId"] for each in seen)
+        if len(seen) < group.size:
+            fleets = {_tags(each).get(labels.TAG_FLEET, "") for each in seen} - {""}
+            bought = self._of_fleets(fleets)
         if group.ordinal >= len(bought):
             return None
         found = next((each for each in seen if each["InstanceId"] == bought[group.ordinal]), None)

@@ -80,10 +80,12 @@ def next_step(state: NodeState, now: datetime) -> Step:
             )
         case Stage.LAUNCHING if state.request is not None:
             types = {o.instance_type for template in state.request.templates for o in template.overrides}
+            group = state.request.group
+            together = f", one of {group.size} that launch together" if group else ""
             return Run(
                 ActivityName.LAUNCH,
                 LaunchInput(claim=state.claim, request=state.request),
-                f"{state.request.capacity_type}, {len(types)} instance types",
+                f"{state.request.capacity_type}, {len(types)} instance types{together}",
             )
         case Stage.REGISTERING if state.look:
             return Run(ActivityName.REGISTER, _node_input(state), _instance_text(state))

@@ -97,12 +97,13 @@ def test_a_place_stays_the_same_when_other_members_have_ended(
     requests = group(provider, ready_class, "ended")
     found = ids(launched(provider, requests))
     provider.terminate(found[1])
+    server.world.book.vanish(found[0])  # as EC2 forgets what ended long ago
     other = Ec2Provider(clients, provider.cluster)
     assert [
         instance.id if (instance := other.group_instance(each.group, f"ended-{place}")) else ""
         for place, each in enumerate(requests)
         if each.group is not None
-    ] == [found[0], "", *found[2:]]
+    ] == ["", "", *found[2:]]
 
 
 def test_an_instance_that_names_another_claim_is_not_taken(provider: Ec2Provider, ready_class: EC2NodeClass) -> None:

@@ -1,0 +1,49 @@
+"""The end of an instance, as a node's life asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+
+from activities.kubernetes.resources import NODECLAIMS
+from activities.node_life import NodeActivities
+from tenon.lifecycle.messages import TerminateInput, TerminateResult
+from tests.lifecycle_k8s.world import REF, World, claim
+
+
+class Forgetful:
+    """An EC2 that knows no instance."""
+
+    def end(self, instance_ids: Sequence[str]) -> Mapping[str, None]:
+        return dict.fromkeys(instance_ids)
+
+    def states(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
+        return {}
+
+
+async def ended(launched_ago: timedelta, *, shown: bool) -> TerminateResult:
+    world, launched = World(), claim()
+    at = datetime.now(UTC) - launched_ago
+    launched["status"]["conditions"][0]["lastTransitionTime"] = at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    world.kube.add(NODECLAIMS, launched)
+    activities = NodeActivities(world.kube, cast("Any", world.recorder), cast("Any", Forgetful()))
+    return await activities.terminate(TerminateInput(claim=REF, instance_id="i-1", shown=shown))
+
+
+@pytest.mark.parametrize(
+    ("launched_ago", "shown", "gone"),
+    [
+        (timedelta(seconds=3), False, False),
+        (timedelta(seconds=3), True, True),
+        (timedelta(minutes=5), False, True),
+    ],
+    ids=["just-launched", "seen-before", "long-ago"],
+)
+async def test_an_instance_that_ec2_does_not_know_is_gone_unless_it_may_not_be_shown_yet(
+    launched_ago: timedelta, *, shown: bool, gone: bool
+) -> None:
+    """Else the node would be let go, and its instance would run on for nobody."""
+    assert (await ended(launched_ago, shown=shown)).terminated is gone
