@@ -47,6 +47,8 @@ SENDERS = 20
 """Calls to Temporal at the same time."""
 PATIENCE = 1.0
 """Seconds after which calls that are not answered no longer hold up those about other objects."""
+PAGE = 200
+"""Workflows that Temporal lists at once: to decode a page holds up the event loop."""
 PORTION = 200
 """Objects that are attended to at once: most need nothing, and to find that out for thousands takes its time."""
 
@@ -130,7 +132,7 @@ class Bridge:
         query = names.open_nodeclaims_query(self._cluster)
         found = {
             execution.id: execution.run_id
-            async for execution in self._client.list_workflows(query, rpc_timeout=ANSWER_WITHIN)
+            async for execution in self._client.list_workflows(query, page_size=PAGE, rpc_timeout=ANSWER_WITHIN)
         }
         for claim in self._cache.claims:
             run_id = found.get(names.nodeclaim_id(self._cluster, claim.name))

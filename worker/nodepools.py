@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,7 +22,7 @@ from tenon.apis.nodepool import NODES, OVERLAPPING, NodePool
 from tenon.apis.validation import parse, unknown_values
 from tenon.provisioning.overlap import REASON, overlapping, with_overlap
 from tenon.provisioning.readiness import pool_conditions
-from tenon.resources import format_resources
+from tenon.resources import Resources, format_resources
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.records import ObjectRecord
@@ -33,6 +34,8 @@ log = logging.getLogger("controller.nodepool")
 
 SETTLE = 0.5
 """Seconds in which changes gather before statuses are written."""
+LOOK_EVERY = 1.0
+"""Seconds from one look at all pools to the next on a cluster that changes all the time."""
 RESYNC = 60.0
 
 
@@ -66,26 +69,32 @@ class NodePoolKeeper:
         self._foreign: dict[str, list[ObjectRecord]] = {}
         """By pool: the NodeClaims that do not bear Tenon's version of the digest, as this round found them."""
 
+        self._usages: Mapping[str, Resources] = {}
+        """What each NodePool's nodes take, as this round found it."""
+
     async def run(self) -> None:
         """Serve until cancelled."""
+        clock = asyncio.get_running_loop().time
         topics = [Topic.POOL, Topic.NODECLASS, Topic.CLAIM, Topic.NODE]
         with self._cache.subscribe(topics) as news:
             if self._measured:
                 metrics.CLUSTER_SYNCED.set(0)
             await self._cache.wait_synced()
             while True:
+                looked = clock()
                 if self._measured:
                     metrics.CLUSTER_NODES.set(len(self._cache.nodes))
                     metrics.CLUSTER_SYNCED.set(1)
                     self._metrics.forget_all_but({pool.name for pool in self._cache.pools})
                 self._compare()
                 self._foreign = self._hashed_elsewhere()
+                self._usages = self._cache.pool_usages(with_leaving=True)
                 for record in self._cache.pools:
                     await self._attend(record)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(RESYNC):
                         await news.next()
-                await asyncio.sleep(SETTLE)
+                await asyncio.sleep(max(SETTLE, looked + LOOK_EVERY - clock()))
                 news.take()
 
     def _compare(self) -> None:
@@ -110,7 +119,7 @@ class NodePoolKeeper:
         if pool is None:
             await self._refuse(record)
             return
-        usage = self._cache.pool_usage(record.name, with_leaving=True)
+        usage = self._usages.get(record.name, {})
         if self._measured:
             self._metrics.measure(pool, usage)
         now = datetime.now(UTC)

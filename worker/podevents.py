@@ -22,6 +22,9 @@ log = logging.getLogger("controller.nodeclaim.podevents")
 
 QUIET = 10.0
 """Seconds between two writes about one node: a busy node costs no more than this."""
+MOST_BUSY = 50
+"""Nodes with pods that are written about at once. Their time begins to matter when they are empty, which is written
+whatever else is; until then a large cluster is not worth hundreds of writes every few seconds."""
 AT_ONCE = 10
 """Writes in flight. Other writers of this process wait for these in the limit on requests, and not for all of them."""
 
@@ -32,7 +35,8 @@ class PodEventKeeper:
     def __init__(self, kube: Kube, cache: ClusterCache) -> None:
         self._kube = kube
         self._cache = cache
-        self._unwritten: set[str] = set()
+        self._unwritten: dict[str, None] = {}
+        """By name of the Node; those that wait for longest come first."""
         self._sparingly = Sparingly()
 
     async def run(self) -> None:
@@ -41,9 +45,11 @@ class PodEventKeeper:
             await self._cache.wait_synced()
             while True:
                 changes = news.take() if self._unwritten else await news.next()
-                nodes = self._unwritten | {node for _, node in changes}
-                self._unwritten = set()
-                await bounded(sorted(nodes), AT_ONCE, self._write)
+                nodes = list(self._unwritten | dict.fromkeys(node for _, node in changes))
+                busy = [node for node in nodes if node not in self._cache.vacant]
+                self._unwritten = dict.fromkeys(busy[MOST_BUSY:])
+                now = [node for node in nodes if node not in self._unwritten]
+                await bounded(now, AT_ONCE, self._write)
                 await asyncio.sleep(QUIET)
 
     async def _write(self, node_name: str) -> None:
@@ -60,6 +66,6 @@ class PodEventKeeper:
                 NODECLAIMS, claim.name, {"status": {"lastPodEventTime": stamp}}, subresource="status"
             )
         except ApiError as error:  # the cache knows it meanwhile
-            self._unwritten.add(node_name)
+            self._unwritten[node_name] = None
             if self._sparingly.count(error.status) is not None:
                 log.warning("pod events not noted yet", extra={"nodeclaim": claim.name, "error": str(error)})

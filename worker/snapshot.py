@@ -14,6 +14,7 @@ from tenon.resources import Resources
 from tenon.scheduling.model import Node, Pod
 from worker.cache import capacity
 from worker.cache.state import ClusterState
+from worker.cache.usage import pool_usages
 
 
 class Snapshot:
@@ -28,6 +29,7 @@ class Snapshot:
         self._now = now
         self._pools = pools
         self._classes = classes
+        self._usages: dict[str, Resources] | None = None
 
     def nodes(self) -> list[Node]:
         """Existing and in-flight capacity."""
@@ -54,4 +56,6 @@ class Snapshot:
 
         Limits hold over batches: EC2 may take its time, and only then is it known which type a claim became.
         """
-        return capacity.pool_usage(self._state, pool, with_leaving=True, at_most=True)
+        if self._usages is None:
+            self._usages = pool_usages(self._state, with_leaving=True, at_most=True)
+        return self._usages.get(pool, {})

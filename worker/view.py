@@ -142,7 +142,7 @@ class CachedView:
 
     def pool_usage(self, pool: str) -> Resources:
         """What a pool's nodes and claims take of its limits at most; those on their way out still cost, and count."""
-        return self._cache.pool_usage(pool, with_leaving=True, at_most=True)
+        return self._cache.pool_usages(with_leaving=True, at_most=True).get(pool, {})
 
     def claim_names(self) -> Set[str]:
         """The names of all NodeClaims."""

@@ -10,10 +10,11 @@ import pytest
 from tenon.resources import Resources
 from tenon.scheduling.model import Node, Taint
 from tests.cache.objects import claim, daemonset, node, owned_by, pod, running, waiting
-from worker.cache.capacity import daemon_pods, pool_usage, scheduling_nodes
+from worker.cache.capacity import daemon_pods, scheduling_nodes
 from worker.cache.limit_ranges import decode_limit_range
 from worker.cache.records import ValueRecord
 from worker.cache.state import ClusterState
+from worker.cache.usage import pool_usages
 
 NOW = 1_800_000_000.0
 STATUS = {"capacity": {"cpu": "4", "nvidia.com/gpu": "1"}, "allocatable": {"cpu": "3500m", "nvidia.com/gpu": "1"}}
@@ -188,10 +189,10 @@ def test_pool_usage_counts_nodes_claims_and_their_number_sch_092() -> None:
             claim("other", node_name="z", status=STATUS, meta={"labels": {"karpenter.sh/nodepool": "other"}}),
         ],
     )
-    usage = pool_usage(found, "pool")
+    usage = pool_usages(found).get("pool", {})
     assert (usage["nodes"], usage["cpu"], usage["nvidia.com/gpu"]) == (3, 10_000, 2), "a label makes no node a pool's"
-    assert pool_usage(found, "pool", with_leaving=True)["nodes"] == 4
-    assert pool_usage(found, "none") == {}
+    assert pool_usages(found, with_leaving=True).get("pool", {})["nodes"] == 4
+    assert pool_usages(found).get("none", {}) == {}
 
 
 def test_a_claim_without_an_instance_counts_at_most_with_its_largest_type_sch_092() -> None:
@@ -206,11 +207,11 @@ def test_a_claim_without_an_instance_counts_at_most_with_its_largest_type_sch_09
             claim("launched", node_name="x", status=STATUS, meta=largest),
         ]
     )
-    at_most = pool_usage(found, "pool", at_most=True)
-    launched = pool_usage(state(claims=[claim("launched", node_name="x", status=STATUS)]), "pool")["cpu"]
+    at_most = pool_usages(found, at_most=True).get("pool", {})
+    launched = pool_usages(state(claims=[claim("launched", node_name="x", status=STATUS)])).get("pool", {})["cpu"]
     assert (at_most["nodes"], at_most["cpu"], at_most["pods"]) == (4, 8_000 + 2_000 + 2_000 + launched, 9)
     assert at_most["memory"] >= 16 * 2**30
-    assert pool_usage(found, "pool")["cpu"] == 3 * 2_000 + launched, "what is shown is what is asked for"
+    assert pool_usages(found).get("pool", {})["cpu"] == 3 * 2_000 + launched, "what is shown is what is asked for"
 
 
 def test_a_claim_that_cannot_be_read_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:

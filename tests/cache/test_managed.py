@@ -8,10 +8,11 @@ import pytest
 
 from tests.cache.objects import claim, node, running
 from tests.cache.test_capacity import NOW, STATUS, state
-from worker.cache.capacity import pool_usage, scheduling_nodes
+from worker.cache.capacity import scheduling_nodes
 from worker.cache.changes import Topic
 from worker.cache.records import ObjectRecord
 from worker.cache.state import ClusterState
+from worker.cache.usage import pool_usages
 from worker.view import CachedView
 
 AUTO_MODE = {"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"}
@@ -66,7 +67,7 @@ def test_nc07_another_controllers_node_has_room_for_pods_and_is_no_pools() -> No
     assert (seen.name, seen.initialized, seen.closed) == ("n", True, False)
     assert (seen.allocatable, seen.used) == ({"cpu": 4000, "pods": 10}, {"cpu": 1000, "pods": 1})
     assert [pod.name for pod in seen.pods] == ["a"], "rules between pods count it"
-    assert pool_usage(found, "pool", with_leaving=True) == {}
+    assert pool_usages(found, with_leaving=True).get("pool", {}) == {}
     view = CachedView(found)  # type: ignore[arg-type]
     assert (set(view.claim_names()), view.managed_nodes(), view.node_pools()) == (set(), [], [])
 

@@ -12,7 +12,7 @@ import pytest
 from activities.kubernetes.errors import ApiUnreachable
 from tests.cache.objects import claim, node, running
 from tests.worker.test_bridge import MOMENT, Cache
-from worker.podevents import AT_ONCE, QUIET, PodEventKeeper
+from worker.podevents import AT_ONCE, MOST_BUSY, QUIET, PodEventKeeper
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
@@ -102,3 +102,20 @@ class SlowServer(ApiServer):
         await asyncio.sleep(1)
         self.flying -= 1
         await super().patch(resource, name, patch, subresource=subresource)
+
+
+async def test_of_many_busy_nodes_some_are_noted_at_a_time_and_empty_ones_at_once() -> None:
+    """The time of a node's last pod event begins to matter when it is empty."""
+    async with keeping() as (cache, server):
+        names = [f"busy{number:03d}" for number in range(2 * MOST_BUSY)]
+        cache.tell(*(node(name) for name in (*names, "empty")))
+        cache.tell(*(claim(f"claim-{name}", node_name=name) for name in (*names, "empty")))
+        pods = [running(f"p-{name}", name, since="2026-01-01T00:01:00Z") for name in (*names, "empty")]
+        for pod in pods:
+            cache.pods.on_event(pod.key, pod)
+        cache.pods.on_event(pods[-1].key, None)
+        await asyncio.sleep(MOMENT)
+        assert len(server.noted) == MOST_BUSY + 1
+        assert "claim-empty" in [name for name, _ in server.noted]
+        await asyncio.sleep(QUIET)
+        assert sorted(name for name, _ in server.noted) == sorted(["claim-empty", *(f"claim-{n}" for n in names)])

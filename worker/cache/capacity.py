@@ -1,4 +1,4 @@
-"""What the cluster's nodes, and the claims that will become nodes, still have room for; and what each pool uses.
+"""What the cluster's nodes, and the claims that will become nodes, still have room for.
 
 A starting node promises what its claim says until it is initialized, and the taints that it will lose do not count.
 """
@@ -12,20 +12,18 @@ from dataclasses import replace
 from typing import Any
 
 from tenon.apis import labels
-from tenon.provisioning.claims import largest_capacity, planned_requests
-from tenon.resources import Resources, parse_resources, total
+from tenon.provisioning.claims import planned_requests
+from tenon.resources import Resources, total
 from tenon.scheduling.model import Node, Pod, Taint
 from tenon.scheduling.requirements import Requirements
 from worker.cache.limit_ranges import requests_by_namespace
 from worker.cache.moving import leaving
+from worker.cache.quantities import claimed, stated
 from worker.cache.records import NodeRecord, ObjectRecord, PodRecord
 from worker.cache.requests import effective_requests
 from worker.cache.state import ClusterState
 
 log = logging.getLogger(__name__)
-
-NODES = "nodes"
-"""The pseudo-resource that counts nodes."""
 
 
 def scheduling_nodes(state: ClusterState, now: float) -> list[Node]:
@@ -56,29 +54,6 @@ def scheduling_nodes(state: ClusterState, now: float) -> list[Node]:
         except ValueError as error:
             log.warning("NodeClaim %s is left out of planning, for it cannot be read: %s", claim.name, error)
     return sorted(nodes, key=lambda node: node.name)
-
-
-def pool_usage(state: ClusterState, pool: str, *, with_leaving: bool = False, at_most: bool = False) -> Resources:
-    """The capacity of a pool's nodes and claims, and their number as ``nodes``; without those that are leaving.
-
-    A claim that has no instance yet counts with what its pods request; or, ``at_most``, with the most that it may take.
-    A Node without a claim of Tenon's is no pool's, whatever its labels say.
-    """
-    parts: list[Resources] = []
-    paired: set[str] = set()
-    for record in state.nodes:
-        claim = state.claim_of(record)
-        if claim is not None:
-            paired.add(claim.name)
-            if claim.labels.get(labels.NODEPOOL) == pool and (with_leaving or not leaving(record, claim)):
-                parts.append({**_quantities(claim, "capacity"), **_known(record.capacity), NODES: 1})
-    for claim in state.claims:
-        if claim.name not in paired and claim.labels.get(labels.NODEPOOL) == pool:
-            if claim.deleting and not with_leaving:
-                continue
-            largest = largest_capacity(claim.annotations) if at_most else {}
-            parts.append({**(_quantities(claim, "capacity") or {**_requested(claim), **largest}), NODES: 1})
-    return total(parts)
 
 
 def daemon_pods(state: ClusterState) -> list[Pod]:
@@ -144,7 +119,7 @@ def _existing(
     if claim is not None and not initialized:
         known = {**claim.labels, **record.labels}
         taints = _lasting(taints, claim)
-        allocatable = {**_quantities(claim, "allocatable"), **_known(allocatable)}
+        allocatable = {**claimed(claim, "allocatable"), **stated(allocatable)}
     served = {pod.owner_uid for pod in there if pod.daemon}
     daemons = expected.daemons(Requirements.from_labels(known), taints, managed=claim is not None)
     missing = [daemon for daemon in daemons if daemon.uid not in served]
@@ -185,7 +160,7 @@ def _in_flight(claim: ObjectRecord, expected: Expected) -> Node:
     )
     taints = _lasting(_taints(claim.spec.get("taints")), claim)
     planned = expected.planned(claim.name)
-    allocatable = _quantities(claim, "allocatable")
+    allocatable = claimed(claim, "allocatable")
     launched = bool(allocatable)
     daemons = expected.daemons(requirements, taints)
     # Which of them come depends on the instance: before there is one, neither they nor room for them are counted.
@@ -224,27 +199,6 @@ def _tolerates(pod: Pod, taints: Iterable[Taint]) -> bool:
 def _matches(pod: Pod, node: Requirements) -> bool:
     """Whether a daemon goes to such a node."""
     return not pod.required_terms or any(node.conflict(term) is None for term in pod.required_terms)
-
-
-def _quantities(claim: ObjectRecord, field: str) -> Resources:
-    try:
-        return parse_resources(claim.status.get(field))
-    except (ValueError, AttributeError) as error:
-        log.warning("NodeClaim %s: status.%s cannot be read: %s", claim.name, field, error)
-        return {}
-
-
-def _requested(claim: ObjectRecord) -> Resources:
-    try:
-        return parse_resources((claim.spec.get("resources") or {}).get("requests"))
-    except (ValueError, AttributeError) as error:
-        log.warning("NodeClaim %s: spec.resources.requests cannot be read: %s", claim.name, error)
-        return {}
-
-
-def _known(resources: Resources) -> Resources:
-    """Without the zeros that a kubelet reports of devices whose driver has not started."""
-    return {name: amount for name, amount in resources.items() if amount}
 
 
 def _ports(*groups: Iterable[Pod]) -> tuple[tuple[str, int, str], ...]:

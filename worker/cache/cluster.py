@@ -26,6 +26,7 @@ from worker.cache.served import LOOK_AGAIN, served
 from worker.cache.state import ClusterState
 from worker.cache.storage_decode import decode_claim, decode_class, decode_csi_node, decode_namespace, decode_volume
 from worker.cache.table import Table
+from worker.cache.usage import pool_usages
 from worker.repeats import Sparingly
 
 log = logging.getLogger(__name__)
@@ -173,9 +174,9 @@ class ClusterCache(ClusterState):
         """The labels of every namespace."""
         return {record.key: record.value for record in self.namespaces}
 
-    def pool_usage(self, pool: str, *, with_leaving: bool = False, at_most: bool = False) -> Resources:
-        """What a pool's nodes and claims take of its limits, the pseudo-resource ``nodes`` included."""
-        return capacity.pool_usage(self, pool, with_leaving=with_leaving, at_most=at_most)
+    def pool_usages(self, *, with_leaving: bool = False, at_most: bool = False) -> Mapping[str, Resources]:
+        """By NodePool: what its nodes and claims take of its limits, the pseudo-resource ``nodes`` included."""
+        return pool_usages(self, with_leaving=with_leaving, at_most=at_most)
 
     def empty_since(self, claim: ObjectRecord, now: float | None = None) -> float | None:
         """Since when an initialized node has had no pod that needs it, None when it has one or awaits one.

@@ -54,6 +54,8 @@ class ClusterState:
         self.storage = Storage(self._asks_otherwise)
         self.moving = Moving()
         self.spreading = Spreading(self._asks_otherwise)
+        self.usage_parts: Mapping[str, object] = {}
+        """What `worker.cache.usage` remembers of each node."""
         self.node_changes = 0
         """Counts the changes of Nodes and NodeClaims that `changes` tells of."""
         self.vacant: set[str] = set()
@@ -87,6 +89,7 @@ class ClusterState:
         self.moving.adopt(other.moving)
         self.spreading.adopt(other.spreading)
         self.bought = other.bought.copy()
+        self.usage_parts = other.usage_parts
         self._pods_by_node = {name: pods.copy() for name, pods in other._pods_by_node.items()}
         self._pending, self._unbound = other._pending.copy(), other._unbound.copy()
         self._used = other._used.copy()
