@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from temporalio.service import RPCError
 
@@ -36,21 +36,22 @@ class LostNodes:
         clock = asyncio.get_running_loop().time
         with self._cache.subscribe([Topic.NODE]) as news:
             await self._cache.wait_synced()
+            self._observe(list(self._cache.nodes.keys()), clock())
             while True:
-                self._observe(clock())
                 try:
                     async with asyncio.timeout_at(self._next_look()):
-                        await news.next()
+                        self._observe({name for _, name in await news.next()}, clock())
                 except TimeoutError:
                     await self._look(clock())
 
-    def _observe(self, now: float) -> None:
-        lost = {
-            node.name
-            for node in self._cache.nodes
-            if not node.ready and not node.deleting and self._initialized(node.name)
-        }
-        self._silent = {name: self._silent.get(name, (now, 0)) for name in lost}
+    def _observe(self, names: Iterable[str], now: float) -> None:
+        """Look at these Nodes."""
+        for name in names:
+            node = self._cache.nodes.get(name)
+            if node is not None and not node.ready and not node.deleting and self._initialized(name):
+                self._silent.setdefault(name, (now, 0))
+            else:
+                self._silent.pop(name, None)
 
     def _initialized(self, name: str) -> bool:
         """Whether the Node is a live one of ours; one that still starts has its own time limits."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
@@ -37,17 +38,22 @@ class NodeOpener:
         clock = asyncio.get_running_loop().time
         with self._cache.subscribe([Topic.NODE]) as news:
             await self._cache.wait_synced()
+            self._observe(list(self._cache.nodes.keys()), clock())
             while True:
-                self._observe(clock())
                 try:
                     async with asyncio.timeout_at(min(self._closed.values()) + LONGEST if self._closed else None):
-                        await news.next()
+                        self._observe({name for _, name in await news.next()}, clock())
                 except TimeoutError:
                     await self._open(clock())
 
-    def _observe(self, now: float) -> None:
-        closed = (node.name for node in self._cache.nodes if node.annotations.get(labels.CLOSED) == "true")
-        self._closed = {name: self._closed.get(name, now) for name in closed}
+    def _observe(self, names: Iterable[str], now: float) -> None:
+        """Look at these Nodes."""
+        for name in names:
+            node = self._cache.nodes.get(name)
+            if node is not None and node.annotations.get(labels.CLOSED) == "true":
+                self._closed.setdefault(name, now)
+            else:
+                self._closed.pop(name, None)
 
     async def _open(self, now: float) -> None:
         for name in [name for name, since in self._closed.items() if since + LONGEST <= now]:
