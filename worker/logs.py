@@ -48,6 +48,7 @@ def set_up(process: str, settings: Settings) -> None:
         handler.setFormatter(formatter)
     root = logging.getLogger()
     root.handlers[:] = handlers
+    logging.captureWarnings(True)  # Python's own would be bare text between the lines
     root.setLevel(_LEVELS[settings.log_level])
     for chatty in ("botocore", "boto3", "urllib3", "aiohttp", "kubernetes", "kubernetes_asyncio", "asyncio"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

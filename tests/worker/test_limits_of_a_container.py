@@ -9,6 +9,7 @@ import logging
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,6 +102,7 @@ def root() -> Iterator[logging.Logger]:
     logger = logging.getLogger()
     before, level = logger.handlers[:], logger.level
     yield logger
+    logging.captureWarnings(False)
     logger.handlers[:] = before
     logger.setLevel(level)
 
@@ -118,6 +120,15 @@ def test_set17_logs_go_to_every_path_that_is_named(
         >= {"level": "WARN", "logger": "controller", "message": "seen", "nodepool": "p"}.items()
     )
     assert capsys.readouterr().out.splitlines() == [line]
+
+
+def test_ops01_a_warning_of_python_or_a_library_is_a_line_like_any_other(root: logging.Logger, tmp_path: Path) -> None:
+    file = tmp_path / "worker.log"
+    logs.set_up("io", Settings(cluster_name="c", log_output_paths=(str(file),)))
+    warnings.warn("cannot find activity to cancel", RuntimeWarning, stacklevel=1)
+    (line,) = file.read_text().splitlines()
+    assert json.loads(line)["logger"] == "py.warnings"
+    assert "cannot find activity to cancel" in json.loads(line)["message"]
 
 
 def test_set17_a_line_that_cannot_be_written_is_told_where_faults_of_logging_go(
