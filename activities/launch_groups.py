@@ -38,6 +38,7 @@ class LaunchGroups:
         self._now = now
         self._pause = pause
         self._whole: dict[str, None] = {}
+        self._left: dict[str, None] = {}
         self._looking: dict[str, asyncio.Lock] = {}
 
     async def whole(self, claim: Object) -> LaunchGroup | None:
@@ -62,6 +63,19 @@ class LaunchGroups:
             if not looking.locked():
                 self._looking.pop(batch, None)
         return group
+
+    def leave(self, group: LaunchGroup) -> None:
+        """EC2 refused the group's request: its members launch alone, and none may send the request any more.
+
+        A refused request does not use up its token: sent once more it would buy for those who launched alone, too.
+        """
+        self._left[group.id] = None
+        while len(self._left) > MOST_REMEMBERED:
+            del self._left[next(iter(self._left))]
+
+    def is_left(self, group: LaunchGroup) -> bool:
+        """Whether the group's request was refused."""
+        return group.id in self._left
 
     async def _look(self, batch: str, wanted: LaunchGroup) -> None:
         there = await self._kube.list(NODECLAIMS, label_selector=f"{labels.BATCH}={batch}")

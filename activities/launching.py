@@ -14,13 +14,20 @@ from temporalio.exceptions import ApplicationError
 
 from activities import metrics
 from activities.beating import beating
-from activities.ec2.errors import EC2Error, InsufficientCapacity, NodeClassNotReady, NodeClassReadinessUnknown
+from activities.ec2.errors import (
+    EC2Error,
+    InsufficientCapacity,
+    NodeClassNotReady,
+    NodeClassReadinessUnknown,
+    Throttled,
+)
 from activities.ec2.provider import Ec2Provider
 from activities.kubernetes import cordon, nodeclaims
 from activities.kubernetes.client import Kube, Object
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.opening import open_named
 from activities.kubernetes.resources import EC2NODECLASSES
+from activities.launch_breakers import LaunchBreakers
 from activities.launch_groups import LaunchGroups, bought_for, in_group
 from activities.overlays import OverlaidTypes
 from tenon.apis import labels
@@ -28,7 +35,6 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hashes
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.validation import parse
-from tenon.ec2.avoided import Avoided
 from tenon.ec2.errors import reason_for
 from tenon.ec2.own_kubelet import with_own_kubelet
 from tenon.lifecycle.instants import parse_instant
@@ -39,7 +45,9 @@ from tenon.lifecycle.messages import (
     ClaimView,
     ErrorType,
     Instance,
+    LaunchBreaker,
     LaunchInput,
+    LaunchRequest,
     LaunchResult,
     LaunchWait,
     PrepareLaunchInput,
@@ -65,8 +73,8 @@ SHOWS_WITHIN = timedelta(minutes=2)
 """For so long after its launch an instance that EC2 does not know may only not be shown yet."""
 TAGGED = {labels.TAGGED: "true", labels.CLUSTER_TAGGED: "true"}
 """What a NodeClaim says once its instance has all its tags; Karpenter then writes none."""
-AVOIDED_FOR = timedelta(minutes=3)
-"""How long an offering that EC2 refused for want of capacity is not asked for again (AWS-033)."""
+SOONEST = timedelta(seconds=2)
+"""The shortest wait of a launch that is held back while another one probes."""
 
 
 class Launching:
@@ -79,6 +87,7 @@ class Launching:
         ec2: Ec2Provider,
         now: Callable[[], datetime],
         initialization_timeout: timedelta | None = None,
+        breakers: LaunchBreakers | None = None,
         tries: Callable[[], int] | None = None,
     ) -> None:
         """``tries``: the number of the present try of the activity, from 1."""
@@ -91,13 +100,7 @@ class Launching:
         self._types = OverlaidTypes(kube, ec2)
         self._now = now
         self._initialization_seconds = initialization_timeout.total_seconds() if initialization_timeout else None
-        self._refused_until: dict[tuple[str, str, str], datetime] = {}
-
-    def _avoided(self) -> Avoided:
-        """What EC2 refused lately: a claim that allows spot and on-demand must not ask for the same spot again."""
-        now = self._now()
-        self._refused_until = {key: until for key, until in self._refused_until.items() if until > now}
-        return Avoided(self._refused_until)
+        self._breakers = breakers or LaunchBreakers(now)
 
     async def prepare(self, given: PrepareLaunchInput) -> PrepareLaunchResult:
         """What the claim asks for, and the exact fleet request of this attempt unless it was launched before."""
@@ -107,6 +110,19 @@ class Launching:
         view = nodeclaims.view_of(raw).model_copy(
             update={"initialization_timeout_seconds": self._initialization_seconds}
         )
+        waits_for_launch = not view.deleting and not (raw.get("status") or {}).get("providerID")
+        if waits_for_launch and (held := await self._breakers.admit(view.pool, given.claim.name)):
+            return await self._unprepared(raw, given.claim, view, self._held_back(held))
+        request: LaunchRequest | None = None
+        try:
+            result = await self._prepare(given, raw, view)
+            request = result.request
+            return result
+        finally:
+            if request is None:
+                self._breakers.leave(view.pool, given.claim.name)
+
+    async def _prepare(self, given: PrepareLaunchInput, raw: Object, view: ClaimView) -> PrepareLaunchResult:
         known, lost = await self._launched_before(raw, given.claim, sent_before=given.attempt > 1)
         if lost and not view.deleting:
             return await self._refused(given.claim, view, INSTANCE_GONE, lost)
@@ -129,19 +145,22 @@ class Launching:
             node_class = await self._node_class(view.node_class)
             own = with_own_kubelet(node_class, claim.metadata.annotations)
             types = await self._types.of(raw, own)
-            prepare = partial(self._ec2.prepare_launch, claim, own, given.attempt, self._avoided(), types)
+            avoided = self._breakers.avoided()
+            prepare = partial(self._ec2.prepare_launch, claim, own, given.attempt, avoided, types)
             request = await beating(asyncio.get_running_loop().run_in_executor(self._senders, prepare))
         except NodeClassNotReady as error:
             return await self._refused(given.claim, view, NODECLASS_NOT_READY, str(error))
         except InsufficientCapacity as error:
+            self._breakers.news.set()  # whoever asked for this does not know what is avoided
             return await self._refused(given.claim, view, INSUFFICIENT_CAPACITY, str(error))
         except NodeClassReadinessUnknown as error:
             return await self._unprepared(raw, given.claim, view, LaunchWait(reason=CLASS_UNKNOWN, message=str(error)))
         except ValueError as error:
             wait = LaunchWait(reason=nodeclaims.LAUNCH_FAILED, message=str(error))
+            self._breakers.refused(view.pool, wait.reason, wait.message)
             return await self._unprepared(raw, given.claim, view, wait)
         except EC2Error as error:
-            wait = await self._failed(given.claim, error)
+            wait = await self._failed(given.claim, view.pool, error)
             return await self._unprepared(raw, given.claim, view, wait)
         group = await self._groups.whole(raw) if given.attempt == 1 else None
         request = request.model_copy(update={"made_from": _origin(node_class), "group": group})
@@ -162,16 +181,17 @@ class Launching:
             # A workflow that was reset to before its launch: EC2 forgets client tokens in time, the claim does not.
             known, lost = await self._launched_before(raw, given.claim)
             return LaunchResult(instance=known, reason=INSTANCE_GONE if lost else "", message=lost)
+        pool = nodeclaims.pool_of(raw)
+        if given.request.group is not None and self._groups.is_left(given.request.group):
+            message = "the launch group was refused: its NodeClaims launch alone"
+            wait = LaunchWait(reason=nodeclaims.LAUNCH_FAILED, message=message)
+            return await self._unlaunched(raw, given.claim, LaunchResult(waits=wait))
+        if held := await self._breakers.admit(pool, given.claim.name, sends=True):
+            return await self._unlaunched(raw, given.claim, LaunchResult(waits=self._held_back(held)))
         try:
-            send = partial(self._ec2.launch, given.request)
-            result = await beating(asyncio.get_running_loop().run_in_executor(self._senders, send))
-        except EC2Error as error:
-            wait = await self._failed(given.claim, error)
-            return await self._unlaunched(raw, given.claim, LaunchResult(reason=wait.reason, waits=wait))
-        for refused in result.unavailable:
-            key = refused.capacity_type, refused.instance_type, refused.zone
-            self._refused_until[key] = self._now() + AVOIDED_FOR
-            metrics.LAUNCH_FAILURES.labels(refused.zone, "", refused.capacity_type, "InsufficientCapacity").inc()
+            result = await self._send(given, pool)
+        finally:
+            self._breakers.leave(pool, given.claim.name)
         if result.instance is None and result.reason == TEMPLATE_NOT_FOUND:
             return result.model_copy(update={"reason": TEMPLATE_GONE})  # the next attempt makes the template again
         if result.instance is None:
@@ -193,13 +213,48 @@ class Launching:
         )
         return result
 
-    async def _failed(self, ref: ClaimRef, error: EC2Error) -> LaunchWait:
+    async def _send(self, given: LaunchInput, pool: str) -> LaunchResult:
+        """Ask EC2, and remember for other claims what it says; the provisioner's workflow is told of it."""
+        try:
+            send = partial(self._ec2.launch, given.request)
+            result = await beating(asyncio.get_running_loop().run_in_executor(self._senders, send))
+        except EC2Error as error:
+            wait = await self._failed(given.claim, pool, error)
+            return LaunchResult(waits=wait)
+        for refused in result.unavailable:
+            metrics.LAUNCH_FAILURES.labels(refused.zone, "", refused.capacity_type, "InsufficientCapacity").inc()
+        self._breakers.sold_out(result.unavailable)
+        if given.request.group is not None and result.waits is not None and result.waits.answered:
+            self._groups.leave(given.request.group)
+        wanting = result.instance is None and result.waits is None
+        if result.instance is not None or wanting:
+            self._breakers.launched(pool)
+        elif result.waits is not None and result.waits.answered and result.reason != TEMPLATE_NOT_FOUND:
+            metrics.LAUNCH_FAILURES.labels("", "", given.request.capacity_type, result.reason).inc()
+            self._breakers.refused(pool, result.reason, result.message)
+        reason = INSUFFICIENT_CAPACITY if wanting else result.reason
+        return result.model_copy(update={"reason": reason, "unavailable": []})
+
+    def _held_back(self, held: LaunchBreaker) -> LaunchWait:
+        return LaunchWait(
+            reason=held.reason,
+            message=f"{held.message} (held back while launches of NodePool {held.pool} are refused)",
+            answered=not held.outage,
+            held=True,
+            not_before=max(held.next_probe_at, self._now() + SOONEST),
+        )
+
+    async def _failed(self, ref: ClaimRef, pool: str, error: EC2Error) -> LaunchWait:
         """Why a call that failed puts the launch off.
 
         Raises:
             EC2Error: it does not do so yet: the activity is tried again soon.
         """
         reason = reason_for(error.code, error.message)
+        if not error.retryable:
+            self._breakers.refused(pool, reason, error.message)
+        elif not isinstance(error, Throttled):
+            self._breakers.unanswered(pool, reason, error.message)
         if error.retryable and self._tries() < TRIES_IN_PLACE:
             await nodeclaims.mark_launch_failed(self._kube, ref, reason, error.message, self._now)
             raise error
@@ -219,9 +274,9 @@ class Launching:
         wait = result.waits
         if wait is None:
             await nodeclaims.mark_launch_failed(self._kube, ref, result.reason, result.message, self._now)
-            await nodeclaims.delete_claim(self._kube, self._recorder, ref, INSUFFICIENT_CAPACITY, result.message)
+            await nodeclaims.delete_claim(self._kube, self._recorder, ref, result.reason, result.message)
             log.warning("launch refused", extra={"nodeclaim": ref.name, "reason": result.message})
-            return result.model_copy(update={"reason": INSUFFICIENT_CAPACITY})
+            return result
         if wait.answered and self._tries() == 1:
             wait = wait.model_copy(update={"unsettled": False})  # no answer to this request was lost
         await self._tell(raw, ref, wait)
@@ -231,7 +286,8 @@ class Launching:
         """Say on the claim why there is no instance yet."""
         await nodeclaims.mark_launch_failed(self._kube, ref, wait.reason, wait.message, self._now)
         await self._recorder.publish(raw, nodeclaims.LAUNCH_FAILED, f"{wait.reason}: {wait.message}", "Warning")
-        log.warning("not launched, tried again later", extra={"nodeclaim": ref.name, "reason": wait.message})
+        level = logging.INFO if wait.held else logging.WARNING
+        log.log(level, "not launched, tried again later", extra={"nodeclaim": ref.name, "reason": wait.message})
 
     async def _launched_before(
         self, raw: Object, ref: ClaimRef, *, sent_before: bool = False

@@ -127,6 +127,12 @@ CLOUD_ERRORS = Counter(
     "Failed calls to the cloud provider.",
     ["controller", "method", "provider", "error"],
 )
+LAUNCHES_HELD = Gauge(
+    "tenon_nodepools_launches_held_back",
+    "1 while EC2 refuses a NodePool's launches, so that only one at a time probes; else 0.",
+    ["nodepool"],
+    multiprocess_mode="mostrecent",
+)
 HOUSEKEEPING_FOUND = Counter("tenon_housekeeping_found_total", "What a sweep found lost or wrong, by kind.", ["kind"])
 HOUSEKEEPING_ENDED = Counter(
     "tenon_housekeeping_ended_total", "Findings of sweeps that were ended or healed, by kind.", ["kind"]

@@ -21,6 +21,7 @@ from activities.kubernetes import binding, cordon, drain, initialization, nodecl
 from activities.kubernetes.client import Kube, Object
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventRecorder
+from activities.launch_breakers import LaunchBreakers
 from activities.launch_groups import bought_for, in_group
 from activities.launching import SHOWS_WITHIN, TAGGED, Launching
 from tenon.apis import labels
@@ -79,6 +80,7 @@ class NodeActivities:
         ec2: Ec2Provider,
         initialization_timeout: timedelta | None = None,
         default_spread: DefaultSpread = NOTHING,
+        breakers: LaunchBreakers | None = None,
     ) -> None:
         self._kube = kube
         self._recorder = recorder
@@ -87,7 +89,7 @@ class NodeActivities:
         self._endings = Endings(ec2)
         self._naming = ThreadPoolExecutor(NAMING_THREADS, thread_name_prefix="naming")
         self._names: set[asyncio.Task[None]] = set()
-        self._launching = Launching(kube, recorder, ec2, now, initialization_timeout)
+        self._launching = Launching(kube, recorder, ec2, now, initialization_timeout, breakers)
 
     @activity.defn(name=ActivityName.PREPARE_LAUNCH)
     async def prepare_launch(self, given: PrepareLaunchInput) -> PrepareLaunchResult:

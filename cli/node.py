@@ -21,7 +21,9 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachable, ConfigError
 from activities.kubernetes.resources import NODECLAIMS
 from cli.context import Context, ContextError, resolve
-from tenon.lifecycle.messages import Keep
+from tenon.lifecycle.breaker import sentence
+from tenon.lifecycle.instants import format_instant
+from tenon.lifecycle.messages import Keep, LaunchBreaker
 from tenon.lifecycle.remedies import remedies, report
 from tenon.lifecycle.state import NodeState
 from tenon.lifecycle.timeline import details
@@ -29,6 +31,7 @@ from worker.settings import parse_duration
 from worker.temporal import TemporalError, connect
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
+from workflows.provisioner import ProvisionerWorkflow
 
 app = typer.Typer(no_args_is_help=True, help="Watch and steer nodes through their workflows.")
 T = TypeVar("T")
@@ -164,9 +167,10 @@ def show(name: Name, cluster: Cluster = None, output: Output = "table") -> None:
 @app.command("list")
 def list_nodes(cluster: Cluster = None, output: Output = "table", blocked: Blocked = False) -> None:
     """The nodes that live, from Temporal's search attributes; for the blocked ones what blocks them."""
-    rows, states = _run(_collect(cluster, blocked))
+    rows, states, held = _run(_collect(cluster, blocked))
     if output == "json":
-        print(json.dumps([row | _explained(states.get(row["nodeClaim"])) for row in rows], indent=2))
+        nodes = [row | _explained(states.get(row["nodeClaim"])) for row in rows]
+        print(json.dumps([*nodes, *map(_held_row, held)], indent=2))
         return
     table = Table("NodeClaim", "Stage", "NodePool", "Type", "Zone", "Capacity", "Blocked", "Expires")
     for row in rows:
@@ -176,10 +180,15 @@ def list_nodes(cluster: Cluster = None, output: Output = "table", blocked: Block
     for name, state in states.items():
         if state.blocked:
             console.print(Markdown(f"**{name}**: {state.blocked}\n\n" + "\n".join(f"- {r}" for r in remedies(state))))
+    for breaker in held:
+        probe = f"tried again at {format_instant(breaker.next_probe_at)}"
+        console.print(Markdown(f"**NodePool {breaker.pool}**: {sentence(breaker)}; {probe}"))
 
 
-async def _collect(cluster: str | None, blocked: bool) -> tuple[list[dict[str, str]], dict[str, NodeState]]:
-    """The rows of the list, and the states of the nodes that are blocked."""
+async def _collect(
+    cluster: str | None, blocked: bool
+) -> tuple[list[dict[str, str]], dict[str, NodeState], list[LaunchBreaker]]:
+    """The rows of the list, the states of the nodes that are blocked, and the NodePools that EC2 refuses."""
     context, client = await _connect(cluster)
     query = f'WorkflowType = "NodeClaim" AND ExecutionStatus = "Running" AND {names.CLUSTER.name} = "{context.cluster}"'
     if blocked:
@@ -198,7 +207,34 @@ async def _collect(cluster: str | None, blocked: bool) -> tuple[list[dict[str, s
             return None
 
     found = await bounded([row for row in rows if row["blocked"]], AT_ONCE, ask)
-    return rows, {state.claim.name: state for state in found if state is not None}
+    states = {state.claim.name: state for state in found if state is not None}
+    return rows, states, await _held(client, context.cluster) if blocked else []
+
+
+async def _held(client: Client, cluster: str) -> list[LaunchBreaker]:
+    """The NodePools whose launches are held back; none when the provisioner's workflow does not say."""
+    handle = client.get_workflow_handle(names.provisioner_id(cluster))
+    try:
+        return (await handle.query(ProvisionerWorkflow.launches, rpc_timeout=ASK_FOR)).breakers
+    except WorkflowQueryFailedError as error:
+        why = str(error)
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return []
+        why = error.message
+    print(f"the provisioner's workflow does not say which NodePools EC2 refuses: {why}", file=sys.stderr)
+    return []
+
+
+def _held_row(breaker: LaunchBreaker) -> dict[str, Any]:
+    """A NodePool that is held back, in JSON: a row without a NodeClaim."""
+    return {
+        "nodeClaim": "",
+        "nodePool": breaker.pool,
+        "blocked": "yes",
+        "why": sentence(breaker),
+        "nextProbeAt": format_instant(breaker.next_probe_at),
+    }
 
 
 def _explained(state: NodeState | None) -> dict[str, Any]:

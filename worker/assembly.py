@@ -26,6 +26,7 @@ from activities.ec2.remembering import Refresh
 from activities.housekeeping.collecting import Housekeeping
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
+from activities.launch_breakers import LaunchBreakers
 from activities.node_life import NodeActivities
 from activities.nodeclasses import NodeClassActivities
 from tenon.ec2.cluster import Cluster
@@ -126,7 +127,9 @@ async def warm_up(clients: Clients) -> None:
         log.warning("the instance type catalogue could not be read ahead", extra={"error": str(error)})
 
 
-def io_workers(client: Client, settings: Settings, clients: Clients) -> list[Worker]:
+def io_workers(
+    client: Client, settings: Settings, clients: Clients, breakers: LaunchBreakers | None = None
+) -> list[Worker]:
     """The workers of workflows, EC2 calls and Kubernetes writes: one for each lane, and one for all that has none.
 
     A node that is drained or ended holds its slot for minutes. The lanes keep such nodes from holding up launches. The
@@ -138,6 +141,7 @@ def io_workers(client: Client, settings: Settings, clients: Clients) -> list[Wor
         clients.ec2,
         settings.initialization_timeout,
         settings.default_spread(),
+        breakers,
     )
     classes = NodeClassActivities(clients.kube, clients.recorder, clients.ec2, clients.version)
     garbage = Housekeeping(clients.kube, clients.recorder, clients.ec2)

@@ -23,6 +23,7 @@ from activities.kubernetes.client import Kube
 from activities.planning.batching import Batcher, Window
 from activities.planning.buffers import BufferRoom
 from activities.planning.disrupting import Disruptor
+from activities.planning.held_pools import HeldPools
 from activities.planning.planner import Planner
 from tenon.lifecycle.messages import (
     ActivityName,
@@ -38,6 +39,7 @@ from worker.apiserver import watch_api_server
 from worker.assembly import BUILD_ID, Clients, connect, warm_up
 from worker.bridge import Bridge
 from worker.buffers import BufferKeeper
+from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cutoff import CutOff
 from worker.garbage import keep_apart
@@ -186,8 +188,11 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
     gates, policy = settings.feature_gates, settings.plan_policy()
     room = BufferRoom(gate=gates.capacity_buffer)
     window = Window(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
-    batcher = Batcher(view, buffers=room, window=window)
-    planner = Planner(view, clients.ec2, clients.kube, clients.recorder, batcher, policy=policy, buffers=room)
+    held = HeldPools(lambda pool: cache.changes.tell(Topic.POOL, pool))
+    batcher = Batcher(view, buffers=room, window=window, held=held)
+    planner = Planner(
+        view, clients.ec2, clients.kube, clients.recorder, batcher, policy=policy, buffers=room, held=held
+    )
     disruptor = Disruptor(view, promised=batcher.promised, buffers=room)
     static = settings.feature_gates.static_capacity
     keeper = NodePoolKeeper(
@@ -197,6 +202,7 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
         view,
         static_capacity=static,
         measured=not settings.disable_cluster_state_observability,
+        held=held,
     )
 
     async with asyncio.TaskGroup() as group:

@@ -10,8 +10,13 @@ import asyncio
 import logging
 from contextlib import AsyncExitStack
 
+from temporalio.client import Client
+
+from activities.launch_breakers import LaunchBreakers
+from activities.node_life import now
 from worker.apiserver import watch_api_server
 from worker.assembly import connect, io_workers, warm_up
+from worker.launch_reports import keep_told
 from worker.process import Readiness, run, until_stopped
 from worker.renewing import Connection
 from worker.rivals import Rivals
@@ -37,14 +42,21 @@ async def _serve(settings: Settings, readiness: Readiness, stop: asyncio.Event) 
     rivals = Rivals(clients.kube, clients.recorder, namespace=settings.namespace(), name=settings.leader_election_name)
     warming = asyncio.create_task(warm_up(clients), name="warm up")
 
+    breakers = LaunchBreakers(now)
+
+    async def tell(client: Client) -> None:
+        await keep_told(client, settings.cluster_name, breakers)
+
     async def serve() -> None:
-        workers = io_workers(temporal.client, settings, clients)
+        workers = io_workers(temporal.client, settings, clients, breakers)
         async with AsyncExitStack() as running:
             for worker in workers:
                 await running.enter_async_context(worker)
             log.info("serving workflows and activities", extra={"cluster": settings.cluster_name})
             try:
-                await temporal.keep(*workers)
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(temporal.keep(*workers), name="new connections")
+                    group.create_task(temporal.serve(tell), name="launch reports")
             finally:
                 if stop.is_set():
                     readiness.why = "stopping"

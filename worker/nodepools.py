@@ -14,12 +14,14 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
+from activities.planning.held_pools import HeldPools
 from tenon.apis import labels
 from tenon.apis.conditions import READY, get_condition
 from tenon.apis.hashing import NODEPOOL_VERSION, nodepool_hashes, taken_over
 from tenon.apis.nodeclaim import DRIFTED
-from tenon.apis.nodepool import NODES, OVERLAPPING, NodePool
+from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NODES, OVERLAPPING, NodePool
 from tenon.apis.validation import parse, unknown_values
+from tenon.provisioning.held import with_launch_health
 from tenon.provisioning.overlap import REASON, overlapping, with_overlap
 from tenon.provisioning.readiness import pool_conditions
 from tenon.resources import Resources, format_resources
@@ -51,8 +53,13 @@ class NodePoolKeeper:
         *,
         static_capacity: bool = False,
         measured: bool = True,
+        held: HeldPools | None = None,
     ) -> None:
-        """``static_capacity`` is the feature gate of that name; ``measured``: the metrics are kept too."""
+        """``static_capacity`` is the feature gate of that name; ``measured``: the metrics are kept too.
+
+        ``held``: the NodePools whose launches EC2 refuses.
+        """
+        self._held = held or HeldPools()
         self._measured = measured
         self._metrics = PoolMetrics()
         self._static_capacity = static_capacity
@@ -126,6 +133,11 @@ class NodePoolKeeper:
         conditions = pool_conditions(pool, self._view.node_class, now, static_capacity=self._static_capacity)
         others = self._overlaps.get(record.name, ())
         conditions = with_overlap(conditions, others, now=now, observed_generation=pool.metadata.generation)
+        if self._held.known:
+            breaker = self._held.current().get(record.name)
+            conditions = with_launch_health(conditions, breaker, now=now, observed_generation=pool.metadata.generation)
+            if self._measured:
+                metrics.LAUNCHES_HELD.labels(record.name).set(breaker is not None)
         status: dict[str, Any] = {
             "resources": format_resources(usage),
             "nodes": usage.get(NODES, 0),
@@ -148,7 +160,8 @@ class NodePoolKeeper:
 
     async def _tell(self, record: ObjectRecord, pool: NodePool, status: dict[str, Any]) -> None:
         before = get_condition(pool.status.conditions, READY)
-        failed = [c for c in status["conditions"] if c["status"] == "False" and c["type"] != READY]
+        aside = (READY, NODE_LAUNCH_HEALTHY)
+        failed = [c for c in status["conditions"] if c["status"] == "False" and c["type"] not in aside]
         was_ready = before is None or before.status == "True"
         if failed and (was_ready or record.condition("Ready").get("message") is None):
             for condition in failed:
@@ -157,7 +170,9 @@ class NodePoolKeeper:
                 "NodePool is not ready",
                 extra={"nodepool": record.name, "reasons": {c["type"]: c["message"] for c in failed}},
             )
-
+        held: dict[str, Any] = next((c for c in status["conditions"] if c["type"] == NODE_LAUNCH_HEALTHY), {})
+        if held.get("status") == "False" and held["message"] != record.condition(NODE_LAUNCH_HEALTHY).get("message"):
+            await self._recorder.publish(_reference(record), "LaunchesHeldBack", held["message"], "Warning")
         overlap = next((c["message"] for c in status["conditions"] if c["type"] == OVERLAPPING), "")
         if overlap and overlap != record.condition(OVERLAPPING).get("message"):
             await self._recorder.publish(_reference(record), REASON, overlap, "Warning")

@@ -12,7 +12,7 @@ from activities.kubernetes.resources import NODECLAIMS, PODS
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
-from tenon.apis.nodepool import NodePool
+from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NodePool
 from tenon.apis.validation import Problem, parse
 from tenon.disruption.emptiness import ManagedNode
 from tenon.lifecycle.instants import parse_instant
@@ -67,7 +67,9 @@ class CachedView:
 
     def fingerprint(self) -> Fingerprint:
         """Changes whenever a pod that fitted nowhere might fit now."""
-        pools = tuple((*pool.version_of_spec, _ready(pool), self._freed(pool)) for pool in self._cache.pools)
+        pools = tuple(
+            (*pool.version_of_spec, _ready(pool), _launches(pool), self._freed(pool)) for pool in self._cache.pools
+        )
         classes = tuple((*found.version_of_spec, self._found(found)) for found in self._cache.nodeclasses)
         overlays = frozenset(overlay.version_of_spec for overlay in self._cache.overlays)
         return Fingerprint((pools, classes, overlays), self._cache.namespace_changes)
@@ -147,6 +149,13 @@ class CachedView:
     def claim_names(self) -> Set[str]:
         """The names of all NodeClaims."""
         return self._cache.claims.keys()
+
+    def launching_pools(self) -> Set[str]:
+        """The NodePools with a NodeClaim that waits for its instance."""
+        waiting = (claim for claim in self._cache.claims if claim.condition("Launched").get("status") != "True")
+        return {
+            claim.labels.get(labels.NODEPOOL, "") for claim in waiting if not leaving(self._cache.node_of(claim), claim)
+        }
 
     def claims_for(self, pod: Pod) -> list[ClaimFacts]:
         """The NodeClaims that were bought for a pod, without those that it passed over for a node elsewhere."""
@@ -230,3 +239,8 @@ class CachedView:
 
 def _ready(record: ObjectRecord) -> str:
     return str(record.condition("Ready").get("status", ""))
+
+
+def _launches(pool: ObjectRecord) -> bool:
+    """Whether EC2 does not refuse the pool's launches."""
+    return bool(pool.condition(NODE_LAUNCH_HEALTHY).get("status", "True") == "True")

@@ -31,7 +31,7 @@ from tenon.lifecycle.messages import (
 from tenon.lifecycle.steps import KeepRecorded, Withdrawn
 
 LAUNCH_TIMEOUT = timedelta(minutes=5)
-"""A claim that could not be launched in this time is given up, and its pods are planned again."""
+"""A launch that has no outcome in this time, because no worker serves it, is begun again by its workflow."""
 
 _NEVER_AGAIN = [kind.value for kind in ErrorType]
 

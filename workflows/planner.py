@@ -7,6 +7,7 @@ its own and says its name, and the workflow leaves whatever question is open and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 from temporalio import workflow
@@ -28,8 +29,16 @@ class AsksPlanner:
         self.planner_changed = False
         self._next_queue = ""
 
-    async def ask(self, activity: ActivityName, given: Message, answer: type[Answer], summary: str) -> Answer | None:
-        """The planner's answer; None when a leader announced itself meanwhile and must be asked instead.
+    async def ask(
+        self,
+        activity: ActivityName,
+        given: Message,
+        answer: type[Answer],
+        summary: str,
+        outdated: Callable[[], bool] = lambda: False,
+    ) -> Answer | None:
+        """The planner's answer; None when a leader announced itself meanwhile and must be asked instead, or when the
+        question is ``outdated``.
 
         Raises:
             ActivityError: the planner failed.
@@ -46,14 +55,14 @@ class AsksPlanner:
             cancellation_type=options.cancellation,
             summary=summary,
         )
-        await workflow.wait_condition(lambda: call.done() or self.planner_changed)
+        await workflow.wait_condition(lambda: call.done() or self.planner_changed or outdated())
         if not call.done():
             call.cancel()
         try:
             found: Answer = await call
             return found
         except ActivityError:
-            if not self.planner_changed:
+            if not (self.planner_changed or outdated()):
                 raise
             return None
 

@@ -13,20 +13,28 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
+    from tenon.ec2.avoided import by_offering, grouped
+    from tenon.ec2.instance_types import OfferingId
+    from tenon.lifecycle import breaker
     from tenon.lifecycle.messages import (
         ActivityName,
         AwaitBatchInput,
         BatchSummary,
+        LaunchBreaker,
+        LaunchReport,
         Message,
         OfferingKey,
         PlanInput,
         PlanResult,
+        RefusedTypes,
         UnavailableOffering,
     )
     from workflows.planner import AsksPlanner
 
 UNAVAILABLE_FOR = timedelta(minutes=3)
 """How long an offering that EC2 refused for want of capacity is avoided (AWS-033)."""
+MOST_REPORTS = 200
+"""Reports of EC2's refusals after which a run is folded up, in the middle of a long poll too."""
 
 
 class ProvisionerInput(Message):
@@ -38,6 +46,9 @@ class ProvisionerInput(Message):
     max_seconds: float = 10.0
     batch: int = 0
     unavailable: list[UnavailableOffering] = Field(default_factory=list)
+    """Of earlier versions; `refused` says the same in less."""
+    refused: list[RefusedTypes] = Field(default_factory=list)
+    breakers: list[LaunchBreaker] = Field(default_factory=list)
     last_plan: PlanResult | None = None
     plan_queue: str = ""
 
@@ -53,7 +64,11 @@ class ProvisionerWorkflow(AsksPlanner):
         # Batch numbers start at the wall clock, so that a provisioner that was terminated and begun anew
         # never repeats the number, and with it the NodeClaim names, of an earlier batch.
         self.batch = begin.batch or int(workflow.now().timestamp())
-        self.unavailable = {_key(u.offering): u for u in begin.unavailable}
+        self.avoided = {_key(u.offering): u.until for u in begin.unavailable}
+        self.avoided |= by_offering(begin.refused, workflow.now())
+        self.breakers = {held.pool: held for held in begin.breakers}
+        self.reports = 0
+        self.breakers_changed = False
         self.last_plan = begin.last_plan
 
     @workflow.run
@@ -63,15 +78,16 @@ class ProvisionerWorkflow(AsksPlanner):
             batch = await self._await_batch()
             if batch is not None and batch.pods:
                 await self._plan(batch)
-            if workflow.info().is_continue_as_new_suggested() or (
-                batch is not None and workflow.info().get_current_history_length() > 500
-            ):
+            long = batch is not None and workflow.info().get_current_history_length() > 500
+            if long or self.reports >= MOST_REPORTS or workflow.info().is_continue_as_new_suggested():
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 workflow.continue_as_new(
                     begin.model_copy(
                         update={
                             "batch": self.batch,
-                            "unavailable": list(self.unavailable.values()),
+                            "unavailable": [],
+                            "refused": grouped(self.avoided),
+                            "breakers": list(self.breakers.values()),
                             "last_plan": self.last_plan,
                             "plan_queue": self.plan_queue,
                         }
@@ -79,17 +95,23 @@ class ProvisionerWorkflow(AsksPlanner):
                 )
 
     async def _await_batch(self) -> BatchSummary | None:
-        """The next batch; None when the question must be put again, perhaps to another replica."""
-        given = AwaitBatchInput(cluster=self.cluster)
+        """The next batch; None when the question must be put again: to another replica perhaps, or because the planner
+        is to know of other NodePools that EC2 refuses.
+        """
+        self.breakers_changed = False
+        given = AwaitBatchInput(cluster=self.cluster, breakers=list(self.breakers.values()))
         try:
-            return await self.ask(ActivityName.AWAIT_BATCH, given, BatchSummary, "batch window")
+            return await self.ask(ActivityName.AWAIT_BATCH, given, BatchSummary, "batch window", self._outdated)
         except ActivityError as error:
             workflow.logger.info("asking the planner again: %s", error.cause)
             return None
 
+    def _outdated(self) -> bool:
+        return self.breakers_changed or self.reports >= MOST_REPORTS
+
     async def _plan(self, batch: BatchSummary) -> None:
         now = workflow.now()
-        self.unavailable = {key: u for key, u in self.unavailable.items() if u.until > now}
+        self.avoided = {key: until for key, until in self.avoided.items() if until > now}
         self.batch += 1
         while (planned := await self._ask_for_plan(batch)) is None:
             workflow.logger.info("asking the new planner for batch %d", self.batch)
@@ -101,21 +123,44 @@ class ProvisionerWorkflow(AsksPlanner):
 
     async def _ask_for_plan(self, batch: BatchSummary) -> PlanResult | None:
         """The plan of this batch; None when another replica took over meanwhile: the same batch is put to it."""
-        given = PlanInput(cluster=self.cluster, batch=self.batch, unavailable=list(self.unavailable.values()))
+        given = PlanInput(
+            cluster=self.cluster,
+            batch=self.batch,
+            refused=grouped(self.avoided),
+            breakers=list(self.breakers.values()),
+        )
         return await self.ask(ActivityName.PLAN, given, PlanResult, f"{batch.pods} pending pods")
 
     @workflow.signal
     def offerings_unavailable(self, offerings: list[OfferingKey]) -> None:
-        """EC2 refused these for want of capacity: plan without them for a while."""
+        """As `launches_reported`, of a node's workflow whose launch an earlier version carried out."""
         until = workflow.now() + UNAVAILABLE_FOR
-        for offering in offerings:
-            self.unavailable[_key(offering)] = UnavailableOffering(offering=offering, until=until)
+        self.avoided |= {_key(offering): until for offering in offerings}
+
+    @workflow.signal
+    def launches_reported(self, report: LaunchReport) -> None:
+        """What an io process knows of EC2's refusals: plan without it for a while."""
+        self.reports += 1
+        now = workflow.now()
+        self.avoided |= by_offering(report.refused, now)
+        before = breaker.sentences(self.breakers.values())
+        self.breakers = breaker.merged(self.breakers, report, now)
+        if breaker.sentences(self.breakers.values()) != before:
+            self.breakers_changed = True
 
     @workflow.query
     def last(self) -> PlanResult | None:
         """The last plan, in figures."""
         return self.last_plan
 
+    @workflow.query
+    def launches(self) -> LaunchReport:
+        """What EC2 refuses, as far as it is known: offerings without capacity, and NodePools that are held back."""
+        now = workflow.now()
+        held = breaker.merged(self.breakers, LaunchReport(), now)
+        avoided = {key: until for key, until in self.avoided.items() if until > now}
+        return LaunchReport(refused=grouped(avoided), breakers=list(held.values()))
 
-def _key(offering: OfferingKey) -> str:
-    return f"{offering.capacity_type}/{offering.instance_type}/{offering.zone}"
+
+def _key(offering: OfferingKey) -> OfferingId:
+    return offering.capacity_type, offering.instance_type, offering.zone

@@ -71,6 +71,11 @@ def conditions_of(claim: Object) -> list[Condition]:
     return [Condition.model_validate(raw) for raw in (claim.get("status") or {}).get("conditions") or ()]
 
 
+def pool_of(claim: Object) -> str:
+    """The NodePool that the claim was made from; empty for a claim of its own."""
+    return str((claim["metadata"].get("labels") or {}).get(labels.NODEPOOL, ""))
+
+
 def was_registered(claim: Object) -> bool:
     """Whether the claim ever had a Node; before that there is nothing to cordon or drain."""
     return is_true(conditions_of(claim), REGISTERED)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from activities.metrics import QUEUE_DEPTH
 from activities.planning.buffers import BufferRoom
+from activities.planning.held_pools import HeldPools
 from activities.planning.pacing import Pace
 from activities.planning.ports import ClusterView
 from tenon.lifecycle.messages import AwaitBatchInput, BatchSummary
@@ -75,8 +76,13 @@ class Batcher:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         buffers: BufferRoom | None = None,
         window: Window = DEFAULT_WINDOW,
+        held: HeldPools | None = None,
     ) -> None:
-        """``buffers``: what CapacityBuffers ask for; a buffer without room wants a decision as a pod does."""
+        """``buffers``: what CapacityBuffers ask for; a buffer without room wants a decision as a pod does.
+
+        ``held``: where the NodePools that EC2 refuses are noted for other parts of the process.
+        """
+        self._held = held or HeldPools(now=now)
         self._window = window
         self._buffers = buffers or BufferRoom()
         self._view = view
@@ -196,6 +202,7 @@ class Batcher:
 
     async def await_batch(self, given: AwaitBatchInput) -> BatchSummary:
         """Wait for an undecided pod, then until no new one came for the idle time or the window is full."""
+        self._held.update(given.breakers)
         loop = asyncio.get_running_loop()
         give_up = loop.time() + given.wait_seconds
         self._turn += 1

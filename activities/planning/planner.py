@@ -34,6 +34,7 @@ from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import NODECLAIMS
 from activities.planning.batching import Batcher
 from activities.planning.buffers import BufferRoom
+from activities.planning.held_pools import HeldPools
 from activities.planning.ports import ClusterView, Types
 from activities.planning.selling import sold_by
 from activities.planning.solving import Solver
@@ -41,8 +42,12 @@ from activities.planning.telling import PodEvents
 from activities.planning.writing import Unwritten, Written, write_claims
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
+from tenon.ec2.avoided import Avoided, by_offering
+from tenon.ec2.instance_types import OfferingId
+from tenon.lifecycle.breaker import sentences
 from tenon.lifecycle.messages import PlanInput, PlanResult
 from tenon.provisioning.facts import Fingerprint
+from tenon.provisioning.held import only_probes, open_to_plans
 from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.policy import PlanPolicy
 from tenon.provisioning.problem import explained, problem_of
@@ -95,9 +100,14 @@ class Planner:
         policy: PlanPolicy | None = None,
         buffers: BufferRoom | None = None,
         solver: Solver | None = None,
+        held: HeldPools | None = None,
     ) -> None:
-        """``policy``: what the operator set that bears on plans. ``buffers``: what CapacityBuffers ask for."""
+        """``policy``: what the operator set that bears on plans. ``buffers``: what CapacityBuffers ask for.
+
+        ``held``: where the plans' launch breakers are noted for other parts of the process.
+        """
         self._solver = solver or Solver()
+        self._held = held or HeldPools(now=now)
         self._buffers = buffers or BufferRoom()
         self._view = view
         self._types = types
@@ -123,6 +133,7 @@ class Planner:
         await self._pod_events.finished()
 
     async def _plan(self, given: PlanInput) -> PlanResult:
+        self._held.update(given.breakers)
         before = await self._check_up_to_date(given)
         if before:
             log.info("batch was planned before", extra={"batch": given.batch, "nodeclaims": before})
@@ -166,7 +177,9 @@ class Planner:
         fingerprint = self._view.fingerprint()  # before anything is read: what changes from here on counts as new
         if not self._batcher.undecided():
             return None
-        pools = usable_pools(self._view.node_pools(), self._view.node_class)
+        held = self._held.current()
+        usable = usable_pools(self._view.node_pools(), self._view.node_class)
+        pools = open_to_plans(usable, held, self._view.launching_pools()) if held else usable
         seen = await self._sold(pools, given)
         undecided = self._batcher.undecided()  # only now: EC2 may have taken seconds, and a pod may have gone meanwhile
         if not undecided:
@@ -179,7 +192,8 @@ class Planner:
             problem_of, self._view.snapshot(), asking, seen.sold, self._policy, self._batcher.reserved()
         )
         solved = await self._solver.solve(problem, part)
-        plan = explained(solved.plan, self._view, asking)
+        left_out = sentences(held[pool.metadata.name] for pool in usable if pool not in pools)
+        plan = only_probes(explained(solved.plan, self._view, asking, left_out), held)
         metrics.SCHEDULING_SECONDS.labels("provisioner").observe(solved.seconds)
         ready = frozenset(node.name for node in problem.nodes if node.initialized)
         return _Decision(plan, asking, solved.failed, seen, ready, fingerprint, solved.seconds)
@@ -207,18 +221,21 @@ class Planner:
 
     async def _sold(self, pools: Sequence[NodePool], given: PlanInput) -> Overlaid:
         """The pools with what can be bought for each, as NodeOverlays want it seen."""
+        return await sold_by(self._view, self._types, pools, Avoided(self._avoided(given)))
+
+    def _avoided(self, given: PlanInput) -> dict[OfferingId, datetime]:
+        """The offerings that EC2 refused lately, and until when each is avoided."""
         now = self._now()
-        unavailable = frozenset(
-            (u.offering.capacity_type, u.offering.instance_type, u.offering.zone)
+        single = {
+            (u.offering.capacity_type, u.offering.instance_type, u.offering.zone): u.until
             for u in given.unavailable
             if u.until > now
-        )
-        return await sold_by(self._view, self._types, pools, unavailable)
+        }
+        return {**single, **by_offering(given.refused, now)}
 
     def _remember(self, made: _Decision, written: Written, given: PlanInput) -> None:
         by_key = {pod.key: pod for pod in made.asking}
-        now = self._now()
-        offered_again = min((u.until for u in given.unavailable if u.until > now), default=None)
+        offered_again = min(self._avoided(given).values(), default=None)
         unplaced = [by_key[key] for key in made.plan.unschedulable]
         self._batcher.unschedulable(unplaced, made.fingerprint, offered_again)
         self._batcher.set_apart(by_key[key] for key in made.failed)

@@ -40,6 +40,10 @@ class ClusterView(Cluster, Protocol):
         """The names of all NodeClaims."""
         ...
 
+    def launching_pools(self) -> Set[str]:
+        """The NodePools with a NodeClaim that waits for its instance."""
+        ...
+
     def claims_for(self, pod: Pod) -> Sequence[ClaimFacts]:
         """The NodeClaims that were bought for a pod, without those that it passed over for a node elsewhere."""
         ...

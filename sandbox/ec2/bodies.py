@@ -27,6 +27,7 @@ class FaultBody(Body):
     chance: float = 1.0
     seed: int = 0
     label: str = ""
+    value: str = ""
 
 
 class HoldBody(Body):

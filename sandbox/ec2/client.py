@@ -35,14 +35,16 @@ class Ec2Admin:
         chance: float = 1.0,
         seed: int = 0,
         label: str = "",
+        value: str = "",
     ) -> None:
         """Makes the next ``count`` calls of an action fail (None: until cleared), be slow, or both.
 
         With a ``chance`` below 1 only that share of the calls, drawn by ``seed``; ``label`` is a name to clear it by.
+        With a ``value`` only the calls that carry it in one of their parameters.
         """
         body = {"action": action, "code": code, "status": status, "message": message, "count": count}
         more = {"latency_seconds": latency_seconds, "after_effect": after_effect}
-        self._call("POST", "faults", {**body, **more, "chance": chance, "seed": seed, "label": label})
+        self._call("POST", "faults", {**body, **more, "chance": chance, "seed": seed, "label": label, "value": value})
 
     def clear_faults(self, action: str = "", *, label: str = "") -> None:
         """Ends all faults, or those of one action or label."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from threading import Lock
 from typing import Any
@@ -20,7 +20,8 @@ class Fault:
 
     With ``after_effect`` the action is carried out and only its answer is replaced, as when a connection breaks
     after EC2 acted. Without ``code`` the call is only delayed. With a ``chance`` below 1 only that share of calls meets
-    it, drawn by ``seed``; ``label`` is a name to clear it by.
+    it, drawn by ``seed``; ``label`` is a name to clear it by. With a ``value`` only calls that carry it in one of their
+    parameters: a tag, a launch template, a subnet.
     """
 
     action: str = "*"
@@ -33,6 +34,7 @@ class Fault:
     chance: float = 1.0
     seed: int = 0
     label: str = ""
+    value: str = ""
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
@@ -45,8 +47,10 @@ class Fault:
         if self.count is not None and self.count < 1:
             raise ValueError(f"count {self.count} makes no sense: give 1 or more, or leave it null for always")
 
-    def meets(self, action: str) -> bool:
+    def meets(self, action: str, parameters: Mapping[str, str]) -> bool:
         """Whether the next call, which is of this action, meets the fault; draws when chance decides."""
+        if self.value and self.value not in parameters.values():
+            return False
         return self.action in ("*", action) and (self.chance >= 1 or self._random.random() < self.chance)
 
 
@@ -74,11 +78,11 @@ class FaultTable:
         with self._lock:
             return [asdict(fault) for fault in self._faults]
 
-    def next(self, action: str) -> Fault | None:
+    def next(self, action: str, parameters: Mapping[str, str]) -> Fault | None:
         """The fault that this call meets, used up by one; each call meets at most one."""
         with self._lock:
             for fault in self._faults:
-                if fault.meets(action):
+                if fault.meets(action, parameters):
                     if fault.count is not None:
                         fault.count -= 1
                         if fault.count == 0:

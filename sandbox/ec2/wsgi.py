@@ -91,7 +91,7 @@ class Front:
         empty = world.buckets.refused_by(call.action, call.parameters) if call.service == "ec2" else ""
         if empty or not world.throttle.allows(call.action):
             return aws_error(call.service, 503, "RequestLimitExceeded", "Request limit exceeded.")
-        fault, hold = world.faults.next(call.action), world.holds.next(call.action)
+        fault, hold = world.faults.next(call.action, call.parameters), world.holds.next(call.action)
         if hold is not None and not hold.after_effect and not world.holds.wait(lambda: client_gone(environ)):
             return aws_error(call.service, 503, "RequestCanceled", "The client went away before the call took effect.")
         if fault is not None and fault.latency_seconds:

@@ -58,6 +58,8 @@ SCHEDULE_PATTERN = rf"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly)|
 VALIDATION_SUCCEEDED = "ValidationSucceeded"
 NODECLASS_READY = "NodeClassReady"
 NODE_REGISTRATION_HEALTHY = "NodeRegistrationHealthy"
+NODE_LAUNCH_HEALTHY = "NodeLaunchHealthy"
+"""False while EC2 refuses to launch its nodes; there once that was so, and no matter of READY_DEPENDENTS."""
 OVERLAPPING = "Overlapping"
 """It takes the same pods as another pool; there only where that is so, and no matter of READY_DEPENDENTS."""
 READY_DEPENDENTS = (VALIDATION_SUCCEEDED, NODECLASS_READY)

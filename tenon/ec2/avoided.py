@@ -1,8 +1,15 @@
-"""Offerings that EC2 refused lately, as planning and launching avoid them."""
+"""Offerings that EC2 refused lately, as planning and launching avoid them, and as messages carry them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
 from tenon.ec2.instance_types import OfferingId
+from tenon.lifecycle.messages import RefusedTypes
+
+MOST = 3000
+"""Offerings that a message carries: some 60 KB. Those that are avoided for longest are kept."""
 
 
 class Avoided(frozenset[OfferingId]):
@@ -12,3 +19,26 @@ class Avoided(frozenset[OfferingId]):
         if super().__contains__(offering):
             return True
         return isinstance(offering, tuple) and super().__contains__((offering[0], "", ""))
+
+
+def grouped(until: Mapping[OfferingId, datetime]) -> list[RefusedTypes]:
+    """The offerings as messages carry them, types of a zone together: one by one they would be five times as long."""
+    newest = sorted(until.items(), key=lambda one: (one[1], one[0]), reverse=True)[:MOST]
+    groups: dict[tuple[str, str, datetime], list[str]] = {}
+    for (capacity_type, name, zone), instant in newest:
+        groups.setdefault((capacity_type, zone, instant), []).append(name)
+    return [
+        RefusedTypes(capacity_type=capacity_type, zone=zone, instance_types=sorted(names), until=instant)
+        for (capacity_type, zone, instant), names in sorted(groups.items())
+    ]
+
+
+def by_offering(refused: Iterable[RefusedTypes], now: datetime) -> dict[OfferingId, datetime]:
+    """Until when each offering is avoided; what is over is left out."""
+    found: dict[OfferingId, datetime] = {}
+    for group in refused:
+        if group.until > now:
+            for name in group.instance_types:
+                key = group.capacity_type, name, group.zone
+                found[key] = max(group.until, found.get(key, group.until))
+    return found

@@ -20,7 +20,8 @@ LAUNCH_WITHIN = timedelta(minutes=5)
 LAUNCH_SETTLES = timedelta(minutes=2)
 """How long an instance of a fleet request whose answer was lost may take to show up."""
 FIRST_PAUSE = timedelta(seconds=5)
-LONGEST_PAUSE = timedelta(seconds=30)
+LONGEST_PAUSE = timedelta(seconds=25)
+"""Also of a NodePool's launch breaker: what stood still because of a refusal runs within a minute after its end."""
 
 
 def pause(failures: int) -> timedelta:
@@ -38,7 +39,8 @@ def put_off(state: NodeState, wait: LaunchWait, now: datetime) -> NodeState:
     """The state of a claim whose launch is tried again later.
 
     The recorded request is sent again, with its token, for as long as it may have bought an instance that EC2 does not
-    show yet. Otherwise a new request is made, for what it is made from may have changed.
+    show yet. Otherwise a new request is made, for what it is made from may have changed. It is another attempt, also
+    where the request was held back: the launch group, which is for first attempts, may have been refused.
     """
     failures = state.launch_failures + (not wait.held)
     again_at = max(now if wait.held else now + pause(failures), wait.not_before or now)
@@ -52,7 +54,6 @@ def put_off(state: NodeState, wait: LaunchWait, now: datetime) -> NodeState:
     }
     repeats = state.request is not None and unsettled_until is not None and now < unsettled_until
     if not repeats:
-        sent = state.stage is Stage.LAUNCHING and not wait.held
-        update |= {"stage": Stage.PREPARING, "request": None, "attempt": state.attempt + sent}
+        update |= {"stage": Stage.PREPARING, "request": None, "attempt": state.attempt + 1}
     text = f"not launched: {wait.message}; tried again at {format_instant(again_at)}"
     return record(state.model_copy(update=update), now, text)

@@ -388,6 +388,41 @@ class UnavailableOffering(Message):
     until: datetime
 
 
+class RefusedTypes(Message):
+    """Instance types that EC2 has no capacity for, in one zone, and until when they are avoided.
+
+    No zone, and a type without a name, stand for all of the capacity type.
+    """
+
+    capacity_type: str
+    zone: str
+    instance_types: list[str]
+    until: datetime
+
+
+class LaunchBreaker(Message):
+    """A NodePool whose launches EC2 refuses: they are held back, but for one now and then that probes."""
+
+    pool: str
+    reason: str
+    message: str
+    failures: int = 1
+    """Refused probes in a row, the refusal that opened the breaker included."""
+    opened_at: datetime
+    next_probe_at: datetime
+    outage: bool = False
+    """EC2 does not answer at all: no claim is given up for it."""
+
+
+class LaunchReport(Message):
+    """What one io process, or all of them, know of EC2's refusals."""
+
+    refused: list[RefusedTypes] = Field(default_factory=list)
+    breakers: list[LaunchBreaker] = Field(default_factory=list)
+    closed: list[str] = Field(default_factory=list)
+    """NodePools whose launches succeed again."""
+
+
 class AwaitBatchInput(Message):
     """Waits for pending pods that no earlier plan covers, then for the batch window to close."""
 
@@ -398,6 +433,7 @@ class AwaitBatchInput(Message):
     wait_seconds: float = 600.0
     last_plan: PlanResult | None = None
     """Sent by earlier versions only: it names every NodeClaim of a plan, and no planner reads it."""
+    breakers: list[LaunchBreaker] = Field(default_factory=list)
 
 
 class BatchSummary(Message):
@@ -415,8 +451,11 @@ class PlanInput(Message):
     cluster: str
     batch: int
     unavailable: list[UnavailableOffering] = Field(default_factory=list)
+    """Sent by earlier versions only, as `last_plan`."""
     last_plan: PlanResult | None = None
     """As in `AwaitBatchInput`."""
+    refused: list[RefusedTypes] = Field(default_factory=list)
+    breakers: list[LaunchBreaker] = Field(default_factory=list)
 
 
 class PlanResult(Message):

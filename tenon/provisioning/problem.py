@@ -78,11 +78,15 @@ def problem_of(
     )
 
 
-def explained(plan: Plan, cluster: Cluster, pods: Sequence[Pod]) -> Plan:
-    """The plan with a word, for each of the pods that fits nowhere, on the NodePools that the engine never saw."""
+def explained(plan: Plan, cluster: Cluster, pods: Sequence[Pod], held: Mapping[str, str] | None = None) -> Plan:
+    """The plan with a word, for each of the pods that fits nowhere, on the NodePools that the engine never saw.
+
+    ``held``: by name, why a pool that could be used was left out.
+    """
     if not plan.unschedulable:
         return plan
     reasons = {pool.metadata.name: why_unusable(pool, cluster.node_class) for pool in cluster.node_pools()}
+    reasons = {name: why or (held or {}).get(name, "") for name, why in reasons.items()}
     unseen = [f"NodePool {name}: {why}" for name, why in sorted(reasons.items()) if why]
     hopeless = {pod.key for pod in pods if pod.unsupported}
     told = {

@@ -23,9 +23,11 @@ from tenon.lifecycle.state import NodeClaimInput
 from tests.workflows.serving import serving
 from tests.workflows.test_long_time import BUDGET, Guarded, state_of
 from tests.workflows.test_nodeclaim import Handle, live, newest
+from tests.workflows.test_provisioner_refusals import Planning, provisioner, refusing
 from tests.workflows.waiting import until
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
+from workflows.provisioner import ProvisionerWorkflow
 
 NAME = "default-x1"
 Tenon = Callable[..., Result]
@@ -110,6 +112,23 @@ async def test_the_blocked_nodes_are_listed_with_their_reasons(
         return listed.exit_code == 0 and json.loads(listed.stdout) == []
 
     await until(gone)
+
+
+async def test_the_nodepools_that_ec2_refuses_are_listed_with_the_blocked_nodes(
+    temporal: WorkflowEnvironment, tenon: Tenon, cluster: str
+) -> None:
+    """Also when no NodeClaim of them is left; scripts get a row without a NodeClaim."""
+    async with provisioner(temporal, cluster, Planning()) as handle:
+        await handle.signal(ProvisionerWorkflow.launches_reported, refusing().report())
+        table = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked")
+        assert table.exit_code == 0, table.output
+        assert "NodePool web: its launches are held back because EC2 refuses them" in " ".join(table.output.split())
+        rows = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked", "-o", "json")
+        (row,) = json.loads(rows.stdout)
+        assert (row["nodeClaim"], row["nodePool"]) == ("", "web")
+        assert "Unauthorized: you may not" in row["why"]
+        plain = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "-o", "json")
+        assert json.loads(plain.stdout) == []
 
 
 async def test_a_node_that_is_well_has_nothing_to_resolve(

@@ -43,6 +43,14 @@ def test_faults_of_one_action_leave_others_alone(aws: Aws) -> None:
     aws.ec2.terminate_instances(InstanceIds=[one])
 
 
+def test_a_fault_may_concern_only_calls_with_a_value(aws: Aws) -> None:
+    one, other = aws.launch(), aws.launch()
+    aws.admin.fault("TerminateInstances", "UnauthorizedOperation", status=403, count=None, value=one)
+    aws.ec2.terminate_instances(InstanceIds=[other])
+    with pytest.raises(ClientError, match="UnauthorizedOperation"):
+        aws.ec2.terminate_instances(InstanceIds=[one])
+
+
 def test_errors_have_the_form_of_their_service(aws: Aws) -> None:
     aws.admin.fault("GetParameter", "InternalServerError", status=500)
     with pytest.raises(ClientError, match="InternalServerError"):

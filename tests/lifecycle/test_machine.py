@@ -411,7 +411,7 @@ def test_lif01_a_refused_launch_keeps_the_claim_and_is_tried_again_with_growing_
         again = machine.next_step(state, now)
         assert isinstance(again, Run)
         assert again.activity is ActivityName.PREPARE_LAUNCH
-    assert pauses == [5, 10, 20, 30, 30]
+    assert pauses == [5, 10, 20, 25, 25]
     state = machine.apply(state, PrepareLaunchResult(view=VIEW, request=REQUEST), now)
     launched = machine.apply(state, LaunchResult(instance=INSTANCE), now)
     assert (launched.stage, launched.blocked, launched.launch_failures) == (Stage.REGISTERING, "", 0)
@@ -435,10 +435,11 @@ def test_a_launch_without_an_outcome_is_tried_again_however_late_it_is() -> None
     assert (state.stage, state.request, state.leave) == (Stage.LAUNCHING, REQUEST, None)
 
 
-def test_a_launch_that_is_held_back_waits_until_then_and_uses_up_no_attempt() -> None:
+def test_a_launch_that_is_held_back_waits_until_then_and_then_launches_alone() -> None:
+    """As another attempt: others of its launch group were refused, and launch alone too."""
     state = machine.apply(NodeState(claim=REF), PrepareLaunchResult(view=VIEW, request=REQUEST), NOW)
     state = machine.apply(state, LaunchResult(waits=HELD), NOW)
-    assert (state.stage, state.attempt, state.launch_failures) == (Stage.PREPARING, 1, 0)
+    assert (state.stage, state.attempt, state.launch_failures) == (Stage.PREPARING, 2, 0)
     step = machine.next_step(state, NOW)
     assert isinstance(step, Wait)
     assert step.until == HELD.not_before

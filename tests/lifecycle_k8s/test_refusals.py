@@ -19,6 +19,7 @@ from activities.launching import TRIES_IN_PLACE, Launching
 from tenon.lifecycle.launching import LAUNCH_WITHIN
 from tenon.lifecycle.messages import (
     Instance,
+    LaunchGroup,
     LaunchInput,
     LaunchRequest,
     LaunchResult,
@@ -163,10 +164,26 @@ async def test_a_new_request_looks_first_for_what_the_one_before_bought() -> Non
     assert found.request is None
 
 
+async def test_a_launch_group_that_is_refused_is_never_asked_for_again() -> None:
+    """Its members launch alone: a request for all of them would buy a second time for those who did."""
+    ec2 = Refuser(launch=refused())
+    _, launching = waiting(ec2)
+    group = REQUEST.model_copy(update={"group": LaunchGroup(id="g", ordinal=0, size=2)})
+    await launching.launch(LaunchInput(claim=REF, request=group))
+    launching._breakers.launched("web")
+    ec2.answer = None
+    again = await launching.launch(LaunchInput(claim=REF, request=group))
+    assert again.instance is None
+    assert again.waits is not None
+    assert "launch alone" in again.waits.message
+    assert (await launching.launch(LaunchInput(claim=REF, request=REQUEST))).instance is not None
+
+
 async def test_offerings_without_capacity_are_avoided_although_the_claim_stays() -> None:
     """Of one request EC2 refused some offerings, and was too busy for the others."""
     sold_out = OfferingKey(capacity_type="spot", instance_type="m5.large", zone="us-west-2a")
     world, launching = waiting(Refuser(launch=refused(unavailable=[sold_out])))
+    breakers = launching._breakers
     await launching.launch(LaunchInput(claim=REF, request=REQUEST))
     assert there(world)
-    assert ("spot", "m5.large", "us-west-2a") in launching._avoided()
+    assert ("spot", "m5.large", "us-west-2a") in breakers.avoided()

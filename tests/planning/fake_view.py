@@ -58,6 +58,7 @@ class FakeView:
         self.pods: list[Pod] = []
         self.claim_facts: dict[str, ClaimFacts] = {}
         self.planned: dict[str, frozenset[str]] = {}
+        self.launching: set[str] = set()
         self.pools = [node_pool()]
         self.classes = {"default": node_class()}
         self.existing: list[Node] = []
@@ -126,6 +127,9 @@ class FakeView:
 
     def claim_names(self) -> Set[str]:
         return self.claim_facts.keys()
+
+    def launching_pools(self) -> Set[str]:
+        return self.launching
 
     def claims_for(self, pod: Pod) -> Sequence[ClaimFacts]:
         return [claim for name, claim in self.claim_facts.items() if pod.uid in self.planned[name]]

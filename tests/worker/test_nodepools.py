@@ -7,6 +7,7 @@ import contextlib
 import copy
 import json
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
@@ -14,15 +15,19 @@ from prometheus_client import REGISTRY
 
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODECLAIMS
+from activities.planning.held_pools import HeldPools
+from tenon.lifecycle.breaker import refused
 from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
 from tests.cache.objects import claim, metadata
 from tests.lifecycle_k8s.fake_kube import Recorder
 from tests.planning.fake_view import READY
 from tests.worker.test_bridge import MOMENT, Cache
+from worker.cache.changes import Topic
 from worker.cache.decode import decode_object
 from worker.nodepools import NodePoolKeeper
 from worker.view import CachedView
 
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
 
@@ -71,7 +76,7 @@ def pool(name: str, edits: dict[str, Any] | None = None) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def keeping(
-    *pools: dict[str, Any], broken: str = "", measured: bool = True
+    *pools: dict[str, Any], broken: str = "", measured: bool = True, held: HeldPools | None = None
 ) -> AsyncIterator[tuple[Cache, ApiServer, Recorder]]:
     """A keeper that has looked at these pools."""
     cache, told = Cache(), Recorder()
@@ -81,7 +86,8 @@ async def keeping(
         put(cache, body)
     ready = {**EC2NODECLASS, "metadata": metadata("default"), "status": {"conditions": [READY]}}
     cache.nodeclasses.on_event("default", decode_object(json.dumps(ready).encode()))
-    keeper = NodePoolKeeper(cast("Any", server), cast("Any", told), cache, CachedView(cache), measured=measured)
+    view = CachedView(cache)
+    keeper = NodePoolKeeper(cast("Any", server), cast("Any", told), cache, view, measured=measured, held=held)
     task = asyncio.create_task(keeper.run())
     await asyncio.sleep(MOMENT)
     try:
@@ -146,6 +152,38 @@ async def test_nc07_another_controllers_pool_and_claims_are_not_written() -> Non
         assert told.reasons() == []
     labels = {"resource_type": "cpu", "nodepool": "auto"}
     assert REGISTRY.get_sample_value("karpenter_nodepools_limit", labels) is None
+
+
+async def test_a_pool_that_ec2_refuses_says_so_and_stays_ready() -> None:
+    """In a condition, an event and a metric; the condition stays, as True, when it is over."""
+    changed: list[str] = []
+    held = HeldPools(changed.append, lambda: NOW)
+    breaker = refused(None, "refused", "Unauthorized", "you may not", NOW)
+    async with keeping(pool("refused"), pool("other"), held=held) as (cache, server, told):
+        assert server.condition("refused", "NodeLaunchHealthy") == {}, "nothing is said before it is known"
+        held.update([breaker])
+        assert changed == ["refused"]
+        cache.changes.tell(Topic.POOL, "refused")
+        await asyncio.sleep(MOMENT)
+        condition = server.condition("refused", "NodeLaunchHealthy")
+        assert (condition["status"], condition["reason"]) == ("False", "Unauthorized")
+        assert "you may not" in condition["message"]
+        assert server.condition("refused", "Ready")["status"] == "True"
+        assert server.condition("other", "NodeLaunchHealthy") == {}
+        assert told.reasons().count("LaunchesHeldBack") == 1
+        assert measured_as_held("refused") == 1
+        before = CachedView(cache).fingerprint()
+
+        held.update([])
+        cache.changes.tell(Topic.POOL, "refused")
+        await asyncio.sleep(MOMENT)
+        assert server.condition("refused", "NodeLaunchHealthy")["status"] == "True"
+        assert measured_as_held("refused") == 0
+        assert CachedView(cache).fingerprint() != before, "pods that waited for the pool are planned again"
+
+
+def measured_as_held(name: str) -> float | None:
+    return REGISTRY.get_sample_value("tenon_nodepools_launches_held_back", {"nodepool": name})
 
 
 async def test_a_status_that_is_true_is_not_written_again() -> None:

@@ -1,0 +1,165 @@
+"""What EC2 refused lately, as this io process knows it: offerings without capacity, and NodePools that are refused.
+
+Each launch asks here before it is prepared and before it is sent. Where nothing is known of a NodePool, two of its
+launches go first and the others wait for their outcome, so that a hundred claims which EC2 refuses cost two calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+
+from tenon.ec2.avoided import Avoided, by_offering, grouped
+from tenon.ec2.instance_types import OfferingId
+from tenon.lifecycle import breaker as rules
+from tenon.lifecycle.messages import LaunchBreaker, LaunchReport, OfferingKey
+
+AVOIDED_FOR = timedelta(minutes=3)
+"""How long an offering that EC2 refused for want of capacity is not asked for again (AWS-033)."""
+FIRST_LAUNCHES = 2
+"""Launches of one NodePool that are sent at the same time while it is not known whether EC2 takes them."""
+KNOWN_FOR = timedelta(seconds=10)
+"""For so long after an answer of EC2 all launches of a NodePool are sent at once."""
+UNANSWERED = 3
+"""Calls in a row that EC2 did not answer, after which it counts as down for a NodePool."""
+TURN = timedelta(seconds=60)
+"""A launch that took its turn and reports no outcome for so long has lost it: its worker died."""
+PATIENCE = 10.0
+"""Seconds that a launch waits for the outcome of those before it."""
+
+
+class LaunchBreakers:
+    """Holds launches back, and remembers why. All of it is told to the provisioner's workflow, which keeps it."""
+
+    def __init__(self, now: Callable[[], datetime], patience: float = PATIENCE) -> None:
+        self._now = now
+        self._patience = patience
+        self._avoided_until: dict[OfferingId, datetime] = {}
+        self._open: dict[str, LaunchBreaker] = {}
+        self._closed: set[str] = set()
+        self._answered: dict[str, datetime] = {}
+        self._unanswered: dict[str, int] = {}
+        self._turns: dict[str, dict[str, datetime]] = {}
+        """By pool and claim: the launches under way that the others wait for."""
+        self._changed = asyncio.Event()
+        self.news = asyncio.Event()
+        """Set while there is something that the provisioner's workflow was not told."""
+
+    # --- offerings ---
+
+    def avoided(self) -> Avoided:
+        """What EC2 refused lately: a claim that allows spot and on-demand must not ask for the same spot again."""
+        now = self._now()
+        self._avoided_until = {key: until for key, until in self._avoided_until.items() if until > now}
+        return Avoided(self._avoided_until)
+
+    def sold_out(self, offerings: Iterable[OfferingKey]) -> None:
+        """EC2 had no capacity for these."""
+        until = self._now() + AVOIDED_FOR
+        for offering in offerings:
+            self._avoided_until[offering.capacity_type, offering.instance_type, offering.zone] = until
+            self.news.set()
+
+    # --- NodePools ---
+
+    async def admit(self, pool: str, claim: str, *, sends: bool = False) -> LaunchBreaker | None:
+        """Wait for the claim's turn; the breaker that holds it back, or None when it may go on.
+
+        Whoever is let through must report the outcome, or `leave`. A claim without a pool is never held back.
+        """
+        give_up = asyncio.get_running_loop().time() + self._patience
+        while True:
+            now, held = self._now(), self._open.get(pool)
+            if not pool or (held is None and not (sends and self._in_doubt(pool, now))):
+                return None
+            if held is not None and now < held.next_probe_at:
+                return held
+            if self._takes_turn(pool, claim, now, FIRST_LAUNCHES if held is None else 1):
+                return None
+            left = give_up - asyncio.get_running_loop().time()
+            if left <= 0:
+                return held
+            changed = self._changed
+            try:
+                async with asyncio.timeout(left):
+                    await changed.wait()
+            except TimeoutError:
+                continue
+
+    def launched(self, pool: str) -> None:
+        """EC2 took a launch of the pool, whether it had capacity or not."""
+        self._answered[pool] = self._now()
+        self._unanswered.pop(pool, None)
+        if self._open.pop(pool, None) is not None:
+            self._closed.add(pool)
+            self.news.set()
+
+    def refused(self, pool: str, reason: str, message: str) -> None:
+        """EC2 refused a launch of the pool for a reason that the next launch would meet as well."""
+        self._unanswered.pop(pool, None)
+        self._opens(pool, reason, message, outage=False)
+
+    def unanswered(self, pool: str, reason: str, message: str) -> None:
+        """EC2 did not answer, or failed by itself; once may be chance."""
+        self._unanswered[pool] = self._unanswered.get(pool, 0) + 1
+        if pool in self._open or self._unanswered[pool] >= UNANSWERED:
+            self._opens(pool, reason, message, outage=True)
+
+    def leave(self, pool: str, claim: str) -> None:
+        """The claim's turn is over; after its outcome was reported, where there is one."""
+        turns = self._turns.get(pool, {})
+        turns.pop(claim, None)
+        if not turns:
+            self._turns.pop(pool, None)
+        self._wake()
+
+    # --- what the provisioner's workflow keeps ---
+
+    def report(self) -> LaunchReport:
+        """All that is known now."""
+        self.avoided()
+        now = self._now()
+        self._open = {pool: held for pool, held in self._open.items() if not rules.untried(held, now)}
+        return LaunchReport(
+            refused=grouped(self._avoided_until),
+            breakers=[held for _, held in sorted(self._open.items())],
+            closed=sorted(self._closed),
+        )
+
+    def told(self, report: LaunchReport) -> None:
+        """The provisioner's workflow has this report."""
+        self._closed -= set(report.closed)
+
+    def adopt(self, kept: LaunchReport) -> None:
+        """Learn what was known before this process began; what it has seen itself since is newer."""
+        now = self._now()
+        self._avoided_until = {**by_offering(kept.refused, now), **self._avoided_until}
+        for held in kept.breakers:
+            if held.pool not in self._answered and not rules.untried(held, now):
+                self._open.setdefault(held.pool, held)
+
+    def _opens(self, pool: str, reason: str, message: str, *, outage: bool) -> None:
+        if not pool:
+            return
+        self._answered.pop(pool, None)
+        self._closed.discard(pool)
+        before = self._open.get(pool)
+        self._open[pool] = rules.refused(before, pool, reason, message, self._now(), outage=outage)
+        if self._open[pool] is not before:
+            self.news.set()
+
+    def _in_doubt(self, pool: str, now: datetime) -> bool:
+        answered = self._answered.get(pool)
+        return answered is None or now - answered > KNOWN_FOR
+
+    def _takes_turn(self, pool: str, claim: str, now: datetime, most: int) -> bool:
+        turns = {each: since for each, since in self._turns.get(pool, {}).items() if now - since < TURN}
+        if claim not in turns and len(turns) >= most:
+            return False
+        self._turns[pool] = {**turns, claim: now}
+        return True
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()

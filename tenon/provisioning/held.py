@@ -1,0 +1,66 @@
+"""NodePools whose launches EC2 refuses: what a plan may still buy from them, and what their condition says.
+
+While a NodeClaim of such a pool waits for its launch, it probes: more claims would wait beside it, so none is made, and
+pods go to other pools that take them. Without such a claim nothing would ever find out that EC2 sells again, so one is
+made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from tenon.apis.common import Condition
+from tenon.apis.conditions import get_condition, is_true, set_condition
+from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NodePool
+from tenon.lifecycle.breaker import sentence
+from tenon.lifecycle.messages import LaunchBreaker
+from tenon.scheduling.model import Plan
+
+Held = Mapping[str, LaunchBreaker]
+"""The open launch breakers, by NodePool."""
+
+
+def open_to_plans(pools: Sequence[NodePool], held: Held, launching: Collection[str]) -> list[NodePool]:
+    """The pools that may be bought from: not those that are held back and have a NodeClaim that probes.
+
+    ``launching`` are the pools with a NodeClaim that waits for its instance.
+    """
+    return [pool for pool in pools if pool.metadata.name not in held or pool.metadata.name not in launching]
+
+
+def only_probes(plan: Plan, held: Held) -> Plan:
+    """The plan with at most one NodeClaim for each pool that is held back; the pods of the others wait."""
+    probes: set[str] = set()
+    kept, waiting = [], {}
+    for claim in plan.claims:
+        if claim.pool in probes:
+            why = f"NodePool {claim.pool}: {sentence(held[claim.pool])}"
+            waiting.update({pod.key: why for pod in claim.pods})
+            continue
+        if claim.pool in held:
+            probes.add(claim.pool)
+        kept.append(claim)
+    if not waiting:
+        return plan
+    return replace(plan, claims=tuple(kept), unschedulable={**plan.unschedulable, **waiting})
+
+
+def with_launch_health(
+    conditions: Sequence[Condition], breaker: LaunchBreaker | None, *, now: datetime, observed_generation: int | None
+) -> list[Condition]:
+    """The conditions with one more that says whether EC2 refuses the pool; none for a pool that it never refused."""
+    if breaker is None:
+        if get_condition(conditions, NODE_LAUNCH_HEALTHY) is None or is_true(conditions, NODE_LAUNCH_HEALTHY):
+            return list(conditions)
+        return set_condition(conditions, NODE_LAUNCH_HEALTHY, "True", now=now, observed_generation=observed_generation)
+    return set_condition(
+        conditions,
+        NODE_LAUNCH_HEALTHY,
+        "False",
+        now=now,
+        reason=breaker.reason,
+        message=sentence(breaker)[:1000],
+        observed_generation=observed_generation,
+    )

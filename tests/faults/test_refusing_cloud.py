@@ -1,0 +1,134 @@
+"""EC2 refuses one NodePool for a reason that no other offering mends: it is asked seldom, and nothing else suffers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from temporalio.client import Client
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
+from activities.launch_breakers import FIRST_LAUNCHES
+from sandbox.cluster import Sandbox
+from sandbox.ec2.client import Ec2Admin
+from tenon.apis import labels
+from tenon.lifecycle.messages import LaunchBreaker
+from tests.e2e.conftest import MakePool, Run
+from tests.e2e.pools import KEY, ROOMY, SMALL, Pool, condition
+from tests.e2e.worker_process import WorkerProcess
+from tests.faults.conftest import Observe
+from tests.faults.test_ec2_faults import fleets
+from tests.workflows.waiting import until
+from workflows import names
+from workflows.provisioner import ProvisionerWorkflow
+
+PROBES = 5
+"""Refused calls in a row that the drill waits for: the fifth comes after about a minute."""
+
+
+async def breaker_of(client: Client, sandbox: Sandbox, pool: Pool) -> LaunchBreaker | None:
+    """What the provisioner's workflow keeps of a pool."""
+    handle = client.get_workflow_handle(names.provisioner_id(sandbox.cluster_name))
+    report = await handle.query(ProvisionerWorkflow.launches)
+    return next((each for each in report.breakers if each.pool == pool.name), None)
+
+
+async def test_lif01_a_hundred_pods_that_ec2_refuses_cost_a_few_calls_and_disturb_nobody(
+    make_pool: MakePool,
+    observe: Observe,
+    ec2: Ec2Admin,
+    client: Client,
+    sandbox: Sandbox,
+    worker: WorkerProcess,
+    tenon: Run,
+) -> None:
+    """The reason is on every NodeClaim, on the NodePool and in `tenon node list --blocked`; then all pods run."""
+    refused, other = await asyncio.gather(make_pool(requirements=ROOMY), make_pool(requirements=SMALL))
+    async with observe(refused, other) as seen:
+        ec2.fault(
+            "CreateFleet", "UnauthorizedOperation", status=403, message="you may not", count=None, value=refused.name
+        )
+        await refused.deploy(100)
+
+        async def held() -> bool:
+            return condition(await refused.read(), "NodeLaunchHealthy").get("status") == "False"
+
+        await until(held, within=120)
+        await other.deploy(2)
+        await other.running(2)
+
+        async def probed() -> bool:
+            breaker = await breaker_of(client, sandbox, refused)
+            return breaker is not None and breaker.failures >= PROBES
+
+        await until(probed, within=300)
+        breaker = await breaker_of(client, sandbox, refused)
+        assert breaker is not None
+        asked = len(fleets(ec2, refused))
+        assert asked <= breaker.failures + FIRST_LAUNCHES <= 10
+        pool = await refused.read()
+        assert condition(pool, "NodeLaunchHealthy")["reason"] == "Unauthorized"
+        assert "you may not" in condition(pool, "NodeLaunchHealthy")["message"]
+        assert condition(pool, "Ready")["status"] == "True", "older tools take a pool that is not ready for broken"
+        assert worker.metric("tenon_nodepools_launches_held_back", nodepool=refused.name) == 1
+        claims = await refused.claims()
+        assert len(claims) > 10
+        for claim in claims:
+            launched = condition(claim, "Launched")
+            assert (launched["status"], launched["reason"]) == ("Unknown", "Unauthorized")
+            assert "you may not" in launched["message"]
+        await refused.seen(claims[0]["metadata"]["name"], "LaunchFailed", "you may not")
+        shown = await asyncio.to_thread(tenon, "node", "list", "--blocked", COLUMNS="200")
+        assert shown.returncode == 0, shown.stderr
+        assert f"NodePool {refused.name}" in shown.stdout
+        assert claims[0]["metadata"]["name"] in shown.stdout
+        assert "Unauthorized" in shown.stdout
+
+        ec2.clear_faults()
+        healed = time.monotonic()
+        await refused.running(100, within=300)
+        print(f"{asked} calls for {len(claims)} NodeClaims; all run {time.monotonic() - healed:.0f} s after the fault")
+        assert {claim["metadata"]["name"] for claim in await refused.claims()} == {
+            claim["metadata"]["name"] for claim in claims
+        }, "no claim was given up and made again"
+
+        async def healthy() -> bool:
+            found = await refused.read()
+            return condition(found, "NodeLaunchHealthy").get("status") == "True"
+
+        await until(healthy)
+        await seen.look()
+        await refused.scale(0)
+        await other.scale(0)
+
+
+async def test_lif01_a_nodeclaim_that_is_there_before_its_class_becomes_a_node(make_pool: MakePool, kube: Kube) -> None:
+    """Both are applied in one moment: the claim says what it waits for, and is not deleted."""
+    pool = await make_pool()
+    late = pool.node_class()
+    late["metadata"]["name"] = f"{pool.name}-late"
+    name = f"{pool.name}-early"
+    spec = {
+        "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": late["metadata"]["name"]},
+        "requirements": [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["m5.large"]}],
+    }
+    made = await kube.create(NODECLAIMS, {"metadata": {"name": name, "labels": {KEY: pool.name}}, "spec": spec})
+
+    async def waits() -> bool:
+        return condition(await kube.get(NODECLAIMS, name), "Launched").get("reason") == "NodeClassReadinessUnknown"
+
+    async def ready() -> bool:
+        return condition(await kube.get(NODECLAIMS, name), "Ready").get("status") == "True"
+
+    try:
+        await until(waits)
+        await kube.create(EC2NODECLASSES, late)
+        await until(ready, within=120)
+        claim = await kube.get(NODECLAIMS, name)
+        assert claim is not None
+        assert claim["metadata"]["uid"] == made["metadata"]["uid"]
+    finally:
+        await kube.delete(NODECLAIMS, name)
+        await pool.gone(name)
+        await kube.delete(EC2NODECLASSES, late["metadata"]["name"])

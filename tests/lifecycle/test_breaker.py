@@ -1,0 +1,76 @@
+"""When a NodePool that EC2 refuses is tried again, and what the reports of io processes make of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from tenon.ec2.avoided import MOST, Avoided, by_offering, grouped
+from tenon.lifecycle.breaker import UNTRIED_FOR, merged, refused, untried
+from tenon.lifecycle.launching import LAUNCH_WITHIN, LONGEST_PAUSE, given_up
+from tenon.lifecycle.messages import LaunchBreaker, LaunchReport
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+def opened(pool: str = "web", at: datetime = NOW) -> LaunchBreaker:
+    return refused(None, pool, "Unauthorized", "you may not", at)
+
+
+def test_probes_grow_rare_up_to_every_25_seconds() -> None:
+    """Seven calls in two minutes; after the fault ends the next one is at most 25 seconds away."""
+    breaker, now, probes = opened(), NOW, [0.0]
+    for _ in range(6):
+        now = breaker.next_probe_at
+        probes.append((now - NOW).total_seconds())
+        breaker = refused(breaker, "web", "Unauthorized", "still not", now)
+    assert probes == [0, 5, 15, 35, 60, 85, 110]
+    assert (breaker.failures, breaker.opened_at, breaker.message) == (7, NOW, "still not")
+    assert breaker.next_probe_at - now == LONGEST_PAUSE
+
+
+def test_a_late_answer_of_an_earlier_launch_puts_no_probe_off() -> None:
+    breaker = opened()
+    assert refused(breaker, "web", "Unauthorized", "late", NOW + timedelta(seconds=1)) == breaker
+
+
+def test_a_breaker_that_nothing_tries_is_over() -> None:
+    breaker = opened()
+    assert not untried(breaker, breaker.next_probe_at + UNTRIED_FOR)
+    assert untried(breaker, breaker.next_probe_at + UNTRIED_FOR + timedelta(seconds=1))
+
+
+def test_reports_open_and_close_the_breakers_of_their_own_pools_only() -> None:
+    held = merged({}, LaunchReport(breakers=[opened("web"), opened("batch")]), NOW)
+    assert sorted(held) == ["batch", "web"]
+    held = merged(held, LaunchReport(closed=["web"]), NOW)
+    assert sorted(held) == ["batch"]
+    assert merged(held, LaunchReport(), NOW + timedelta(hours=1)) == {}
+
+
+def test_lif05_only_a_claim_that_ec2_answered_is_given_up() -> None:
+    late = NOW + LAUNCH_WITHIN + timedelta(seconds=1)
+    assert given_up(NOW, late, answered=True)
+    assert not given_up(NOW, late, answered=False)
+    assert not given_up(NOW, NOW + LAUNCH_WITHIN, answered=True)
+
+
+def test_refused_offerings_travel_in_groups_and_arrive_as_they_were() -> None:
+    until = NOW + timedelta(minutes=3)
+    offerings = {("spot", f"m{n}.large", zone): until for n in range(60) for zone in ("a", "b")}
+    groups = grouped(offerings)
+    assert len(groups) == 2
+    assert by_offering(groups, NOW) == offerings
+    assert by_offering(groups, until) == {}
+
+
+def test_a_capacity_type_as_a_whole_travels_too() -> None:
+    kept = by_offering(grouped({("spot", "", ""): NOW + timedelta(minutes=3)}), NOW)
+    assert ("spot", "m5.large", "us-west-2a") in Avoided(kept)
+
+
+def test_a_storm_of_refusals_stays_a_message_of_bounded_size() -> None:
+    """Those that are avoided for longest are kept."""
+    many = {("spot", f"t{n}", "a"): NOW + timedelta(seconds=n) for n in range(2 * MOST)}
+    report = LaunchReport(refused=grouped(many))
+    assert sum(len(group.instance_types) for group in report.refused) == MOST
+    assert by_offering(report.refused, NOW).keys() == {("spot", f"t{n}", "a") for n in range(MOST, 2 * MOST)}

@@ -1,0 +1,138 @@
+"""How one io process holds launches back: who goes first, who waits, who probes, and what is told."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from activities.launch_breakers import FIRST_LAUNCHES, TURN, UNANSWERED, LaunchBreakers
+from tenon.lifecycle.messages import LaunchReport, OfferingKey
+from tests.lifecycle_k8s.fake_kube import Clock
+
+SPOT = OfferingKey(capacity_type="spot", instance_type="m5.large", zone="us-west-2a")
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_of_a_hundred_launches_two_are_refused_and_the_others_are_never_sent() -> None:
+    breakers = LaunchBreakers(Clock())
+    sent: list[str] = []
+
+    async def launch(claim: str) -> str:
+        held = await breakers.admit("web", claim, sends=True)
+        if held is not None:
+            return held.reason
+        sent.append(claim)
+        await settle()
+        breakers.refused("web", "Unauthorized", "you may not")
+        breakers.leave("web", claim)
+        return "refused"
+
+    outcomes = await asyncio.gather(*(launch(f"c{n}") for n in range(100)))
+    assert len(sent) == FIRST_LAUNCHES
+    assert outcomes.count("Unauthorized") == 100 - FIRST_LAUNCHES
+
+
+async def test_the_others_go_at_once_when_the_first_is_taken() -> None:
+    breakers = LaunchBreakers(Clock())
+    for n in range(FIRST_LAUNCHES):
+        assert await breakers.admit("web", f"first-{n}", sends=True) is None
+    waiting = [asyncio.create_task(breakers.admit("web", f"c{n}", sends=True)) for n in range(50)]
+    await settle()
+    assert not any(task.done() for task in waiting)
+    breakers.launched("web")
+    breakers.leave("web", "first-0")
+    assert set(await asyncio.gather(*waiting)) == {None}
+
+
+async def test_one_launch_probes_and_the_others_learn_its_outcome() -> None:
+    clock = Clock()
+    breakers = LaunchBreakers(clock)
+    breakers.refused("web", "Unauthorized", "you may not")
+    (held,) = breakers.report().breakers
+    assert await breakers.admit("web", "early") == held
+    clock.instant = held.next_probe_at
+    assert await breakers.admit("web", "probe") is None, "to prepare its launch"
+    assert await breakers.admit("web", "probe", sends=True) is None, "and then to send it"
+    second = asyncio.create_task(breakers.admit("web", "second"))
+    await settle()
+    assert not second.done()
+    breakers.refused("web", "Unauthorized", "still not")
+    breakers.leave("web", "probe")
+    again = await second
+    assert again is not None
+    assert (again.message, again.failures) == ("still not", 2)
+
+    clock.instant = again.next_probe_at
+    assert await breakers.admit("web", "second", sends=True) is None
+    third = asyncio.create_task(breakers.admit("web", "third", sends=True))
+    await settle()
+    breakers.launched("web")
+    breakers.leave("web", "second")
+    assert await third is None
+    assert breakers.report() == LaunchReport(closed=["web"])
+
+
+async def test_other_pools_and_claims_without_one_are_never_held_back() -> None:
+    breakers = LaunchBreakers(Clock())
+    breakers.refused("web", "Unauthorized", "you may not")
+    breakers.refused("", "Unauthorized", "you may not")
+    assert await breakers.admit("batch", "c1", sends=True) is None
+    assert [await breakers.admit("", f"c{n}", sends=True) for n in range(10)] == [None] * 10
+
+
+async def test_a_probe_whose_worker_died_is_not_waited_for_for_ever() -> None:
+    clock = Clock()
+    breakers = LaunchBreakers(clock, patience=0.0)
+    breakers.refused("web", "Unauthorized", "you may not")
+    (held,) = breakers.report().breakers
+    clock.instant = held.next_probe_at
+    assert await breakers.admit("web", "dies") is None
+    assert await breakers.admit("web", "next") == held
+    clock.instant += TURN
+    assert await breakers.admit("web", "next") is None
+
+
+async def test_launches_that_only_take_long_hold_nobody_up_for_ever() -> None:
+    breakers = LaunchBreakers(Clock(), patience=0.0)
+    assert [await breakers.admit("web", f"c{n}", sends=True) for n in range(5)] == [None] * 5
+
+
+async def test_m3_an_ec2_that_does_not_answer_opens_the_breaker_as_an_outage() -> None:
+    """One lost answer may be chance."""
+    breakers = LaunchBreakers(Clock())
+    for _ in range(UNANSWERED - 1):
+        breakers.unanswered("web", "LaunchFailed", "no connection")
+    assert breakers.report().breakers == []
+    breakers.unanswered("web", "LaunchFailed", "no connection")
+    (held,) = breakers.report().breakers
+    assert held.outage
+
+
+async def test_refusals_are_told_once_and_known_again_after_a_restart() -> None:
+    clock = Clock()
+    before = LaunchBreakers(clock)
+    before.sold_out([SPOT])
+    before.refused("web", "Unauthorized", "you may not")
+    assert before.news.is_set()
+    report = before.report()
+    after = LaunchBreakers(clock)
+    after.launched("batch")
+    after.adopt(LaunchReport(refused=report.refused, breakers=[*report.breakers]))
+    assert ("spot", "m5.large", "us-west-2a") in after.avoided()
+    assert await after.admit("web", "c1") is not None
+    clock.instant += timedelta(minutes=4)
+    assert after.report() == LaunchReport()
+
+
+async def test_what_this_process_has_seen_itself_is_newer_than_what_is_kept() -> None:
+    clock = Clock()
+    other = LaunchBreakers(clock)
+    other.refused("web", "Unauthorized", "you may not")
+    breakers = LaunchBreakers(clock)
+    breakers.launched("web")
+    breakers.adopt(other.report())
+    assert await breakers.admit("web", "c1", sends=True) is None

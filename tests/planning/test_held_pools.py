@@ -1,0 +1,68 @@
+"""Plans while EC2 refuses a NodePool: one claim probes, other pools take what they can, and people hear why."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from tenon.lifecycle.breaker import UNTRIED_FOR, refused
+from tenon.lifecycle.messages import AwaitBatchInput, RefusedTypes
+from tests.planning.fake_view import START, node_pool
+from tests.planning.setting import BATCH, Setting
+from tests.scheduling.builders import CATALOG, pod
+
+BREAKER = refused(None, "default", "Unauthorized", "you may not", START)
+HELD = BATCH.model_copy(update={"breakers": [BREAKER]})
+BIG = "30"
+"""CPU of a pod that needs a node of its own."""
+
+
+async def test_no_more_claims_are_made_while_one_probes() -> None:
+    at = Setting(pod("a"))
+    at.view.launching = {"default"}
+    result = await at.planner.plan(HELD)
+    await at.planner.events_written()
+    assert (result.claims, result.unschedulable) == ([], 1)
+    (message,) = [event[3] for event in at.told.events if event[2] == "FailedScheduling"]
+    assert "NodePool default: its launches are held back because EC2 refuses them" in message
+    assert "Unauthorized: you may not" in message
+
+
+async def test_one_claim_is_made_where_none_probes() -> None:
+    """Else nothing would ever find out that EC2 sells again."""
+    at = Setting(pod("a", cpu=BIG), pod("b", cpu=BIG), pod("c", cpu=BIG))
+    result = await at.planner.plan(HELD)
+    assert (len(result.claims), result.unschedulable) == (1, 2)
+
+
+async def test_pods_go_to_another_pool_that_takes_them() -> None:
+    at = Setting(pod("a"))
+    at.view.pools = [node_pool("default", {"weight": 100}), node_pool("other")]
+    at.view.launching = {"default"}
+    assert len((await at.planner.plan(HELD)).claims) == 1
+    assert at.pools_used() == {"other"}
+
+
+async def test_a_breaker_that_nothing_has_tried_for_long_holds_nothing_back() -> None:
+    at = Setting(pod("a", cpu=BIG), pod("b", cpu=BIG))
+    at.now = BREAKER.next_probe_at + UNTRIED_FOR + timedelta(seconds=1)
+    assert len((await at.planner.plan(HELD)).claims) == 2
+
+
+async def test_the_end_of_the_refusals_is_heard_with_the_next_question() -> None:
+    at = Setting(pod("a", cpu=BIG), pod("b", cpu=BIG))
+    await at.batcher.await_batch(AwaitBatchInput(cluster="c", breakers=[BREAKER], wait_seconds=0))
+    assert len((await at.planner.plan(BATCH)).claims) == 2
+
+
+async def test_aws033_offerings_that_ec2_refused_are_not_planned() -> None:
+    """They arrive by zone, all types of one together."""
+    at = Setting(pod("a"))
+    names = [kind.name for kind in CATALOG]
+    group = RefusedTypes(
+        capacity_type="spot", zone="us-west-2a", instance_types=names, until=START + timedelta(minutes=3)
+    )
+    given = BATCH.model_copy(update={"refused": [group]})
+    result = await at.planner.plan(given)
+    assert (result.claims, result.unschedulable) == ([], 1)
+    at.now = group.until
+    assert len((await at.planner.plan(given)).claims) == 1

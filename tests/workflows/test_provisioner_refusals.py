@@ -1,0 +1,176 @@
+"""What the provisioner's workflow keeps of EC2's refusals while processes come and go, on a real Temporal server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+from temporalio import activity
+from temporalio.client import WorkflowHandle
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from activities.launch_breakers import LaunchBreakers
+from tenon.lifecycle.messages import (
+    ActivityName,
+    AwaitBatchInput,
+    BatchSummary,
+    LaunchReport,
+    OfferingKey,
+    PlanInput,
+    PlanResult,
+)
+from tests.workflows.waiting import until
+from worker.launch_reports import keep_told
+from workflows import names
+from workflows.provisioner import MOST_REPORTS, ProvisionerInput, ProvisionerWorkflow
+
+SPOT = OfferingKey(capacity_type="spot", instance_type="m5.large", zone="us-west-2a")
+
+
+class Planning:
+    """The cluster process: one pod waits whenever `pods` is set; ``asked`` and ``planned`` are the questions."""
+
+    def __init__(self) -> None:
+        self.asked: list[AwaitBatchInput] = []
+        self.planned: list[PlanInput] = []
+        self.pods = asyncio.Event()
+
+    @activity.defn(name=ActivityName.AWAIT_BATCH)
+    async def await_batch(self, given: AwaitBatchInput) -> BatchSummary:
+        self.asked.append(given)
+        await self.pods.wait()
+        self.pods.clear()
+        return BatchSummary(pods=1)
+
+    @activity.defn(name=ActivityName.PLAN)
+    async def plan(self, given: PlanInput) -> PlanResult:
+        self.planned.append(given)
+        return PlanResult(batch=given.batch)
+
+
+@asynccontextmanager
+async def provisioner(
+    temporal: WorkflowEnvironment, cluster: str, planning: Planning
+) -> AsyncIterator[WorkflowHandle[ProvisionerWorkflow, None]]:
+    """The workflow at work, and the two queues served; it is terminated in the end."""
+    queue = names.task_queue(cluster)
+    plan = Worker(
+        temporal.client, task_queue=names.plan_queue(cluster), activities=[planning.await_batch, planning.plan]
+    )
+    with temporal.with_time_skipping_disabled():
+        async with Worker(temporal.client, task_queue=queue, workflows=[ProvisionerWorkflow]), plan:
+            await begin(temporal, cluster)
+            handle = temporal.client.get_workflow_handle_for(ProvisionerWorkflow.run, names.provisioner_id(cluster))
+            yield handle
+            await handle.terminate()
+
+
+async def begin(temporal: WorkflowEnvironment, cluster: str) -> None:
+    await temporal.client.start_workflow(
+        ProvisionerWorkflow.run,
+        ProvisionerInput(cluster=cluster),
+        id=names.provisioner_id(cluster),
+        task_queue=names.task_queue(cluster),
+    )
+
+
+def refusing() -> LaunchBreakers:
+    """What an io process knows after two refusals."""
+    breakers = LaunchBreakers(lambda: datetime.now(UTC))
+    breakers.sold_out([SPOT])
+    breakers.refused("web", "Unauthorized", "you may not")
+    return breakers
+
+
+async def test_a_breaker_is_heard_by_the_planner_at_once_and_so_is_its_end(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """The long poll that is open is put anew: its answer may be ten minutes away."""
+    planning = Planning()
+    async with provisioner(temporal, cluster, planning) as handle:
+        await until(lambda: asked(planning, 1))
+        report = refusing().report()
+        await handle.signal(ProvisionerWorkflow.launches_reported, report)
+        await until(lambda: asked(planning, 2))
+        assert [held.pool for held in planning.asked[1].breakers] == ["web"]
+        await handle.signal(ProvisionerWorkflow.launches_reported, report)  # says nothing new
+        await handle.signal(ProvisionerWorkflow.launches_reported, LaunchReport(closed=["web"]))
+        await until(lambda: asked(planning, 3))
+        assert planning.asked[2].breakers == []
+        planning.pods.set()
+        await until(lambda: planned(planning, 1))
+    assert [group.instance_types for group in planning.planned[0].refused] == [["m5.large"]]
+    assert planning.planned[0].last_plan is None
+    assert len(planning.asked) <= 4
+
+
+async def test_m4_many_reports_fold_the_run_and_nothing_is_forgotten(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """In the middle of a long poll, so that a storm never fills the history."""
+    planning = Planning()
+    async with provisioner(temporal, cluster, planning) as handle:
+        first = (await handle.describe()).run_id
+        report = refusing().report()
+        for _ in range(MOST_REPORTS):
+            await handle.signal(ProvisionerWorkflow.launches_reported, report)
+
+        async def folded() -> bool:
+            return (await handle.describe()).run_id != first
+
+        await until(folded)
+        kept = await handle.query(ProvisionerWorkflow.launches)
+        assert [held.pool for held in kept.breakers] == ["web"]
+        assert kept.refused == report.refused
+
+
+async def test_m8_refusals_outlive_the_io_process_and_the_provisioner(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """A new io process learns them from the workflow; a workflow that was begun again learns them from the process."""
+    planning = Planning()
+    async with provisioner(temporal, cluster, planning) as handle:
+        breakers = refusing()
+        telling = asyncio.create_task(keep_told(temporal.client, cluster, breakers))
+
+        async def known() -> bool:
+            kept = await handle.query(ProvisionerWorkflow.launches)
+            return [held.pool for held in kept.breakers] == ["web"] and bool(kept.refused)
+
+        await until(known)
+        restarted = LaunchBreakers(lambda: datetime.now(UTC))
+        learning = asyncio.create_task(keep_told(temporal.client, cluster, restarted))
+
+        async def learned() -> bool:
+            return restarted.report() == breakers.report()
+
+        await until(learned)
+        learning.cancel()
+        await handle.terminate()
+        await begin(temporal, cluster)
+        breakers.news.set()  # as a NodeClaim does that asks for nothing but what is avoided
+        await until(known)
+        telling.cancel()
+        await asyncio.gather(learning, telling, return_exceptions=True)
+
+
+async def test_what_a_node_of_an_earlier_version_tells_is_kept(temporal: WorkflowEnvironment, cluster: str) -> None:
+    planning = Planning()
+    async with provisioner(temporal, cluster, planning) as handle:
+        await handle.signal(ProvisionerWorkflow.offerings_unavailable, [SPOT])
+        planning.pods.set()
+        await until(lambda: planned(planning, 1))
+    (group,) = planning.planned[0].refused
+    assert (group.capacity_type, group.zone, group.instance_types) == ("spot", "us-west-2a", ["m5.large"])
+    assert group.until - datetime.now(UTC) > timedelta(minutes=2)
+
+
+async def asked(planning: Planning, times: int) -> bool:
+    return len(planning.asked) >= times
+
+
+async def planned(planning: Planning, times: int) -> bool:
+    return len(planning.planned) >= times

@@ -1,0 +1,53 @@
+"""Tells the provisioner's workflow what EC2 refuses, in one message for all refusals of about a second.
+
+The workflow keeps it, so that an io process that starts knows what its predecessor learned. Each message says all that
+holds: a provisioner that an operator terminated learns it again from the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from temporalio.client import Client, WorkflowQueryFailedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.launch_breakers import LaunchBreakers
+from workflows import names
+from workflows.provisioner import ProvisionerWorkflow
+
+log = logging.getLogger("worker.launches")
+
+GATHER = 1.0
+"""Seconds in which refusals gather before they are told."""
+AGAIN = 5.0
+"""Seconds until a message that Temporal did not take is sent again."""
+
+
+async def keep_told(client: Client, cluster: str, breakers: LaunchBreakers) -> None:
+    """Learn what the workflow keeps, then tell it what is new, until cancelled."""
+    handle = client.get_workflow_handle(names.provisioner_id(cluster))
+    while True:
+        try:
+            breakers.adopt(await handle.query(ProvisionerWorkflow.launches))
+            break
+        except WorkflowQueryFailedError as error:  # of an earlier version, which keeps nothing of this
+            log.info("the provisioner's workflow does not say what EC2 refused", extra={"error": str(error)})
+            break
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                break
+            await asyncio.sleep(AGAIN)
+    while True:
+        await breakers.news.wait()
+        await asyncio.sleep(GATHER)
+        breakers.news.clear()
+        report = breakers.report()
+        try:
+            await handle.signal(ProvisionerWorkflow.launches_reported, report)
+        except RPCError as error:
+            log.info("the provisioner's workflow was not told what EC2 refuses", extra={"error": error.message})
+            breakers.news.set()
+            await asyncio.sleep(AGAIN)
+        else:
+            breakers.told(report)
