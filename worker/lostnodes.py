@@ -12,8 +12,10 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from temporalio.service import RPCError
 
+from tenon.apis.nodeclaim import INITIALIZED, INSTANCE_TERMINATING
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
+from worker.cache.records import NodeRecord
 
 log = logging.getLogger("worker.lostnodes")
 
@@ -48,16 +50,20 @@ class LostNodes:
         """Look at these Nodes."""
         for name in names:
             node = self._cache.nodes.get(name)
-            if node is not None and not node.ready and not node.deleting and self._initialized(name):
+            if node is not None and not node.ready and self._ran(node):
                 self._silent.setdefault(name, (now, 0))
             else:
                 self._silent.pop(name, None)
 
-    def _initialized(self, name: str) -> bool:
-        """Whether the Node is a live one of ours; one that still starts has its own time limits."""
-        node = self._cache.nodes.get(name)
-        claim = self._cache.claim_of(node) if node is not None else None
-        return claim is not None and not claim.deleting and claim.condition("Initialized").get("status") == "True"
+    def _ran(self, node: NodeRecord) -> bool:
+        """Whether the Node is a live one of ours, or one that drains.
+
+        One that still starts has its own time limits, and one falls silent because Tenon ends its instance.
+        """
+        claim = self._cache.claim_of(node)
+        if claim is None or claim.condition(INSTANCE_TERMINATING).get("status") == "True":
+            return False
+        return claim.condition(INITIALIZED).get("status") == "True"
 
     def _next_look(self) -> float | None:
         return min((since + LOOKS[looks] for since, looks in self._silent.values() if looks < len(LOOKS)), default=None)

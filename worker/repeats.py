@@ -9,6 +9,9 @@ import logging
 import time
 from collections.abc import Callable, Hashable
 
+from activities.ec2.errors import EC2Error
+from activities.kubernetes.errors import ApiError
+
 SILENCE_SECONDS = 60.0
 
 
@@ -49,4 +52,7 @@ class OnceAMinute(logging.Filter):
         )
         if withheld:
             record.withheld = withheld
+        if isinstance(error, ApiError | EC2Error):  # its sentence says all
+            record.exc_info = None
+            record.error = str(error)
         return withheld is not None

@@ -37,7 +37,7 @@ class HousekeepingWorkflow:
         if workflow.has_last_completion_result():
             last = workflow.get_last_completion_result(HousekeepingResult)
             if last is not None:
-                begin = begin.model_copy(update={"left_since": last.left_since})
+                begin = begin.model_copy(update={"left_since": last.left_since, "failed": last.failed})
         result: HousekeepingResult = await workflow.execute_activity(
             COLLECT_GARBAGE,
             begin,

@@ -33,6 +33,10 @@ from tenon.lifecycle.steps import KeepRecorded, Withdrawn
 LAUNCH_TIMEOUT = timedelta(minutes=5)
 """A launch that has no outcome in this time, because no worker serves it, is begun again by its workflow."""
 
+TRIES = 10
+"""One to two and a half minutes of failures: then the node says what blocks it, waits, and the step begins again. Time
+in which no worker is there is no failure."""
+
 _NEVER_AGAIN = [kind.value for kind in ErrorType]
 
 
@@ -55,6 +59,8 @@ class Options:
     longest_pause: timedelta = timedelta(seconds=30)
     cancellation: ActivityCancellationType = ActivityCancellationType.TRY_CANCEL
     lane: str = ""
+    tries: int = 0
+    """After so many failures the workflow hears of the last one; 0: never."""
 
     @property
     def taken_within(self) -> timedelta | None:
@@ -68,6 +74,7 @@ class Options:
             initial_interval=self.first_pause,
             backoff_coefficient=2.0,
             maximum_interval=self.longest_pause,
+            maximum_attempts=self.tries,
             non_retryable_error_types=_NEVER_AGAIN,
         )
 
@@ -81,16 +88,18 @@ OPTIONS: dict[ActivityName, Options] = {
     # A launch waits for its turn inside EC2's limits: that takes time, and is no failure.
     ActivityName.PREPARE_LAUNCH: Options(PrepareLaunchResult, _seconds(180), heartbeat=_seconds(30)),
     ActivityName.LAUNCH: Options(LaunchResult, _seconds(180), LAUNCH_TIMEOUT, heartbeat=_seconds(30)),
-    ActivityName.REGISTER: Options(RegisterResult, _seconds(30), first_pause=_seconds(0.2)),
-    ActivityName.INITIALIZE: Options(InitializeResult, _seconds(30), first_pause=_seconds(0.2)),
-    ActivityName.BIND: Options(BindResult, _seconds(30), first_pause=_seconds(0.2)),
-    ActivityName.KEEP: Options(KeepRecorded, _seconds(30), first_pause=_seconds(0.2)),
+    ActivityName.REGISTER: Options(RegisterResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
+    ActivityName.INITIALIZE: Options(InitializeResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
+    ActivityName.BIND: Options(BindResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
+    ActivityName.KEEP: Options(KeepRecorded, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
     ActivityName.WITHDRAW: Options(Withdrawn, _seconds(30), first_pause=_seconds(0.2)),
-    ActivityName.CORDON: Options(CordonResult, _seconds(30), first_pause=_seconds(0.2)),
-    ActivityName.DRAIN: Options(DrainResult, _seconds(120), heartbeat=_seconds(45), lane=DRAINING),
-    ActivityName.DETACH_VOLUMES: Options(DetachResult, _seconds(120), heartbeat=_seconds(45), lane=DRAINING),
-    ActivityName.TERMINATE: Options(TerminateResult, _seconds(150), heartbeat=_seconds(30), lane=ENDING),
-    ActivityName.RELEASE: Options(ReleaseInput, _seconds(30), first_pause=_seconds(0.2)),
+    ActivityName.CORDON: Options(CordonResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
+    ActivityName.DRAIN: Options(DrainResult, _seconds(120), heartbeat=_seconds(45), lane=DRAINING, tries=TRIES),
+    ActivityName.DETACH_VOLUMES: Options(
+        DetachResult, _seconds(120), heartbeat=_seconds(45), lane=DRAINING, tries=TRIES
+    ),
+    ActivityName.TERMINATE: Options(TerminateResult, _seconds(150), heartbeat=_seconds(30), lane=ENDING, tries=TRIES),
+    ActivityName.RELEASE: Options(ReleaseInput, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
     ActivityName.AWAIT_BATCH: Options(BatchSummary, _seconds(660), longest_pause=_seconds(5)),
     ActivityName.PLAN: Options(PlanResult, _seconds(180), longest_pause=_seconds(10)),
     ActivityName.AWAIT_DISRUPTION: Options(DisruptionDecision, _seconds(660), longest_pause=_seconds(5)),

@@ -33,6 +33,8 @@ BEAT_AFTER = 20.0
 """Seconds of work between heartbeats, which are billed: a sweep that finds little sends none."""
 BETWEEN_TAGS = 1.0
 FAULTS_TOLD = 10
+FAILED_KEPT = 1000
+"""So many names of what could not be ended are handed on, for a result must stay small."""
 
 
 class Housekeeping:
@@ -64,9 +66,11 @@ class Housekeeping:
         for source, why in unread.items():
             metrics.HOUSEKEEPING_UNREAD.labels(source).inc()
             log.warning("the sweep could not read a source", extra={"source": source, "error": why})
-        todo, later = within(findings(seen, self._graces), given.actions, given.tags)
+        todo, later = within(findings(seen, self._graces), given.actions, given.tags, given.failed)
         figures = {kind.value: Figures() for kind in Kind}
         faults = await self._work_off(Acting(self._kube, self._ec2, lives, self._graces), todo, seen, figures)
+        untried = {found.key for found in later}
+        failed = [key for key in given.failed if key in untried] + list(faults)
         for found in later:
             _add(figures, found.kind, "found", "put_off")
         self._measure(seen)
@@ -79,14 +83,16 @@ class Housekeeping:
         return HousekeepingResult(
             figures={kind: row for kind, row in figures.items() if row.found},
             unread=unread,
-            faults=faults[:FAULTS_TOLD],
+            faults=list(faults.values())[:FAULTS_TOLD],
+            failed=failed[:FAILED_KEPT],
             left_since=left_to_workflows(seen, self._graces),
         )
 
     async def _work_off(
         self, acting: Acting, todo: Iterable[Finding], seen: Observed, figures: dict[str, Figures]
-    ) -> list[str]:
-        faults: list[str] = []
+    ) -> dict[str, str]:
+        """What failed, and why in a sentence each."""
+        faults: dict[str, str] = {}
         beaten = time.monotonic()
         for found in todo:
             if time.monotonic() - beaten > BEAT_AFTER:
@@ -97,7 +103,7 @@ class Housekeeping:
             except (ApiError, EC2Error, RPCError) as error:
                 _add(figures, found.kind, "found", "failed")
                 metrics.HOUSEKEEPING_FAILED.labels(found.kind.value).inc()
-                faults.append(f"{found.kind.value} {found.name}: {error}"[:SAID])
+                faults[found.key] = f"{found.kind.value} {found.name}: {error}"[:SAID]
                 log.warning("not ended", extra={"kind": found.kind.value, "object": found.name, "error": str(error)})
                 continue
             if held:

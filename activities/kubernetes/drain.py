@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.eviction import Evictor
-from activities.kubernetes.nodeclaims import Clock, Fact, read_claim, set_facts
+from activities.kubernetes.nodeclaims import Clock, Fact, annotate_claim, read_claim, set_facts
 from activities.kubernetes.nodes import find_node, pods_on
 from activities.kubernetes.resources import NODES
 from activities.kubernetes.vanished import forget_pods, is_dead
 from activities.kubernetes.volumes import Heartbeat, Sleep, attached_volumes
+from tenon.apis import labels
 from tenon.apis.nodeclaim import DRAINED
 from tenon.lifecycle import drain as decide
 from tenon.lifecycle import holding
+from tenon.lifecycle.instants import format_instant, parse_instant
 from tenon.lifecycle.messages import DrainInput, DrainResult
 
 Object = Mapping[str, Any]
@@ -43,6 +45,8 @@ async def drain(
     """
     claim = await read_claim(kube, wanted.claim)
     node: Object | None = (await find_node(kube, wanted, claim)).node
+    if wanted.force and claim is not None:
+        await _remember_force(kube, wanted, claim, now())
     until = now() + timedelta(seconds=wanted.budget_seconds)
     evictor: Evictor | None = None
     pause, before = POLL_SECONDS, -1
@@ -92,6 +96,14 @@ async def drain(
             node = await kube.get(NODES, name)
     await set_facts(kube, wanted.claim, [Fact(DRAINED, "True")], now)
     return DrainResult(drained=True, evicted=evictor.evicted if evictor else 0)
+
+
+async def _remember_force(kube: Kube, wanted: DrainInput, claim: Object, now: datetime) -> None:
+    """Write on the claim that its grace period is over: a workflow that is begun again knows only what stands there."""
+    written = parse_instant((claim["metadata"].get("annotations") or {}).get(labels.TERMINATION_TIMESTAMP))
+    force_at = min(wanted.force_at or now, now)
+    if written is None or force_at < written:
+        await annotate_claim(kube, wanted.claim, {labels.TERMINATION_TIMESTAMP: format_instant(force_at)})
 
 
 async def _tell_left_behind(recorder: EventRecorder, node: Object, sentences: Sequence[str]) -> None:

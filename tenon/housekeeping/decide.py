@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tenon.housekeeping import claims, instances, leftovers
 from tenon.housekeeping.facts import Graces, Observed
@@ -26,11 +26,17 @@ def findings(seen: Observed, graces: Graces = GRACES) -> list[Finding]:
     return sorted(found, key=lambda each: (each.since, each.kind, each.name))
 
 
-def within(found: Iterable[Finding], actions: int, tags: int) -> tuple[list[Finding], list[Finding]]:
-    """What this sweep acts on, and what waits for the next. Finalizers of others are only told, so they all are."""
+def within(
+    found: Iterable[Finding], actions: int, tags: int, failed: Sequence[str] = ()
+) -> tuple[list[Finding], list[Finding]]:
+    """What this sweep acts on, and what waits for the next. Finalizers of others are only told, so they all are.
+
+    What ``failed`` before comes last, in that order, so that things which cannot be ended keep no other from its turn.
+    """
+    turn = {key: place for place, key in enumerate(failed)}
     now: list[Finding] = []
     later: list[Finding] = []
-    for each in found:
+    for each in sorted(found, key=lambda each: turn.get(each.key, -1)):
         if each.kind is Kind.UNTAGGED_INSTANCE:
             tags -= 1
             fits = tags >= 0

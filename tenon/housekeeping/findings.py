@@ -40,3 +40,8 @@ class Finding:
     finalizers: tuple[str, ...] = ()
     registered: bool = False
     group: str = ""
+
+    @property
+    def key(self) -> str:
+        """The same for the same thing in every sweep."""
+        return f"{self.kind.value}/{self.name}"

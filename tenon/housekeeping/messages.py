@@ -21,6 +21,8 @@ class HousekeepingInput(Message):
     tags: int = 60
     """At most so many instances are tagged, one a second."""
     left_since: dict[str, datetime] = Field(default_factory=dict)
+    failed: list[str] = Field(default_factory=list)
+    """What sweeps before could not end, the longest untried first: its turn comes after that of all others."""
 
 
 class Figures(Message):
@@ -41,3 +43,5 @@ class HousekeepingResult(Message):
     """The first failures, a sentence each."""
     left_since: dict[str, datetime] = Field(default_factory=dict)
     """Instances without NodeClaim that an open workflow is to end, and since when they are left to it."""
+    failed: list[str] = Field(default_factory=list)
+    """What could not be ended, for the next sweep."""

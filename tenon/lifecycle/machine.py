@@ -55,6 +55,20 @@ FIRST_LOOK = timedelta(minutes=1)
 """How soon after its registration a Node that does not get ready is looked at, so that its timeline says why."""
 FIRST_RECHECK = timedelta(seconds=5)
 """How soon a node that was not initialized yet is looked at again; each time twice as long, up to `RECHECK`."""
+FAILED_RETRY, LONGEST_FAILED_RETRY = timedelta(seconds=30), timedelta(minutes=2)
+"""How soon a step that failed again and again is tried again: each time twice as long, up to the second."""
+DONE = (
+    RegisterResult,
+    InitializeResult,
+    BindResult,
+    KeepRecorded,
+    CordonResult,
+    DrainResult,
+    DetachResult,
+    TerminateResult,
+    ReleaseInput,
+)
+"""Answers of steps that are tried for ever: whatever blocked the step before blocks it no longer."""
 LATE = timedelta(minutes=1)
 """A deadline met so long after its time was held up by an outage, and so were those of many other nodes."""
 SPREAD = timedelta(minutes=1)
@@ -207,6 +221,8 @@ def _leaving_step(state: NodeState, now: datetime) -> Step:
 
 def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
     """The state after an event. Events that do not concern the stage change nothing."""
+    if state.failures and isinstance(event, DONE):
+        state = state.model_copy(update={"failures": 0, "blocked": ""})
     match event:
         case PrepareLaunchResult():
             return _prepared(state, event, now)
@@ -512,5 +528,9 @@ def _failed(state: NodeState, event: Failed, now: datetime) -> NodeState:
         state = state.model_copy(update={"launch_unsettled_until": now + launching.LAUNCH_SETTLES})
     if event.activity in (ActivityName.PREPARE_LAUNCH, ActivityName.LAUNCH):
         return leaving.leave(state, LeaveRequest(reason="launch_timeout", message=event.message), now)
-    waiting = state.model_copy(update={"blocked": event.message, "deadline": now + RECHECK, "look": False})
-    return record(waiting, now, f"{event.activity.value} failed: {event.message}")
+    text = f"{event.activity.value} failed: {event.message}"
+    update: dict[str, object] = {"blocked": text, "failures": state.failures + 1}
+    if state.stage is not Stage.REGISTERING:  # whose deadline is the time to join: it is looked at again at once
+        pause = min(FAILED_RETRY * 2 ** min(state.failures, 8), LONGEST_FAILED_RETRY)
+        update |= {"deadline": now + pause, "look": False}
+    return record(state.model_copy(update=update), now, text)

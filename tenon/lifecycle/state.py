@@ -29,6 +29,11 @@ class Stage(StrEnum):
     RELEASING = "releasing"
     ENDED = "ended"
 
+    @classmethod
+    def _missing_(cls, value: object) -> Stage:  # noqa: ARG003 - its signature
+        """A stage of a newer version, met after a rollback: the life is taken up again from claim and instance."""
+        return cls.PREPARING
+
     @property
     def leaving(self) -> bool:
         """Whether the node is on its way out in this stage."""
@@ -100,6 +105,8 @@ class NodeState(Message):
     force_at: datetime | None = None
     volumes_attached: int = 0
     deletion_started_at: datetime | None = None
+    failures: int = 0
+    """How often in a row the present step used up its tries."""
     blocked: str = ""
     """What the node waits for that somebody should look at, in a sentence."""
     registered: bool = False

@@ -122,6 +122,13 @@ def test_iam_writes_are_bound_to_the_cluster(statement: dict[str, Any]) -> None:
     assert reads or "${CLUSTER_NAME}" in scope
 
 
+def test_iam_ends_only_what_a_nodepools_tag_is_on() -> None:
+    """Managed node groups and their launch templates bear the cluster's tag too, and Karpenter asks for both."""
+    (statement,) = [each for each in STATEMENTS if "ec2:TerminateInstances" in actions(each)]
+    assert statement["Condition"]["StringLike"] == {"aws:ResourceTag/karpenter.sh/nodepool": "*"}
+    assert statement["Condition"]["StringEquals"] == {"aws:ResourceTag/kubernetes.io/cluster/${CLUSTER_NAME}": "owned"}
+
+
 def test_iam_policy_fits_the_size_limit_of_a_managed_policy() -> None:
     longest = POLICY.replace("${CLUSTER_NAME}", "c" * 40).replace("${AWS_REGION}", "ap-southeast-2")
     longest = longest.replace("${AWS_PARTITION}", "aws-us-gov").replace("${AWS_ACCOUNT_ID}", "1" * 12)

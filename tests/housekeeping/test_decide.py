@@ -251,6 +251,16 @@ def test_a_sweep_acts_on_the_oldest_and_puts_the_rest_off() -> None:
     assert sorted(each.name for each in [*todo, *later]) == sorted(each.name for each in listed)
 
 
+def test_what_always_fails_keeps_no_newer_leak_from_its_turn() -> None:
+    """And of those that fail, the ones whose last try is longest ago come first."""
+    stuck = [Finding(Kind.INSTANCE_WITHOUT_CLAIM, f"stuck-{number}", OLD) for number in range(4)]
+    leak = Finding(Kind.INSTANCE_WITHOUT_CLAIM, "leak", NOW)
+    failed = [stuck[2].key, stuck[3].key, stuck[0].key, stuck[1].key]
+    todo, later = within([*stuck, leak], actions=3, tags=0, failed=failed)
+    assert [each.name for each in todo] == ["leak", "stuck-2", "stuck-3"]
+    assert [each.name for each in later] == ["stuck-0", "stuck-1"]
+
+
 NUMBERS = st.integers(0, 3)
 INSTANTS = st.sampled_from([NOW, NOW - timedelta(seconds=60), NOW - timedelta(minutes=10), OLD])
 

@@ -428,6 +428,53 @@ def test_a_request_that_ec2_did_not_answer_is_sent_again_as_it_was() -> None:
     assert (settled.stage, settled.request, settled.attempt) == (Stage.PREPARING, None, 2)
 
 
+@pytest.mark.parametrize(
+    "stage", [Stage.CORDONING, Stage.DRAINING, Stage.DETACHING, Stage.TERMINATING, Stage.RELEASING]
+)
+def test_a_step_that_fails_again_and_again_says_so_and_is_tried_ever_more_seldom(stage: Stage) -> None:
+    """What EC2 or a policy denies for ever must be seen by whoever looks for blocked nodes."""
+    state, now, pauses = NodeState(claim=REF, stage=stage, instance=INSTANCE), NOW, []
+    for _ in range(4):
+        step = machine.next_step(state, now)
+        assert isinstance(step, Run)
+        state = machine.apply(state, Failed(activity=step.activity, message="denied"), now)
+        assert (state.stage, state.blocked) == (stage, f"{step.activity.value} failed: denied")
+        wait = machine.next_step(state, now)
+        assert isinstance(wait, Wait)
+        assert wait.until is not None
+        pauses.append((wait.until - now).total_seconds())
+        now = wait.until
+    assert pauses == [30, 60, 120, 120]
+
+
+def test_what_blocked_a_step_is_forgotten_when_it_is_done() -> None:
+    state = NodeState(claim=REF, stage=Stage.CORDONING, node_name="n1", instance=INSTANCE)
+    state = machine.apply(state, Failed(activity=ActivityName.CORDON, message="denied"), NOW)
+    done = machine.apply(state, CordonResult(node_name="n1"), NOW + timedelta(minutes=1))
+    assert (done.stage, done.blocked, done.failures) == (Stage.DRAINING, "", 0)
+
+
+def test_a_registration_that_is_denied_is_neither_hurried_nor_given_up() -> None:
+    """Its Node has joined: the time to join is no reason to end it."""
+    state = machine.apply(NodeState(claim=REF, stage=Stage.LAUNCHING), LaunchResult(instance=INSTANCE), NOW)
+    state = machine.apply(state, Poke(node_name="n1", reason="joined"), NOW)
+    late = NOW + timedelta(minutes=20)
+    for now in (NOW, late):
+        state = machine.apply(state, Failed(activity=ActivityName.REGISTER, message="denied"), now)
+        step = machine.next_step(state, now)
+        assert isinstance(step, Run)
+        assert (step.activity, state.blocked) == (ActivityName.REGISTER, "register node failed: denied")
+    assert machine.apply(state, RegisterResult(node_name="n1"), late).stage is Stage.INITIALIZING
+
+
+def test_a_stage_of_a_newer_version_is_taken_up_from_the_claim() -> None:
+    """After a rollback: an unknown name must not keep the workflow from ever going on."""
+    state = NodeState.model_validate_json(NodeState(claim=REF).model_dump_json().replace("preparing", "rehearsing"))
+    step = machine.next_step(state, NOW)
+    assert isinstance(step, Run)
+    assert step.activity is ActivityName.PREPARE_LAUNCH
+
+
 def test_a_launch_without_an_outcome_is_tried_again_however_late_it_is() -> None:
     """No worker served the launch for minutes: its claim and its pods stay."""
     state = NodeState(claim=REF, stage=Stage.LAUNCHING, request=REQUEST)

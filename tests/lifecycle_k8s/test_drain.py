@@ -271,6 +271,16 @@ async def test_force_deletes_all_waves_at_once_whatever_protects_them() -> None:
     assert [call for call in world.kube.calls if call[0] == "evict"] == []
 
 
+async def test_force_is_remembered_on_the_claim() -> None:
+    """A workflow that is begun again in the middle of it knows only what stands there."""
+    world = World().put_live().put_pods(pod("web-0"))
+    await run(world, force=True, force_at=START - timedelta(seconds=5))
+    written = world.claim["metadata"]["annotations"]["karpenter.sh/nodeclaim-termination-timestamp"]
+    assert written == "2026-03-01T11:59:55Z"
+    await run(world, force=True)
+    assert world.claim["metadata"]["annotations"]["karpenter.sh/nodeclaim-termination-timestamp"] == written
+
+
 async def test_force_does_not_wait_for_a_dead_kubelet() -> None:
     world = World().put_live().put_pods(pod("web-0"))
     world.kube.kubelet = False

@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
 INITIALIZED: dict[str, Any] = {"conditions": [{"type": "Initialized", "status": "True"}]}
 
+ENDING = {"conditions": [*INITIALIZED["conditions"], {"type": "InstanceTerminating", "status": "True"}]}
+
 
 @contextlib.asynccontextmanager
 async def watched(cache: Cache, fails: int = 0) -> AsyncIterator[list[float]]:
@@ -85,13 +87,26 @@ async def test_many_nodes_of_one_accident_are_one_sweep() -> None:
         assert len(sweeps) == 1
 
 
-async def test_nodes_that_start_leave_or_are_not_ours_are_not_looked_for() -> None:
-    """They have time limits of their own."""
+async def test_trm09_a_node_that_falls_silent_while_it_drains_is_looked_for() -> None:
+    """Its pods are not waited for once its instance is known to be gone."""
+    cache = Cache()
+    leaving = {"deletionTimestamp": "2026-11-21T12:00:00Z"}
+    cache.tell(
+        claim("a", node_name="a", status=INITIALIZED, meta=leaving),
+        dataclasses.replace(node("a", meta=leaving), ready=False),
+    )
+    async with watched(cache) as sweeps:
+        await asyncio.sleep(3600)
+        assert sweeps == pytest.approx(LOOKS)
+
+
+async def test_nodes_that_start_end_or_are_not_ours_are_not_looked_for() -> None:
+    """They have time limits of their own, or Tenon ends their instances itself."""
     cache = Cache()
     cache.tell(claim("starting", node_name="starting"), reporting("starting", ready=False))
     cache.tell(
-        claim("leaving", node_name="leaving", status=INITIALIZED, meta={"deletionTimestamp": "2026-11-21T12:00:00Z"}),
-        reporting("leaving", ready=False),
+        claim("ending", node_name="ending", status=ENDING, meta={"deletionTimestamp": "2026-11-21T12:00:00Z"}),
+        reporting("ending", ready=False),
         reporting("stranger", ready=False),
     )
     async with watched(cache) as sweeps:

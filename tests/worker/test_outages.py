@@ -19,6 +19,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import Conflict
 from tests.kubernetes.fake_api import serve
 from tests.worker.dev_server import Connected
 from tests.workflows.waiting import until
@@ -186,6 +187,17 @@ def test_with_ec2_away_each_action_is_told_once_a_minute() -> None:
     again = record("launch", away)
     assert once.filter(again)
     assert vars(again)["withheld"] == 199
+
+
+def test_what_says_all_in_a_sentence_is_logged_without_a_traceback() -> None:
+    """Two who write one object: the one that came second tries again, and nobody need look at a stack."""
+    conflict = record("release node", Conflict(409, "Conflict", "the object has been modified"))
+    assert OnceAMinute(Clock()).filter(conflict)
+    assert conflict.exc_info is None
+    assert "the object has been modified" in vars(conflict)["error"]
+    fault = record("release node", ValueError("a fault of ours"))
+    assert OnceAMinute(Clock()).filter(fault)
+    assert fault.exc_info is not None
 
 
 def test_the_same_line_of_temporals_core_is_told_once_a_minute() -> None:

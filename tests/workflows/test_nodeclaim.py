@@ -7,12 +7,25 @@ from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
+from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from tenon.lifecycle.leaving import BLOCKED_RETRY
-from tenon.lifecycle.messages import ClaimRef, Disrupt, DisruptAnswer, DrainResult, Keep, LaunchResult, LaunchWait, Poke
+from tenon.lifecycle.messages import (
+    ActivityName,
+    ClaimRef,
+    Disrupt,
+    DisruptAnswer,
+    DrainResult,
+    Keep,
+    LaunchResult,
+    LaunchWait,
+    Poke,
+    TerminateInput,
+    TerminateResult,
+)
 from tenon.lifecycle.state import Life, NodeClaimInput, NodeState, Stage
 from tests.workflows.fake_activities import INSTANCE, FakeWorld
 from tests.workflows.serving import serving
@@ -253,6 +266,32 @@ async def test_deleted_while_launching(temporal: WorkflowEnvironment, cluster: s
         life = await handle.result()
     assert life.reason == "deleted"
     assert "launch instance" not in world.calls
+
+
+async def test_a_step_that_is_denied_for_ever_is_a_blocked_node(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """Seen by `tenon node list --blocked`; once it is allowed the life goes on."""
+    world = Denied()
+    async with node(temporal, cluster, world) as handle:
+        await until(lambda: blocked(handle))
+        state: NodeState = await handle.query(NodeClaimWorkflow.status)
+        assert state.stage is Stage.TERMINATING
+        assert state.blocked == "terminate instance failed: RuntimeError: UnauthorizedOperation: not allowed"
+        world.denies = False
+        assert (await handle.result()).reason == "deleted"
+
+
+class Denied(FakeWorld):
+    """EC2 lets nobody end an instance; the claim is being deleted."""
+
+    def __init__(self) -> None:
+        super().__init__(deleting=True, instance=INSTANCE)
+        self.denies = True
+
+    @activity.defn(name=ActivityName.TERMINATE)
+    async def terminate(self, given: TerminateInput) -> TerminateResult:
+        if self.denies:
+            raise RuntimeError("UnauthorizedOperation: not allowed")
+        return await super().terminate(given)
 
 
 async def test_a_terminated_workflow_is_rebuilt_from_its_claim(temporal: WorkflowEnvironment, cluster: str) -> None:

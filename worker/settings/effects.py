@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 from tenon.provisioning.gates import AWS_GATES, GATES
 from worker.settings.model import Settings, text
@@ -27,11 +27,14 @@ WITHOUT_WEBHOOK = (
 )
 
 
-def warnings(settings: Settings) -> list[str]:
-    """A sentence for each setting and gate that was set to something else than its default in vain, or at a cost."""
+def warnings(settings: Settings, named: Container[str] = frozenset()) -> list[str]:
+    """A sentence for each setting and gate that was set in vain, or at a cost.
+
+    A default says nothing, but for a gate that is ``named`` and on: whoever names it counts on it.
+    """
     in_vain = [
         f"{_shown(name, value)} has no effect in this version: {why}."
-        for name, value, default, why in _in_vain(settings)
+        for name, value, default, why in _in_vain(settings, named)
         if value != default
     ]
     return [*in_vain, WITHOUT_WEBHOOK] if settings.disable_webhook else in_vain
@@ -49,13 +52,14 @@ def gate_values(settings: Settings) -> dict[str, bool]:
     return core | aws
 
 
-def _in_vain(settings: Settings) -> Iterator[tuple[str, object, object, str]]:
+def _in_vain(settings: Settings, named: Container[str]) -> Iterator[tuple[str, object, object, str]]:
     for name, why in WITHOUT_EFFECT.items():
         yield name.upper(), getattr(settings, name), Settings.model_fields[name].default, why
     defaults = gate_values(Settings(cluster_name="any"))
     for name, on in gate_values(settings).items():
         if name in GATES_WITHOUT_EFFECT:
-            yield f"The feature gate {name}", on, defaults[name], GATES_WITHOUT_EFFECT[name]
+            default = False if name in named else defaults[name]
+            yield f"The feature gate {name}", on, default, GATES_WITHOUT_EFFECT[name]
 
 
 def _shown(name: str, value: object) -> str:

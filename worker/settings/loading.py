@@ -103,12 +103,13 @@ def load_all(
     gates = {name: given[name].value for name in ("feature_gates", "aws_feature_gates") if name in given}
     texts = {name: value for name, value in gates.items() if isinstance(value, str)}
     gone = parse_feature_gates(texts.get("feature_gates", ""))[1]
+    named = frozenset[str]().union(*map(named_gates, texts.values()))
     return Loaded(
         settings,
         sources,
-        warnings=[*gone, *removed, *effects.warnings(settings)],
+        warnings=[*gone, *removed, *effects.warnings(settings, named)],
         notes=[f"{note}." for note in old.notes],
-        named_gates=frozenset().union(*map(named_gates, texts.values())),
+        named_gates=named,
     )
 
 
