@@ -27,7 +27,16 @@ from activities.planning.buffers import BufferRoom
 from activities.planning.solving import LONGEST, Limit
 from tenon.apis.capacitybuffer import ACTIVE_CAPACITY, CapacityBuffer, CapacityBufferStatus
 from tenon.apis.validation import parse
-from tenon.provisioning.buffer_status import Resolved, buffer_status, condition_reasons, refers_to, resolved, unreadable
+from tenon.provisioning.buffer_status import (
+    POD_TEMPLATE_NOT_FOUND,
+    SCALABLE_REF_NOT_FOUND,
+    Resolved,
+    buffer_status,
+    condition_reasons,
+    refers_to,
+    resolved,
+    unreadable,
+)
 from tenon.provisioning.narrowing import narrowed
 from tenon.provisioning.policy import PlanPolicy
 from tenon.provisioning.problem import Cluster, problem_of
@@ -44,6 +53,8 @@ log = logging.getLogger("capacitybuffer")
 
 LOOK_AGAIN = 30.0
 """Seconds after which everything is read and looked at again, whether or not the cluster changed."""
+LOOK_SOON = 3.0
+"""The same while a buffer refers to something that is not there: it may be applied a moment after its buffer."""
 SETTLE = 0.5
 """Seconds in which changes gather before room is looked for."""
 SHARE = 0.05
@@ -53,6 +64,7 @@ AT_ONCE = 10
 SCALABLE: Mapping[str, Resource] = {resource.kind: resource for resource in (DEPLOYMENTS, STATEFULSETS, REPLICASETS)}
 """Workloads that a buffer may be like; other autoscalers, which serve the same CRD, may know more."""
 REFERRED: Mapping[str, Resource] = {**SCALABLE, PODTEMPLATES.kind: PODTEMPLATES}
+NOT_FOUND = (SCALABLE_REF_NOT_FOUND, POD_TEMPLATE_NOT_FOUND)
 Reserved = Callable[[], Mapping[str, Sequence[Pod]]]
 
 
@@ -92,7 +104,7 @@ class BufferKeeper:
             while True:
                 if changed or clock() >= read_again:
                     await self._guarded(self._read)
-                    read_again = clock() + LOOK_AGAIN
+                    read_again = clock() + (LOOK_SOON if self._awaits_something() else LOOK_AGAIN)
                 await self._guarded(self._look)
                 pause = min(LONGEST_PAUSE, max(SETTLE, self._cost / SHARE))
                 fresh = []
@@ -101,6 +113,9 @@ class BufferKeeper:
                         fresh = await news.next()
                 await asyncio.sleep(pause)
                 changed = any(topic is Topic.BUFFER for topic, _ in (*fresh, *news.take()))
+
+    def _awaits_something(self) -> bool:
+        return any(found.reason in NOT_FOUND for found in self._resolved.values())
 
     async def _guarded(self, step: Callable[[], Awaitable[None]]) -> None:
         try:

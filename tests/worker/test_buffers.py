@@ -23,7 +23,7 @@ from tests.cache.objects import metadata, node, running
 from tests.lifecycle_k8s.fake_kube import Clock, FakeKube, Recorder
 from tests.planning.fake_view import READY, FakeTypes, loop_clock
 from tests.worker.test_bridge import Cache
-from worker.buffers import LOOK_AGAIN, BufferKeeper
+from worker.buffers import LOOK_AGAIN, LOOK_SOON, BufferKeeper
 from worker.cache.decode import decode_namespaced, decode_object
 from worker.view import CachedView
 
@@ -208,13 +208,13 @@ async def test_who_waits_is_told_when_a_buffer_has_room_no_more() -> None:
 
 
 async def test_a_workload_is_followed_as_it_scales() -> None:
-    """CB-02, CB-04: a share of its replicas, at the next look; nobody watches all Deployments for it."""
+    """CB-02, CB-04: a share of its replicas, at the next look, which is soon while there is no such workload."""
     world = {"podTemplateRef": None, "replicas": None, "scalableRef": {"kind": "Deployment", "name": "web"}}
     async with keeping(**world, percentage=50) as at:
         assert at.server.reason("ReadyForProvisioning") == "ScalableRefNotFound"
         assert at.batcher.undecided() == []
         at.server.add(DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": {"replicas": 4, "template": TEMPLATE}})
-        await asyncio.sleep(LOOK_AGAIN + MOMENT)
+        await asyncio.sleep(LOOK_SOON + MOMENT)
         assert (at.server.status["replicas"], len(at.room.pods())) == (2, 2)
         before = [pod.uid for pod in at.room.pods()]
         at.server.add(DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": {"replicas": 6, "template": TEMPLATE}})
