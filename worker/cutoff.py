@@ -23,6 +23,7 @@ class CutOff:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self._answered_at = clock()
         self._away_since: float | None = None
         self._led_since: float | None = None
         self._patience = PATIENCE
@@ -31,9 +32,10 @@ class CutOff:
     def note(self, answers: bool) -> None:
         """Takes the outcome of a look at Temporal."""
         if answers:
+            self._answered_at = self._clock()
             self._away_since, self._patience, self._back_until = None, PATIENCE, float("-inf")
         elif self._away_since is None:
-            self._away_since = self._clock()
+            self._away_since = self._answered_at  # a look takes up to half a minute to fail
 
     def stand_by(self, leading: bool) -> bool:
         """Whether this replica must give the Lease up, or leave it to others."""

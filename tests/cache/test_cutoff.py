@@ -39,8 +39,10 @@ def test_a_leader_that_alone_is_cut_off_from_temporal_is_followed_by_another() -
         await leads(first)
         second = Replica(api, "b")
         await asyncio.sleep(30)
-        first.cut_off.note(False)
+        first.cut_off.note(True)
         lost = loop.time()
+        await asyncio.sleep(25)
+        first.cut_off.note(False)
         await leads(second)
         assert PATIENCE <= loop.time() - lost <= PATIENCE + 10
         assert not first.leading
@@ -99,6 +101,7 @@ def test_one_that_gave_up_takes_the_lease_again_as_soon_as_temporal_answers() ->
         answered = loop.time()
         await leads(only)
         assert loop.time() - answered <= 5
+        only.cut_off.note(True)
         only.cut_off.note(False)
         while only.leading:  # noqa: ASYNC110
             await asyncio.sleep(0.5)
