@@ -291,6 +291,7 @@ def main() -> None:
             f"{phase.seconds:.0f}",
             f"{phase.cpu:.1%}",
             f"{phase.pause * 1000:.0f}",
+            f"{phase.computed * 1000:.0f}",
             f"{phase.memory / 2**20:.0f}",
         ]
         table.add_row(phase.name, *figures, late)
