@@ -18,8 +18,10 @@ from activities.ec2.provider import Ec2Provider
 from activities.housekeeping.lives import Lives
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODES
+from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.housekeeping.messages import Figures, HousekeepingResult
+from tenon.lifecycle.messages import LaunchGroup
 from tests.housekeeping.lost import Cluster, serving
 from tests.workflows.waiting import until
 from worker.housekeeping import ensure_schedule, keep_schedule, sweep_now
@@ -385,3 +387,29 @@ async def test_an_instance_without_the_tag_of_a_claim(lost: Cluster) -> None:
     assert result.figures["instance_without_claim"] == Figures(found=1, ended=1)
     assert result.figures["untagged_instance"] == Figures(found=1, ended=1)
     assert lost.alive() == {"live-0"}
+
+
+async def test_the_surplus_of_a_launch_group_is_ended_once_no_member_can_claim_it(lost: Cluster) -> None:
+    """One member was deleted before it launched: its group bought an instance for it all the same."""
+    bought = []
+    for place in range(3):
+        group = LaunchGroup(id="7-0", ordinal=place, size=3)
+        tags = {**lost.request.tags, labels.TAG_NODECLAIM: f"member-{place}", labels.TAG_CLUSTER: lost.name}
+        result = lost.provider.launch(lost.request.model_copy(update={"tags": tags, "group": group}))
+        assert result.instance is not None
+        bought.append(result.instance)
+        launched = result.instance.provider_id if place < 2 else ""
+        lost.put_claim(f"member-{place}", launched, annotations={labels.LAUNCH_GROUP: f"7-0/{place}/3"})
+        await lost.begin(f"member-{place}")
+    await lost.until_open({f"member-{place}" for place in range(3)})
+
+    def running() -> set[str]:
+        return {name for name, (state, _) in lost.instances().items() if state in ("pending", "running")}
+
+    assert {each.id for each in bought} <= running()
+    lost.late = LATER
+    await lost.sweep()
+    assert {each.id for each in bought} <= running(), "the third member may be about to get it"
+    del lost.kube.objects["nodeclaims", "", "member-2"]
+    await lost.sweep()
+    assert running() & {each.id for each in bought} == {each.id for each in bought[:2]}
