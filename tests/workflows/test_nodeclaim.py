@@ -372,6 +372,7 @@ async def test_h7_blocked_drains_never_hold_up_a_launch(temporal: WorkflowEnviro
         with temporal.with_time_skipping_disabled():
             leaving = [await begun("leaves-1"), await begun("leaves-2")]
             for handle in leaving:
+                await until(partial(at, handle, Stage.REGISTERING))
                 await handle.signal(NodeClaimWorkflow.poke, Poke(node_name="ip-10-0-0-1"))
                 await until(partial(at, handle, Stage.INITIALIZING))
                 await handle.signal(NodeClaimWorkflow.drain)
