@@ -25,12 +25,12 @@ CLOSED = "no such nodes before the audit"
 
 
 @pytest.fixture
-def faulty(worker: WorkerProcess, sandbox: Sandbox) -> Iterator[WorkerProcess]:
-    """A worker whose engine has a fault, in place of the usual one."""
+def faulty(worker: WorkerProcess, sandbox: Sandbox, tmp_path: Path) -> Iterator[WorkerProcess]:
+    """A worker whose engine has a fault, in place of the usual one; with a folder for temporary files of its own."""
     assert worker.stop() == 0
     folder = Path(__file__).parent / "engine_fault"
     path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    running = WorkerProcess(sandbox, "faulty-worker", PYTHONPATH=path)
+    running = WorkerProcess(sandbox, "faulty-worker", PYTHONPATH=path, TMPDIR=str(tmp_path))
     running.start()
     yield running
     assert running.stop() == 0
