@@ -1,7 +1,7 @@
 """Whether the launch group of a NodeClaim is there as it was planned: only then one request may buy for all of it.
 
 A planner that died, or an API server that refused some claims, leaves a group without some of its members. Its request
-would then buy instances that nobody asked for. Such claims launch on their own.
+would then buy more instances than there are claims. Such claims launch on their own.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ class Concurrency:
     """Most of them wait for AWS or Kubernetes."""
     workflow_tasks: int = 30
     draining: int = 200
-    """Beside the activities above: nodes whose pods or volumes are waited for."""
+    """In addition to the activities above: nodes that wait for their pods or volumes to go."""
     ending: int = 500
-    """Beside the activities above: instances whose end is waited for, all of them by one call a second."""
+    """Also in addition: nodes that wait for their instance to end; one call a second looks at all."""
 
 
 LEAST = Concurrency(50, 10, 50, 500)

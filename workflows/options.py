@@ -43,8 +43,8 @@ _NEVER_AGAIN = [kind.value for kind in ErrorType]
 DRAINING, ENDING = "draining", "ending"
 """Lanes: what waits long for pods, volumes and instances has slots of its own, so that it never holds up a launch."""
 LANE_WITHIN = timedelta(minutes=10)
-"""A task that no worker takes from a lane for so long is begun anew. An older version, to which people went back,
-serves no lanes and asks for the same on the common queue."""
+"""A task that no worker takes from a lane within this time fails and is scheduled again. After a rollback, an older
+version serves no lanes: it schedules the same task on the common queue."""
 
 
 @dataclass(frozen=True, slots=True)

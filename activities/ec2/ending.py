@@ -87,13 +87,13 @@ class Endings:
                 del self._open[instance_id]
 
     async def _work(self) -> None:
-        """Goes on as long as somebody waits for an instance to end."""
+        """Works until no caller waits for an instance to end."""
         await self._pause(COLLECT_SECONDS)
         while self._open:
             try:
                 await self._ask()
                 await self._look()
-            except Exception as error:  # those who wait must hear of it: nothing else would end their wait
+            except Exception as error:  # the callers get it: nothing else would end their wait
                 log.exception("the instances that are ending could not be looked after")
                 self._settle_all(EC2Error("Unexpected", f"ending instances: {error}", retryable=True))
             if self._open:
@@ -114,7 +114,7 @@ class Endings:
                 self._open[instance_id].state = outcome
 
     async def _look(self) -> None:
-        """Looks at those that nobody has looked at for longest."""
+        """Looks at the instances whose last look is the longest ago."""
         asked = [instance_id for instance_id, ending in self._open.items() if ending.asked][:MOST_LOOKED_AT]
         if not asked:
             return

@@ -160,7 +160,7 @@ class Launcher:
         token = parameters["ClientToken"]
         answer = self._answers.get(token, send)
         if not answer.get("Instances"):
-            self._answers.forget(token)  # who tries again may have better luck
+            self._answers.forget(token)  # the same request may succeed when it is sent again
         return answer
 
     def _refused(self, request: LaunchRequest, error: EC2Error) -> LaunchResult:

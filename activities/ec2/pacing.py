@@ -96,7 +96,7 @@ class Pacer:
 
     def attach(self, client: EC2Client) -> None:
         """Paces every request of the client, the repeated ones of botocore included."""
-        # First, for the signature of a request is valid for minutes only.
+        # Before botocore signs the request: a signature is valid for minutes only.
         client.meta.events.register_first("request-created.ec2", self._before)
         client.meta.events.register("response-received.ec2", self._after)
 

@@ -91,7 +91,7 @@ async def test_more_than_a_filter_takes_are_looked_at_in_turn() -> None:
 async def test_patience_ends_with_the_last_state() -> None:
     endings = Endings(Machines(looks=10**9), pause=at_once)
     assert await endings.end("i-1", 0.2) == "shutting-down"
-    assert not endings._open, "what nobody waits for is not looked at"
+    assert not endings._open, "an instance without a waiting caller is not looked at"
 
 
 def bought(provider: Ec2Provider, node_class: EC2NodeClass, name: str) -> str:

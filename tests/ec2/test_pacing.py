@@ -6,7 +6,7 @@ from activities.ec2.pacing import CHANGES, FIRST_PAUSE, LONGEST_PAUSE, Pace, Pac
 
 
 class Clock:
-    """Time that passes only while somebody sleeps."""
+    """Time that passes only in `sleep`."""
 
     def __init__(self) -> None:
         self.now = 100.0

@@ -45,5 +45,5 @@ async def ended(launched_ago: timedelta, *, shown: bool) -> TerminateResult:
 async def test_an_instance_that_ec2_does_not_know_is_gone_unless_it_may_not_be_shown_yet(
     launched_ago: timedelta, *, shown: bool, gone: bool
 ) -> None:
-    """Else the node would be let go, and its instance would run on for nobody."""
+    """Otherwise the Node goes and its instance stays."""
     assert (await ended(launched_ago, shown=shown)).terminated is gone
