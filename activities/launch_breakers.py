@@ -106,12 +106,13 @@ class LaunchBreakers:
         if pool in self._open or self._unanswered[pool] >= UNANSWERED:
             self._opens(pool, reason, message, outage=True)
 
-    def leave(self, pool: str, claim: str) -> None:
-        """The claim's turn is over; after its outcome was reported, where there is one."""
-        turns = self._turns.get(pool, {})
-        turns.pop(claim, None)
-        if not turns:
-            self._turns.pop(pool, None)
+    def leave(self, claim: str) -> None:
+        """The claim's turn is over, where it has one; after its outcome was reported."""
+        self._turns = {
+            pool: left
+            for pool, turns in self._turns.items()
+            if (left := {k: v for k, v in turns.items() if k != claim})
+        }
         self._wake()
 
     # --- what the provisioner's workflow keeps ---

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from functools import partial
 
-from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities import metrics
@@ -19,7 +18,6 @@ from activities.ec2.errors import (
     InsufficientCapacity,
     NodeClassNotReady,
     NodeClassReadinessUnknown,
-    Throttled,
 )
 from activities.ec2.provider import Ec2Provider
 from activities.kubernetes import cordon, nodeclaims
@@ -30,22 +28,20 @@ from activities.kubernetes.resources import EC2NODECLASSES
 from activities.launch_breakers import LaunchBreakers
 from activities.launch_groups import LaunchGroups, bought_for, in_group
 from activities.overlays import OverlaidTypes
+from activities.putting_off import INSUFFICIENT_CAPACITY, PuttingOff
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hashes
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.validation import parse
-from tenon.ec2.errors import reason_for
 from tenon.ec2.own_kubelet import with_own_kubelet
 from tenon.lifecycle.instants import parse_instant
-from tenon.lifecycle.launching import given_up
 from tenon.lifecycle.machine import TEMPLATE_GONE
 from tenon.lifecycle.messages import (
     ClaimRef,
     ClaimView,
     ErrorType,
     Instance,
-    LaunchBreaker,
     LaunchInput,
     LaunchRequest,
     LaunchResult,
@@ -57,14 +53,10 @@ from tenon.provisioning.launched import launched_labels
 
 log = logging.getLogger("controller.nodeclaim.lifecycle")
 
-INSUFFICIENT_CAPACITY = "insufficient_capacity"
 NODECLASS_NOT_READY = "nodeclass_not_ready"
-LAUNCH_TIMEOUT = "launch_timeout"
 INSTANCE_GONE = "instance_gone"
 TEMPLATE_NOT_FOUND = "LaunchTemplateNotFound"
 CLASS_UNKNOWN = "NodeClassReadinessUnknown"
-TRIES_IN_PLACE = 3
-"""Tries of one activity at an EC2 that is busy or does not answer, before its workflow waits for longer."""
 TAKEN_UP_AGAIN_AFTER = timedelta(seconds=15)
 """A claim older than this, whose workflow begins only now, may have been launched by an earlier workflow."""
 SENDERS = 64
@@ -73,8 +65,6 @@ SHOWS_WITHIN = timedelta(minutes=2)
 """For so long after its launch an instance that EC2 does not know may only not be shown yet."""
 TAGGED = {labels.TAGGED: "true", labels.CLUSTER_TAGGED: "true"}
 """What a NodeClaim says once its instance has all its tags; Karpenter then writes none."""
-SOONEST = timedelta(seconds=2)
-"""The shortest wait of a launch that is held back while another one probes."""
 
 
 class Launching:
@@ -92,15 +82,14 @@ class Launching:
     ) -> None:
         """``tries``: the number of the present try of the activity, from 1."""
         self._kube = kube
-        self._recorder = recorder
         self._ec2 = ec2
-        self._tries = tries or _tries_of_activity
         self._groups = LaunchGroups(kube, now)
         self._senders = ThreadPoolExecutor(SENDERS, thread_name_prefix="launch")
         self._types = OverlaidTypes(kube, ec2)
         self._now = now
         self._initialization_seconds = initialization_timeout.total_seconds() if initialization_timeout else None
         self._breakers = breakers or LaunchBreakers(now)
+        self._putting_off = PuttingOff(kube, recorder, self._breakers, now, tries)
 
     async def prepare(self, given: PrepareLaunchInput) -> PrepareLaunchResult:
         """What the claim asks for, and the exact fleet request of this attempt unless it was launched before."""
@@ -112,7 +101,7 @@ class Launching:
         )
         waits_for_launch = not view.deleting and not (raw.get("status") or {}).get("providerID")
         if waits_for_launch and (held := await self._breakers.admit(view.pool, given.claim.name)):
-            return await self._unprepared(raw, given.claim, view, self._held_back(held))
+            return await self._putting_off.unprepared(raw, given.claim, view, self._putting_off.held_back(held))
         request: LaunchRequest | None = None
         try:
             result = await self._prepare(given, raw, view)
@@ -120,12 +109,12 @@ class Launching:
             return result
         finally:
             if request is None:
-                self._breakers.leave(view.pool, given.claim.name)
+                self._breakers.leave(given.claim.name)
 
     async def _prepare(self, given: PrepareLaunchInput, raw: Object, view: ClaimView) -> PrepareLaunchResult:
         known, lost = await self._launched_before(raw, given.claim, sent_before=given.attempt > 1)
         if lost and not view.deleting:
-            return await self._refused(given.claim, view, INSTANCE_GONE, lost)
+            return await self._putting_off.given_up(given.claim, view, INSTANCE_GONE, lost)
         if known is not None:
             await self._tag(given.claim, known, view.node_name)
             # The workflow before this one may have been ended between its taint and its deletion.
@@ -149,19 +138,21 @@ class Launching:
             prepare = partial(self._ec2.prepare_launch, claim, own, given.attempt, avoided, types)
             request = await beating(asyncio.get_running_loop().run_in_executor(self._senders, prepare))
         except NodeClassNotReady as error:
-            return await self._refused(given.claim, view, NODECLASS_NOT_READY, str(error))
+            return await self._putting_off.given_up(given.claim, view, NODECLASS_NOT_READY, str(error))
         except InsufficientCapacity as error:
             self._breakers.news.set()  # whoever asked for this does not know what is avoided
-            return await self._refused(given.claim, view, INSUFFICIENT_CAPACITY, str(error))
+            return await self._putting_off.given_up(given.claim, view, INSUFFICIENT_CAPACITY, str(error))
         except NodeClassReadinessUnknown as error:
-            return await self._unprepared(raw, given.claim, view, LaunchWait(reason=CLASS_UNKNOWN, message=str(error)))
+            return await self._putting_off.unprepared(
+                raw, given.claim, view, LaunchWait(reason=CLASS_UNKNOWN, message=str(error))
+            )
         except ValueError as error:
             wait = LaunchWait(reason=nodeclaims.LAUNCH_FAILED, message=str(error))
             self._breakers.refused(view.pool, wait.reason, wait.message)
-            return await self._unprepared(raw, given.claim, view, wait)
+            return await self._putting_off.unprepared(raw, given.claim, view, wait)
         except EC2Error as error:
-            wait = await self._failed(given.claim, view.pool, error)
-            return await self._unprepared(raw, given.claim, view, wait)
+            wait = await self._putting_off.failed(given.claim, view.pool, error)
+            return await self._putting_off.unprepared(raw, given.claim, view, wait)
         group = await self._groups.whole(raw) if given.attempt == 1 else None
         request = request.model_copy(update={"made_from": _origin(node_class), "group": group})
         return PrepareLaunchResult(view=view, request=request)
@@ -172,6 +163,12 @@ class Launching:
         Raises:
             ApplicationError: of type NodeClaimGone; a request that was sent before may have bought an instance.
         """
+        try:
+            return await self._launch(given)
+        finally:
+            self._breakers.leave(given.claim.name)
+
+    async def _launch(self, given: LaunchInput) -> LaunchResult:
         raw = await nodeclaims.read_claim(self._kube, given.claim)
         if raw is None:
             raise ApplicationError(
@@ -185,17 +182,16 @@ class Launching:
         if given.request.group is not None and self._groups.is_left(given.request.group):
             message = "the launch group was refused: its NodeClaims launch alone"
             wait = LaunchWait(reason=nodeclaims.LAUNCH_FAILED, message=message)
-            return await self._unlaunched(raw, given.claim, LaunchResult(waits=wait))
+            return await self._putting_off.unlaunched(raw, given.claim, LaunchResult(waits=wait))
         if held := await self._breakers.admit(pool, given.claim.name, sends=True):
-            return await self._unlaunched(raw, given.claim, LaunchResult(waits=self._held_back(held)))
-        try:
-            result = await self._send(given, pool)
-        finally:
-            self._breakers.leave(pool, given.claim.name)
+            return await self._putting_off.unlaunched(
+                raw, given.claim, LaunchResult(waits=self._putting_off.held_back(held))
+            )
+        result = await self._send(given, pool)
         if result.instance is None and result.reason == TEMPLATE_NOT_FOUND:
             return result.model_copy(update={"reason": TEMPLATE_GONE})  # the next attempt makes the template again
         if result.instance is None:
-            return await self._unlaunched(raw, given.claim, result)
+            return await self._putting_off.unlaunched(raw, given.claim, result)
         await self._mark(given.claim, result.instance, raw, given.request.made_from)
         instance = result.instance
         log.info(
@@ -219,7 +215,7 @@ class Launching:
             send = partial(self._ec2.launch, given.request)
             result = await beating(asyncio.get_running_loop().run_in_executor(self._senders, send))
         except EC2Error as error:
-            wait = await self._failed(given.claim, pool, error)
+            wait = await self._putting_off.failed(given.claim, pool, error)
             return LaunchResult(waits=wait)
         for refused in result.unavailable:
             metrics.LAUNCH_FAILURES.labels(refused.zone, "", refused.capacity_type, "InsufficientCapacity").inc()
@@ -234,60 +230,6 @@ class Launching:
             self._breakers.refused(pool, result.reason, result.message)
         reason = INSUFFICIENT_CAPACITY if wanting else result.reason
         return result.model_copy(update={"reason": reason, "unavailable": []})
-
-    def _held_back(self, held: LaunchBreaker) -> LaunchWait:
-        return LaunchWait(
-            reason=held.reason,
-            message=f"{held.message} (held back while launches of NodePool {held.pool} are refused)",
-            answered=not held.outage,
-            held=True,
-            not_before=max(held.next_probe_at, self._now() + SOONEST),
-        )
-
-    async def _failed(self, ref: ClaimRef, pool: str, error: EC2Error) -> LaunchWait:
-        """Why a call that failed puts the launch off.
-
-        Raises:
-            EC2Error: it does not do so yet: the activity is tried again soon.
-        """
-        reason = reason_for(error.code, error.message)
-        if not error.retryable:
-            self._breakers.refused(pool, reason, error.message)
-        elif not isinstance(error, Throttled):
-            self._breakers.unanswered(pool, reason, error.message)
-        if error.retryable and self._tries() < TRIES_IN_PLACE:
-            await nodeclaims.mark_launch_failed(self._kube, ref, reason, error.message, self._now)
-            raise error
-        return LaunchWait(reason=reason, message=error.message, answered=not error.retryable, unsettled=error.retryable)
-
-    async def _unprepared(self, raw: Object, ref: ClaimRef, view: ClaimView, wait: LaunchWait) -> PrepareLaunchResult:
-        """The launch is put off, or given up when its time is over."""
-        if given_up(view.created_at, self._now(), answered=wait.answered):
-            return await self._refused(ref, view, LAUNCH_TIMEOUT, f"{wait.reason}: {wait.message}")
-        await self._tell(raw, ref, wait)
-        # Nothing was sent: whatever an earlier request bought was looked for before.
-        waits = wait.model_copy(update={"unsettled": False})
-        return PrepareLaunchResult(view=view, reason=wait.reason, message=wait.message, waits=waits)
-
-    async def _unlaunched(self, raw: Object, ref: ClaimRef, result: LaunchResult) -> LaunchResult:
-        """Nothing was bought: the launch is put off, or the claim is given up, when EC2 has nothing to sell at once."""
-        wait = result.waits
-        if wait is None:
-            await nodeclaims.mark_launch_failed(self._kube, ref, result.reason, result.message, self._now)
-            await nodeclaims.delete_claim(self._kube, self._recorder, ref, result.reason, result.message)
-            log.warning("launch refused", extra={"nodeclaim": ref.name, "reason": result.message})
-            return result
-        if wait.answered and self._tries() == 1:
-            wait = wait.model_copy(update={"unsettled": False})  # no answer to this request was lost
-        await self._tell(raw, ref, wait)
-        return result.model_copy(update={"reason": wait.reason, "message": wait.message, "waits": wait})
-
-    async def _tell(self, raw: Object, ref: ClaimRef, wait: LaunchWait) -> None:
-        """Say on the claim why there is no instance yet."""
-        await nodeclaims.mark_launch_failed(self._kube, ref, wait.reason, wait.message, self._now)
-        await self._recorder.publish(raw, nodeclaims.LAUNCH_FAILED, f"{wait.reason}: {wait.message}", "Warning")
-        level = logging.INFO if wait.held else logging.WARNING
-        log.log(level, "not launched, tried again later", extra={"nodeclaim": ref.name, "reason": wait.message})
 
     async def _launched_before(
         self, raw: Object, ref: ClaimRef, *, sent_before: bool = False
@@ -351,16 +293,6 @@ class Launching:
             log.info("instance not tagged yet", extra={"id": instance.id, "error": str(error)})
         else:
             await nodeclaims.annotate_claim(self._kube, ref, TAGGED)
-
-    async def _refused(self, ref: ClaimRef, view: ClaimView, reason: str, message: str) -> PrepareLaunchResult:
-        await nodeclaims.mark_launch_failed(self._kube, ref, reason, message, self._now)
-        await nodeclaims.delete_claim(self._kube, self._recorder, ref, reason, message)
-        log.warning("cannot launch", extra={"nodeclaim": ref.name, "reason": message})
-        return PrepareLaunchResult(view=view, reason=reason, message=message)
-
-
-def _tries_of_activity() -> int:
-    return activity.info().attempt if activity.in_activity() else 1
 
 
 def _asked_for(made_from: Mapping[str, str] | None, node_class: EC2NodeClass) -> Mapping[str, str]:

@@ -28,7 +28,7 @@ async def test_of_a_hundred_launches_two_are_refused_and_the_others_are_never_se
         sent.append(claim)
         await settle()
         breakers.refused("web", "Unauthorized", "you may not")
-        breakers.leave("web", claim)
+        breakers.leave(claim)
         return "refused"
 
     outcomes = await asyncio.gather(*(launch(f"c{n}") for n in range(100)))
@@ -44,7 +44,7 @@ async def test_the_others_go_at_once_when_the_first_is_taken() -> None:
     await settle()
     assert not any(task.done() for task in waiting)
     breakers.launched("web")
-    breakers.leave("web", "first-0")
+    breakers.leave("first-0")
     assert set(await asyncio.gather(*waiting)) == {None}
 
 
@@ -61,7 +61,7 @@ async def test_one_launch_probes_and_the_others_learn_its_outcome() -> None:
     await settle()
     assert not second.done()
     breakers.refused("web", "Unauthorized", "still not")
-    breakers.leave("web", "probe")
+    breakers.leave("probe")
     again = await second
     assert again is not None
     assert (again.message, again.failures) == ("still not", 2)
@@ -71,7 +71,7 @@ async def test_one_launch_probes_and_the_others_learn_its_outcome() -> None:
     third = asyncio.create_task(breakers.admit("web", "third", sends=True))
     await settle()
     breakers.launched("web")
-    breakers.leave("web", "second")
+    breakers.leave("second")
     assert await third is None
     assert breakers.report() == LaunchReport(closed=["web"])
 
@@ -136,3 +136,15 @@ async def test_what_this_process_has_seen_itself_is_newer_than_what_is_kept() ->
     breakers.launched("web")
     breakers.adopt(other.report())
     assert await breakers.admit("web", "c1", sends=True) is None
+
+
+async def test_a_turn_ends_with_its_claim_however_the_launch_ended() -> None:
+    """A claim that is deleted between its preparation and its launch keeps nobody waiting."""
+    clock = Clock()
+    breakers = LaunchBreakers(clock, patience=0.0)
+    breakers.refused("web", "Unauthorized", "you may not")
+    clock.instant = breakers.report().breakers[0].next_probe_at
+    assert await breakers.admit("web", "deleted") is None
+    assert await breakers.admit("web", "next") is not None
+    breakers.leave("deleted")
+    assert await breakers.admit("web", "next") is None

@@ -15,7 +15,8 @@ from activities.ec2.errors import (
     Throttled,
 )
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
-from activities.launching import TRIES_IN_PLACE, Launching
+from activities.launching import Launching
+from activities.putting_off import TRIES_IN_PLACE
 from tenon.lifecycle.launching import LAUNCH_WITHIN
 from tenon.lifecycle.messages import (
     Instance,
