@@ -43,6 +43,7 @@ from worker.buffers import BufferKeeper
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cutoff import CutOff
+from worker.finalizers import FinalizerKeeper
 from worker.garbage import keep_apart
 from worker.gated import tell_of_gated
 from worker.housekeeping import keep_schedule, sweep_now
@@ -213,6 +214,7 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
     async with asyncio.TaskGroup() as group:
         group.create_task(keeper.run(), name="nodepools")
         group.create_task(PodEventKeeper(clients.kube, cache).run(), name="pod events")
+        group.create_task(FinalizerKeeper(clients.kube, cache, settings.cluster_name).run(), name="finalizers")
         group.create_task(
             serve_legacy(clients.kube, clients.recorder, cache, settings, clients.ec2.cluster), name="legacy"
         )
