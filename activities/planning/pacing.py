@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 SHARE = 0.05
@@ -18,19 +18,22 @@ NEGLIGIBLE = 0.005
 class Pace:
     """The pause between two looks."""
 
-    def __init__(self, least: float = 0.0) -> None:
-        """``least``: seconds from the end of one look to the beginning of the next, however little it took."""
+    def __init__(self, least: float = 0.0, computed: Callable[[], float] = time.thread_time) -> None:
+        """``least``: seconds from the end of one look to the beginning of the next, however little it took;
+        ``computed`` gives the seconds that this thread had a core.
+        """
         self._least = least
+        self._computed = computed
         self._next = 0.0
 
     @contextmanager
     def look(self) -> Iterator[None]:
         """Measure one look."""
-        began = time.thread_time()
+        began = self._computed()
         try:
             yield
         finally:
-            took = time.thread_time() - began
+            took = self._computed() - began
             pause = min(LONGEST, took / SHARE) if took > NEGLIGIBLE else 0.0
             self._next = asyncio.get_running_loop().time() + max(self._least, pause)
 

@@ -1,0 +1,49 @@
+"""How often a cluster is looked at that changes all the time; the loop's clock jumps instead of passing."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from activities.planning.disrupting import LOOK_EVERY
+from activities.planning.pacing import LONGEST, NEGLIGIBLE, SHARE, Pace
+from tests.planning.test_disrupting import QUESTION, Setting, managed
+
+pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
+
+
+async def pause_after(took: float, *, least: float = 0.0, at_most: float = 60.0) -> float:
+    """The seconds until the next look, after one that took so many seconds of a core."""
+    times = [0.0, took]
+    pace = Pace(least, lambda: times.pop(0))
+    with pace.look():
+        pass
+    began = asyncio.get_running_loop().time()
+    await pace.wait(at_most)
+    return asyncio.get_running_loop().time() - began
+
+
+async def test_dear_looks_are_put_off_and_cheap_ones_are_not() -> None:
+    assert await pause_after(NEGLIGIBLE) == pytest.approx(0.0)
+    assert await pause_after(0.02) == pytest.approx(0.02 / SHARE)
+    assert await pause_after(3.0) == pytest.approx(LONGEST)
+    assert await pause_after(3.0, at_most=0.3) == pytest.approx(0.3)
+    assert await pause_after(0.0, least=1.0) == pytest.approx(1.0)
+
+
+async def test_disruption_looks_once_a_second_at_a_cluster_that_changes_all_the_time() -> None:
+    """17 Nodes and 200 pods a second change in a large cluster: without a pause it computes for nothing else."""
+    at = Setting(managed("busy", empty=False))
+    looks = []
+    nodes = at.view.managed_nodes
+
+    def counted() -> object:
+        looks.append(at.seconds())
+        return nodes()
+
+    at.view.managed_nodes = counted  # type: ignore[method-assign, assignment]
+    for number in range(1000):
+        asyncio.get_running_loop().call_later(number * 0.01, at.view.tell)
+    await at.disruptor.await_candidates(QUESTION.model_copy(update={"wait_seconds": 10.0}))
+    assert len(looks) <= 10.0 / LOOK_EVERY + 2
