@@ -18,17 +18,18 @@ from pathlib import Path
 from typing import Any
 
 from temporalio.client import Client, WorkflowHistory
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import TimeSkippingConfig, WorkflowEnvironment
 
 from activities.kubernetes.client import Kube
 from sandbox.cluster import Sandbox
-from tenon.lifecycle.messages import Disrupt, DrainResult, Keep, LaunchResult, Poke
-from tenon.lifecycle.state import Stage
+from tenon.lifecycle.messages import Disrupt, DrainResult, Keep, LaunchResult, LaunchWait, Poke
+from tenon.lifecycle.state import NodeState, Stage
 from tests.e2e.worker_process import WorkerProcess
 from tests.replay import sandbox_scenarios
 from tests.temporal_fixture import temporal_binary
 from tests.workflows.fake_activities import INSTANCE, FakeWorld
-from tests.workflows.test_nodeclaim import at, called, live, newest, node
+from tests.workflows.test_nodeclaim import Handle, at, blocked, called, called_times, live, newest, node
 from tests.workflows.waiting import until
 from worker.plugin import TenonPlugin
 from workflows import names
@@ -165,6 +166,30 @@ async def not_managed(temporal: WorkflowEnvironment, cluster: str) -> None:
 
 
 Scenario = Callable[[WorkflowEnvironment, str], Awaitable[None]]
+
+
+async def refused(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """EC2 refuses a launch, the next one has no outcome, the third succeeds; an operator ends the node."""
+    world = FakeWorld()
+    wait = LaunchWait(reason="Unauthorized", message="CreateFleet: you may not")
+    world.launches = [LaunchResult(waits=wait), ApplicationError("no worker served it", non_retryable=True)]
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = newest(temporal.client, cluster)
+        await until(lambda: blocked(handle))
+        await temporal.fast_forward(handle, timedelta(seconds=5))
+        await until(lambda: called_times(world, "launch instance", 2))
+        await until(lambda: waiting_again(handle))
+        await temporal.fast_forward(handle, timedelta(seconds=10))
+        await until(lambda: at(handle, Stage.REGISTERING))
+        await handle.signal(NodeClaimWorkflow.drain)
+        await handle.result()
+
+
+async def waiting_again(handle: Handle) -> bool:
+    state: NodeState = await handle.query(NodeClaimWorkflow.status)
+    return state.launch_failures == 2
+
+
 SCENARIOS: dict[str, Scenario] = {
     "whole-life": whole_life,
     "force-drain": force_drain,
@@ -178,6 +203,7 @@ SCENARIOS: dict[str, Scenario] = {
     "taken-up-again": taken_up_again,
     "disruption-taint": disruption_taint,
     "not-managed": not_managed,
+    "refused": refused,
 }
 
 

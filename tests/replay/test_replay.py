@@ -39,6 +39,7 @@ EXPECTED_RUNS = {
     "taken-up-again": 2,
     "disruption-taint": 3,
     "not-managed": 2,
+    "refused": 1,
 }
 
 

@@ -57,7 +57,7 @@ class FakeWorld:
         ).model_copy(update=view)
         self.calls: list[str] = []
         self.inputs: list[Any] = []
-        self.launches: list[LaunchResult] = []
+        self.launches: list[LaunchResult | Exception] = []
         self.pods_on_cordon = 0
         self.drains: list[DrainResult] = []
         self.hold_drain = False
@@ -82,7 +82,10 @@ class FakeWorld:
     async def launch(self, given: LaunchInput) -> LaunchResult:
         self._called(ActivityName.LAUNCH, given)
         await self.launches_go.wait()
-        return self.launches.pop(0) if self.launches else LaunchResult(instance=INSTANCE)
+        answer = self.launches.pop(0) if self.launches else LaunchResult(instance=INSTANCE)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     @activity.defn(name=ActivityName.REGISTER)
     async def register(self, given: NodeInput) -> RegisterResult:
