@@ -47,7 +47,7 @@ PLANNING_TOPICS = frozenset(
         Topic.BUFFER_ROOM,
     }
 )
-DISRUPTION_TOPICS = frozenset({Topic.CLAIM, Topic.NODE, Topic.NODE_PODS, Topic.POOL, Topic.BUFFER_ROOM})
+DISRUPTION_TOPICS = frozenset({Topic.CLAIM, Topic.NODE, Topic.NODE_PODS, Topic.PENDING, Topic.POOL, Topic.BUFFER_ROOM})
 
 
 class CachedView:

@@ -265,3 +265,16 @@ async def test_a_snapshot_stays_as_it_was_and_says_what_the_cache_says() -> None
         assert seen == before
         assert [found.name for found in seen[0]] == ["d", "n"]
         assert view.nodes() == []
+
+
+async def test_a_node_that_no_longer_awaits_its_pod_is_looked_at_at_once() -> None:
+    """The pod was on no node, so that its end is no change of the node."""
+    async with viewing() as (_, cache, view):
+        record = waiting("w")
+        cache.pods.on_event(record.key, record)
+        looking = asyncio.create_task(view.nodes_changed(60.0))
+        await asyncio.sleep(0)
+        began = asyncio.get_running_loop().time()
+        cache.pods.on_event(record.key, None)
+        await looking
+        assert asyncio.get_running_loop().time() - began < 1.0
