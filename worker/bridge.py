@@ -18,6 +18,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenon.apis import labels
+from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.lifecycle.messages import ClaimRef, Poke
 from tenon.lifecycle.pokes import poke_for
 from tenon.lifecycle.state import NodeClaimInput
@@ -239,6 +240,7 @@ class Bridge:
             node_ready=node.ready if node else False,
             node_deleting=node.deleting if node else False,
             node_taints=node.taints if node else (),
+            disruption_reason=claim.condition(DISRUPTION_REASON).get("status") == "True",
         )
 
     async def _start_claim(self, claim: ObjectRecord) -> None:

@@ -345,7 +345,7 @@ class Poke(Message):
     not_managed: bool = False
     """The NodeClaim is another controller's: the workflow ends and leaves everything as it is."""
     disrupted: bool = False
-    """The Node has the disruption taint, although neither it nor its NodeClaim is being deleted."""
+    """Node or NodeClaim has the marks of a disruption command, although neither is being deleted."""
 
 
 class Disrupt(Message):

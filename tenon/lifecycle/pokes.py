@@ -20,8 +20,11 @@ def poke_for(
     node_ready: bool = False,
     node_deleting: bool = False,
     node_taints: Sequence[Taint] = (),
+    disruption_reason: bool = False,
 ) -> Poke | None:
     """The poke that the present level of things deserves; None when the workflow waits for nothing of it.
+
+    ``disruption_reason``: the NodeClaim has the condition that a disruption command sets.
 
     The same level always gives the same poke, so that a sender can tell whether it was sent before. Of several Nodes
     with the claim's provider ID none is named, so that registration finds them all and says so.
@@ -34,7 +37,8 @@ def poke_for(
         return Poke(node_name="" if several_nodes else node_name, reason="joined")
     if not initialized and node_ready and not _waiting(startup_taints, node_taints):
         return Poke(node_name=node_name, node_ready=True, reason="ready")
-    if initialized and any((taint.key, taint.effect) == labels.DISRUPTED_TAINT for taint in node_taints):
+    tainted = any((taint.key, taint.effect) == labels.DISRUPTED_TAINT for taint in node_taints)
+    if initialized and (tainted or disruption_reason):
         return Poke(node_name=node_name, disrupted=True, reason="disrupted")
     return None
 

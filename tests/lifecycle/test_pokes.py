@@ -23,6 +23,7 @@ STRAY = Poke(node_name="n", disrupted=True, reason="disrupted")
 
 LEVELS: list[tuple[str, dict[str, Any], Poke | None]] = [
     ("live, disruption taint", {"node_name": "n", **LIVE, "node_taints": [DISRUPTED]}, STRAY),
+    ("live, disruption reason", {"node_name": "n", **LIVE, "disruption_reason": True}, STRAY),
     ("live, another taint", {"node_name": "n", **LIVE, "node_taints": [OTHER]}, None),
     ("starts, disruption taint", {"node_name": "n", "registered": True, "node_taints": [DISRUPTED]}, None),
     (
