@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.resources import PODS
+from activities.kubernetes.resources import NODEPOOLS, PODS
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
 from tests.e2e.conftest import MakePool, Run
@@ -50,6 +50,7 @@ async def test_two_bad_pods_among_fifty(faulty: WorkerProcess, make_pool: MakePo
         said = await pool.seen(f"{pool.name}-fault", "FailedScheduling", "a fault of its own")
         assert "RuntimeError: a fault for a test" in said
         assert await closed.claims() == []
+    await kube.patch(NODEPOOLS, closed.name, {"spec": {"weight": 2}})  # a pool that changed is asked again at once
     await closed.running(1)
 
     assert faulty.metric("tenon_scheduler_failures_total") >= 1

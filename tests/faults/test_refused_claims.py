@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import NODEPOOLS
 from tenon.apis import labels
 from tests.e2e.conftest import MakePool
 from tests.e2e.pools import SMALL
@@ -28,4 +29,5 @@ async def test_a_policy_against_one_pool_leaves_the_others_alone(
         await closed.seen(closed.name, "FailedCreate", CLOSED)
         assert await closed.claims() == []
         assert worker.metric("tenon_nodeclaims_refused_total", nodepool=closed.name) > before
+    await kube.patch(NODEPOOLS, closed.name, {"spec": {"weight": 2}})  # a pool that changed is asked again at once
     await closed.running(1)
