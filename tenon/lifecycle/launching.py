@@ -20,7 +20,7 @@ LAUNCH_WITHIN = timedelta(minutes=5)
 LAUNCH_SETTLES = timedelta(minutes=2)
 """How long an instance of a fleet request whose answer was lost may take to show up."""
 FIRST_PAUSE = timedelta(seconds=5)
-LONGEST_PAUSE = timedelta(seconds=25)
+LONGEST_PAUSE = timedelta(seconds=20)
 """Also of a NodePool's launch breaker: what stood still because of a refusal runs within a minute after its end."""
 
 

@@ -16,15 +16,15 @@ def opened(pool: str = "web", at: datetime = NOW) -> LaunchBreaker:
     return refused(None, pool, "Unauthorized", "you may not", at)
 
 
-def test_probes_grow_rare_up_to_every_25_seconds() -> None:
-    """Seven calls in two minutes; after the fault ends the next one is at most 25 seconds away."""
+def test_probes_grow_rare_up_to_every_20_seconds() -> None:
+    """Two launches and seven probes in two minutes; after the fault ends the next one is at most 20 seconds away."""
     breaker, now, probes = opened(), NOW, [0.0]
-    for _ in range(6):
+    for _ in range(7):
         now = breaker.next_probe_at
         probes.append((now - NOW).total_seconds())
         breaker = refused(breaker, "web", "Unauthorized", "still not", now)
-    assert probes == [0, 5, 15, 35, 60, 85, 110]
-    assert (breaker.failures, breaker.opened_at, breaker.message) == (7, NOW, "still not")
+    assert probes == [0, 5, 15, 35, 55, 75, 95, 115]
+    assert (breaker.failures, breaker.opened_at, breaker.message) == (8, NOW, "still not")
     assert breaker.next_probe_at - now == LONGEST_PAUSE
 
 
