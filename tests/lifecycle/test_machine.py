@@ -411,7 +411,7 @@ def test_lif01_a_refused_launch_keeps_the_claim_and_is_tried_again_with_growing_
         again = machine.next_step(state, now)
         assert isinstance(again, Run)
         assert again.activity is ActivityName.PREPARE_LAUNCH
-    assert pauses == [5, 10, 20, 25, 25]
+    assert pauses == [5, 10, 20, 20, 20]
     state = machine.apply(state, PrepareLaunchResult(view=VIEW, request=REQUEST), now)
     launched = machine.apply(state, LaunchResult(instance=INSTANCE), now)
     assert (launched.stage, launched.blocked, launched.launch_failures) == (Stage.REGISTERING, "", 0)
