@@ -22,7 +22,7 @@ NODES = "nodes"
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    claim: ObjectRecord
+    claim: ObjectRecord | None
     node: NodeRecord | None
     usage: Resources
     at_most: Resources
@@ -32,13 +32,13 @@ def pool_usages(state: ClusterState, *, with_leaving: bool = False, at_most: boo
     """By NodePool: the capacity of its nodes and claims, and their number as ``nodes``; without those that are leaving.
 
     A claim that has no instance yet counts with what its pods request; or, ``at_most``, with the most that it may take.
-    A Node without a claim of Tenon's is no pool's, whatever its labels say.
+    A Node without a claim counts for the pool that its label names, which must be one of Tenon's.
     """
     known: dict[str, _Part] = {}
     usages: dict[str, Resources] = {}
 
-    def add(key: str, claim: ObjectRecord, node: NodeRecord | None) -> None:
-        pool = claim.labels.get(labels.NODEPOOL)
+    def add(key: str, claim: ObjectRecord | None, node: NodeRecord | None) -> None:
+        pool = _pool_of(state, claim, node)
         if not pool:
             return
         part = state.usage_parts.get(key)
@@ -56,7 +56,7 @@ def pool_usages(state: ClusterState, *, with_leaving: bool = False, at_most: boo
         claim = state.claim_of(record)
         if claim is not None:
             paired.add(claim.name)
-            add(f"node/{record.name}", claim, record)
+        add(f"node/{record.name}", claim, record)
     for claim in state.claims:
         if claim.name not in paired:
             add(claim.name, claim, None)
@@ -64,11 +64,20 @@ def pool_usages(state: ClusterState, *, with_leaving: bool = False, at_most: boo
     return usages
 
 
-def _read(claim: ObjectRecord, node: NodeRecord | None) -> _Part:
-    capacity = claimed(claim, "capacity")
+def _pool_of(state: ClusterState, claim: ObjectRecord | None, node: NodeRecord | None) -> str:
+    """The NodePool that is charged; empty for none. NodePools of other controllers are not in ``state``."""
+    if claim is not None:
+        return claim.labels.get(labels.NODEPOOL, "")
+    named = node.labels.get(labels.NODEPOOL, "") if node is not None else ""
+    return named if named in state.pools else ""
+
+
+def _read(claim: ObjectRecord | None, node: NodeRecord | None) -> _Part:
+    capacity = claimed(claim, "capacity") if claim is not None else {}
     if node is not None:
         usage = {**capacity, **stated(node.capacity), NODES: 1}
         return _Part(claim, node, usage, usage)
+    assert claim is not None
     if capacity:
         usage = {**capacity, NODES: 1}
         return _Part(claim, None, usage, usage)
