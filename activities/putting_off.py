@@ -69,14 +69,15 @@ class PuttingOff:
             EC2Error: it does not do so yet: the activity is tried again soon.
         """
         reason = reason_for(error.code, error.message)
+        message = str(error)  # with EC2's code, which the reason may not show
         if not error.retryable:
-            self._breakers.refused(pool, reason, error.message)
+            self._breakers.refused(pool, reason, message)
         elif not isinstance(error, Throttled):
-            self._breakers.unanswered(pool, reason, error.message)
+            self._breakers.unanswered(pool, reason, message)
         if error.retryable and self._tries() < TRIES_IN_PLACE:
-            await nodeclaims.mark_launch_failed(self._kube, ref, reason, error.message, self._now)
+            await nodeclaims.mark_launch_failed(self._kube, ref, reason, message, self._now)
             raise error
-        return LaunchWait(reason=reason, message=error.message, answered=not error.retryable, unsettled=error.retryable)
+        return LaunchWait(reason=reason, message=message, answered=not error.retryable, unsettled=error.retryable)
 
     async def unprepared(self, raw: Object, ref: ClaimRef, view: ClaimView, wait: LaunchWait) -> PrepareLaunchResult:
         """The launch is put off, or given up when its time is over."""

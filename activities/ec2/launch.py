@@ -174,8 +174,8 @@ class Launcher:
         unavailable = codes.unavailable_offerings([{"ErrorCode": error.code}], request.capacity_type, _tried(request))
         reason = codes.reason_for(error.code, error.message)
         # EC2 may have taken the same request before, and its answer was lost: whoever sent it knows.
-        waits = None if unavailable else LaunchWait(reason=reason, message=error.message, unsettled=True)
-        return LaunchResult(unavailable=unavailable, reason=reason, message=error.message, waits=waits)
+        waits = None if unavailable else LaunchWait(reason=reason, message=str(error), unsettled=True)
+        return LaunchResult(unavailable=unavailable, reason=reason, message=str(error), waits=waits)
 
     def _result(self, request: LaunchRequest, answer: CreateFleetResultTypeDef) -> LaunchResult:
         failures = cast("Sequence[dict[str, Any]]", answer.get("Errors") or [])

@@ -201,7 +201,7 @@ async def test_ec2_is_away(
         async def refused() -> bool:
             found = [*await waiting.claims(), *await deleted.claims()]
             conditions = [condition(one, "Launched") for one in found]
-            return len(found) == 2 and all("ServiceUnavailable" in str(one.get("reason")) for one in conditions)
+            return len(found) == 2 and all("ServiceUnavailable" in str(one.get("message")) for one in conditions)
 
         await until(refused)
         name = (await deleted.claim())["metadata"]["name"]
