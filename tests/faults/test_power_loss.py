@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import TooManyRequests
 from activities.kubernetes.resources import PODS
 from sandbox.cluster import Sandbox
 from sandbox.faults.apiproxy import ApiProxy
@@ -142,7 +143,10 @@ async def test_pods_that_wait_are_planned_within_a_minute_of_the_power_loss_of_t
         took_over = clock() - lost_at
 
         async def all_planned() -> bool:
-            return await planned(pool) >= pods
+            try:
+                return await planned(pool) >= pods
+            except TooManyRequests:  # for a moment, as the new leader has objects of v1beta1 converted at its own port
+                return False
 
         await until(all_planned, within=LONG_POLL)
         record_property("seconds to the new leader", round(took_over, 1))
