@@ -151,7 +151,8 @@ class Cast:
             await pool.kube.delete(NODECLAIMS, draining["metadata"]["name"])
             await pool.scale(0, "terminating")
         await asyncio.gather(*(self._reach(pool, "draining", Stage.DRAINING) for pool in pools))
-        await self._held(len(pools))
+        await asyncio.gather(*(self._reach(pool, "terminating", Stage.TERMINATING) for pool in pools))
+        await self._held(1)  # one request for all that end at the same time
 
         ec2.boot(type=STAGES["registering"], never=True)
         for pool in pools:
@@ -160,7 +161,7 @@ class Cast:
         ec2.hold("CreateFleet", count=len(pools))
         for pool in pools:
             await deploy(pool, "launching")
-        await self._held(2 * len(pools))
+        await self._held(1 + len(pools))
 
     async def node(self, pool: Pool, stage: str) -> Node:
         """The node of a stage."""
@@ -194,7 +195,7 @@ class Cast:
 
     async def _held(self, count: int) -> None:
         async def all_held() -> bool:
-            return await asyncio.to_thread(self._ec2.held) == count
+            return await asyncio.to_thread(self._ec2.held) >= count
 
         try:
             await until(all_held)
