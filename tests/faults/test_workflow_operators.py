@@ -277,6 +277,8 @@ async def acted(new_pool: NewPool, client: Client, sandbox: Sandbox, kube: Kube)
         for app in STAGES:
             seen.may_move(pools["cancel"], app)
         cast = Cast(list(made), client, sandbox, ec2)
+        stack.callback(ec2.release)  # a setup that fails leaves nothing behind for the tests after it
+        stack.callback(ec2.clear_boot)
         await cast.enter()
         nodes = {(act, stage): await cast.node(pool, stage) for act, pool in pools.items() for stage in STAGES}
         await asyncio.gather(*(ACTS[act](node.handle) for (act, _), node in nodes.items()))
