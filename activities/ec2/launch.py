@@ -173,7 +173,7 @@ class Launcher:
             self._forget(request)
         unavailable = codes.unavailable_offerings([{"ErrorCode": error.code}], request.capacity_type, _tried(request))
         reason = codes.reason_for(error.code, error.message)
-        # EC2 may have taken the same request before, and its answer was lost: whoever sent it knows.
+        # EC2 may have taken the same request before, and its answer was lost: the caller knows.
         waits = None if unavailable else LaunchWait(reason=reason, message=str(error), unsettled=True)
         return LaunchResult(unavailable=unavailable, reason=reason, message=str(error), waits=waits)
 
