@@ -95,7 +95,7 @@ def test_chance_is_drawn_by_its_seed(aws: Aws) -> None:
     def hits(seed: int) -> list[bool]:
         table = FaultTable()
         table.add(Fault("X", "Y", count=None, chance=0.5, seed=seed))
-        return [table.next("X") is not None for _ in range(40)]
+        return [table.next("X", {}) is not None for _ in range(40)]
 
     assert hits(1) == hits(1)
     assert hits(1) != hits(2)
