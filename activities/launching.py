@@ -12,7 +12,6 @@ from functools import partial
 from temporalio.exceptions import ApplicationError
 
 from activities import metrics
-from activities.beating import beating
 from activities.ec2.errors import (
     EC2Error,
     InsufficientCapacity,
@@ -20,22 +19,22 @@ from activities.ec2.errors import (
     NodeClassReadinessUnknown,
 )
 from activities.ec2.provider import Ec2Provider
+from activities.heartbeat import beating
 from activities.kubernetes import cordon, nodeclaims
 from activities.kubernetes.client import Kube, Object
 from activities.kubernetes.events import EventRecorder
-from activities.kubernetes.opening import open_named
 from activities.kubernetes.resources import EC2NODECLASSES
+from activities.kubernetes.uncordon import open_named
 from activities.launch_breakers import LaunchBreakers
+from activities.launch_failure import INSUFFICIENT_CAPACITY, PuttingOff
 from activities.launch_groups import LaunchGroups, bought_for, in_group
 from activities.overlays import OverlaidTypes
-from activities.putting_off import INSUFFICIENT_CAPACITY, PuttingOff
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hashes
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.validation import parse
 from tenon.ec2.own_kubelet import with_own_kubelet
-from tenon.lifecycle.instants import parse_instant
 from tenon.lifecycle.machine import TEMPLATE_GONE
 from tenon.lifecycle.messages import (
     ClaimRef,
@@ -49,7 +48,8 @@ from tenon.lifecycle.messages import (
     PrepareLaunchInput,
     PrepareLaunchResult,
 )
-from tenon.provisioning.launched import launched_labels
+from tenon.lifecycle.timestamps import parse_instant
+from tenon.provisioning.launched_labels import launched_labels
 
 log = logging.getLogger("controller.nodeclaim.lifecycle")
 

@@ -13,10 +13,10 @@ from typing import Any
 from temporalio import activity
 
 from activities import metrics
-from activities.beating import beating
-from activities.ec2.ending import TERMINATED, Endings
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
+from activities.ec2.termination_batch import TERMINATED, Endings
+from activities.heartbeat import beating
 from activities.kubernetes import binding, cordon, drain, initialization, nodeclaims, registration, release, volumes
 from activities.kubernetes.client import Kube, Object
 from activities.kubernetes.errors import ApiError

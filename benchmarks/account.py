@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import describe_cluster
-from activities.ec2.ending import Endings
 from activities.ec2.provider import Ec2Provider
+from activities.ec2.termination_batch import Endings
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.lifecycle.messages import LaunchGroup, LaunchResult

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from activities.kubernetes.bounded import bounded
+from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import EC2NODECLASSES, NODEPOOLS, PODS, Resource
 from sandbox.cluster import Sandbox

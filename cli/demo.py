@@ -41,7 +41,7 @@ def demo(
     state: Annotated[Path | None, typer.Option(help="State folder of the sandbox.")] = None,
 ) -> None:
     """Bring up the sandbox and watch pods become nodes, and nodes go again."""
-    from sandbox import left_worker
+    from sandbox import stale_worker
     from sandbox.build import BuildError
     from sandbox.cluster import Sandbox, SandboxError
     from sandbox.kubectl import KubectlError
@@ -62,12 +62,12 @@ def demo(
     except (SandboxError, BuildError, MissingTool) as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
-    left_worker.stop(sandbox.layout.root)
+    stale_worker.stop(sandbox.layout.root)
     os.environ.update(sandbox.worker_env() | {"KUBECONFIG": str(sandbox.kubeconfig)})
     worker = None
     try:
         worker = _start_worker(sandbox)
-        left_worker.note(sandbox.layout.root, worker.pid)
+        stale_worker.note(sandbox.layout.root, worker.pid)
         _await_ready(worker, sandbox)
         console.print(f"sandbox and worker are up after {time.monotonic() - began:.1f} s")
         console.print(f"Temporal UI: [link]{sandbox.temporal_ui}[/]   kubeconfig: {sandbox.kubeconfig}")

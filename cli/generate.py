@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 import yaml
 
-from cli.charting import chart_texts
+from cli.helm_values import chart_texts
 from tenon.apis.crd import custom_resource_definitions
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)

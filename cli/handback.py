@@ -14,7 +14,7 @@ import typer
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.kubernetes.bounded import bounded
+from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube, Object
 from activities.kubernetes.errors import ApiError, ConfigError

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from cli.absent import missing, stand_in
+from cli.missing_extra import missing, stand_in
 from cli.streams import open_what_is_closed, unwritable_output_told
 
 COMMANDS = {

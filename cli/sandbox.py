@@ -15,7 +15,7 @@ from rich.table import Table
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from sandbox import build, helm, left_worker
+from sandbox import build, helm, stale_worker
 from sandbox.build import BuildError
 from sandbox.cluster import Sandbox, SandboxError
 from sandbox.cluster import stop as stop_sandbox
@@ -165,7 +165,7 @@ def status(
 def down(state: StateDir = None) -> None:
     """Stop the sandbox and a worker that the demo left in it; its logs stay in the state folder."""
     layout = Layout.at(state)
-    left_worker.stop(layout.root)
+    stale_worker.stop(layout.root)
     try:
         stopped = stop_sandbox(layout)
     except SandboxError as error:

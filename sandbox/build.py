@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sandbox import golang
-from sandbox.leash import leashed
+from sandbox.parent_death import dying_with_parent
 from sandbox.progress import OnProgress, Progress
 
 SOURCE = Path(__file__).parent / "controlplane"
@@ -128,7 +128,7 @@ def _run_go(command: list[str | Path], doing: str, total: int, began: float, on_
     tail: deque[str] = deque(maxlen=15)
     count = 0
     with subprocess.Popen(
-        leashed(*map(str, command)),
+        dying_with_parent(*map(str, command)),
         cwd=SOURCE,
         env=os.environ | {"GOFLAGS": "", "GOWORK": "off"},  # the caller's own Go projects must not decide this
         stdin=subprocess.DEVNULL,

@@ -80,7 +80,7 @@ class Sandbox:
         command = [sys.executable, "-m", "sandbox.supervisor", f"--state={layout.root}", f"--binaries={binaries}"]
         command += [] if boot_delay is None else [f"--boot-delay={boot_delay}"]
         command += ["--keep-history"] if keep_history else []
-        command += [] if detach else ["--leashed"]
+        command += [] if detach else ["--end-with-parent"]
         with layout.log("supervisor").open("wb") as log:
             process = subprocess.Popen(
                 command,

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sandbox import build, golang
-from sandbox.leash import leashed
+from sandbox.parent_death import dying_with_parent
 from sandbox.progress import OnProgress, Progress, silent
 
 SOURCE = Path(__file__).parent / "charttools"
@@ -73,7 +73,7 @@ def _build(target: Path, on_progress: OnProgress) -> None:
     scratch = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))
     try:
         answer = subprocess.run(
-            leashed(str(go), "build", *FLAGS, "-o", f"{scratch}/{PROGRAM}", PACKAGE),
+            dying_with_parent(str(go), "build", *FLAGS, "-o", f"{scratch}/{PROGRAM}", PACKAGE),
             cwd=SOURCE,
             env=os.environ | {"GOFLAGS": "", "GOWORK": "off"},
             capture_output=True,

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from sandbox.leash import leashed
+from sandbox.parent_death import dying_with_parent
 from sandbox.tools import tool
 
 Manifest = Path | dict[str, Any]
@@ -21,7 +21,7 @@ class KubectlError(Exception):
 def kubectl(kubeconfig: Path, *arguments: str, stdin: str | None = None, timeout: float = 120) -> str:
     """What kubectl prints; raises KubectlError, MissingTool."""
     cache = kubeconfig.parent / "kubectl-cache"  # else each sandbox leaves one in the user's home
-    command = leashed(str(tool("kubectl")), f"--kubeconfig={kubeconfig}", f"--cache-dir={cache}", *arguments)
+    command = dying_with_parent(str(tool("kubectl")), f"--kubeconfig={kubeconfig}", f"--cache-dir={cache}", *arguments)
     try:
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired as error:

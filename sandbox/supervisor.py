@@ -1,9 +1,10 @@
 """The process that owns every other process of a sandbox: ``python -m sandbox.supervisor --state FOLDER``.
 
 It starts each component once what it needs is ready, writes what happens to the status file, and stops all in reverse
-order: on SIGTERM or SIGINT, when its owner's pipe closes (``--leashed``), or when one component ends by itself, because
-a cluster that lost a part must not look alive. What is stopped on purpose (see control.py) may be started again.
-Killed outright it cannot clean up, so each child is on a leash.
+order: on SIGTERM or SIGINT, when its owner's pipe closes (``--end-with-parent``), or when one component ends by itself,
+because a cluster that lost a part must not look alive. What is stopped on purpose (see control.py) may be started
+again.
+Killed outright it cannot clean up, so the kernel ends its children (`sandbox.parent_death`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from sandbox.components import API_SERVER, BOOTSTRAP, LOOPBACK, Component, Optio
 from sandbox.control import serve_control
 from sandbox.kubectl import KubectlError, kubectl
 from sandbox.layout import Layout
-from sandbox.leash import leashed
+from sandbox.parent_death import dying_with_parent
 from sandbox.status import Addresses, ComponentStatus, Process, State, Status, kill, read
 from sandbox.tools import MissingTool, tool
 
@@ -134,7 +135,7 @@ class Supervisor:
         log = self.layout.log(part.name)
         with log.open("ab" if part.name in self.processes else "wb") as output:
             process = await asyncio.create_subprocess_exec(
-                *leashed(*part.argv),
+                *dying_with_parent(*part.argv),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -291,7 +292,7 @@ def _last_line(log: Path) -> str:
     return "it logged nothing"
 
 
-async def supervise(layout: Layout, binaries: Path, options: Options, *, leashed: bool) -> int:
+async def supervise(layout: Layout, binaries: Path, options: Options, *, end_with_parent: bool) -> int:
     """Run one sandbox in ``layout`` until it is told to stop."""
     earlier = read(layout.status)
     if earlier is not None:
@@ -312,7 +313,7 @@ async def supervise(layout: Layout, binaries: Path, options: Options, *, leashed
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, supervisor.stopping.set)
-    if leashed:
+    if end_with_parent:
         loop.add_reader(0, _on_pipe, supervisor)
     try:
         return await supervisor.run()
@@ -336,7 +337,7 @@ def main() -> int:
     parser.add_argument("--binaries", required=True, type=Path)
     parser.add_argument("--boot-delay", type=float)
     parser.add_argument("--keep-history", action="store_true")
-    parser.add_argument("--leashed", action="store_true", help="stop when standard input closes")
+    parser.add_argument("--end-with-parent", action="store_true", help="stop when standard input closes")
     given = parser.parse_args()
     layout = Layout.at(given.state)
     layout.root.mkdir(parents=True, exist_ok=True)
@@ -348,7 +349,7 @@ def main() -> int:
             return 2
         options = Options(boot_delay=given.boot_delay, keep_history=given.keep_history)
         try:
-            return asyncio.run(supervise(layout, given.binaries, options, leashed=given.leashed))
+            return asyncio.run(supervise(layout, given.binaries, options, end_with_parent=given.end_with_parent))
         except (MissingTool, OSError) as error:
             print(error, file=sys.stderr)
             return 2

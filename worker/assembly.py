@@ -22,8 +22,8 @@ from activities.ec2.client import Ec2
 from activities.ec2.cluster import describe_cluster, version_by_eks
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
-from activities.ec2.remembering import Refresh
-from activities.housekeeping.collecting import Housekeeping
+from activities.ec2.ttl_cache import Refresh
+from activities.housekeeping.sweep import Housekeeping
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
 from activities.launch_breakers import LaunchBreakers

@@ -20,8 +20,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.lifecycle.messages import ClaimRef, Poke
-from tenon.lifecycle.pokes import poke_for
 from tenon.lifecycle.state import NodeClaimInput
+from tenon.lifecycle.wakeups import poke_for
 from tenon.scheduling.model import Taint
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache

@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from activities.kubernetes.bounded import bounded
+from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import (
@@ -37,8 +37,8 @@ from tenon.provisioning.buffer_status import (
     resolved,
     unreadable,
 )
-from tenon.provisioning.narrowing import narrowed
-from tenon.provisioning.policy import PlanPolicy
+from tenon.provisioning.fault_isolation import narrowed
+from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import Cluster, problem_of
 from tenon.provisioning.solving import solved
 from tenon.scheduling.model import Plan, Pod

@@ -22,9 +22,9 @@ from temporalio.worker import Worker
 
 from activities.kubernetes.client import Kube
 from activities.planning.batching import Batcher, Window
+from activities.planning.blocked_pools import HeldPools
 from activities.planning.buffers import BufferRoom
 from activities.planning.disrupting import Disruptor
-from activities.planning.held_pools import HeldPools
 from activities.planning.planner import Planner
 from tenon.lifecycle.messages import (
     ActivityName,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from activities.kubernetes.bounded import bounded
+from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.nodeclaims import ensure_claim_finalizer

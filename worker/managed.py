@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from tenon.apis import labels
 from tenon.apis.nodeclaim import INSTANCE_TERMINATING
 from tenon.disruption.emptiness import ManagedNode
-from tenon.lifecycle.instants import parse_instant
 from tenon.lifecycle.protection import protects_node
+from tenon.lifecycle.timestamps import parse_instant
 from worker.cache.cluster import ClusterCache
 from worker.cache.moving import leaving
 from worker.cache.records import NodeRecord, ObjectRecord

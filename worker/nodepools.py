@@ -14,15 +14,15 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
-from activities.planning.held_pools import HeldPools
+from activities.planning.blocked_pools import HeldPools
 from tenon.apis import labels
 from tenon.apis.conditions import READY, get_condition
 from tenon.apis.hashing import NODEPOOL_VERSION, nodepool_hashes, taken_over
 from tenon.apis.nodeclaim import DRIFTED
 from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NODES, OVERLAPPING, NodePool
 from tenon.apis.validation import parse, unknown_values
-from tenon.provisioning.held import with_launch_health
-from tenon.provisioning.overlap import REASON, overlapping, with_overlap
+from tenon.provisioning.launch_blocks import with_launch_health
+from tenon.provisioning.pool_overlap import REASON, overlapping, with_overlap
 from tenon.provisioning.readiness import pool_conditions
 from tenon.resources import Resources, format_resources
 from worker.cache.changes import Topic

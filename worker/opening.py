@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
-from activities.kubernetes.opening import open_named
+from activities.kubernetes.uncordon import open_named
 from tenon.apis import labels
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache

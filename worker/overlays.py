@@ -14,8 +14,8 @@ from activities.ec2.errors import EC2Error
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODEOVERLAYS
-from activities.planning.ports import Types
-from activities.planning.selling import sold_by
+from activities.planning.interfaces import Types
+from activities.planning.offerings import sold_by
 from tenon.apis.nodeoverlay import NodeOverlayStatus
 from tenon.provisioning.overlay_status import overlay_conditions
 from tenon.provisioning.overlays import Overlaid

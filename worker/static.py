@@ -20,15 +20,15 @@ from activities.ec2.errors import EC2Error
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, Conflict
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
-from activities.planning.ports import Types
-from activities.planning.selling import sold_by
+from activities.planning.interfaces import Types
+from activities.planning.offerings import sold_by
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse
 from tenon.provisioning.claims import standing_claim
-from tenon.provisioning.policy import PlanPolicy
-from tenon.provisioning.static import (
+from tenon.provisioning.planning_policy import PlanPolicy
+from tenon.provisioning.static_capacity import (
     MOST_AT_ONCE,
     Balance,
     StaticClaim,

@@ -14,9 +14,9 @@ from typing import Any
 from activities.kubernetes.client import Object
 from tenon.apis import labels
 from tenon.disruption.cost import rescheduling_cost
-from tenon.lifecycle.instants import parse_instant
 from tenon.lifecycle.protection import protected_for, protects_node
-from tenon.provisioning.static import StaticClaim
+from tenon.lifecycle.timestamps import parse_instant
+from tenon.provisioning.static_capacity import StaticClaim
 from worker.cache.cluster import ClusterCache
 from worker.cache.moving import leaving
 from worker.cache.records import ObjectRecord, PodRecord

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tenon.provisioning.static import MOST_AT_ONCE, StaticClaim
+from tenon.provisioning.static_capacity import MOST_AT_ONCE, StaticClaim
 
 PAUSES = (30.0, 60.0, 120.0, 180.0)
 """Seconds after the first, second, ... round that launched nothing; the last for all that follow."""

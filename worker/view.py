@@ -15,8 +15,8 @@ from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NodePool
 from tenon.apis.validation import Problem, parse
 from tenon.disruption.emptiness import ManagedNode
-from tenon.lifecycle.instants import parse_instant
-from tenon.provisioning.facts import ClaimFacts, Fingerprint
+from tenon.lifecycle.timestamps import parse_instant
+from tenon.provisioning.planning_context import ClaimFacts, Fingerprint
 from tenon.resources import Resources
 from tenon.scheduling.model import Node, Pod
 from worker.cache.changes import Topic

@@ -10,7 +10,7 @@ import botocore.session
 from botocore.config import Config
 from botocore.utils import parse_timestamp
 
-from activities.ec2.pacing import Pacer
+from activities.ec2.rate_limits import Pacer
 
 if TYPE_CHECKING:
     from types_boto3_ec2 import EC2Client

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from activities.ec2.batching import Batcher
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, patiently, translated
+from activities.ec2.request_batching import Batcher
 from tenon.apis import labels
 from tenon.housekeeping.facts import InstanceSeen
 from tenon.housekeeping.instances import NAME, tags_to_write

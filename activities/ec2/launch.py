@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, patiently, translated
 from activities.ec2.instances import Instances
-from activities.ec2.once import Once
+from activities.ec2.single_flight import Once
 from tenon.apis import labels
 from tenon.ec2 import errors as codes
 from tenon.ec2.launch_template import LaunchTemplate, tag_list

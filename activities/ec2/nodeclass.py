@@ -9,7 +9,7 @@ from activities.ec2.client import Ec2
 from activities.ec2.images import Images
 from activities.ec2.network import Network
 from activities.ec2.profiles import ProfileNotFound, Profiles
-from activities.ec2.remembering import DEFAULT, Refresh, Remembered
+from activities.ec2.ttl_cache import DEFAULT, Refresh, Remembered
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus, Subnet
 from tenon.ec2.amis import Image, UnsupportedAliasError
 from tenon.ec2.cluster import Cluster

@@ -17,7 +17,7 @@ from activities.ec2.network import Network
 from activities.ec2.nodeclass import NodeClassResolver
 from activities.ec2.pricing import Pricing
 from activities.ec2.profiles import Profiles
-from activities.ec2.remembering import DEFAULT, Refresh
+from activities.ec2.ttl_cache import DEFAULT, Refresh
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.ec2.cluster import Cluster

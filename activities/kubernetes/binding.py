@@ -11,15 +11,15 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from activities.kubernetes.bounded import bounded
+from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachable
 from activities.kubernetes.nodeclaims import read_claim
 from activities.kubernetes.nodes import find_node, pods_on
-from activities.kubernetes.opening import open_node
 from activities.kubernetes.resources import PODS
+from activities.kubernetes.uncordon import open_node
 from tenon.apis import labels
-from tenon.lifecycle import opening, pods
+from tenon.lifecycle import pods, startup_cordon
 from tenon.lifecycle.binding import Choice, PlannedPod, choose, parse_planned, waits
 from tenon.lifecycle.messages import BindResult, NodeInput
 from tenon.provisioning.scheduler_config import NOTHING, DefaultSpread
@@ -48,7 +48,7 @@ async def bind(kube: Kube, wanted: NodeInput, settle: Settle, default_spread: De
     """
     claim, node = await _read_both(kube, wanted)
     entries = _planned(claim)
-    if node is not None and not opening.closed(node):
+    if node is not None and not startup_cordon.closed(node):
         if await _any_waits(kube, _missing(entries, await pods_on(kube, node["metadata"]["name"]))):
             await settle()
         # Meanwhile the claim may have begun to leave, and the Node may have been cordoned.
@@ -56,7 +56,7 @@ async def bind(kube: Kube, wanted: NodeInput, settle: Settle, default_spread: De
     if claim is None or node is None or claim["metadata"].get("deletionTimestamp"):
         return BindResult(planned=len(entries), left=len(entries))
     result = await _bind(kube, entries, node, default_spread)
-    if opening.closed(node):
+    if startup_cordon.closed(node):
         if result.bound:
             await settle()  # until kube-scheduler has seen them: it would give the same room away again
         await open_node(kube, node)
@@ -95,7 +95,7 @@ async def _choose(kube: Kube, entries: Sequence[PlannedPod], node: Object, defau
     name = node["metadata"]["name"]
     company = await pods_on(kube, name)
     found = await _read(kube, _missing(entries, company))
-    if not opening.closed(node) and any(waits(entry, found.get(entry.key)) for entry in entries):
+    if not startup_cordon.closed(node) and any(waits(entry, found.get(entry.key)) for entry in entries):
         # The node's pods are read last: what kube-scheduler has put there meanwhile must be seen.
         company = await pods_on(kube, name)
     return choose(entries, found | {pods.key(pod): pod for pod in company}, node, company, default_spread)

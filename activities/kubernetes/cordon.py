@@ -28,8 +28,8 @@ from tenon.apis.duration import go_seconds
 from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.lifecycle import cordon as decide
 from tenon.lifecycle import drain, pods
-from tenon.lifecycle.instants import format_instant, parse_instant
 from tenon.lifecycle.messages import ClaimRef, CordonInput, CordonResult, NodeInput
+from tenon.lifecycle.timestamps import format_instant, parse_instant
 
 Object = Mapping[str, Any]
 

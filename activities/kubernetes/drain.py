@@ -18,9 +18,9 @@ from activities.kubernetes.volumes import Heartbeat, Sleep, attached_volumes
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DRAINED
 from tenon.lifecycle import drain as decide
-from tenon.lifecycle import holding
-from tenon.lifecycle.instants import format_instant, parse_instant
+from tenon.lifecycle import drain_blockers
 from tenon.lifecycle.messages import DrainInput, DrainResult
+from tenon.lifecycle.timestamps import format_instant, parse_instant
 
 Object = Mapping[str, Any]
 
@@ -69,7 +69,7 @@ async def drain(
         if waited:
             await evictor.act(waited, now())
         if not waited or evictor.gives_up(waited, now()):
-            stuck = [holding.lingering(pod) for pod in decide.left_behind(found, now(), wanted.force_at)]
+            stuck = [drain_blockers.lingering(pod) for pod in decide.left_behind(found, now(), wanted.force_at)]
             await _tell_left_behind(recorder, node, stuck + evictor.sentences(waited))
             await set_facts(kube, wanted.claim, [Fact(DRAINED, "True")], now)
             attached = await attached_volumes(kube, name, now())

@@ -10,17 +10,17 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from activities import metrics
-from activities.kubernetes.bounded import bounded
+from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachable
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import PDBS, PODS
 from tenon.apis import labels
-from tenon.lifecycle import budgets, holding, pods, protection
+from tenon.lifecycle import budgets, drain_blockers, pods, protection
 from tenon.lifecycle import drain as decide
 from tenon.lifecycle.drain import Kind
-from tenon.lifecycle.instants import format_instant
 from tenon.lifecycle.messages import DrainInput
+from tenon.lifecycle.timestamps import format_instant
 
 Object = Mapping[str, Any]
 
@@ -141,7 +141,7 @@ class Evictor:
     def _refused(self, pod: Object, now: datetime, why: str) -> None:
         uid = pods.uid(pod)
         force_at = None if self._wanted.force else self._wanted.force_at
-        self._held[uid] = f"pod {pods.key(pod)} {why}{holding.sentenced(pod, force_at, now)}"
+        self._held[uid] = f"pod {pods.key(pod)} {why}{drain_blockers.sentenced(pod, force_at, now)}"
         count = self._refusals.get(uid, 0)
         self._refusals[uid] = count + 1
         wait = SLOWEST_RETRY_SECONDS if count > 3 else 2**count

@@ -9,11 +9,11 @@ from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.nodeclaims import Clock, Fact, read_claim, set_facts
 from activities.kubernetes.nodes import find_node
-from activities.kubernetes.opening import open_node
 from activities.kubernetes.resources import NODES
+from activities.kubernetes.uncordon import open_node
 from tenon.apis import labels
 from tenon.apis.nodeclaim import INITIALIZED
-from tenon.lifecycle import opening, pods
+from tenon.lifecycle import pods, startup_cordon
 from tenon.lifecycle.initialization import initialization
 from tenon.lifecycle.messages import InitializeResult, NodeInput
 
@@ -28,7 +28,7 @@ async def initialize(kube: Kube, wanted: NodeInput, now: Clock) -> InitializeRes
         return await _awaited(kube, wanted, found.reason, found.message, now)
     verdict = initialization(claim, found.node)
     if not verdict.initialized:
-        if opening.closed_long(claim, now()):
+        if startup_cordon.closed_long(claim, now()):
             await open_node(kube, found.node)
         return await _awaited(kube, wanted, verdict.reason, verdict.message, now)
     name = found.node["metadata"]["name"]

@@ -21,8 +21,8 @@ from tenon.apis.duration import go_seconds
 from tenon.apis.managed import manages_claim
 from tenon.apis.nodeclaim import INITIALIZED, INSTANCE_TERMINATING, LAUNCHED, READY_DEPENDENTS, REGISTERED
 from tenon.lifecycle.binding import parse_planned
-from tenon.lifecycle.instants import format_instant, parse_instant
 from tenon.lifecycle.messages import ClaimRef, ClaimView, ErrorType, Instance
+from tenon.lifecycle.timestamps import format_instant, parse_instant
 from tenon.resources import Resources, format_resources
 
 Object = Mapping[str, Any]

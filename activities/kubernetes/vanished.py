@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from activities.kubernetes.bounded import bounded
+from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachable
 from activities.kubernetes.events import EventRecorder

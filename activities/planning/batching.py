@@ -14,12 +14,12 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from activities.metrics import QUEUE_DEPTH
+from activities.planning.blocked_pools import HeldPools
 from activities.planning.buffers import BufferRoom
-from activities.planning.held_pools import HeldPools
+from activities.planning.interfaces import ClusterView
 from activities.planning.pacing import Pace
-from activities.planning.ports import ClusterView
 from tenon.lifecycle.messages import AwaitBatchInput, BatchSummary
-from tenon.provisioning.facts import Fingerprint
+from tenon.provisioning.planning_context import Fingerprint
 from tenon.scheduling.model import Pod
 
 log = logging.getLogger("controller.provisioner")

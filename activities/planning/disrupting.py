@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 
 from activities import metrics
 from activities.planning.buffers import BufferRoom
+from activities.planning.interfaces import ClusterView
 from activities.planning.pacing import Pace
-from activities.planning.ports import ClusterView
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.budgets import Budget
 from tenon.disruption.emptiness import REASON, EmptyNode, ManagedNode, PoolPolicy, empty_nodes

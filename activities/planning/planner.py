@@ -33,23 +33,23 @@ from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import NODECLAIMS
 from activities.planning.batching import Batcher
+from activities.planning.blocked_pools import HeldPools
 from activities.planning.buffers import BufferRoom
-from activities.planning.held_pools import HeldPools
-from activities.planning.ports import ClusterView, Types
-from activities.planning.selling import sold_by
+from activities.planning.claim_writer import Unwritten, Written, write_claims
+from activities.planning.interfaces import ClusterView, Types
+from activities.planning.offerings import sold_by
+from activities.planning.pod_events import PodEvents
 from activities.planning.solving import Solver
-from activities.planning.telling import PodEvents
-from activities.planning.writing import Unwritten, Written, write_claims
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.ec2.avoided import Avoided, by_offering
 from tenon.ec2.instance_types import OfferingId
 from tenon.lifecycle.breaker import sentences
 from tenon.lifecycle.messages import PlanInput, PlanResult
-from tenon.provisioning.facts import Fingerprint
-from tenon.provisioning.held import only_probes, open_to_plans
+from tenon.provisioning.launch_blocks import only_probes, open_to_plans
 from tenon.provisioning.overlays import Overlaid
-from tenon.provisioning.policy import PlanPolicy
+from tenon.provisioning.planning_context import Fingerprint
+from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import explained, problem_of
 from tenon.provisioning.readiness import usable_pools
 from tenon.scheduling.model import Plan, Pod

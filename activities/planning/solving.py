@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from activities import metrics
-from tenon.provisioning.narrowing import Narrowed, Solve, narrowed
+from tenon.provisioning.fault_isolation import Narrowed, Solve, narrowed
 from tenon.provisioning.problem_json import to_json
 from tenon.provisioning.solving import solved
 from tenon.scheduling.model import Plan, Problem

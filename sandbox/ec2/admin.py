@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from sandbox.ec2.bodies import (
+from sandbox.ec2.admin_requests import (
     BootBody,
     BucketsBody,
     CapacityBody,
@@ -21,11 +21,11 @@ from sandbox.ec2.bodies import (
 )
 from sandbox.ec2.boot import BootPlan, BootRule
 from sandbox.ec2.errors import Answer, json_answer
+from sandbox.ec2.external_faults import Mishaps
 from sandbox.ec2.faults import Fault
-from sandbox.ec2.holds import Hold
+from sandbox.ec2.held_calls import Hold
 from sandbox.ec2.instances import Timing
 from sandbox.ec2.market import CapacityRule
-from sandbox.ec2.mishaps import Mishaps
 from sandbox.ec2.world import World
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from sandbox.ec2.kube import KubeClient, KubeError
 
-log = logging.getLogger("sandbox.ec2.joiner")
+log = logging.getLogger("sandbox.ec2.kubelet_simulator")
 WATCH_SECONDS = 300
 PAGE = 500
 

@@ -22,7 +22,7 @@ from sandbox.ec2.wsgi import Front
 if TYPE_CHECKING:
     from werkzeug.serving import BaseWSGIServer
 
-    from sandbox.ec2.joiner import Joiner
+    from sandbox.ec2.kubelet_simulator import Joiner
 
 log = logging.getLogger("sandbox.ec2")
 
@@ -97,8 +97,8 @@ def start(
     http = make_server("127.0.0.1", port, Front(place, application, admin), threaded=True, request_handler=Handler)
     joiner = None
     if kubeconfig is not None:
-        from sandbox.ec2.joiner import Joiner
         from sandbox.ec2.kube import KubeClient
+        from sandbox.ec2.kubelet_simulator import Joiner
 
         joiner = Joiner(KubeClient.from_kubeconfig(kubeconfig), place, boot)
         admin.joiner = joiner

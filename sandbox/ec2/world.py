@@ -8,7 +8,7 @@ from threading import RLock
 from sandbox.ec2.buckets import Buckets
 from sandbox.ec2.faults import CallLog, FaultTable, Throttle
 from sandbox.ec2.fleets import Fleets
-from sandbox.ec2.holds import HoldTable
+from sandbox.ec2.held_calls import HoldTable
 from sandbox.ec2.instances import InstanceBook
 from sandbox.ec2.market import Market
 from sandbox.ec2.prices import PriceBook

@@ -20,7 +20,7 @@ from tenon.ec2.launch_template import LaunchTemplate
 from tenon.ec2.settings import kubelet_map
 from tenon.ec2.tags import instance_tags, shared_tags
 from tenon.lifecycle.messages import FleetOverride, FleetTemplate, LaunchRequest
-from tenon.provisioning.launched import tenancy
+from tenon.provisioning.launched_labels import tenancy
 from tenon.resources import PODS, parse_resources
 from tenon.scheduling.model import InstanceType, Taint
 from tenon.scheduling.requirements import Requirements

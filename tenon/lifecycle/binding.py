@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tenon.lifecycle import opening, pods, room
+from tenon.lifecycle import pods, room, startup_cordon
 from tenon.lifecycle.pods import Object
 from tenon.lifecycle.selectors import admits_node, selects
 from tenon.provisioning.scheduler_config import NOTHING, DefaultSpread
@@ -144,11 +144,11 @@ def _node_refuses(pod: Object, node: Object) -> str:
         return f"it is nominated for Node {nominated}"
     if metadata.get("deletionTimestamp"):
         return "the Node is being deleted"
-    closed = opening.closed(node)
+    closed = startup_cordon.closed(node)
     if spec.get("unschedulable") and not closed:
         return "the Node is unschedulable"
     for taint in pods.taints(spec.get("taints")):
-        if closed and (taint.key, taint.effect) == opening.UNSCHEDULABLE_TAINT:
+        if closed and (taint.key, taint.effect) == startup_cordon.UNSCHEDULABLE_TAINT:
             continue
         if taint.effect in ("NoSchedule", "NoExecute") and not pods.tolerates(pod, taint):
             return f"it does not tolerate the taint {taint.key}:{taint.effect}"

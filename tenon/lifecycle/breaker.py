@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
-from tenon.lifecycle.launching import pause
+from tenon.lifecycle.launch_retry import pause
 from tenon.lifecycle.messages import LaunchBreaker, LaunchReport
 
 UNTRIED_FOR = timedelta(minutes=2)

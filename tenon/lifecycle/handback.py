@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenon.apis import labels
-from tenon.lifecycle import cordon, opening
+from tenon.lifecycle import cordon, startup_cordon
 from tenon.lifecycle.pods import Object
 
 _PREFIX = f"{labels.TENON_GROUP}/"
@@ -24,7 +24,7 @@ def handed_back(obj: Object) -> dict[str, Any]:
             metadata[kind] = ours
     spec: dict[str, Any] = {}
     if obj["kind"] == "Node" and not obj["metadata"].get("deletionTimestamp"):
-        spec |= opening.opened(obj).get("spec") or {}
+        spec |= startup_cordon.opened(obj).get("spec") or {}
         untainted = cordon.uncordoned({**obj, "spec": {**(obj.get("spec") or {}), **spec}})
         spec |= untainted.get("spec") or {}
         for kind, values in (untainted.get("metadata") or {}).items():

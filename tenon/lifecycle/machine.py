@@ -12,7 +12,7 @@ from __future__ import annotations
 import zlib
 from datetime import datetime, timedelta
 
-from tenon.lifecycle import launching, leaving
+from tenon.lifecycle import launch_retry, termination
 from tenon.lifecycle.messages import (
     ActivityName,
     BindResult,
@@ -175,7 +175,7 @@ def _leaving_step(state: NodeState, now: datetime) -> Step:
                     force_at=state.force_at,
                     force=force,
                     pool=state.pool,
-                    budget_seconds=leaving.drain_budget(state),
+                    budget_seconds=termination.drain_budget(state),
                     instance_gone=state.instance_gone,
                     reason=state.leave.reason if state.leave else "",
                 ),
@@ -242,15 +242,15 @@ def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
             stays = state.model_copy(update={"disrupted": False})
             return record(stays, now, "removed a disruption taint that nothing followed") if event.removed else stays
         case CordonResult():
-            return leaving.cordoned(state, event, now)
+            return termination.cordoned(state, event, now)
         case DrainResult():
-            return leaving.drained(state, event, now)
+            return termination.drained(state, event, now)
         case DetachResult():
-            return leaving.detached(state, event, now)
+            return termination.detached(state, event, now)
         case TerminateResult():
-            return leaving.terminated(state, event, now)
+            return termination.terminated(state, event, now)
         case ReleaseInput():
-            return leaving.released(state, event, now)
+            return termination.released(state, event, now)
         case Poke():
             return _poked(state, event, now)
         case Keep():
@@ -259,7 +259,7 @@ def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
         case Disrupt():
             return _disrupted(state, event, now)
         case LeaveRequest():
-            return leaving.leave(state, event, now)
+            return termination.leave(state, event, now)
         case DeadlinePassed():
             return _deadline(state, now)
         case Failed():
@@ -291,13 +291,13 @@ def _prepared(state: NodeState, event: PrepareLaunchResult, now: datetime) -> No
     if view.instance is not None:
         state = _adopted(state, event, now)
     if view.deleting:
-        return leaving.leave(state, LeaveRequest(reason="deleted", message="the NodeClaim was deleted"), now)
+        return termination.leave(state, LeaveRequest(reason="deleted", message="the NodeClaim was deleted"), now)
     if view.instance is not None:
         return state
     if event.waits is not None:
-        return launching.put_off(state, event.waits, now)
+        return launch_retry.put_off(state, event.waits, now)
     if event.request is None:
-        return leaving.leave(state, LeaveRequest(reason=event.reason, message=event.message), now)
+        return termination.leave(state, LeaveRequest(reason=event.reason, message=event.message), now)
     return record(
         state.model_copy(update={"stage": Stage.LAUNCHING, "request": event.request}),
         now,
@@ -338,9 +338,9 @@ def _launched(state: NodeState, event: LaunchResult, now: datetime) -> NodeState
         again = {"stage": Stage.PREPARING, "attempt": state.attempt + 1, "request": None}
         return record(state.model_copy(update=again), now, "a launch template was gone: prepared again")
     if instance is None and event.waits is not None:
-        return launching.put_off(state, event.waits, now)
+        return launch_retry.put_off(state, event.waits, now)
     if instance is None:
-        return leaving.leave(state, LeaveRequest(reason=event.reason, message=event.message), now)
+        return termination.leave(state, LeaveRequest(reason=event.reason, message=event.message), now)
     launched = state.model_copy(
         update={
             "stage": Stage.REGISTERING,
@@ -364,7 +364,7 @@ def _registered(state: NodeState, event: RegisterResult, now: datetime) -> NodeS
     state = state.model_copy(update={"look": False})
     if not event.node_name:
         if state.last_look:
-            return leaving.leave(state, _never_joined(state), now)
+            return termination.leave(state, _never_joined(state), now)
         return record(state, now, f"not registered yet: {event.message or event.reason}")
     registered = state.model_copy(
         update={
@@ -398,7 +398,7 @@ def _still_uninitialized(state: NodeState, why: str, now: datetime) -> NodeState
     if give_up_at is not None and now >= give_up_at:
         minutes = int((now - since).total_seconds() // 60)
         message = f"not initialized {minutes} minutes after its registration: {why}"
-        return leaving.leave(waiting, LeaveRequest(reason="initialization_timeout", message=message), now)
+        return termination.leave(waiting, LeaveRequest(reason="initialization_timeout", message=message), now)
     look_again = now + min(RECHECK, FIRST_RECHECK * 2 ** min(state.looks, 10))
     blocked = f"not initialized yet: {why}" if now - since >= RECHECK else ""
     return waiting.model_copy(
@@ -431,7 +431,7 @@ def _poked(state: NodeState, event: Poke, now: datetime) -> NodeState:
     if event.not_managed:
         return _let_be(state, now)
     if event.instance_gone:
-        return leaving.instance_gone(state, now)
+        return termination.instance_gone(state, now)
     if state.stage.leaving:
         return state
     if state.stage is Stage.PREPARING and event.reason != "gone":
@@ -439,7 +439,7 @@ def _poked(state: NodeState, event: Poke, now: datetime) -> NodeState:
         return state.model_copy(update={"deadline": None}) if event.claim_deleting else state
     if event.claim_deleting or event.node_deleting:
         what = "NodeClaim" if event.claim_deleting else "Node"
-        return leaving.leave(state, LeaveRequest(reason="deleted", message=f"the {what} was deleted"), now)
+        return termination.leave(state, LeaveRequest(reason="deleted", message=f"the {what} was deleted"), now)
     if event.disrupted:
         return state.model_copy(update={"disrupted": True}) if state.stage is Stage.LIVE else state
     if state.stage in (Stage.LIVE, Stage.BINDING):
@@ -476,7 +476,7 @@ def _disrupted(state: NodeState, event: Disrupt, now: datetime) -> NodeState:
         text = f"{event.reason}; leaves at {event.not_before:%H:%M:%S} if still so"
         return record(state.model_copy(update={"pending": pending}), now, text)
     request = LeaveRequest(reason=event.reason, command=event.command)
-    return leaving.leave(state, request, now, only_if_empty=event.only_if_empty)
+    return termination.leave(state, request, now, only_if_empty=event.only_if_empty)
 
 
 def _deadline(state: NodeState, now: datetime) -> NodeState:
@@ -484,14 +484,14 @@ def _deadline(state: NodeState, now: datetime) -> NodeState:
     if not state.stage.leaving and due is not None and now >= due:
         if (waits := _in_turn(state, due, now)) is not None:
             return waits
-        return leaving.leave(state, LeaveRequest(reason="expired", message="its time to live is over"), now)
+        return termination.leave(state, LeaveRequest(reason="expired", message="its time to live is over"), now)
     if state.stage is Stage.LIVE:
         pending = state.pending
         if pending is not None and now >= pending.due:
             if (waits := _in_turn(state, pending.due, now)) is not None:
                 return waits
             request = LeaveRequest(reason=pending.reason, command=pending.command)
-            return leaving.leave(state, request, now, only_if_empty=pending.only_if_empty)
+            return termination.leave(state, request, now, only_if_empty=pending.only_if_empty)
         return state.model_copy(update={"spread_until": None})
     if state.deadline is None or now < state.deadline:
         return state
@@ -523,11 +523,11 @@ def _failed(state: NodeState, event: Failed, now: datetime) -> NodeState:
         return _let_be(state, now)
     if event.activity is ActivityName.LAUNCH and event.again:
         wait = LaunchWait(reason="LaunchFailed", message=event.message, unsettled=True)
-        return launching.put_off(state, wait, now)
+        return launch_retry.put_off(state, wait, now)
     if event.activity is ActivityName.LAUNCH:
-        state = state.model_copy(update={"launch_unsettled_until": now + launching.LAUNCH_SETTLES})
+        state = state.model_copy(update={"launch_unsettled_until": now + launch_retry.LAUNCH_SETTLES})
     if event.activity in (ActivityName.PREPARE_LAUNCH, ActivityName.LAUNCH):
-        return leaving.leave(state, LeaveRequest(reason="launch_timeout", message=event.message), now)
+        return termination.leave(state, LeaveRequest(reason="launch_timeout", message=event.message), now)
     text = f"{event.activity.value} failed: {event.message}"
     update: dict[str, object] = {"blocked": text, "failures": state.failures + 1}
     if state.stage is not Stage.REGISTERING:  # whose deadline is the time to join: it is looked at again at once

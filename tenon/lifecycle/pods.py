@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from tenon.apis import labels
-from tenon.lifecycle.instants import parse_instant
+from tenon.lifecycle.timestamps import parse_instant
 from tenon.scheduling.model import Taint, Toleration
 
 Object = Mapping[str, Any]

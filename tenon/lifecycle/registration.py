@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tenon.apis import labels
-from tenon.lifecycle import opening
+from tenon.lifecycle import startup_cordon
 from tenon.lifecycle.binding import parse_planned
 from tenon.lifecycle.pods import Object
 
@@ -70,7 +70,7 @@ def registration(claim: Object, node: Object) -> Registration:
     metadata: dict[str, Any] = {}
     _add(metadata, "labels", _missing(present, (want.get("labels") or {}) | {labels.REGISTERED: "true"}))
     wanted = {name: text for name, text in (want.get("annotations") or {}).items() if name not in OWN_ANNOTATIONS}
-    close = not registered and _bought_for_pods(claim) and not opening.cordoned(node)
+    close = not registered and _bought_for_pods(claim) and not startup_cordon.cordoned(node)
     if close:
         wanted[labels.CLOSED] = "true"
     _add(metadata, "annotations", _missing(have.get("annotations") or {}, wanted))

@@ -21,7 +21,7 @@ from tenon.manifests.mending import Mend, mended_line
 from tenon.manifests.moved import formerly, moves_of
 from tenon.manifests.paths import Path, leaves, path_of, text_of
 from tenon.manifests.together import is_older
-from tenon.provisioning.overlap import overlapping, sentence
+from tenon.provisioning.pool_overlap import overlapping, sentence
 
 Sound = Sequence[tuple[Item, Sequence[Mapping[str, Any]]]]
 """Items without faults, each with what it is in v1."""

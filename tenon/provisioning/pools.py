@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tenon.apis import labels
 from tenon.apis.common import Taint as ApiTaint
 from tenon.apis.nodepool import NodePool
-from tenon.provisioning.lacking import sold_to, why_none
+from tenon.provisioning.missing_instance_types import sold_to, why_none
 from tenon.resources import Resources, parse_resources
 from tenon.scheduling.model import InstanceType, Pool, Taint
 from tenon.scheduling.requirements import Requirement, Requirements

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodepool import NodePool
-from tenon.provisioning.policy import PlanPolicy
+from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pools import scheduling_pool
 from tenon.provisioning.readiness import why_unusable
 from tenon.resources import Resources, subtract, total

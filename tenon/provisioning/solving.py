@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from tenon.apis import labels
 from tenon.provisioning.problem import with_pods
+from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan, PlannedClaim, Pod, Problem
 from tenon.scheduling.requirements import Requirements
-from tenon.scheduling.stopping import Expired, never
 
 CROWDED = "there is no room for it beside the pods that wait"
 

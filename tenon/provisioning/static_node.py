@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tenon.apis.nodepool import NodePool
-from tenon.provisioning.policy import PlanPolicy
+from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pools import scheduling_pool
 from tenon.resources import PODS, subtract
 from tenon.scheduling.engine import solve

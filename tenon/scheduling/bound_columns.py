@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from tenon.apis import labels
 from tenon.resources import total
 from tenon.scheduling.daemons import LATER_LABELS
-from tenon.scheduling.existing import lasting_taints
+from tenon.scheduling.existing_nodes import lasting_taints
 from tenon.scheduling.model import InstanceType, Node, Offering, Pod, Pool, Problem, Taint, Toleration
 from tenon.scheduling.pod_classes import NO_TERM, Amounts
 from tenon.scheduling.requirements import Requirement, Requirements

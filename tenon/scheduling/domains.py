@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenon.scheduling.existing import Room
+from tenon.scheduling.existing_nodes import Room
 from tenon.scheduling.packing import Bin
 from tenon.scheduling.pod_classes import PodClass, combined
 from tenon.scheduling.requirements import Requirements

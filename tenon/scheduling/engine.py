@@ -12,26 +12,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from tenon.scheduling import existing
-from tenon.scheduling.claiming import claims_of
+from tenon.scheduling import existing_nodes
+from tenon.scheduling.blast_radius import Shares
+from tenon.scheduling.claim_builder import claims_of
+from tenon.scheduling.constrained_placement import Placer
 from tenon.scheduling.daemons import read_daemons
+from tenon.scheduling.deadline import Expired, never, without_rules
 from tenon.scheduling.domains import Domains
-from tenon.scheduling.explain import explain
+from tenon.scheduling.explanation.topology_conflicts import obstacle
+from tenon.scheduling.explanation.unschedulable_pods import explain
+from tenon.scheduling.first_fit_baseline import Candidate, Order, best, worthwhile
 from tenon.scheduling.fleet import Fleet
-from tenon.scheduling.in_turn import Candidate, Order, best, worthwhile
-from tenon.scheduling.ledger import Ledger
 from tenon.scheduling.model import Plan, Pod, Problem, Taint
-from tenon.scheduling.obstacles import obstacle
 from tenon.scheduling.packing import Load
-from tenon.scheduling.placing import Placer
 from tenon.scheduling.pod_classes import PodClass, group, resource_names
 from tenon.scheduling.relaxation import forms, without_preferences
 from tenon.scheduling.repacking import repack
 from tenon.scheduling.reservations import drop_far_limits, is_reserved, share_limits, split, used_up
-from tenon.scheduling.shares import Shares
-from tenon.scheduling.stopping import Expired, never, without_rules
 from tenon.scheduling.template import Template
 from tenon.scheduling.topology import Topology
+from tenon.scheduling.topology_counts import Ledger
 from tenon.scheduling.topology_groups import AFFINITY
 from tenon.scheduling.type_table import TypeTable
 
@@ -74,7 +74,7 @@ def _solve(
     topology = Topology(problem)
     shares = Shares(problem.most_pods_share, problem.pods, problem.nodes)
     classes = group(pods, names, topology, by_workload=shares.limited)
-    rooms = existing.rooms_of(problem.nodes, problem.pools, names, shares)
+    rooms = existing_nodes.rooms_of(problem.nodes, problem.pools, names, shares)
 
     soft = _soft_taints(problem)
     ways = {id(pod_class): forms(pod_class, topology, soft) for pod_class in classes}
@@ -88,7 +88,7 @@ def _solve(
 
     domains = Domains(rooms)
     ledger = Ledger(topology, domains, rooms, compared)
-    placed = [] if stepwise else existing.place(bulk, rooms, expired)
+    placed = [] if stepwise else existing_nodes.place(bulk, rooms, expired)
     fleets: list[Fleet] = []
     if stepwise or sum(placed) < len(pods):
         domains.templates = _templates(problem, names, shares, expired)
@@ -99,7 +99,7 @@ def _solve(
 
     stepwise = _in_order(stepwise, ways)
     left = _place_all(placer, [(pod_class, len(pod_class.pods)) for pod_class in stepwise], ways)
-    placed = placed or existing.place(bulk, rooms, expired)
+    placed = placed or existing_nodes.place(bulk, rooms, expired)
     placer.handed_out.update({id(c): done for c, done in zip(bulk, placed, strict=True)})
     waiting: Load = [(c, len(c.pods) - done) for c, done in zip(bulk, placed, strict=True) if done < len(c.pods)]
     for fleet in fleets if in_turn is None else ():

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tenon.scheduling.dealing import DealtNodes
+from tenon.scheduling.balanced_packing import DealtNodes
+from tenon.scheduling.blast_radius import Kin
 from tenon.scheduling.first_fit import Packing, close, first_fit
-from tenon.scheduling.menu import Floats, Menu, Numbers, nodes_needed
 from tenon.scheduling.packing import Bin, Load, without
-from tenon.scheduling.shares import Kin
 from tenon.scheduling.template import State, Template
+from tenon.scheduling.type_candidates import Floats, Menu, Numbers, nodes_needed
 
 
 def fill_best(template: Template, load: Load) -> Packing:

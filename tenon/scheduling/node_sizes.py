@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tenon.scheduling.menu import Floats, Numbers
+from tenon.scheduling.type_candidates import Floats, Numbers
 
 GRAINS = 240
 """About so many equal parts of a load are told apart when sizes are chosen."""

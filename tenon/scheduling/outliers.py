@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from tenon.resources import CPU, MEMORY
-from tenon.scheduling.menu import Menu, nodes_needed
 from tenon.scheduling.packing import Load
 from tenon.scheduling.template import Template
+from tenon.scheduling.type_candidates import Menu, nodes_needed
 
 FEW = 0.1
 """At most this part of the pods counts as few."""

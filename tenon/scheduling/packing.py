@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from operator import mul
 
-from tenon.scheduling.hosts import Counts
+from tenon.scheduling.blast_radius import Kin
+from tenon.scheduling.hostname_rules import Counts
 from tenon.scheduling.pod_classes import PodClass, Port, ports_clash
-from tenon.scheduling.shares import Kin
 from tenon.scheduling.template import SPOT_FLEXIBILITY, State, Template
 
 Load = list[tuple[PodClass, int]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tenon.resources import CPU, MEMORY, PODS
-from tenon.scheduling.hosts import HostRules
+from tenon.scheduling.hostname_rules import HostRules
 from tenon.scheduling.model import Pod, Taint, Toleration
 from tenon.scheduling.requirements import Requirements
 from tenon.scheduling.topology import AreaRules, HostAffinity, Part, Topology

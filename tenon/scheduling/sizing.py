@@ -14,13 +14,13 @@ from functools import partial
 from itertools import chain
 
 from tenon.resources import CPU
-from tenon.scheduling.dealing import deal
+from tenon.scheduling.balanced_packing import deal
 from tenon.scheduling.first_fit import Packing, first_fit
 from tenon.scheduling.greedy import fill_best
 from tenon.scheduling.limits import Limits
+from tenon.scheduling.load_partition import ways_to_cut
 from tenon.scheduling.outliers import outliers
 from tenon.scheduling.packing import Load, top_up
-from tenon.scheduling.portions import ways_to_cut
 from tenon.scheduling.template import Template
 
 CAPS = (8_000, 16_000, 32_000, 64_000, 96_000)

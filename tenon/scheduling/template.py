@@ -12,14 +12,14 @@ from math import inf
 
 from tenon.apis import labels
 from tenon.scheduling import burstable
+from tenon.scheduling.blast_radius import Shares
 from tenon.scheduling.daemons import Daemon, deciding_labels, overhead_groups
+from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.label_values import possible
 from tenon.scheduling.limits import Limits
 from tenon.scheduling.model import NODE_CHARGE, Pool
 from tenon.scheduling.pod_classes import Amounts, PodClass, Port, ports_clash
 from tenon.scheduling.requirements import IN, Requirement, Requirements
-from tenon.scheduling.shares import Shares
-from tenon.scheduling.stopping import Expired, never
 from tenon.scheduling.type_table import OFFERING_KEYS, Market, TypeTable, members
 
 SPOT_FLEXIBILITY = 15

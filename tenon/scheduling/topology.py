@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tenon.scheduling.hosts import HostRules
+from tenon.scheduling.hostname_rules import HostRules
 from tenon.scheduling.model import Pod, Problem, Toleration
 from tenon.scheduling.pod_rules import PodRules, PodTerm, SpreadRule
 from tenon.scheduling.requirements import Requirements

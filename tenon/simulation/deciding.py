@@ -9,10 +9,10 @@ from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
-from tenon.provisioning.overlap import notes as overlap_notes
-from tenon.provisioning.overlap import overlapping
 from tenon.provisioning.overlays import overlaid
-from tenon.provisioning.policy import PlanPolicy
+from tenon.provisioning.planning_policy import PlanPolicy
+from tenon.provisioning.pool_overlap import notes as overlap_notes
+from tenon.provisioning.pool_overlap import overlapping
 from tenon.provisioning.problem import Cluster, explained, problem_of
 from tenon.provisioning.readiness import usable_pools
 from tenon.provisioning.solving import solved

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tenon.resources import format_resources
+from tenon.scheduling.explanation.type_choice import Winners
 from tenon.scheduling.model import Plan, PlannedClaim, Pod, Problem
-from tenon.scheduling.winning import Winners
 
 Document = dict[str, Any]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tenon.provisioning.gates import AwsFeatureGates, FeatureGates, parse_aws_feature_gates, parse_feature_gates
-from tenon.provisioning.policy import PlanPolicy
+from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.scheduling.model import NODE_CHARGE
 from tenon.simulation.faults import Fault, Source
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.charting import ELSEWHERE, value_name
+from cli.helm_values import ELSEWHERE, value_name
 from sandbox import helm
 from sandbox.cluster import Sandbox
 from worker.settings import Settings, load_all

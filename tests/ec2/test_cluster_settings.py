@@ -14,7 +14,7 @@ from activities.ec2.cluster import describe_cluster, version_by_eks
 from activities.ec2.errors import EC2Error, Throttled
 from activities.ec2.pricing import TTL_SECONDS, Pricing
 from activities.ec2.provider import Ec2Provider
-from activities.ec2.remembering import Refresh, Remembered
+from activities.ec2.ttl_cache import Refresh, Remembered
 from tests.ec2.samples import node_class
 
 if TYPE_CHECKING:

@@ -152,7 +152,7 @@ def test_s7_launches_at_the_same_time_make_each_template_once(
     clients: Ec2, provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
 ) -> None:
     """Each of them needs the same templates, and none may go on before these exist."""
-    from sandbox.ec2.holds import Hold
+    from sandbox.ec2.held_calls import Hold
 
     at_once = 12
     fresh = Ec2Provider(clients, provider.cluster)

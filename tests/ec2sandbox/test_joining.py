@@ -11,7 +11,7 @@ import pytest
 
 from sandbox.ec2.boot import BootPlan, BootRule
 from sandbox.ec2.catalogue import describe_type
-from sandbox.ec2.joiner import instance_facts, settings_of
+from sandbox.ec2.kubelet_simulator import instance_facts, settings_of
 from sandbox.ec2.nodes import InstanceFacts, allocatable, capacity, eni_pods, node
 from sandbox.ec2.userdata import KubeletSettings, read
 from tenon.resources import parse_resources

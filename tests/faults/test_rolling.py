@@ -34,10 +34,10 @@ def other_version(folder: Path) -> Path:
     root = Path(tenon.__file__).parent.parent
     for package in PACKAGES:
         shutil.copytree(root / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
-    leaving = folder / "tenon" / "lifecycle" / "leaving.py"
-    text = leaving.read_text()
+    termination = folder / "tenon" / "lifecycle" / "termination.py"
+    text = termination.read_text()
     assert text.count(ORIGINAL) == 1
-    leaving.write_text(text.replace(ORIGINAL, CHANGED))
+    termination.write_text(text.replace(ORIGINAL, CHANGED))
     return folder
 
 

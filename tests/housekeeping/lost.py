@@ -15,7 +15,7 @@ from temporalio.worker import Worker
 
 from activities.ec2.client import Ec2
 from activities.ec2.provider import Ec2Provider
-from activities.housekeeping.collecting import Housekeeping
+from activities.housekeeping.sweep import Housekeeping
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODES, Resource
 from tenon.apis.ec2nodeclass import EC2NodeClass

@@ -15,7 +15,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.ec2.client import Ec2
 from activities.ec2.provider import Ec2Provider
-from activities.housekeeping.lives import Lives
+from activities.housekeeping.node_workflows import Lives
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODES
 from tenon.apis import labels

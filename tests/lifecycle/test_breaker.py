@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from tenon.ec2.avoided import MOST, Avoided, by_offering, grouped
 from tenon.lifecycle.breaker import UNTRIED_FOR, merged, refused, untried
-from tenon.lifecycle.launching import LAUNCH_WITHIN, LONGEST_PAUSE, given_up
+from tenon.lifecycle.launch_retry import LAUNCH_WITHIN, LONGEST_PAUSE, given_up
 from tenon.lifecycle.messages import LaunchBreaker, LaunchReport
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.lifecycle import budgets, drain, holding, pods
+from tenon.lifecycle import budgets, drain, drain_blockers, pods
 from tenon.lifecycle.drain import Action, Kind
 from tenon.lifecycle.protection import pod_protected, protected_for, protects_node, wish
 
@@ -100,7 +100,7 @@ def test_no_pod_that_was_told_to_end_outlasts_the_grace_period_of_the_node(
         assert end is None or end > NOW - drain.UNRESPONSIVE_AFTER
     names = [pods.uid(pod) for pod in [*waited, *left]]
     assert len(names) == len(set(names))
-    assert all("was to end by" in holding.lingering(pod) for pod in left)
+    assert all("was to end by" in drain_blockers.lingering(pod) for pod in left)
 
 
 @given(PODS, st.integers(-100, 8000))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.lifecycle import machine
-from tenon.lifecycle.launching import LAUNCH_SETTLES, LONGEST_PAUSE
+from tenon.lifecycle.launch_retry import LAUNCH_SETTLES, LONGEST_PAUSE
 from tenon.lifecycle.messages import (
     ActivityName,
     BindResult,

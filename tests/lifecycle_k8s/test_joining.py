@@ -6,9 +6,9 @@ import pytest
 
 from activities.kubernetes.binding import bind
 from activities.kubernetes.initialization import initialize
-from activities.kubernetes.opening import open_named
 from activities.kubernetes.registration import register
 from activities.kubernetes.resources import NODECLAIMS, NODES
+from activities.kubernetes.uncordon import open_named
 from tenon.lifecycle.messages import NodeInput
 from tests.lifecycle_k8s.world import DISRUPTED, PROVIDER_ID, REF, UNREGISTERED, World, claim, node, pod
 

@@ -15,9 +15,9 @@ from activities.ec2.errors import (
     Throttled,
 )
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
+from activities.launch_failure import TRIES_IN_PLACE
 from activities.launching import Launching
-from activities.putting_off import TRIES_IN_PLACE
-from tenon.lifecycle.launching import LAUNCH_WITHIN
+from tenon.lifecycle.launch_retry import LAUNCH_WITHIN
 from tenon.lifecycle.messages import (
     Instance,
     LaunchGroup,

@@ -8,5 +8,5 @@ import pytest
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests that fail by chance are repeated at once."""
-    monkeypatch.setattr("activities.planning.writing.PAUSES", (0.0, 0.0))
-    monkeypatch.setattr("activities.planning.telling.PAUSE", 0.0)
+    monkeypatch.setattr("activities.planning.claim_writer.PAUSES", (0.0, 0.0))
+    monkeypatch.setattr("activities.planning.pod_events.PAUSE", 0.0)

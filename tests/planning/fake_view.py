@@ -16,7 +16,7 @@ from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.emptiness import ManagedNode
 from tenon.provisioning.claims import planned_uids
-from tenon.provisioning.facts import ClaimFacts, Fingerprint
+from tenon.provisioning.planning_context import ClaimFacts, Fingerprint
 from tenon.provisioning.problem import Cluster
 from tenon.resources import Resources
 from tenon.scheduling.model import InstanceType, Node, Pod

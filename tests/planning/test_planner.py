@@ -14,7 +14,7 @@ from temporalio.exceptions import ApplicationError
 from tenon.apis import labels
 from tenon.lifecycle.messages import OfferingKey, PlanInput, PlanResult, UnavailableOffering
 from tenon.provisioning.claims import largest_capacity
-from tenon.provisioning.policy import PlanPolicy
+from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.scheduling.model import Node
 from tenon.scheduling.pod_rules import LabelSelector, PodRules, PodTerm
 from tenon.scheduling.requirements import Requirements

@@ -15,8 +15,8 @@ from activities.planning.solving import MOST_FILES, Solver
 from tenon.lifecycle.messages import PlanResult
 from tenon.provisioning.problem_json import from_json
 from tenon.provisioning.solving import solved
+from tenon.scheduling.deadline import Expired
 from tenon.scheduling.model import Plan, Problem
-from tenon.scheduling.stopping import Expired
 from tests.planning.setting import BATCH, Setting
 from tests.scheduling.builders import pod, pool, problem
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tenon.provisioning.policy import PlanPolicy
+from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of
 from tests.planning.fake_view import FakeView
 from tests.scheduling.builders import CATALOG, node, pod

@@ -17,7 +17,7 @@ from sandbox import bootstrap, credentials
 from sandbox.components import API_SERVER, Component
 from sandbox.control import order, serve_control
 from sandbox.layout import Layout
-from sandbox.leash import leashed
+from sandbox.parent_death import dying_with_parent
 from sandbox.ports import free_ports
 from sandbox.status import Addresses, Process, State, Status, read
 from sandbox.supervisor import Supervisor
@@ -103,8 +103,8 @@ async def test_a_component_that_cannot_start_shows_its_last_words(supervisor: Su
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the next `up` or `down` sweeps")
-def test_a_leashed_program_dies_with_its_parent() -> None:
-    child = leashed(sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)")
+def test_a_program_dies_with_its_parent() -> None:
+    child = dying_with_parent(sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)")
     code = (
         "import os, subprocess, sys\n"
         f"child = {child!r}\n"
@@ -116,10 +116,10 @@ def test_a_leashed_program_dies_with_its_parent() -> None:
     )
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
-        leashed_process = psutil.Process(int(parent.stdout.readline()))
-        assert leashed_process.is_running()
+        child_process = psutil.Process(int(parent.stdout.readline()))
+        assert child_process.is_running()
         parent.kill()
-    _, alive = psutil.wait_procs([leashed_process], timeout=30)
+    _, alive = psutil.wait_procs([child_process], timeout=30)
     assert not alive
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenon.provisioning.policy import PlanPolicy
+from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.simulation.settings import CHOICES, GATES, GATES_OF_AWS, NUMBERS, SPREAD, WITHOUT_EFFECT, read_settings
 from worker.settings import Settings
 

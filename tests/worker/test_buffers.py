@@ -17,7 +17,7 @@ from activities.planning.buffers import BufferRoom
 from activities.planning.planner import Planner
 from tenon.apis import labels
 from tenon.lifecycle.messages import PlanInput
-from tenon.provisioning.policy import PlanPolicy
+from tenon.provisioning.planning_policy import PlanPolicy
 from tests.apis.case import EC2NODECLASS, NODEPOOL
 from tests.cache.objects import metadata, node, running
 from tests.lifecycle_k8s.fake_kube import Clock, FakeKube, Recorder

@@ -12,7 +12,7 @@ import pytest
 
 from activities.planning.disrupting import Disruptor
 from tenon.lifecycle.messages import AwaitDisruptionInput
-from tenon.provisioning.policy import PlanPolicy
+from tenon.provisioning.planning_policy import PlanPolicy
 from tests.apis.case import NODEPOOL, edited
 from tests.cache.objects import claim, metadata, node, running
 from tests.planning.fake_view import FakeTypes

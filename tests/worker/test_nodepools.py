@@ -15,7 +15,7 @@ from prometheus_client import REGISTRY
 
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODECLAIMS
-from activities.planning.held_pools import HeldPools
+from activities.planning.blocked_pools import HeldPools
 from tenon.lifecycle.breaker import refused
 from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
 from tests.cache.objects import claim, metadata

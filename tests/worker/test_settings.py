@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.provisioning.gates import AwsFeatureGates, FeatureGates
-from tenon.provisioning.policy import PlanPolicy
+from tenon.provisioning.planning_policy import PlanPolicy
 from worker.settings import Settings, SettingsError, load, parse_duration
 
 

@@ -15,8 +15,8 @@ from prometheus_client import REGISTRY
 
 from activities.kubernetes.errors import ApiError, Conflict
 from tenon.apis import labels
-from tenon.provisioning.policy import PlanPolicy
-from tenon.provisioning.static import MOST_AT_ONCE
+from tenon.provisioning.planning_policy import PlanPolicy
+from tenon.provisioning.static_capacity import MOST_AT_ONCE
 from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
 from tests.cache.objects import claim, metadata, node, running
 from tests.planning.fake_view import READY, FakeTypes

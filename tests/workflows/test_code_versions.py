@@ -11,10 +11,10 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureEr
 from temporalio.testing import WorkflowEnvironment
 
 from tenon.lifecycle import machine
-from tenon.lifecycle.leaving import BLOCKED_RETRY
 from tenon.lifecycle.messages import ActivityName, CordonResult, Disrupt, DrainResult, KeepInput, Message, Poke
 from tenon.lifecycle.state import NodeState, Stage
 from tenon.lifecycle.steps import KeepRecorded, Run, Step
+from tenon.lifecycle.termination import BLOCKED_RETRY
 from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.serving import serving
 from tests.workflows.test_nodeclaim import Handle, at, blocked, live, newest, node

@@ -13,8 +13,8 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
-from tenon.lifecycle import leaving
-from tenon.lifecycle.launching import given_up
+from tenon.lifecycle import termination
+from tenon.lifecycle.launch_retry import given_up
 from tenon.lifecycle.messages import (
     ActivityName,
     CordonInput,
@@ -117,8 +117,8 @@ async def test_a_kept_node_outlives_its_expiry_until_the_wish_is_over(
 
 def rarely(monkeypatch: pytest.MonkeyPatch, pause: timedelta) -> None:
     """Blocked nodes are tried again so rarely that weeks take few tries: each wait that is skipped costs a second."""
-    monkeypatch.setattr(leaving, "BLOCKED_RETRY", pause)
-    monkeypatch.setattr(leaving, "LONGEST_BLOCKED_RETRY", pause)
+    monkeypatch.setattr(termination, "BLOCKED_RETRY", pause)
+    monkeypatch.setattr(termination, "LONGEST_BLOCKED_RETRY", pause)
 
 
 async def test_two_days_of_grace_for_a_drain_that_a_budget_blocks(

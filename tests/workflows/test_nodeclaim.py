@@ -12,7 +12,6 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from tenon.lifecycle.leaving import BLOCKED_RETRY
 from tenon.lifecycle.messages import (
     ActivityName,
     ClaimRef,
@@ -27,6 +26,7 @@ from tenon.lifecycle.messages import (
     TerminateResult,
 )
 from tenon.lifecycle.state import Life, NodeClaimInput, NodeState, Stage
+from tenon.lifecycle.termination import BLOCKED_RETRY
 from tests.workflows.fake_activities import INSTANCE, FakeWorld
 from tests.workflows.serving import serving
 from tests.workflows.waiting import until

@@ -6,8 +6,8 @@ No problem is known on which the engine raises. Python imports this before anyth
 from __future__ import annotations
 
 from tenon.provisioning import solving
+from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.model import Plan, Problem
-from tenon.scheduling.stopping import Expired, never
 
 FAULT = "tests.tenon.sh/engine-fault"
 _solved = solving.solved

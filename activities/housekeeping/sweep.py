@@ -1,0 +1,145 @@
+"""The activity "collect garbage": one sweep over a cluster's Kubernetes objects, EC2 and workflows."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import UTC, datetime
+
+from temporalio import activity
+from temporalio.service import RPCError
+
+from activities import metrics
+from activities.ec2.errors import EC2Error
+from activities.ec2.provider import Ec2Provider
+from activities.housekeeping.node_workflows import Lives
+from activities.housekeeping.sweep_actions import Acting
+from activities.housekeeping.sweep_events import event_for
+from activities.housekeeping.sweep_reader import SAID, observe
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
+from activities.kubernetes.events import EventRecorder
+from tenon.housekeeping.decide import GRACES, findings, within
+from tenon.housekeeping.facts import Graces, Observed
+from tenon.housekeeping.findings import Finding, Kind
+from tenon.housekeeping.instances import left_to_workflows
+from tenon.housekeeping.messages import COLLECT_GARBAGE, Figures, HousekeepingInput, HousekeepingResult
+
+log = logging.getLogger("controller.housekeeping")
+
+BEAT_AFTER = 20.0
+"""Seconds of work between heartbeats, which are billed: a sweep that finds little sends none."""
+BETWEEN_TAGS = 1.0
+FAULTS_TOLD = 10
+FAILED_KEPT = 1000
+"""So many names of what could not be ended are handed on, for a result must stay small."""
+
+
+class Housekeeping:
+    """Finds what was lost and ends or heals it; one object's fault never stops the others."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        recorder: EventRecorder,
+        ec2: Ec2Provider,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        graces: Graces = GRACES,
+    ) -> None:
+        self._kube = kube
+        self._recorder = recorder
+        self._ec2 = ec2
+        self._now = now
+        self._pause = pause
+        self._graces = graces
+        self._finalizers: set[str] = set()
+
+    @activity.defn(name=COLLECT_GARBAGE)
+    async def collect(self, given: HousekeepingInput) -> HousekeepingResult:
+        """Read the three records, compare them, end or heal what is lost, and answer in figures."""
+        lives = Lives(activity.client(), given.cluster, activity.info().task_queue)
+        seen, unread = await observe(self._kube, self._ec2, lives, self._now, given.left_since)
+        for source, why in unread.items():
+            metrics.HOUSEKEEPING_UNREAD.labels(source).inc()
+            log.warning("the sweep could not read a source", extra={"source": source, "error": why})
+        todo, later = within(findings(seen, self._graces), given.actions, given.tags, given.failed)
+        figures = {kind.value: Figures() for kind in Kind}
+        faults = await self._work_off(Acting(self._kube, self._ec2, lives, self._graces), todo, seen, figures)
+        untried = {found.key for found in later}
+        failed = [key for key in given.failed if key in untried] + list(faults)
+        for found in later:
+            _add(figures, found.kind, "found", "put_off")
+        self._measure(seen)
+        try:
+            metrics.BLOCKED_CLAIMS.set(await lives.blocked())
+        except RPCError as error:
+            unread["blocked workflows"] = error.message[:SAID]
+        if not unread:
+            metrics.HOUSEKEEPING_SUCCESS.set(self._now().timestamp())
+        return HousekeepingResult(
+            figures={kind: row for kind, row in figures.items() if row.found},
+            unread=unread,
+            faults=list(faults.values())[:FAULTS_TOLD],
+            failed=failed[:FAILED_KEPT],
+            left_since=left_to_workflows(seen, self._graces),
+        )
+
+    async def _work_off(
+        self, acting: Acting, todo: Iterable[Finding], seen: Observed, figures: dict[str, Figures]
+    ) -> dict[str, str]:
+        """What failed, and why in a sentence each."""
+        faults: dict[str, str] = {}
+        beaten = time.monotonic()
+        for found in todo:
+            if time.monotonic() - beaten > BEAT_AFTER:
+                activity.heartbeat()
+                beaten = time.monotonic()
+            try:
+                held = await acting.act(found, seen)
+            except (ApiError, EC2Error, RPCError) as error:
+                _add(figures, found.kind, "found", "failed")
+                metrics.HOUSEKEEPING_FAILED.labels(found.kind.value).inc()
+                faults[found.key] = f"{found.kind.value} {found.name}: {error}"[:SAID]
+                log.warning("not ended", extra={"kind": found.kind.value, "object": found.name, "error": str(error)})
+                continue
+            if held:
+                await self._tell(found, figures)
+            if found.kind is Kind.UNTAGGED_INSTANCE:
+                await self._pause(BETWEEN_TAGS)
+        return faults
+
+    async def _tell(self, found: Finding, figures: dict[str, Figures]) -> None:
+        if found.kind is Kind.FOREIGN_FINALIZER:  # nothing ended: somebody else has to act
+            _add(figures, found.kind, "found")
+        else:
+            _add(figures, found.kind, "found", "ended")
+            metrics.HOUSEKEEPING_ENDED.labels(found.kind.value).inc()
+            extra = {"kind": found.kind.value, "object": found.name, "nodeclaim": found.claim}
+            log.info("ended what was lost", extra={**extra, "since": found.since.isoformat()})
+        told = event_for(found)
+        if told is not None:
+            about, reason, text = told
+            await self._recorder.publish(about, reason, text, "Warning")
+
+    def _measure(self, seen: Observed) -> None:
+        """How many claims each foreign finalizer holds; what holds none any more is told as 0."""
+        if seen.claims is None:
+            return
+        held: dict[str, int] = dict.fromkeys(self._finalizers, 0)
+        for claim in seen.managed_claims:
+            for finalizer in claim.foreign_finalizers:
+                held[finalizer] = held.get(finalizer, 0) + 1
+        for finalizer, count in held.items():
+            metrics.FOREIGN_FINALIZERS.labels(finalizer).set(count)
+        self._finalizers = set(held)
+
+
+def _add(figures: dict[str, Figures], kind: Kind, *fields: str) -> None:
+    if "found" in fields:
+        metrics.HOUSEKEEPING_FOUND.labels(kind.value).inc()
+    row = figures[kind.value]
+    figures[kind.value] = row.model_copy(update={field: getattr(row, field) + 1 for field in fields})

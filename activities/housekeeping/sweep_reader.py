@@ -1,0 +1,142 @@
+"""Reads the three records for a sweep: directly, for a cache whose watch has stalled would mislead it.
+
+Each source is read by itself. One that cannot be read whole is None in the facts, with the reason beside it, and the
+findings that need it are not made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from temporalio.service import RPCError
+
+from activities.ec2.errors import EC2Error
+from activities.ec2.provider import Ec2Provider
+from activities.heartbeat import beating
+from activities.housekeeping.node_workflows import Lives
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
+from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODES, Resource
+from tenon.apis import labels
+from tenon.apis.managed import manages_claim, may_manage_node
+from tenon.apis.nodeclaim import INSTANCE_TERMINATING, LAUNCHED, REGISTERED
+from tenon.housekeeping.facts import ClaimSeen, NodeSeen, Observed
+from tenon.lifecycle.timestamps import parse_instant
+from tenon.provisioning.launch_groups import group_of
+
+PAGE = 500
+NEVER_OLD = datetime.max.replace(tzinfo=UTC)
+"""The age of what does not say when it was made: no grace ever ends for it."""
+SAID = 300
+"""How much of an error's text is reported."""
+
+Read = TypeVar("Read")
+
+
+async def observe(
+    kube: Kube, ec2: Ec2Provider, lives: Lives, now: Callable[[], datetime], left_since: Mapping[str, datetime]
+) -> tuple[Observed, dict[str, str]]:
+    """What can be read, and why the rest cannot.
+
+    Instances are read before claims: the claim of every instance that was seen is then in the list, if it lives.
+    """
+    unread: dict[str, str] = {}
+
+    async def read(source: str, work: Awaitable[Read]) -> Read | None:
+        try:
+            return await beating(work)
+        except (ApiError, EC2Error, RPCError) as error:
+            unread[source] = str(error)[:SAID]
+            return None
+
+    workflows = await read("workflows", lives.opened())
+    instances = await read("instances", asyncio.to_thread(ec2.owned_instances))
+    templates = await read("launch templates", asyncio.to_thread(ec2.launch_templates))
+    claims = await read("NodeClaims", read_claims(kube))
+    nodes = await read("Nodes", _all(kube, NODES, node_seen))
+    classes = await read("EC2NodeClasses", _all(kube, EC2NODECLASSES, _name))
+    seen = Observed(
+        now=now(),
+        claims=claims,
+        instances=None if instances is None else tuple(instances),
+        nodes=nodes,
+        workflows=workflows,
+        templates=None if templates is None else tuple(templates),
+        classes=None if classes is None else frozenset(classes),
+        left_since=left_since,
+    )
+    return seen, unread
+
+
+async def read_claims(kube: Kube) -> tuple[ClaimSeen, ...]:
+    """Every NodeClaim, as the API server knows it now."""
+    return await _all(kube, NODECLAIMS, claim_seen)
+
+
+def claim_seen(raw: Mapping[str, Any]) -> ClaimSeen:
+    """A NodeClaim, less what the sweep does not need."""
+    metadata, status = raw["metadata"], raw.get("status") or {}
+    conditions = {each["type"]: each for each in status.get("conditions") or ()}
+    launched = conditions.get(LAUNCHED) or {}
+    group = group_of(metadata.get("annotations") or {})
+    return ClaimSeen(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        created_at=_created(metadata),
+        pool=(metadata.get("labels") or {}).get(labels.NODEPOOL, ""),
+        node_class=((raw.get("spec") or {}).get("nodeClassRef") or {}).get("name", ""),
+        provider_id=status.get("providerID") or "",
+        launched_at=parse_instant(launched.get("lastTransitionTime")) if launched.get("status") == "True" else None,
+        registered=(conditions.get(REGISTERED) or {}).get("status") == "True",
+        node_name=status.get("nodeName") or "",
+        deleted_at=parse_instant(metadata.get("deletionTimestamp")),
+        terminating=(conditions.get(INSTANCE_TERMINATING) or {}).get("status") == "True",
+        finalizers=tuple(metadata.get("finalizers") or ()),
+        managed=manages_claim(raw),
+        group=group.id if group else "",
+    )
+
+
+def node_seen(raw: Mapping[str, Any]) -> NodeSeen:
+    """A Node, less what the sweep does not need."""
+    metadata = raw["metadata"]
+    owners = metadata.get("ownerReferences") or ()
+    conditions = (raw.get("status") or {}).get("conditions") or ()
+    return NodeSeen(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        created_at=_created(metadata),
+        provider_id=(raw.get("spec") or {}).get("providerID") or "",
+        claim=next((owner["name"] for owner in owners if owner.get("kind") == NODECLAIMS.kind), ""),
+        ready=any(each["type"] == "Ready" and each["status"] == "True" for each in conditions),
+        ours=labels.TERMINATION_FINALIZER in (metadata.get("finalizers") or ())
+        and may_manage_node(metadata.get("labels") or {}),
+    )
+
+
+async def _all(kube: Kube, resource: Resource, reduce: Callable[[Mapping[str, Any]], Read]) -> tuple[Read, ...]:
+    return tuple([reduce(raw) async for raw in _each(kube, resource)])
+
+
+async def _each(kube: Kube, resource: Resource) -> AsyncIterator[Mapping[str, Any]]:
+    """Page by page, so that no more than one page of whole objects is in memory at a time."""
+    query = {"limit": str(PAGE)}
+    while True:
+        page = json.loads(await kube.request("GET", resource.path(), query=query))
+        for item in page.get("items") or ():
+            yield item
+        query["continue"] = (page.get("metadata") or {}).get("continue") or ""
+        if not query["continue"]:
+            return
+
+
+def _created(metadata: Mapping[str, Any]) -> datetime:
+    return parse_instant(metadata.get("creationTimestamp")) or NEVER_OLD
+
+
+def _name(raw: Mapping[str, Any]) -> str:
+    return str(raw["metadata"]["name"])

@@ -1,0 +1,119 @@
+"""What becomes of a NodeClaim whose launch failed: it says why, and waits for another try or is given up."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from temporalio import activity
+
+from activities.ec2.errors import EC2Error, Throttled
+from activities.kubernetes import nodeclaims
+from activities.kubernetes.client import Kube, Object
+from activities.kubernetes.events import EventRecorder
+from activities.launch_breakers import LaunchBreakers
+from tenon.ec2.errors import reason_for
+from tenon.lifecycle import launch_retry as rules
+from tenon.lifecycle.messages import (
+    ClaimRef,
+    ClaimView,
+    LaunchBreaker,
+    LaunchResult,
+    LaunchWait,
+    PrepareLaunchResult,
+)
+
+log = logging.getLogger("controller.nodeclaim.lifecycle")
+
+INSUFFICIENT_CAPACITY = "insufficient_capacity"
+LAUNCH_TIMEOUT = "launch_timeout"
+TRIES_IN_PLACE = 3
+"""Tries of one activity at an EC2 that is busy or does not answer, before its workflow waits for longer."""
+SOONEST = timedelta(seconds=2)
+"""The shortest wait of a launch that is held back while another one probes."""
+
+
+class PuttingOff:
+    """Writes on claims why they have no instance, and ends those that get none."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        recorder: EventRecorder,
+        breakers: LaunchBreakers,
+        now: Callable[[], datetime],
+        tries: Callable[[], int] | None = None,
+    ) -> None:
+        """``tries``: the number of the present try of the activity, from 1."""
+        self._kube = kube
+        self._recorder = recorder
+        self._breakers = breakers
+        self._now = now
+        self._tries = tries or _tries_of_activity
+
+    def held_back(self, held: LaunchBreaker) -> LaunchWait:
+        """Why, and until when, a launch waits for a NodePool's breaker."""
+        return LaunchWait(
+            reason=held.reason,
+            message=f"{held.message} (held back while launches of NodePool {held.pool} are refused)",
+            answered=not held.outage,
+            held=True,
+            not_before=max(held.next_probe_at, self._now() + SOONEST),
+        )
+
+    async def failed(self, ref: ClaimRef, pool: str, error: EC2Error) -> LaunchWait:
+        """Why a call that failed puts the launch off.
+
+        Raises:
+            EC2Error: it does not do so yet: the activity is tried again soon.
+        """
+        reason = reason_for(error.code, error.message)
+        message = str(error)  # with EC2's code, which the reason may not show
+        if not error.retryable:
+            self._breakers.refused(pool, reason, message)
+        elif not isinstance(error, Throttled):
+            self._breakers.unanswered(pool, reason, message)
+        if error.retryable and self._tries() < TRIES_IN_PLACE:
+            await nodeclaims.mark_launch_failed(self._kube, ref, reason, message, self._now)
+            raise error
+        return LaunchWait(reason=reason, message=message, answered=not error.retryable, unsettled=error.retryable)
+
+    async def unprepared(self, raw: Object, ref: ClaimRef, view: ClaimView, wait: LaunchWait) -> PrepareLaunchResult:
+        """The launch is put off, or given up when its time is over."""
+        if rules.given_up(view.created_at, self._now(), answered=wait.answered):
+            return await self.given_up(ref, view, LAUNCH_TIMEOUT, f"{wait.reason}: {wait.message}")
+        await self._tell(raw, ref, wait)
+        # Nothing was sent: whatever an earlier request bought was looked for before.
+        waits = wait.model_copy(update={"unsettled": False})
+        return PrepareLaunchResult(view=view, reason=wait.reason, message=wait.message, waits=waits)
+
+    async def unlaunched(self, raw: Object, ref: ClaimRef, result: LaunchResult) -> LaunchResult:
+        """Nothing was bought: the launch is put off, or the claim is given up, when EC2 has nothing to sell at once."""
+        wait = result.waits
+        if wait is None:
+            await nodeclaims.mark_launch_failed(self._kube, ref, result.reason, result.message, self._now)
+            await nodeclaims.delete_claim(self._kube, self._recorder, ref, result.reason, result.message)
+            log.warning("launch refused", extra={"nodeclaim": ref.name, "reason": result.message})
+            return result
+        if wait.answered and self._tries() == 1:
+            wait = wait.model_copy(update={"unsettled": False})  # no answer to this request was lost
+        await self._tell(raw, ref, wait)
+        return result.model_copy(update={"reason": wait.reason, "message": wait.message, "waits": wait})
+
+    async def given_up(self, ref: ClaimRef, view: ClaimView, reason: str, message: str) -> PrepareLaunchResult:
+        """The claim is deleted, and its pods are planned again."""
+        await nodeclaims.mark_launch_failed(self._kube, ref, reason, message, self._now)
+        await nodeclaims.delete_claim(self._kube, self._recorder, ref, reason, message)
+        log.warning("cannot launch", extra={"nodeclaim": ref.name, "reason": message})
+        return PrepareLaunchResult(view=view, reason=reason, message=message)
+
+    async def _tell(self, raw: Object, ref: ClaimRef, wait: LaunchWait) -> None:
+        await nodeclaims.mark_launch_failed(self._kube, ref, wait.reason, wait.message, self._now)
+        await self._recorder.publish(raw, nodeclaims.LAUNCH_FAILED, f"{wait.reason}: {wait.message}", "Warning")
+        level = logging.INFO if wait.held else logging.WARNING
+        log.log(level, "not launched, tried again later", extra={"nodeclaim": ref.name, "reason": wait.message})
+
+
+def _tries_of_activity() -> int:
+    return activity.info().attempt if activity.in_activity() else 1

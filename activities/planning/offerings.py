@@ -1,0 +1,37 @@
+"""What can be bought for each NodePool now, as NodeOverlays want it seen; one way for all who ask."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+from activities.planning.interfaces import ClusterView, Types
+from tenon.apis.nodepool import NodePool
+from tenon.ec2.own_kubelet import with_own_kubelet
+from tenon.provisioning.overlays import Overlaid, overlaid
+from tenon.scheduling.model import InstanceType
+
+Refused = frozenset[tuple[str, str, str]]
+"""Offerings that EC2 refused lately: (capacity type, instance type, zone)."""
+
+
+async def sold_by(
+    view: ClusterView, types: Types, pools: Sequence[NodePool], refused: Refused = frozenset()
+) -> Overlaid:
+    """Each pool with its types. The class of each pool must be one that can be used."""
+    overlays = view.overlays()
+    read = partial(types.instance_types, unpriced=True) if overlays else types.instance_types
+    sold: list[tuple[NodePool, Sequence[InstanceType]]] = []
+    shared: dict[int, Sequence[InstanceType]] = {}
+    classes = [view.node_class(pool.spec.template.spec.node_class_ref.name) for pool in pools]
+    for pool, node_class in zip(pools, classes, strict=True):
+        assert node_class is not None  # whoever chose the pools looked
+        own = with_own_kubelet(node_class, pool.metadata.annotations)
+        if own is not node_class:
+            sold.append((pool, await asyncio.to_thread(read, own, refused)))
+            continue
+        if id(own) not in shared:  # one list for all pools of a class: overlays are then held against it once
+            shared[id(own)] = await asyncio.to_thread(read, own, refused)
+        sold.append((pool, shared[id(own)]))
+    return await asyncio.to_thread(overlaid, sold, overlays) if overlays else Overlaid(sold, {})

@@ -1,0 +1,110 @@
+"""What befalls an account without its autoscaler: instances that others end, orphans, pools that run dry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from moto.ec2.models import ec2_backends
+
+from sandbox.ec2 import catalogue
+from sandbox.ec2.admin_requests import ExhaustBody, InstanceBody, PlantInstanceBody, PlantTemplateBody, read
+from sandbox.ec2.images import images
+from sandbox.ec2.launch import LaunchRefused, launch
+from sandbox.ec2.market import CapacityRule
+from sandbox.ec2.templates import LaunchSpec
+from sandbox.ec2.world import ACCOUNT, REGION, World
+
+BY_HAND = ("Client.UserInitiatedShutdown", "User initiated shutdown")
+
+
+class Mishaps:
+    """The calls of the side door that make them, by name; each is given the request's body."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.actions: dict[str, Callable[[bytes], dict[str, Any]]] = {
+            "POST kill-instance": self._kill,
+            "POST stop-instance": self._stop,
+            "POST vanish-instance": self._vanish,
+            "POST plant-instance": self._plant_instance,
+            "POST plant-launch-template": self._plant_template,
+            "POST exhaust-cheapest": self._exhaust,
+        }
+
+    def _kill(self, body: bytes) -> dict[str, Any]:
+        self._world.book.lose(read(InstanceBody, body).id, *BY_HAND)
+        return {"status": "ok"}
+
+    def _stop(self, body: bytes) -> dict[str, Any]:
+        self._world.book.stop(read(InstanceBody, body).id, *BY_HAND)
+        return {"status": "ok"}
+
+    def _vanish(self, body: bytes) -> dict[str, Any]:
+        self._world.book.vanish(read(InstanceBody, body).id)
+        return {"status": "ok"}
+
+    def _plant_instance(self, body: bytes) -> dict[str, Any]:
+        wish = read(PlantInstanceBody, body)
+        backend = ec2_backends[ACCOUNT][REGION]
+        architecture = catalogue.architecture(wish.type)
+        spec = LaunchSpec(
+            template_id="",
+            template_name="",
+            version="",
+            data={"ImageId": next(image.id for image in images() if image.architecture == architecture)},
+            override={"InstanceType": wish.type, "SubnetId": self._subnet(backend, wish.zone)},
+        )
+        spot = wish.capacity_type == "spot"
+        with self._world.lock:
+            try:
+                reservation = launch(backend, spec, 1, {"instance": wish.tags}, spot=spot, token="")
+            except LaunchRefused as refused:
+                raise ValueError(str(refused)) from refused
+            instance = reservation.instances[0]
+            instance.launch_time -= timedelta(seconds=wish.age_seconds)
+            pool = (wish.type, wish.zone, wish.capacity_type)
+            machine = self._world.book.add(instance, pool, reservation.id, age=wish.age_seconds)
+            machine.joins = wish.joins
+        return {"id": machine.id}
+
+    def _subnet(self, backend: Any, zone: str) -> str:
+        """The cluster's own subnet of a zone."""
+        for subnet in (subnet for found in backend.subnets.values() for subnet in found.values()):
+            tags = backend.tags.get(subnet.id) or {}
+            if subnet.availability_zone == zone and tags.get("karpenter.sh/discovery") == self._world.cluster.name:
+                return str(subnet.id)
+        raise ValueError(f"the cluster has no subnet in {zone}")
+
+    def _plant_template(self, body: bytes) -> dict[str, Any]:
+        wish = read(PlantTemplateBody, body)
+        backend = ec2_backends[ACCOUNT][REGION]
+        data = {"ImageId": images()[0].id}
+        with self._world.lock:
+            if wish.name in backend.launch_template_name_to_ids:
+                raise ValueError(f"there is a launch template {wish.name} already")
+            template = backend.create_launch_template(wish.name, "", data, {"launch-template": wish.tags})
+            template.create_time -= timedelta(seconds=wish.age_seconds)
+        return {"id": str(template.id)}
+
+    def _exhaust(self, body: bytes) -> dict[str, Any]:
+        """Empties the cheapest pools that have anything left; those of one price go by their names."""
+        wish = read(ExhaustBody, body)
+        market = self._world.market
+        wanted = [wish.capacity_type] if wish.capacity_type else ["on-demand", "spot"]
+        priced = sorted(
+            (price, kind, zone, capacity_type)
+            for kind, zone in catalogue.zonal_offerings(REGION)
+            for capacity_type in wanted
+            if (not wish.types or kind in wish.types)
+            and (price := market.prices.price(capacity_type, kind)) is not None
+        )
+        emptied: list[dict[str, Any]] = []
+        for price, kind, zone, capacity_type in priced:
+            if len(emptied) == wish.count:
+                break
+            if market.left((kind, zone, capacity_type)) != 0:
+                market.set_capacity(CapacityRule(kind, zone, capacity_type, 0))
+                emptied.append({"type": kind, "zone": zone, "capacity_type": capacity_type, "price": price})
+        return {"pools": emptied}

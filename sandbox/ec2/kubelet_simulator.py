@@ -1,0 +1,349 @@
+"""Makes running instances into nodes, and does for them what kubelets and the cloud controller do.
+
+After its boot delay an instance registers as a NotReady node, becomes Ready a moment later (from then on KWOK sends its
+heartbeats and runs its pods), and its Node is deleted once the instance is gone; the Node of an instance that an
+operator made to be lost stays behind instead, not ready. Pods that were bound to a managed node are admitted, or failed
+as a kubelet would fail them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any
+
+from sandbox.ec2 import admission, catalogue, nodes
+from sandbox.ec2.boot import BootPlan
+from sandbox.ec2.instances import Machine
+from sandbox.ec2.kube import KubeClient, KubeError
+from sandbox.ec2.mirror import Mirror
+from sandbox.ec2.userdata import KubeletSettings, read
+from sandbox.ec2.world import World
+
+log = logging.getLogger("sandbox.ec2.kubelet_simulator")
+ADMITTED = "sandbox.tenon.sh/admitted"
+TICK = 0.25
+"""Seconds between looks at the instances; changes in the cluster are looked at when they come."""
+PAUSE = 0.05
+"""Seconds for which changes are gathered: a look goes through all nodes and pods, a burst would bring one for each."""
+READY_AFTER = 1.0
+"""Seconds from registering to Ready."""
+WORKERS = 8
+DIED_BOOTING = ("Client.InternalError", "Client error on launch")
+"""What EC2 says of an instance that could not boot, such as for want of a volume's key."""
+
+
+class Joiner:
+    """The loop; `start` runs it on its own thread."""
+
+    def __init__(
+        self, client: KubeClient, world: World, boot: BootPlan, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._client = client
+        self._world = world
+        self._boot = boot
+        self._clock = clock
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._nodes = Mirror(client, "/api/v1/nodes", {}, self._wake.set)
+        self._pods = Mirror(client, "/api/v1/pods", {"fieldSelector": "spec.nodeName!="}, self._wake.set)
+        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="joiner")
+        self._busy: set[str] = set()
+        self._decided: dict[str, bool] = {}
+        self._joined: dict[str, float] = {}
+        self._broken: set[str] = set()
+        self._rejections: list[dict[str, Any]] = []
+        self._misplaced: list[dict[str, Any]] = []
+        self._lock = threading.Lock()
+        self._version = "v1.36.0-eks"
+        self._thread = threading.Thread(target=self._run, name="joiner", daemon=True)
+
+    def start(self) -> None:
+        """Starts watching and joining."""
+        self._nodes.start()
+        self._pods.start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the loop; calls under way are waited for."""
+        self._stop.set()
+        self._wake.set()
+        for mirror in (self._nodes, self._pods):
+            mirror.stop()
+        if self._thread.is_alive():
+            self._thread.join(timeout=10)
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def rejections(self) -> dict[str, list[dict[str, Any]]]:
+        """Pods that were failed, and pods that were bound in spite of a NoSchedule taint."""
+        with self._lock:
+            return {"rejections": list(self._rejections), "misplaced": list(self._misplaced)}
+
+    def clear_rejections(self) -> None:
+        """Forgets them."""
+        with self._lock:
+            self._rejections.clear()
+            self._misplaced.clear()
+
+    # --- the loop ---
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            if self._wake.wait(TICK):
+                self._stop.wait(PAUSE)
+            self._wake.clear()
+            if not (self._nodes.synced.is_set() and self._pods.synced.is_set()):
+                continue
+            try:
+                self._world.book.advance()
+                known = self._nodes.objects()
+                self._join(known)
+                self._leave(known)
+                self._admit(known)
+            except Exception:
+                # One bad object must not stop every other node; the next look tries again.
+                log.exception("a look at the cluster failed")
+                self._stop.wait(1)
+
+    def _do(self, key: str, work: Callable[[], Any]) -> None:
+        """Runs a call on the pool, one at a time for each key; an error is logged and the next look tries again."""
+        with self._lock:
+            if key in self._busy:
+                return
+            self._busy.add(key)
+
+        def guarded() -> None:
+            try:
+                work()
+            except KubeError as error:
+                if error.status not in (404, 409):
+                    log.warning("%s failed: %s", key, error)
+            except Exception:
+                log.exception("%s failed", key)
+            finally:
+                with self._lock:
+                    self._busy.discard(key)
+
+        self._pool.submit(guarded)
+
+    # --- instances to nodes ---
+
+    def _join(self, known: list[dict[str, Any]]) -> None:
+        by_instance = {nodes.instance_of(node): node for node in known}
+        now = self._clock()
+        for machine in self._world.book.all():
+            if machine.state != "running" or not machine.joins:
+                continue
+            node = by_instance.get(machine.id)
+            if node is None:
+                if machine.id in self._joined:
+                    continue
+                if not self._boot.due(machine.pool[0], machine.running_since, now, machine.sequence):
+                    continue
+                if self._boot.rule(machine.pool[0], machine.sequence).dies:
+                    self._world.book.lose(machine.id, *DIED_BOOTING)
+                else:
+                    self._do(f"register {machine.id}", lambda machine=machine: self._register(machine))  # type: ignore[misc]
+            elif self._should_be_ready(machine, node, now):
+                self._do(f"ready {machine.id}", lambda node=node: self._make_ready(node))  # type: ignore[misc]
+
+    def _register(self, machine: Machine) -> None:
+        if machine.id in self._broken:
+            return
+        facts = instance_facts(machine)
+        kind = catalogue.describe_type(facts.instance_type)
+        try:
+            settings = settings_of(machine)
+        except ValueError as error:
+            self._broken.add(machine.id)
+            log.error("instance %s never joins: %s", machine.id, error)
+            return
+        if kind is None:
+            return
+        node = nodes.node(kind, facts, settings, datetime.now(UTC), self._version)
+        self._client.call("POST", "/api/v1/nodes", node)
+        self._joined[machine.id] = self._clock()
+        log.info("instance %s joined as node %s", machine.id, facts.private_dns_name)
+
+    def _should_be_ready(self, machine: Machine, node: dict[str, Any], now: float) -> bool:
+        if (node["metadata"].get("annotations") or {}).get(nodes.READY) == "ready":
+            return False
+        if self._boot.rule(machine.pool[0], machine.sequence).not_ready:
+            return False
+        return now >= self._joined.get(machine.id, 0.0) + READY_AFTER
+
+    def _make_ready(self, node: dict[str, Any]) -> None:
+        """As kubelet: Ready. As cloud controller: no longer uninitialized. Then KWOK takes over."""
+        path = f"/api/v1/nodes/{node['metadata']['name']}"
+        fresh = self._client.call("GET", path)
+        if fresh["metadata"]["uid"] != node["metadata"]["uid"]:
+            return
+        status = {"status": {"conditions": nodes.conditions(True, datetime.now(UTC))}}
+        fresh = self._client.call("PATCH", f"{path}/status", status, patch="strategic")
+        taints = [one for one in fresh["spec"].get("taints") or [] if one["key"] not in nodes.BOOT_TAINTS]
+        change = {
+            "metadata": {
+                "resourceVersion": fresh["metadata"]["resourceVersion"],  # a taint set meanwhile must not be lost
+                "annotations": {nodes.MANAGED: "fake", nodes.READY: "ready"},
+            },
+            "spec": {"taints": taints},
+        }
+        self._client.call("PATCH", path, change, patch="merge")
+        log.info("node %s is ready", node["metadata"]["name"])
+
+    def _leave(self, known: list[dict[str, Any]]) -> None:
+        """A stopping instance sends no heartbeats; the Node of one that is gone is deleted."""
+        for node in known:
+            instance_id = nodes.instance_of(node)
+            if not instance_id:
+                continue
+            machine = self._world.book.get(instance_id)
+            name, uid = node["metadata"]["name"], node["metadata"]["uid"]
+            if instance_id in self._world.book.abandoned:
+                if lost_visibly(node):
+                    continue
+                self._do(f"lose {uid}", lambda node=node: self._lose(node))  # type: ignore[misc]
+            elif machine is None or machine.state == "terminated":
+                if not node["metadata"].get("deletionTimestamp"):
+                    body = {"preconditions": {"uid": uid}}
+                    self._do(
+                        f"delete {uid}",
+                        lambda name=name, body=body: self._client.call("DELETE", f"/api/v1/nodes/{name}", body),  # type: ignore[misc]
+                    )
+            elif machine.state == "shutting-down" and (node["metadata"].get("annotations") or {}).get(nodes.READY):
+                self._do(f"silence {uid}", lambda node=node: self._silence(node))  # type: ignore[misc]
+
+    def _silence(self, node: dict[str, Any]) -> None:
+        change = {"metadata": {"uid": node["metadata"]["uid"], "annotations": {nodes.MANAGED: None, nodes.READY: None}}}
+        self._client.call("PATCH", f"/api/v1/nodes/{node['metadata']['name']}", change, patch="merge")
+
+    def _lose(self, node: dict[str, Any]) -> None:
+        """Silence the node and call it Unknown at once: a node controller says so too, only after its grace."""
+        self._silence(node)
+        path = f"/api/v1/nodes/{node['metadata']['name']}/status"
+        self._client.call("PATCH", path, {"status": {"conditions": nodes.lost(datetime.now(UTC))}}, patch="strategic")
+
+    # --- pods ---
+
+    def _admit(self, known: list[dict[str, Any]]) -> None:
+        managed = {
+            node["metadata"]["name"]: node
+            for node in known
+            if (node["metadata"].get("annotations") or {}).get(nodes.MANAGED) == "fake"
+        }
+        bound = [pod for pod in self._pods.objects() if pod["spec"]["nodeName"] in managed]
+        with self._lock:
+            alive = {pod["metadata"]["uid"] for pod in bound}
+            for gone in self._decided.keys() - alive:
+                del self._decided[gone]
+            waiting = [pod for pod in bound if self._undecided(pod)]
+        if not waiting:
+            return
+        running: dict[str, list[dict[str, Any]]] = {}
+        for pod in bound:
+            if self._runs(pod):
+                running.setdefault(pod["spec"]["nodeName"], []).append(pod)
+        for pod in sorted(waiting, key=lambda one: str(one["metadata"]["creationTimestamp"])):
+            name = pod["spec"]["nodeName"]
+            refused = admission.admit(pod, managed[name], running.get(name, []))
+            with self._lock:
+                self._decided[pod["metadata"]["uid"]] = refused is None
+            if refused is None:
+                running.setdefault(name, []).append(pod)
+                self._note_misplaced(pod, managed[name])
+                self._do(f"admit {pod['metadata']['uid']}", lambda pod=pod: self._answer(pod, None))  # type: ignore[misc]
+            else:
+                self._do(
+                    f"reject {pod['metadata']['uid']}",
+                    lambda pod=pod, refused=refused: self._answer(pod, refused),  # type: ignore[misc]
+                )
+
+    def _undecided(self, pod: dict[str, Any]) -> bool:
+        if pod["metadata"].get("deletionTimestamp") or finished(pod):
+            return False
+        return pod["metadata"]["uid"] not in self._decided and not admitted(pod)
+
+    def _runs(self, pod: dict[str, Any]) -> bool:
+        """Whether the pod takes resources: admitted (perhaps only a moment ago) and not over."""
+        return not finished(pod) and (admitted(pod) or self._decided.get(pod["metadata"]["uid"], False))
+
+    def _answer(self, pod: dict[str, Any], refused: admission.Rejection | None) -> None:
+        meta = pod["metadata"]
+        path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+        try:
+            if refused is None:
+                change = {"metadata": {"uid": meta["uid"], "annotations": {ADMITTED: "true"}}}
+                self._client.call("PATCH", path, change, patch="merge")
+                return
+            status = {"phase": "Failed", "reason": refused.reason, "message": f"Pod was rejected: {refused.message}"}
+            self._client.call(
+                "PATCH", f"{path}/status", {"metadata": {"uid": meta["uid"]}, "status": status}, patch="merge"
+            )
+            with self._lock:
+                self._rejections.append(_record(pod, reason=refused.reason, message=refused.message))
+            log.warning("pod %s/%s was rejected: %s", meta["namespace"], meta["name"], refused.message)
+        except Exception:
+            with self._lock:
+                self._decided.pop(meta["uid"], None)
+            raise
+
+    def _note_misplaced(self, pod: dict[str, Any], node: dict[str, Any]) -> None:
+        taints = admission.misplaced(pod, node)
+        if taints:
+            with self._lock:
+                self._misplaced.append(_record(pod, taints=taints))
+
+
+def lost_visibly(node: dict[str, Any]) -> bool:
+    """Whether a node has no kubelet and is not called Ready any more."""
+    if (node["metadata"].get("annotations") or {}).get(nodes.MANAGED):
+        return False
+    conditions = (node.get("status") or {}).get("conditions") or []
+    return not any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def admitted(pod: dict[str, Any]) -> bool:
+    """Whether an earlier look admitted the pod."""
+    return (pod["metadata"].get("annotations") or {}).get(ADMITTED) == "true"
+
+
+def finished(pod: dict[str, Any]) -> bool:
+    """Whether the pod is over."""
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _record(pod: dict[str, Any], **more: Any) -> dict[str, Any]:
+    meta = pod["metadata"]
+    named = {"namespace": meta["namespace"], "name": meta["name"], "uid": meta["uid"], "node": pod["spec"]["nodeName"]}
+    return {**named, "time": time.time(), **more}
+
+
+def settings_of(machine: Machine) -> KubeletSettings:
+    """What the instance's user data says.
+
+    Raises:
+        ValueError: the user data is broken.
+    """
+    data = machine.instance.user_data
+    return read(data.decode()) if data is not None else KubeletSettings()
+
+
+def instance_facts(machine: Machine) -> nodes.InstanceFacts:
+    """What the node is made from. Pods use the second volume of a Bottlerocket image, else the root volume."""
+    one = machine.instance
+    sizes = {name: one.ec2_backend.volumes[device.volume_id].size for name, device in one.get_block_device_mapping}
+    disk = sizes.get("/dev/xvdb") or sizes.get(one.root_device_name) or next(iter(sizes.values()), 20)
+    return nodes.InstanceFacts(
+        instance_id=machine.id,
+        instance_type=machine.pool[0],
+        zone=machine.pool[1],
+        region=one.region_name,
+        architecture=one.architecture,
+        private_ip=one.private_ip,
+        private_dns_name=one.private_dns_name,
+        disk_gib=int(disk),
+    )

@@ -1,0 +1,30 @@
+"""What is said of a pod that holds a drain: what keeps it, and when that ends by itself."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from tenon.lifecycle import pods
+from tenon.lifecycle.pods import Object
+from tenon.lifecycle.timestamps import format_instant
+
+
+def lingering(pod: Object) -> str:
+    """What keeps a terminating pod whose grace is over."""
+    end = pods.deletion_instant(pod)
+    due = f"pod {pods.key(pod)} was to end by {format_instant(end)}, " if end is not None else f"pod {pods.key(pod)} "
+    finalizers = pod["metadata"].get("finalizers") or ()
+    if finalizers:
+        which = "finalizer" if len(finalizers) == 1 else "finalizers"
+        return f"{due}but {which} {', '.join(finalizers)} keeps it: its owner must remove it"
+    return f"{due}but its kubelet has not reported its end"
+
+
+def sentenced(pod: Object, force_at: datetime | None, now: datetime) -> str:
+    """When a pod that holds a drain is deleted however it is protected; empty when that is not ahead of it."""
+    if force_at is None:
+        return ""
+    instant = force_at - timedelta(seconds=pods.grace_seconds(pod))
+    if instant <= now:
+        return ""
+    return f"; it is deleted at {format_instant(instant)} all the same"

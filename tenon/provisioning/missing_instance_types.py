@@ -1,0 +1,56 @@
+"""Say why a NodePool has no instance type at all: which of its requirements none meets, and what there is instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tenon.apis import labels
+from tenon.scheduling.explanation.requirement_conflicts import beyond_subnets, listed, there_is
+from tenon.scheduling.model import InstanceType, Offering
+from tenon.scheduling.requirements import Requirements
+
+
+def sold_to(kind: InstanceType, requirements: Requirements) -> bool:
+    """Whether nodes of these requirements may be of the type, in a zone and capacity type in which it is on sale."""
+    if not kind.requirements.intersects(requirements):
+        return False
+    zones, capacity_types = requirements.get(labels.ZONE), requirements.get(labels.CAPACITY_TYPE)
+    return any(zones.has(offer.zone) and capacity_types.has(offer.capacity_type) for offer in _on_sale(kind))
+
+
+def why_none(requirements: Requirements, types: Sequence[InstanceType], zones: frozenset[str]) -> str:
+    """Which of the requirements leave none of the types; ``zones`` are those of subnets, where they are known."""
+    if not _any(requirements, [], types):
+        return f"no instance type is on sale{f' in the zones of its subnets ({listed(zones)})' if zones else ''}"
+    found = [text for key in sorted(requirements) if (text := beyond_subnets(requirements[key], zones))]
+    for key in () if found else sorted(requirements):
+        if not _any(requirements, [key], types):
+            values = {value for kind in types for value in _values(kind, key)}
+            found.append(f"no available instance type meets its requirement {requirements[key]}{there_is(values)}")
+    if found:
+        return ", and ".join(found)
+    needed = sorted(requirements)
+    for key in sorted(requirements):
+        fewer = [other for other in needed if other != key]
+        if not _any(requirements, fewer, types):
+            needed = fewer
+    together = ", ".join(str(requirements[key]) for key in needed)
+    return f"no available instance type meets its requirements {together} at once"
+
+
+def _any(requirements: Requirements, keys: Sequence[str], types: Sequence[InstanceType]) -> bool:
+    some = Requirements.of(*(requirements[key] for key in keys))
+    return any(sold_to(kind, some) for kind in types)
+
+
+def _values(kind: InstanceType, key: str) -> Iterator[str]:
+    if key == labels.ZONE:
+        yield from (offer.zone for offer in _on_sale(kind))
+    elif key == labels.CAPACITY_TYPE:
+        yield from (offer.capacity_type for offer in _on_sale(kind))
+    elif key in kind.requirements:
+        yield from kind.requirements[key].values
+
+
+def _on_sale(kind: InstanceType) -> Iterator[Offering]:
+    return (offer for offer in kind.offerings if offer.available)

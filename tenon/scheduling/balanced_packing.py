@@ -1,0 +1,192 @@
+"""Choose node sizes for a load as a whole, and deal every class of pods over the nodes by their size.
+
+Nodes that each carry the same mix run out of CPU and of memory together, and none is left half empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tenon.scheduling.blast_radius import Kin
+from tenon.scheduling.first_fit import Packing, close, first_fit
+from tenon.scheduling.hostname_rules import UNBOUNDED, HostRules
+from tenon.scheduling.load_partition import Portion, joint_state
+from tenon.scheduling.node_sizes import choose_sizes, spread_sizes
+from tenon.scheduling.packing import Bin, Load
+from tenon.scheduling.pod_classes import PodClass
+from tenon.scheduling.template import Template
+from tenon.scheduling.type_candidates import Floats, Numbers, nodes_needed
+
+TRIES = 4
+"""Sizes are chosen anew for a little more room, so often at most, where pods are to be left over."""
+STEP = 0.002
+"""The least part by which that room grows."""
+ROUNDS = 4
+"""What is left over is dealt again, so often at most."""
+
+
+def deal(template: Template, load: Load, portions: list[Portion], *, tight: bool) -> Packing:
+    """Deal the portions of a load over new nodes; what does not fit so goes by first-fit.
+
+    Sizes are chosen so that all fits, or ``tight``: then they may leave a few pods to smaller nodes.
+    """
+    limits = template.limits.copy(template.pool)
+    bins: list[Bin] = []
+    placed: dict[int, int] = {}
+    for portion in portions if not template.expired() else ():
+        for node in _nodes(template, portion, tight):
+            if not limits.unlimited and not node.give_way(limits.allowed(node.types)):
+                continue
+            close(node, limits)
+            bins.append(node)
+            for pod_class, count in node.load:
+                placed[id(pod_class)] = placed.get(id(pod_class), 0) + count
+    rest = [(pod_class, count - placed.get(id(pod_class), 0)) for pod_class, count in load]
+    rest = [(pod_class, count) for pod_class, count in rest if count]
+    return first_fit(template, rest, template.table.every, bins, limits)
+
+
+def _nodes(template: Template, portion: Portion, tight: bool) -> Iterator[Bin]:
+    """Nodes for a portion, filled; a little of it may be left over."""
+    for _ in range(ROUNDS):
+        if not portion.classes or template.expired():
+            return
+        rows, table = _choose(template, portion, tight)
+        if not rows:
+            return
+        for row, dealt in zip(rows, table, strict=True):
+            yield from _fill(template, portion, row, dealt)
+        portion = portion.some(portion.counts - table.sum(axis=0))
+
+
+def _choose(template: Template, portion: Portion, tight: bool) -> tuple[list[int], Numbers]:
+    """Rows of the menu to buy, and for each of them (rows) the pods of each class (columns)."""
+    menu, total, largest = portion.menu, portion.total, portion.amounts.max(axis=0)
+    least = portion.least_nodes(template)
+    if len(portion.classes) == 1 and least == 1:
+        parts, units = np.floor(menu.parts(portion.amounts[0], largest) + 1e-9), int(portion.counts[0])
+        rows = choose_sizes(menu.price, parts, units) if parts.any() else []
+        return rows, _dealt(template, menu.room[rows], parts[rows] / units, portion)
+    rest = float((nodes_needed(menu.room, total[None])[:, 0] * menu.price).min()) if tight else None
+    rows, table, more = [], np.zeros((0, len(portion.classes)), dtype=np.int64), 1.0
+    for _ in range(1 if tight else TRIES):
+        parts = menu.parts(total * more, largest)
+        if not parts.any():
+            break
+        rows = choose_sizes(menu.price, parts, 1, rest, template.node_charge)
+        if len(rows) < least:  # no node may carry more than its part
+            rows = spread_sizes(menu.price, parts, least) or rows
+        table = _dealt(template, menu.room[rows], parts[rows], portion)
+        left = portion.counts - table.sum(axis=0)
+        if not left.any():
+            break
+        more *= 1 + max(STEP, 2 * float((left @ portion.amounts / np.maximum(total, 1.0)).max()))
+    return rows, table
+
+
+def _dealt(template: Template, room: Floats, parts: Floats, portion: Portion) -> Numbers:
+    """Pods of each class (columns) for nodes of this room (rows); the smallest pods may be left over."""
+    nodes = DealtNodes(room)
+    weights = parts / max(1.0, parts.sum())
+    heaviest = float(weights.max(initial=0.0))
+    table = np.zeros((len(room), len(portion.counts)), dtype=np.int64)
+    size = (portion.amounts / np.maximum(portion.total, 1.0)).max(axis=1)
+    carried: dict[Kin, Numbers] = {}
+    # those that are not free in how many go together first, then the largest
+    anywhere = np.array([pod_class.host is None and not pod_class.ports for pod_class in portion.classes])
+    for number in np.lexsort((-size, anywhere)).tolist():
+        pod_class, asked = portion.classes[number], portion.amounts[number]
+        rest = int(portion.counts[number])
+        alike = carried.setdefault(template.shares.kin(pod_class), np.zeros(len(room), dtype=np.int64))
+        most = template.shares.most(pod_class)
+        while rest:
+            more = None
+            if rest * heaviest >= 1:
+                more = np.floor(rest * weights).astype(np.int64)
+                more = np.minimum(more, nodes.fitting(pod_class, asked, most - alike))
+            if more is None or not more.any():
+                more = nodes.emptiest(pod_class, asked, most - alike, rest)
+                if more is None:
+                    break
+            table[:, number] += more
+            alike += more
+            nodes.put(pod_class, asked, more)
+            rest -= int(more.sum())
+    return table
+
+
+class DealtNodes:
+    """What nodes that are being dealt to still have."""
+
+    def __init__(self, room: Floats) -> None:
+        self._whole = np.maximum(room, 1e-9)
+        self._left = self._whole.copy()
+        self._hosts: dict[int, Numbers] = {}
+        self._ports: dict[tuple[int, str], Numbers] = {}
+
+    def fitting(self, pod_class: PodClass, asked: Floats, most: Numbers) -> Numbers:
+        """How many more pods of a class each takes, at most so many."""
+        some = asked > 0
+        fits = np.floor((self._left[:, some] / asked[some]).min(axis=1, initial=UNBOUNDED)).astype(np.int64)
+        return self._allowed(pod_class, np.minimum(fits, most))
+
+    def emptiest(self, pod_class: PodClass, asked: Floats, most: Numbers, count: int) -> Numbers | None:
+        """One pod of a class for each of so many nodes, those that are the least full then; None if none takes it."""
+        after = self._left - asked
+        open_to = (after >= 0).all(axis=1) & (most > 0)
+        if pod_class.host is not None or pod_class.ports:
+            open_to &= self._allowed(pod_class, most) > 0
+        rows = np.flatnonzero(open_to)
+        if not len(rows):
+            return None
+        left = (after[rows] / self._whole[rows]).min(axis=1)
+        chosen = np.zeros(len(open_to), dtype=np.int64)
+        chosen[rows[np.argsort(-left, kind="stable")[:count]] if count > 1 else rows[left.argmax()]] = 1
+        return chosen
+
+    def put(self, pod_class: PodClass, asked: Floats, more: Numbers) -> None:
+        """Count pods that were dealt."""
+        self._left -= more[:, None] * asked
+        if pod_class.host is not None:
+            for group in (*pod_class.host.counted, *(~held for held in pod_class.host.holds)):
+                self._hosts[group] = self._hosts.get(group, 0) + more
+        for _, port, protocol in pod_class.ports:
+            self._ports[port, protocol] = self._ports.get((port, protocol), 0) + more
+
+    def _allowed(self, pod_class: PodClass, fits: Numbers) -> Numbers:
+        """How many of these the rules about pods on one node allow."""
+        for _, port, protocol in pod_class.ports:
+            fits = np.minimum(fits, 1 - self._ports.get((port, protocol), 0))
+        if pod_class.host is not None:
+            fits = np.minimum(fits, _host_room(pod_class.host, self._hosts, len(fits)))
+        return fits
+
+
+def _host_room(rules: HostRules, hosts: dict[int, Numbers], nodes: int) -> Numbers:
+    """`HostRules.room` for many nodes at once."""
+    none = np.zeros(nodes, dtype=np.int64)
+    room = np.full(nodes, UNBOUNDED, dtype=np.int64)
+    for group, most in rules.at_most:
+        room = np.minimum(room, most - hosts.get(group, none))
+    for group in rules.repelled:
+        room[hosts.get(~group, none) > 0] = 0
+    for group in rules.needs:
+        room[hosts.get(group, none) == 0] = 0
+    for group, most in rules.beside_at_most:
+        room[hosts.get(group, none) > most] = 0
+    return np.maximum(room, 0)
+
+
+def _fill(template: Template, portion: Portion, row: int, dealt: Numbers) -> Iterator[Bin]:
+    """A node of the row's type with as many of these pods as it takes."""
+    load = [(portion.classes[number], int(dealt[number])) for number in np.flatnonzero(dealt)]
+    if load:
+        node = Bin(template, template.start.types, 1 << int(portion.menu.numbers[row]))
+        state = joint_state(template, template.start, load)
+        if state is None or not node.stack(load, state):
+            for pod_class, count in load:
+                node.add(pod_class, count)
+        if node.load:
+            yield node

@@ -1,0 +1,138 @@
+"""From packed nodes to the claims of a plan: which types each may still become, and which pods are meant for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tenon.resources import CPU, MEMORY, Resources
+from tenon.scheduling.fleet import Fleet
+from tenon.scheduling.limits import RESERVATION, Limits, counts_nodes
+from tenon.scheduling.model import PlannedClaim, Pod
+from tenon.scheduling.packing import Bin, Load
+from tenon.scheduling.requirement_defaults import settled_requirements
+from tenon.scheduling.template import State, Template
+
+MOST_TYPES = 600
+"""Instance types that one NodeClaim lists at most."""
+
+
+def claims_of(fleet: Fleet, handed_out: dict[int, int]) -> list[PlannedClaim]:
+    """The fleet's nodes as claims; ``handed_out`` counts the pods of each class that have a place."""
+    claims = []
+    template, limits = fleet.template, fleet.limits.copy(fleet.template.pool)
+    lists: dict[tuple[int, int], _List] = {}
+    for number, node in enumerate(fleet.bins):
+        types = _shared_limit(template, node, limits, len(fleet.bins) - number)
+        known = lists.get((id(node.state), types))
+        if known is None:
+            numbers = _listed(template, node, types)
+            names = tuple(template.table.types[number].name for number in numbers)
+            listed = sum(1 << number for number in numbers)
+            known = lists[id(node.state), types] = _List(numbers[0], names, listed, _largest(template, listed))
+        claims.append(_claim(template, node, known, _take_pods(node.load, handed_out)))
+    return claims
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    """Types that claims list, of which nodes alike share one: the number of the cheapest, the names, the set, and the
+    most that one of them has of what may be limited.
+    """
+
+    cheapest: int
+    names: tuple[str, ...]
+    types: int
+    largest: Resources
+
+
+def _largest(template: Template, types: int) -> Resources:
+    limited = [name for name in sorted(template.pool.limits or {}) if not counts_nodes(name)]
+    return {name: template.table.largest_capacity(name, types) for name in dict.fromkeys((CPU, MEMORY, *limited))}
+
+
+def _shared_limit(template: Template, node: Bin, limits: Limits, waiting: int) -> int:
+    """The types that a node may list within its share of what the pool's limits leave."""
+    if limits.unlimited or any(name.startswith(RESERVATION) for name in limits.left):
+        return node.types
+    held = template.fitting(node.state, node.amounts) & node.state.types & ~template.blocked(node.state, node.ports)
+    own = limits.peak(node.types)
+    share = limits.share(waiting)
+    types = limits.not_above(held, {name: amount + share[name] for name, amount in own.items()})
+    limits.take({name: -amount for name, amount in own.items()}, nodes=0)
+    limits.take(limits.peak(types), nodes=0)
+    return types
+
+
+def _listed(template: Template, node: Bin, types: int) -> list[int]:
+    """The cheapest types up to the most that a claim lists, with those kept that ``minValues`` need."""
+    ordered = template.by_price(node.state, types)
+    if len(ordered) <= MOST_TYPES:
+        return ordered
+    chosen = ordered[:MOST_TYPES]
+    replaced = MOST_TYPES
+    for number in ordered[MOST_TYPES:]:
+        types = sum(1 << n for n in chosen)
+        if all(template.offered(node.state, types, key) >= least for key, least in template.wished.items()):
+            break
+        richer = _richness(template, node, [*chosen, number])
+        if richer > _richness(template, node, chosen):
+            while replaced > 1:
+                replaced -= 1
+                slimmer = [n for n in chosen if n != ordered[replaced]]
+                if _richness(template, node, [*slimmer, number]) == richer:
+                    chosen = [*slimmer, number]
+                    break
+    return chosen
+
+
+def _richness(template: Template, node: Bin, numbers: Sequence[int]) -> int:
+    """How many of the values that the pool's ``minValues`` ask for the types have."""
+    types = sum(1 << n for n in numbers)
+    return sum(
+        min(least, template.table.values_of(key, types, node.state.requirements[key]))
+        for key, least in template.wished.items()
+    )
+
+
+def _take_pods(load: Load, handed_out: dict[int, int]) -> tuple[Pod, ...]:
+    pods: list[Pod] = []
+    for pod_class, count in load:
+        origin = pod_class.origin
+        start = handed_out.get(id(origin), 0)
+        pods.extend(origin.pods[start : start + count])
+        handed_out[id(origin)] = start + count
+    return tuple(pods)
+
+
+def _claim(template: Template, node: Bin, listed: _List, pods: tuple[Pod, ...]) -> PlannedClaim:
+    price, type_name, zone, capacity_type = node.state.market.best[listed.cheapest]
+    lowered = {
+        key: offered
+        for key, least in template.wished.items()
+        if (offered := template.offered(node.state, listed.types, key)) < least
+    }
+    requirements = settled_requirements(template, node.state.requirements, lowered, pods)
+    state, before = node.state, node.state.requirements
+    if state.daemons and any(requirements[key].complement != before[key].complement for key in requirements):
+        # a label got its value only now, and DaemonSets that want another one will not come
+        state = template.state(requirements)
+    return PlannedClaim(
+        pool=template.pool.name,
+        pods=pods,
+        instance_types=listed.names,
+        requirements=requirements,
+        requests=_requests(template.table.names, node.amounts, state, listed.types),
+        price=price,
+        offering=(type_name, zone, capacity_type),
+        min_values_relaxed=bool(lowered),
+        largest=listed.largest,
+    )
+
+
+def _requests(names: Sequence[str], amounts: Sequence[int], state: State, types: int) -> Resources:
+    """What a node's pods ask for, with the DaemonSets of the listed type that has the most of them."""
+    overheads = [overhead for having, overhead in state.groups if having & types]
+    most = [max(parts) for parts in zip(*overheads, strict=True)]
+    summed = (own + extra for own, extra in zip(amounts, most, strict=True))
+    return {name: units for name, units in zip(names, summed, strict=True) if units}

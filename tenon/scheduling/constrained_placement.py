@@ -1,0 +1,247 @@
+"""Place pods that look at other pods, step by step: which domain, then which node.
+
+Nodes that there are come first, then new ones of this batch, then another new one. Within that order the domains are
+tried as the rules want them: for spread the emptiest, for affinity where pods of the group are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from tenon.scheduling.deadline import Expired, never
+from tenon.scheduling.domain_candidates import Choice, Choices
+from tenon.scheduling.domains import Domains, counts_node, launchable, settled_on
+from tenon.scheduling.existing_nodes import Room
+from tenon.scheduling.fleet import Fleet
+from tenon.scheduling.hostname_rules import HostRules
+from tenon.scheduling.packing import Bin
+from tenon.scheduling.pod_classes import PodClass
+from tenon.scheduling.topology_counts import Ledger
+from tenon.scheduling.topology_groups import NodeFilter
+
+
+class Placer:
+    """The nodes of a batch, and the ledger of who is where."""
+
+    def __init__(
+        self,
+        rooms: Sequence[Room],
+        fleets: Sequence[Fleet],
+        ledger: Ledger,
+        domains: Domains,
+        *,
+        evenly: bool = False,
+        expired: Expired = never,
+    ) -> None:
+        """Begin without placed pods. ``evenly``: new nodes with the fewest pods come first, in whatever domain."""
+        self._evenly = evenly
+        self._expired = expired
+        self._rooms = [room for room in rooms if room.open]
+        self._fleets = fleets
+        self._ledger = ledger
+        self._choices = Choices(self._rooms, fleets, domains)
+        self._forms: dict[tuple[PodClass, tuple[int, ...]], PodClass] = {}
+        self.handed_out: dict[int, int] = {}
+        """Pods of each class that are on existing nodes, by the identity of the class as it was grouped."""
+
+    def place(self, pod_class: PodClass, count: int) -> int:
+        """Place as many of ``count`` pods as the rules and the nodes allow; how many that was."""
+        placed = 0
+        while placed < count and not self._expired():
+            done = self._step(pod_class, count - placed)
+            if not done:
+                break
+            placed += done
+        return placed
+
+    def forget_nodes(self) -> None:
+        """Look at all nodes again: they have changed."""
+        self._choices.forget_nodes()
+
+    def missed_domains(self) -> frozenset[tuple[int, str]]:
+        """(group, domain) of new nodes that a spread constraint counts and did not compare, for they came later.
+
+        Such nodes are in domains that the constraint's own pods cannot use, and stand there all the same.
+        """
+        missed: set[tuple[int, str]] = set()
+        places: dict[str, dict[str, list[_BinView]]] = {}
+        for (_, spread), compared in self._ledger.compared.items():
+            if spread.key not in places:
+                found = places[spread.key] = {}
+                for fleet in self._fleets:
+                    for node in fleet.bins:
+                        value = settled_on(node, spread.key)
+                        if value is not None:
+                            found.setdefault(value, []).append(_BinView(fleet, node))
+            for value in places[spread.key].keys() - compared:
+                nodes = self._ledger.nodes_of(spread.group)
+                if any(view.counted_by(nodes) for view in places[spread.key][value]):
+                    missed.add((spread.group, value))
+        return frozenset(missed)
+
+    def _step(self, pod_class: PodClass, count: int) -> int:
+        """Place some pods in the best domain that takes any."""
+        open_choices = []
+        for choice in self.choices(pod_class):
+            quota = self._ledger.quota(pod_class, choice.chosen)
+            if quota:
+                attraction = self._ledger.attraction(pod_class, choice.chosen)
+                # a node whose domain stays open counts nowhere, so it is the last resort
+                open_choices.append((-len(choice.chosen), attraction, choice.price, choice.name, quota, choice))
+        open_choices.sort(key=lambda option: option[:4])
+        steps = self._amounts(pod_class, open_choices)
+        for where in (self._on_rooms, self._on_bins, self._on_new):
+            if self._evenly and where == self._on_bins:
+                if self._on_emptiest([option[5] for option in open_choices]):
+                    return 1
+                continue
+            for option, amount in zip(open_choices, steps, strict=True):
+                done = where(option[5], min(amount, count))
+                if done:
+                    return done
+        return 0
+
+    @staticmethod
+    def _amounts(pod_class: PodClass, options: Sequence[tuple[object, ...]]) -> list[int]:
+        """How many pods to place at once in each domain: with spread only up to the next fuller one."""
+        quotas: list[int] = [option[4] for option in options]  # type: ignore[misc]
+        if pod_class.area is None or not pod_class.area.spreads:
+            return quotas
+        levels: list[int] = [option[1][0] for option in options]  # type: ignore[index]
+        return [
+            min(quota, max(1, (levels[n + 1] if n + 1 < len(levels) else level) - level))
+            for n, (quota, level) in enumerate(zip(quotas, levels, strict=True))
+        ]
+
+    def choices(self, pod_class: PodClass) -> list[Choice]:
+        """The domains that the pods may be placed in."""
+        return self._choices.of(pod_class)
+
+    def boundless(self, pod_class: PodClass) -> bool:
+        """Whether the pods' rules leave too many combinations of domains to try any."""
+        return self._choices.boundless(pod_class)
+
+    def _on_rooms(self, choice: Choice, count: int) -> int:
+        if not self._rooms:
+            return 0
+        for form in self._joining(choice.pods):
+            rooms = self._rooms
+            start = choice.next_room if not form.near else 0
+            for number in range(start, len(rooms)):
+                room = rooms[number]
+                origin = id(form.origin)
+                done = room.take(form, self.handed_out.get(origin, 0), count)
+                if done:
+                    self.handed_out[origin] = self.handed_out.get(origin, 0) + done
+                    self._record(form, done, choice.chosen, _RoomView(room, self._ledger))
+                    return done
+                if not form.near:
+                    choice.next_room = number + 1
+        return 0
+
+    def _on_bins(self, choice: Choice, count: int) -> int:
+        for form in self._joining(choice.pods):
+            for number, fleet in enumerate(self._fleets):
+                if not form.tolerates(fleet.template.pool.taints):
+                    continue
+                start = 0 if form.near else choice.next_bin.get(number, 0)
+                for position in fleet.candidates(form, start):
+                    done = fleet.add(position, form, count)
+                    if done:
+                        self._record(form, done, choice.chosen, _BinView(fleet, fleet.bins[position]))
+                        if not form.near:
+                            choice.next_bin[number] = position
+                        return done
+                if not form.near:
+                    choice.next_bin[number] = len(fleet.bins)
+        return 0
+
+    def _on_emptiest(self, choices: Sequence[Choice]) -> bool:
+        """Put one pod on the node with the fewest pods that takes it; whether there was one."""
+        found = [
+            (sum(count for _, count in fleet.bins[position].load), number, position, rank, form)
+            for rank, choice in enumerate(choices)
+            for form in self._joining(choice.pods)
+            for number, fleet in enumerate(self._fleets)
+            if form.tolerates(fleet.template.pool.taints)
+            for position in fleet.candidates(form, 0)
+        ]
+        for _, number, position, rank, form in sorted(found, key=lambda option: option[:4]):
+            fleet = self._fleets[number]
+            if fleet.add(position, form, 1):
+                self._record(form, 1, choices[rank].chosen, _BinView(fleet, fleet.bins[position]))
+                return True
+        return False
+
+    def _on_new(self, choice: Choice, count: int) -> int:
+        form = self._starting(choice.pods)
+        if form is None:
+            return 0
+        for fleet in self._fleets:
+            if form.tolerates(fleet.template.pool.taints):
+                node = fleet.open(form, 1 if self._evenly else count)
+                if node is not None:
+                    done = node.load[0][1]
+                    self._record(form, done, choice.chosen, _BinView(fleet, node))
+                    return done
+        return 0
+
+    def _joining(self, pod_class: PodClass) -> list[PodClass]:
+        """The forms in which pods may go to a node that has some: beside their group, or as its first."""
+        if not pod_class.near:
+            return [pod_class]
+        forms = [self._form(pod_class, tuple(term.group for term in pod_class.near))]
+        first = self._starting(pod_class)
+        return [*forms, first] if first is not None else forms
+
+    def _starting(self, pod_class: PodClass) -> PodClass | None:
+        """The form in which pods may be the first of their group on a host; None while the group is elsewhere."""
+        if not pod_class.near:
+            return pod_class
+        if not self._ledger.may_start(pod_class):
+            return None
+        return self._form(pod_class, ())
+
+    def _form(self, pod_class: PodClass, needs: tuple[int, ...]) -> PodClass:
+        known = self._forms.get((pod_class, needs))
+        if known is None:
+            host = replace(pod_class.host or HostRules(), needs=needs)
+            known = self._forms[pod_class, needs] = replace(pod_class, host=host, base=pod_class.origin)
+        return known
+
+    def _record(self, pod_class: PodClass, pods: int, chosen: Mapping[str, str | None], place: _View) -> None:
+        self._ledger.record(pod_class, pods, chosen, place.open_to, place.counted_by)
+
+
+class _View:
+    """What the ledger asks of a node that pods were placed on."""
+
+    open_to: Callable[[str], Iterable[str]]
+    counted_by: Callable[[NodeFilter], bool]
+
+
+class _RoomView(_View):
+    """An existing node."""
+
+    def __init__(self, room: Room, ledger: Ledger) -> None:
+        self.open_to = lambda key: ledger.possible_on(room, key)
+        self.counted_by = lambda nodes: counts_node(room, nodes)
+
+
+class _BinView(_View):
+    """A new node."""
+
+    def __init__(self, fleet: Fleet, node: Bin) -> None:
+        template = fleet.template
+        self.open_to = lambda key: launchable(template, node.state.requirements, key)
+        self.counted_by = lambda nodes: (
+            (nodes.terms is None or fleet.certain(node, nodes.terms))
+            and (
+                nodes.tolerations is None
+                or all(
+                    taint.effect == "PreferNoSchedule" or any(t.tolerates(taint) for t in nodes.tolerations)
+                    for taint in template.pool.taints
+                )
+            )
+        )

@@ -1,0 +1,174 @@
+"""The domains that the next pods of a class may be placed in, one after another, and the class narrowed to each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from tenon.scheduling.domains import ANY, Domains, settled
+from tenon.scheduling.existing_nodes import Room
+from tenon.scheduling.fleet import Fleet
+from tenon.scheduling.pod_classes import PodClass
+from tenon.scheduling.requirements import DOES_NOT_EXIST, IN, Requirement, Requirements
+from tenon.scheduling.topology import AreaRules
+
+Chosen = dict[str, str | None]
+"""Topology key -> domain, None for a node that lacks the label; a key that is left open is not in it."""
+
+Terms = tuple[Requirements, ...]
+
+MOST_CHOICES = 5_000
+"""Combinations of domains that pods are tried in. Zone and instance type together have some three thousand; what has
+more is no rule that anybody means, and each pod would look at them all."""
+
+
+class Choice:
+    """Domains for the next pods of a class, and the class narrowed to them."""
+
+    __slots__ = ("_origin", "_pods", "chosen", "name", "next_bin", "next_room", "price", "terms")
+
+    def __init__(self, chosen: Chosen, origin: PodClass, terms: Terms, price: float) -> None:
+        self.chosen = chosen
+        self.terms = terms
+        self.price = price
+        self.name = tuple((key, value or "") for key, value in sorted(chosen.items()))
+        self.next_room = 0
+        self.next_bin: dict[int, int] = {}
+        self._origin = origin
+        self._pods = origin if terms is origin.terms else None
+
+    @property
+    def pods(self) -> PodClass:
+        """The class narrowed to the domains."""
+        if self._pods is None:
+            self._pods = self._origin.narrowed(self.terms)
+        return self._pods
+
+
+@dataclass(frozen=True, slots=True)
+class _Ways:
+    """How the keys of a class may be settled."""
+
+    pod_class: PodClass
+    must: frozenset[str]
+    """Keys that need a domain."""
+    settle: frozenset[str]
+    """Keys that must not be left open."""
+
+
+class Choices:
+    """The choices of each class, worked out once."""
+
+    def __init__(self, rooms: Sequence[Room], fleets: Sequence[Fleet], domains: Domains) -> None:
+        """Take the nodes that may be used and those that could be bought."""
+        self._rooms = rooms
+        self._fleets = fleets
+        self._domains = domains
+        self._known: dict[PodClass, list[Choice]] = {}
+        self._options: dict[tuple[object, ...], list[tuple[Chosen, Terms]]] = {}
+        self._shared: dict[Terms, Terms] = {}
+        self._prices: dict[tuple[object, ...], float] = {}
+        self._boundless: set[tuple[object, ...]] = set()
+
+    def boundless(self, pod_class: PodClass) -> bool:
+        """Whether the pods' rules leave more than `MOST_CHOICES` combinations of domains, so that none is tried."""
+        return pod_class.area is not None and self._asked(pod_class) in self._boundless
+
+    def of(self, pod_class: PodClass) -> list[Choice]:
+        """The domains that the pods may be placed in."""
+        known = self._known.get(pod_class)
+        if known is None:
+            known = self._known[pod_class] = [
+                Choice(chosen, pod_class, terms, self._price(pod_class, terms))
+                for chosen, terms in self._narrowed(pod_class)
+            ]
+        return known
+
+    def forget_nodes(self) -> None:
+        """Look at all nodes again: they have changed."""
+        for choices in self._known.values():
+            for choice in choices:
+                choice.next_room = 0
+                choice.next_bin.clear()
+
+    def _narrowed(self, pod_class: PodClass) -> list[tuple[Chosen, Terms]]:
+        """Each combination of domains, with the terms of the pods narrowed to it."""
+        rules = pod_class.area
+        if rules is None:
+            return [({}, pod_class.terms)]
+        asked = self._asked(pod_class)
+        known = self._options.get(asked)
+        if known is None:
+            ways = _Ways(pod_class, *_settled_keys(rules))
+            known = list(islice(self._find(ways, rules.keys, {}, pod_class.terms), MOST_CHOICES + 1))
+            if len(known) > MOST_CHOICES:
+                self._boundless.add(asked)
+                known = []
+            self._options[asked] = known
+        return known
+
+    @staticmethod
+    def _asked(pod_class: PodClass) -> tuple[object, ...]:
+        """What the combinations of a class depend on."""
+        rules = pod_class.area or AreaRules()
+        return (pod_class.terms, pod_class.own_terms, pod_class.tolerations, rules.keys, *_settled_keys(rules))
+
+    def _find(self, ways: _Ways, keys: Sequence[str], chosen: Chosen, terms: Terms) -> Iterable[tuple[Chosen, Terms]]:
+        """Settle one key after another, each only in what the earlier ones leave: their product may be very large."""
+        if not keys:
+            # equal terms are one object, which makes looking up what they lead to cheap
+            yield chosen, self._shared.setdefault(terms, terms)
+            return
+        key, rest = keys[0], keys[1:]
+        for value in self._values(ways.pod_class, key, terms if chosen else None):
+            asked = Requirements.of(Requirement.new(key, IN, (value,)))
+            yield from self._settled(ways, rest, {**chosen, key: value}, terms, asked)
+        if key not in ways.must:
+            asked = Requirements.of(Requirement.new(key, DOES_NOT_EXIST))
+            yield from self._settled(ways, rest, {**chosen, key: None}, terms, asked)
+        if key not in ways.settle:
+            yield from self._find(ways, rest, chosen, terms)
+
+    def _settled(
+        self, ways: _Ways, keys: Sequence[str], chosen: Chosen, terms: Terms, asked: Requirements
+    ) -> Iterable[tuple[Chosen, Terms]]:
+        met = [term for term in (own.with_(asked) for own in terms) if _possible(term, asked)]
+        if met:
+            yield from self._find(ways, keys, chosen, tuple(dict.fromkeys(met)))
+
+    def _values(self, pod_class: PodClass, key: str, terms: Terms | None) -> list[str]:
+        """The domains of a key: of nodes that there are, and of new ones that meet ``terms``."""
+        new = set(self._domains.usable(pod_class, key))
+        if terms is not None:
+            left = self._domains.reachable(terms, key)
+            new = new if ANY in left else new & left
+        present = (value for room in self._rooms if (value := settled(room, key)) is not None)
+        return sorted(new.union(present) - {ANY})
+
+    def _price(self, pod_class: PodClass, terms: Terms) -> float:
+        """What the cheapest new node for one of the pods costs, in these domains."""
+        asked = (terms, pod_class.tolerations, pod_class.strict, pod_class.amounts)
+        known = self._prices.get(asked)
+        if known is None:
+            narrowed = pod_class.narrowed(terms)
+            prices = []
+            for fleet in self._fleets:
+                template = fleet.template
+                if pod_class.tolerates(template.pool.taints):
+                    for state in template.successors(template.start, narrowed):
+                        types = template.fitting(state, pod_class.amounts)
+                        if types:
+                            prices.append(template.price(state, types))
+            known = self._prices[asked] = min(prices, default=float("inf"))
+        return known
+
+
+def _settled_keys(rules: AreaRules) -> tuple[frozenset[str], frozenset[str]]:
+    """The keys that need a domain, and those that must not be left open."""
+    must = frozenset({spread.key for spread in rules.spreads} | {term.key for term in rules.affine})
+    return must, must.union(term.key for term in rules.anti)
+
+
+def _possible(term: Requirements, asked: Requirements) -> bool:
+    return not any(term[key].contradicts() for key in asked)

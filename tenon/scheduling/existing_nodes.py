@@ -1,0 +1,157 @@
+"""Place pods on nodes that exist or are on their way, before anything is bought."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from tenon.apis import labels
+from tenon.scheduling.blast_radius import Kin, Shares
+from tenon.scheduling.deadline import Expired, never
+from tenon.scheduling.hostname_rules import Counts
+from tenon.scheduling.model import Node, Pod, Pool, Taint
+from tenon.scheduling.pod_classes import Amounts, PodClass, Port, ports_clash, workload_key
+from tenon.scheduling.requirements import Requirement, Requirements
+
+
+class Room:
+    """What a node still has for pods."""
+
+    __slots__ = (
+        "_attached", "_carried", "_limits", "_shares", "_suits", "free", "hosts", "name", "open", "placed", "ports",
+        "running", "settled", "taints", "values",
+    )  # fmt: skip
+
+    def __init__(self, node: Node, names: tuple[str, ...], startup_taints: Iterable[Taint], shares: Shares) -> None:
+        self.name = node.name
+        self.free = [node.allocatable.get(name, 0) - node.used.get(name, 0) for name in names]
+        self.ports: list[Port] = list(node.host_ports)
+        self.taints = lasting_taints(node, startup_taints)
+        known = {labels.ALIASES.get(key, key): value for key, value in node.labels.items()}
+        self.values = Requirements.from_labels(known)
+        if node.requirements is not None:
+            self.values = node.requirements.with_(self.values)
+        self.settled = node.requirements is None
+        self.placed: list[Pod] = []
+        self.running = node.pods
+        self.hosts: Counts = {}
+        self.open = not node.closed and min(self.free) >= 0
+        """Whether it may take pods at all."""
+        self._limits = node.volume_limits
+        self._attached = {volume for pod in node.pods for volume in pod.attachments} if node.volume_limits else set()
+        self._suits: dict[tuple[object, ...], bool] = {}
+        self._shares = shares
+        self._carried: Counter[Kin] = Counter(map(workload_key, node.pods) if shares.limited else ())
+
+    def room_for(self, pod_class: PodClass, most: int) -> int:
+        """How many of ``most`` pods of the class fit."""
+        count = self._count(pod_class.amounts, most)
+        if count and pod_class.host is not None:
+            count = min(count, pod_class.host.room(self.hosts))
+        if self._shares.limited and not self._shares.new_nodes_only:
+            count = min(count, self._shares.most(pod_class) - self._carried[self._shares.kin(pod_class)])
+        if count <= 0 or not self._suited(pod_class):
+            return 0
+        if pod_class.ports:
+            count = 0 if ports_clash(pod_class.ports, self.ports) else 1
+        return count if self._attachable(pod_class) else 0
+
+    def take(self, pod_class: PodClass, start: int, most: int | None = None) -> int:
+        """Place as many of the class's pods from number ``start`` on as fit; how many that was."""
+        left = len(pod_class.pods) - start
+        count = self.room_for(pod_class, left if most is None else min(left, most))
+        if not count:
+            return 0
+        self.ports.extend(pod_class.ports)
+        if pod_class.host is not None:
+            pod_class.host.put(self.hosts, count)
+        if self._shares.limited:
+            self._carried[self._shares.kin(pod_class)] += count
+        if self._limits:
+            self._attached.update(pod_class.attachments)
+        self.free = [free - count * asked for free, asked in zip(self.free, pod_class.amounts, strict=True)]
+        self.placed.extend(pod_class.pods[start : start + count])
+        return count
+
+    def _count(self, amounts: Amounts, most: int) -> int:
+        for free, asked in zip(self.free, amounts, strict=True):
+            if asked > 0:
+                most = min(most, free // asked)
+                if most <= 0:
+                    return 0
+        return most
+
+    def _suited(self, pod_class: PodClass) -> bool:
+        key = (pod_class.terms, pod_class.tolerations)
+        if key not in self._suits:
+            # PreferNoSchedule keeps nobody off a node that is there: kube-scheduler would use it before a new one comes
+            hard = [taint for taint in self.taints if taint.effect != "PreferNoSchedule"]
+            self._suits[key] = pod_class.tolerates(hard) and any(map(self.meets, pod_class.terms))
+        return self._suits[key]
+
+    def _attachable(self, pod_class: PodClass) -> bool:
+        """Whether the volumes of one more pod can be attached; a volume that is there already counts once."""
+        if not self._limits or not pod_class.attachments:
+            return True
+        together = self._attached.union(pod_class.attachments)
+        return all(
+            sum(1 for driver, _ in together if driver == limited) <= most
+            for limited, most in self._limits.items()
+            if any(driver == limited for driver, _ in pod_class.attachments)
+        )
+
+    def meets(self, term: Requirements) -> bool:
+        """Whether the node is certain to meet a term."""
+        return all(self._is_certain(requirement) for requirement in term.values())
+
+    def _is_certain(self, wanted: Requirement) -> bool:
+        """Whether the requirement holds whatever the labels that are not settled yet turn out to be."""
+        if wanted.key not in self.values:
+            return wanted.may_be_absent and (self.settled or wanted.key not in labels.WELL_KNOWN)
+        mine = self.values[wanted.key]
+        if not mine.complement:
+            return all(map(wanted.has, mine.members)) and (bool(mine.members) or wanted.may_be_absent)
+        narrowed = mine.intersection(wanted)
+        return (narrowed.complement, narrowed.members, narrowed.gte, narrowed.lte) == (
+            mine.complement,
+            mine.members,
+            mine.gte,
+            mine.lte,
+        )
+
+
+def lasting_taints(node: Node, startup_taints: Iterable[Taint]) -> tuple[Taint, ...]:
+    """The taints that stay: a starting node sheds its startup taints and those of a node not yet ready."""
+    if node.initialized:
+        return node.taints
+    startup = {(taint.key, taint.effect) for taint in startup_taints}
+    return tuple(
+        taint
+        for taint in node.taints
+        if (taint.key, taint.effect) not in startup and not labels.is_ephemeral_taint(taint.key, taint.effect)
+    )
+
+
+def rooms_of(
+    nodes: Iterable[Node], pools: Iterable[Pool], names: tuple[str, ...], shares: Shares | None = None
+) -> list[Room]:
+    """The nodes in the order in which they are filled, those that take no pods included."""
+    startup = {pool.name: pool.startup_taints for pool in pools}
+    ordered = sorted(nodes, key=lambda node: (not node.initialized, node.name))
+    shares = shares or Shares()
+    return [Room(node, names, startup.get(node.labels.get(labels.NODEPOOL, ""), ()), shares) for node in ordered]
+
+
+def place(classes: Sequence[PodClass], rooms: Sequence[Room], expired: Expired = never) -> list[int]:
+    """Put the pods where they fit; how many of each class have found a place."""
+    placed = []
+    for pod_class in classes:
+        cpu, total, done = pod_class.amounts[0], len(pod_class.pods), 0
+        for room in rooms if not expired() else ():
+            if room.open and room.free[0] >= cpu:
+                # pods of one class that share a host port go to one node each
+                done += room.take(pod_class, done)
+                if done == total:
+                    break
+        placed.append(done)
+    return placed

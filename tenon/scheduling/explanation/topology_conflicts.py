@@ -1,0 +1,88 @@
+"""Say which rule between pods left a pod without a place, and in which domains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tenon.scheduling.constrained_placement import Placer
+from tenon.scheduling.domain_candidates import MOST_CHOICES, Choice
+from tenon.scheduling.pod_classes import PodClass
+from tenon.scheduling.topology import AreaRules
+from tenon.scheduling.topology_counts import Ledger
+from tenon.scheduling.topology_groups import HOSTNAME
+
+_DOMAINS_SHOWN = 4
+
+
+def obstacle(pod_class: PodClass, placer: Placer, ledger: Ledger) -> str:
+    """What of the rules between pods stands in the way, in words that follow the name of a NodePool; empty for none.
+
+    ``pod_class`` is the form without preferences.
+    """
+    for term in pod_class.near:
+        if ledger.totals.get(term.group):
+            return (
+                f"its pod affinity over {HOSTNAME} wants a node with a pod that it asks for, and none has room for it"
+            )
+        if not term.counts_itself:
+            return f"its pod affinity over {HOSTNAME} finds no pod that it asks for"
+    if pod_class.area is None:
+        return ""
+    blocked: dict[str, set[str]] = {}
+    open_to: set[str] = set()
+    choices = [c for c in placer.choices(pod_class) if None not in c.chosen.values()]
+    if placer.boundless(pod_class):
+        keys = " and ".join(pod_class.area.keys)
+        return f"its rules between pods allow more than {MOST_CHOICES} combinations of {keys}: spread over fewer labels"
+    settled = [c for c in choices if len(c.chosen) == len(pod_class.area.keys)]
+    for choice in settled:
+        name, key, rules = _blocking(pod_class, choice, ledger)
+        if rules is None:
+            open_to.add("/".join(value for _, value in choice.name))
+        else:
+            blocked.setdefault(name, set()).add(choice.chosen[key] or "")
+    if not settled:
+        wanted = [key for key in pod_class.area.keys if not any(key in c.chosen for c in choices)]
+        return (
+            f"its rules between pods need label {' and '.join(wanted)}, and no node that it may use is known to get it"
+        )
+    if not blocked:
+        return ""
+    missing = {name for name, _, rules in _single(pod_class.area) if _finds_nobody(rules, ledger)}
+    said = " and ".join(
+        f"{rule} rules out {_listed(where)}{', for no pod that it asks for has a node' if rule in missing else ''}"
+        for rule, where in sorted(blocked.items())
+    )
+    return f"{said}, and in {_listed(open_to)} no node can take it" if open_to else said
+
+
+def _blocking(pod_class: PodClass, choice: Choice, ledger: Ledger) -> tuple[str, str, AreaRules | None]:
+    """The first rule that keeps the pods out of these domains, with its name and key."""
+    for name, key, rules in _single(pod_class.area or AreaRules()):
+        if not ledger.quota(pod_class, choice.chosen, rules):
+            return name, key, rules
+    return "", "", None
+
+
+def _finds_nobody(rules: AreaRules, ledger: Ledger) -> bool:
+    return bool(rules.affine) and not any(ledger.totals.get(term.group) for term in rules.affine)
+
+
+def _single(rules: AreaRules) -> Iterator[tuple[str, str, AreaRules]]:
+    """Each rule alone, with its name and its topology key."""
+    for spread in rules.spreads:
+        least = f", minDomains {spread.min_domains}" if spread.min_domains > 1 else ""
+        name = f"its topology spread over {spread.key} (maxSkew {spread.max_skew}{least})"
+        yield name, spread.key, AreaRules(spreads=(spread,))
+    for term in rules.affine:
+        yield f"its pod affinity over {term.key}", term.key, AreaRules(affine=(term,))
+    for term in rules.anti:
+        yield f"its pod anti-affinity over {term.key}", term.key, AreaRules(anti=(term,))
+    for group, key in sorted(rules.repelled, key=lambda pair: pair[1]):
+        yield f"the anti-affinity of other pods over {key}", key, AreaRules(repelled=((group, key),))
+
+
+def _listed(domains: set[str]) -> str:
+    shown = sorted(domains)[:_DOMAINS_SHOWN]
+    more = len(domains) - len(shown)
+    return ", ".join(shown) + (f" and {more} others" if more else "")

@@ -1,0 +1,113 @@
+"""Say why a pod found no place, NodePool by NodePool, so that a person knows what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tenon.apis.restricted import restricted_reason
+from tenon.scheduling.explanation.capacity_shortage import shortage
+from tenon.scheduling.explanation.requirement_conflicts import conflicts
+from tenon.scheduling.label_values import impossible
+from tenon.scheduling.limits import Limits
+from tenon.scheduling.model import Taint
+from tenon.scheduling.pod_classes import PodClass
+from tenon.scheduling.requirements import Requirements, hint
+from tenon.scheduling.template import State, Template
+
+_TERMS_SHOWN = 4
+"""Alternatives of one pod that a reason tells of."""
+_AND = ", and "
+"""Between obstacles that must all go."""
+
+
+def explain(pod_class: PodClass, templates: Sequence[tuple[Template, Limits]], obstacle: str = "") -> str:
+    """One sentence for each NodePool, in the order in which they are tried; one for all where all say the same.
+
+    ``obstacle`` is the rule between pods that stands in the way wherever nothing simpler does.
+    """
+    if not templates:
+        return "no NodePool is ready to launch nodes, and no existing node has room"
+    if all(_contradiction(term) for term in pod_class.terms):
+        key = _contradiction(pod_class.terms[0])
+        return f"the pod's own requirements on label {key} contradict each other, so no node can ever meet them"
+    if all(map(impossible, pod_class.terms)):
+        return impossible(pod_class.terms[0])
+    undefined = _undefined_everywhere(pod_class, [template for template, _ in templates])
+    if undefined:
+        known = {key for template, _ in templates for key in (*template.known, *template.requirements)}
+        return (restricted_reason(undefined) or f"no NodePool defines label {undefined}") + hint(undefined, known)
+    return "; ".join(f"NodePool {t.pool.name}: {_reason(pod_class, t, limits, obstacle)}" for t, limits in templates)
+
+
+def _contradiction(term: Requirements) -> str:
+    return next((key for key in sorted(term) if term[key].contradicts()), "")
+
+
+def _undefined_everywhere(pod_class: PodClass, templates: Sequence[Template]) -> str:
+    """A label that every term of the pod needs and no pool defines."""
+    if len(templates) < 2:
+        return ""
+    known = frozenset[str]().union(*(template.known for template in templates))
+    needed = [
+        {key for key, wanted in term.items() if not wanted.may_be_absent and key not in known}
+        for term in pod_class.terms
+    ]
+    common = set.intersection(*needed)
+    missing = sorted(key for key in common if not any(key in t.requirements for t in templates))
+    return missing[0] if missing else ""
+
+
+def _reason(pod_class: PodClass, template: Template, limits: Limits, obstacle: str) -> str:
+    """All that must change for the pool to take the pod, as far as it can be known before it does."""
+    if template.contradiction:
+        return f"its own requirements and labels contradict each other on {template.contradiction}"
+    if not template.start.types:
+        return template.pool.lacking or "no available instance type meets its requirements"
+    taints = [taint for taint in template.pool.taints if pod_class.untolerated((taint,))]
+    kept_off = [f"its {_named('taint', map(_shown, taints))} not tolerated"] if taints else []
+    states = template.successors(template.start, pod_class)
+    if not states:
+        return _AND.join([*kept_off, _alternatives(pod_class, template, limits)])
+    if kept_off:
+        return _AND.join([*kept_off, *_shortage(pod_class, template, states, limits)])
+    return shortage(pod_class, template, states, limits, obstacle) or obstacle or "no node of it could take the pod"
+
+
+def _alternatives(pod_class: PodClass, template: Template, limits: Limits) -> str:
+    """What stands against each of the terms, and against the pod once these are met."""
+    found = dict.fromkeys(_against(pod_class, template, term, limits) for term in pod_class.terms)
+    shown = list(found)[:_TERMS_SHOWN]
+    more = f" or {len(found) - len(shown)} other alternatives fail" if len(found) > len(shown) else ""
+    return f"{' or '.join(shown)}{more}"
+
+
+def _against(pod_class: PodClass, template: Template, term: Requirements, limits: Limits) -> str:
+    found, met = conflicts(template, term)
+    if found:
+        found[-1] += _by_volumes(pod_class, template)
+    if states := template.successors(template.start, pod_class.narrowed((met,))):
+        found += _shortage(pod_class, template, states, limits)
+    return _AND.join(found)
+
+
+def _shortage(pod_class: PodClass, template: Template, states: Sequence[State], limits: Limits) -> list[str]:
+    text = shortage(pod_class, template, states, limits)
+    if not text:
+        return []
+    return [f"the pod {text}" if text.startswith("needs") else text]
+
+
+def _shown(taint: Taint) -> str:
+    return f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
+
+
+def _named(what: str, names: Iterable[str]) -> str:
+    """'taint a is', or 'taints a and b are'."""
+    listed = list(names)
+    return f"{what} {listed[0]} is" if len(listed) == 1 else f"{what}s {' and '.join(listed)} are"
+
+
+def _by_volumes(pod_class: PodClass, template: Template) -> str:
+    """A word on the volumes where the pod's own requirements alone would be met."""
+    own = [term for term in pod_class.own_terms if not conflicts(template, term)[0]]
+    return " (by where its volumes are)" if own else ""

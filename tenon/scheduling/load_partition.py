@@ -1,0 +1,192 @@
+"""Cut a load into portions, each of which is dealt over nodes of its own.
+
+Pods that need unlike nodes (another zone, another architecture) are apart. They may still share nodes with pods that
+go anywhere, and pods that ask for little memory may be cheaper apart from those that ask for much: so there are several
+ways to cut, and the packings that come of them are compared.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from tenon.scheduling.blast_radius import Kin
+from tenon.scheduling.packing import Load
+from tenon.scheduling.pod_classes import PodClass
+from tenon.scheduling.template import State, Template
+from tenon.scheduling.type_candidates import Floats, Menu, Numbers, nodes_needed
+
+CUTS = 32
+"""Places where a portion may be cut in two."""
+WORTHWHILE = 0.002
+"""The part of the price that a cut must save."""
+MOST_JOINED = 12
+"""Only so many portions or fewer are joined with each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """A part of a load in arrays: its classes, what a pod of each asks for, and how many there are."""
+
+    menu: Menu
+    classes: list[PodClass]
+    amounts: Floats
+    counts: Numbers
+
+    @property
+    def total(self) -> Floats:
+        """What all pods ask for together."""
+        total: Floats = self.counts @ self.amounts
+        return total
+
+    def some(self, counts: Numbers) -> Portion:
+        """So many pods of each class."""
+        kept = np.flatnonzero(counts)
+        return Portion(self.menu, [self.classes[number] for number in kept], self.amounts[kept], counts[kept])
+
+    def load(self) -> Load:
+        """The classes with their counts."""
+        return list(zip(self.classes, self.counts.tolist(), strict=True))
+
+    def least_nodes(self, template: Template) -> int:
+        """So many nodes at least are needed because of rules about pods on one node."""
+        counted: dict[tuple[int, int], int] = {}
+        kin: Counter[Kin] = Counter()
+        least = 1
+        for pod_class, count in self.load():
+            alike = template.shares.kin(pod_class)
+            kin[alike] += count
+            least = max(least, count if pod_class.ports else -(-kin[alike] // template.shares.most(pod_class)))
+            for group, most in pod_class.host.at_most if pod_class.host is not None else ():
+                counted[group, most] = counted.get((group, most), 0) + count
+        return max(least, *(-(-count // most) for (_, most), count in counted.items() if most > 0), 1)
+
+    @property
+    def scattered(self) -> bool:
+        """Whether some pods keep each other off their nodes, so that many nodes are needed whatever their size."""
+        return any(
+            pod_class.ports or (pod_class.host is not None and pod_class.host.at_most) for pod_class in self.classes
+        )
+
+
+def ways_to_cut(template: Template, load: Load) -> Iterator[list[Portion]]:
+    """Several ways to cut a load. Pods that must be beside others are in none of them."""
+    menus: dict[int, Menu] = {}
+    found: dict[int, tuple[State, Load]] = {}
+    for pod_class, count in load:
+        if not pod_class.near:
+            for state in template.successors(template.start, pod_class)[:1]:
+                found.setdefault(id(state), (state, []))[1].append((pod_class, count))
+    apart = [_portion(template, menus, state, part) for state, part in found.values()]
+    apart = [portion for portion in apart if len(portion.menu.numbers)]
+    spread = _spread(template, menus, apart) if len(apart) > 1 else []
+    if any(portion.scattered for portion in apart):
+        yield spread or apart
+        return
+    joined = _joined(template, menus, apart) if 1 < len(apart) <= MOST_JOINED else apart
+    yield joined
+    cut = [part for portion in joined for part in _cut(portion)]
+    if len(cut) > len(joined):
+        yield cut
+    if spread:
+        yield spread
+
+
+def _portion(template: Template, menus: dict[int, Menu], state: State, load: Load) -> Portion:
+    if id(state) not in menus:
+        menus[id(state)] = Menu(template, state, template.limits.allowed(template.start.types))
+    amounts = np.array([pod_class.amounts for pod_class, _ in load], dtype=np.float64)
+    counts = np.array([count for _, count in load], dtype=np.int64)
+    return Portion(menus[id(state)], [pod_class for pod_class, _ in load], amounts, counts)
+
+
+def _cut(portion: Portion) -> list[Portion]:
+    """Cut in two where the parts cost least, if nodes could be bought in fractions; not if that saves nothing.
+
+    The classes are cut by the memory that their pods ask for each CPU, one of them perhaps in the middle.
+    """
+    menu = portion.menu
+    order = np.argsort(portion.amounts[:, 1] / np.maximum(portion.amounts[:, 0], 1.0), kind="stable")
+    amounts, counts = portion.amounts[order], portion.counts[order]
+    weight = (amounts / np.maximum(portion.total, 1.0)).sum(axis=1)
+    until = np.cumsum(weight * counts)
+    places = np.linspace(0.0, until[-1], CUTS + 1)[1:, None]
+    # how many pods of each class (columns) are before each place (rows)
+    share = (places - (until - weight * counts)) / np.maximum(weight, 1e-300)
+    before = np.clip(share, 0, counts).round().astype(np.int64)
+    before[-1] = counts  # not cut
+    totals = np.concatenate((before @ amounts, (counts - before) @ amounts))
+    price = (nodes_needed(menu.room, totals) * menu.price[:, None]).min(axis=0)
+    price = price[:CUTS] + price[CUTS:]
+    best = int(price.argmin())
+    if price[best] > price[-1] * (1 - WORTHWHILE):
+        return [portion]
+    parts = np.zeros((2, len(order)), dtype=np.int64)
+    parts[:, order] = before[best], counts - before[best]
+    return [portion.some(part) for part in parts if part.any()]
+
+
+def _spread(template: Template, menus: dict[int, Menu], apart: list[Portion]) -> list[Portion]:
+    """The pods that go anywhere are spread over the other portions by their size."""
+    free = next((portion for portion in apart if portion.menu.state is template.start), None)
+    bound = [portion for portion in apart if portion is not free]
+    if free is None:
+        return []
+    whole = np.maximum(sum((portion.total for portion in bound), np.zeros(len(template.table.names))), 1.0)
+    until = np.cumsum([max((portion.total / whole)[:2].max(), 1e-9) for portion in bound])
+    ends = np.round(free.counts[None] * (until / until[-1])[:, None]).astype(np.int64)
+    parts = np.diff(ends, axis=0, prepend=0)
+    return [
+        _portion(template, menus, portion.menu.state, _ordered(portion.load() + free.some(part).load()))
+        for portion, part in zip(bound, parts, strict=True)
+    ]
+
+
+def _joined(template: Template, menus: dict[int, Menu], apart: list[Portion]) -> list[Portion]:
+    """Join portions, two at a time, as long as that makes them cheaper."""
+    portions = list(apart)
+    known: dict[tuple[int, int], tuple[float, Portion | None]] = {}
+    while len(portions) > 1:
+        for one, other in combinations(portions, 2):
+            if (id(one), id(other)) not in known:
+                known[id(one), id(other)] = _join(template, menus, one, other)
+        pairs = [(*known[id(one), id(other)], one, other) for one, other in combinations(portions, 2)]
+        saved, joined, one, other = max(pairs, key=lambda pair: pair[0])
+        if joined is None or saved <= 0:
+            break
+        portions = [portion for portion in portions if portion is not one and portion is not other] + [joined]
+    return portions
+
+
+def _join(template: Template, menus: dict[int, Menu], one: Portion, other: Portion) -> tuple[float, Portion | None]:
+    """What joining two portions would save, and the portion it makes; None where no node takes both."""
+    state = joint_state(template, one.menu.state, other.load())
+    if state is None:
+        return 0.0, None
+    joined = _portion(template, menus, state, _ordered(one.load() + other.load()))
+    return sum(_rough_price(template, portion) for portion in (one, other)) - _rough_price(template, joined), joined
+
+
+def _rough_price(template: Template, portion: Portion) -> float:
+    """The price of whole nodes of one type."""
+    needed = np.ceil(nodes_needed(portion.menu.room, portion.total[None])[:, 0])
+    needed = np.maximum(needed, portion.least_nodes(template))
+    return float((needed * portion.menu.price).min(initial=np.inf))
+
+
+def joint_state(template: Template, state: State, load: Load) -> State | None:
+    """The state of a node, which is in ``state`` before, with pods of each of the classes."""
+    for pod_class, _ in load:
+        states = template.successors(state, pod_class)
+        if not states:
+            return None
+        state = states[0]
+    return state
+
+
+def _ordered(load: Load) -> Load:
+    return sorted(load, key=lambda pair: (-pair[0].amounts[0], -pair[0].amounts[1]))

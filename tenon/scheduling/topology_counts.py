@@ -1,0 +1,200 @@
+"""Where the pods of each topology group are, domain by domain, and what the rules of a class therefore allow.
+
+A pod counts for spread and affinity only where its node's domain is settled; for anti-affinity it stands in every
+domain that its node may still get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from tenon.scheduling.domains import ANY, Domains, counts_node, settled
+from tenon.scheduling.existing_nodes import Room
+from tenon.scheduling.hostname_rules import UNBOUNDED
+from tenon.scheduling.model import Pod
+from tenon.scheduling.pod_classes import PodClass
+from tenon.scheduling.topology import AreaRules, AreaSpread, Topology
+from tenon.scheduling.topology_groups import ANTI_AFFINITY, HOSTNAME, SPREAD, NodeFilter
+
+Tally = dict[str, int]
+
+
+class Ledger:
+    """Counts of all groups of a batch."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        domains: Domains,
+        rooms: Sequence[Room],
+        more: frozenset[tuple[int, str]] = frozenset(),
+    ) -> None:
+        """Begin with the pods that run, or are promised to nodes. ``more`` are (group, domain) to be compared too."""
+        self._groups = topology.groups
+        self._more = more
+        self.compared: dict[tuple[PodClass, AreaSpread], frozenset[str]] = {}
+        """The domains that each spread constraint compared."""
+        self._domains = domains
+        self._counts: dict[int, Tally] = {}
+        self._possible: dict[int, Tally] = {}
+        self._holders: dict[int, Tally] = {}
+        self._least: dict[tuple[PodClass, AreaSpread], int] = {}
+        """As of the last pods that were placed."""
+        self.totals: dict[int, int] = {}
+        """Pods that each group counts, wherever they are."""
+        if len(self._groups):
+            for room in rooms:
+                for pod in room.running:
+                    self._count_running(room, pod, topology)
+
+    def quota(self, pod_class: PodClass, chosen: Mapping[str, str | None], rules: AreaRules | None = None) -> int:
+        """How many of the pods may go to these domains (None: the node lacks the label), one after another.
+
+        ``rules`` are those that are asked about, where that is not all of the class's.
+        """
+        rules = rules or pod_class.area
+        if rules is None:
+            return UNBOUNDED
+        quota = UNBOUNDED
+        for group, key in rules.repelled:
+            domain = chosen.get(key)
+            if domain is not None and _there(self._holders, group, domain):
+                return 0
+            if key not in chosen and self._holders.get(group):
+                return 0  # an open domain might turn out to be one where the pods are not wanted
+        for term in rules.anti:
+            domain = chosen.get(term.key)
+            if domain is not None:
+                if _there(self._possible, term.group, domain):
+                    return 0
+                quota = min(quota, 1) if term.counts_itself else quota
+        for term in rules.affine:
+            domain = chosen.get(term.key)
+            if domain is None or not (self._counts.get(term.group, {}).get(domain) or self.may_start(pod_class)):
+                return 0
+        for spread in rules.spreads:
+            domain = chosen.get(spread.key)
+            if domain is None:
+                return 0
+            slack = spread.max_skew + self.least(pod_class, spread) - self._counts.get(spread.group, {}).get(domain, 0)
+            quota = min(quota, max(0, slack) if spread.counts_itself else UNBOUNDED if slack >= 0 else 0)
+        return quota
+
+    def least(self, pod_class: PodClass, spread: AreaSpread) -> int:
+        """The smallest count among the domains that the pods could use; 0 while there are too few domains."""
+        known = self._least.get((pod_class, spread))
+        if known is None:
+            universe = self.universe(pod_class, spread)
+            counts = self._counts.get(spread.group, {})
+            enough = len(universe) >= spread.min_domains
+            known = min((counts.get(domain, 0) for domain in universe), default=0) if enough else 0
+            self._least[pod_class, spread] = known
+        return known
+
+    def universe(self, pod_class: PodClass, spread: AreaSpread) -> frozenset[str]:
+        """The domains that a spread constraint compares."""
+        known = self.compared.get((pod_class, spread))
+        if known is None:
+            nodes = self._groups[spread.group].nodes
+            added = {domain for group, domain in self._more if group == spread.group}
+            known = self._domains.usable(pod_class, spread.key, nodes).union(
+                self._domains.present(spread.key, nodes), added
+            )
+            self.compared[pod_class, spread] = known
+        return known
+
+    def nodes_of(self, group: int) -> NodeFilter:
+        """The nodes that a group counts."""
+        return self._groups[group].nodes
+
+    def attraction(self, pod_class: PodClass, chosen: Mapping[str, str | None]) -> tuple[int, ...]:
+        """Sorts domains: first where spread wants the next pod, then beside pods that belong together."""
+        rules = pod_class.area
+        if rules is None:
+            return ()
+        spread = sum(self._counts.get(s.group, {}).get(chosen.get(s.key) or "", 0) for s in rules.spreads)
+        beside = own = 0
+        for group, key in rules.counted:
+            near = self._counts.get(group, {}).get(chosen.get(key) or "", 0)
+            if self._groups[group].kind == SPREAD:
+                own += near
+            else:
+                beside += near
+        return spread, -beside, own
+
+    def record(
+        self,
+        pod_class: PodClass,
+        pods: int,
+        chosen: Mapping[str, str | None],
+        open_to: Callable[[str], Iterable[str]],
+        counted_by: Callable[[NodeFilter], bool],
+    ) -> None:
+        """Count pods that were placed. ``open_to`` gives the domains that a key outside ``chosen`` may still get."""
+        if pod_class.part is not None:
+            for group in pod_class.part.counted:
+                self.totals[group] = self.totals.get(group, 0) + pods
+        rules = pod_class.area
+        if rules is None:
+            return
+        self._least.clear()
+        own = {spread.group for spread in rules.spreads}
+        for group, key in rules.counted:
+            domain = chosen.get(key)
+            if domain is not None and (group in own or counted_by(self._groups[group].nodes)):
+                _add(self._counts, group, domain, pods)
+            for value in (domain,) if domain is not None else () if key in chosen else open_to(key):
+                _add(self._possible, group, value, pods)
+        for group, key in rules.holds:
+            domain = chosen.get(key)
+            for value in (domain,) if domain is not None else () if key in chosen else open_to(key):
+                _add(self._holders, group, value, pods)
+
+    def may_start(self, pod_class: PodClass) -> bool:
+        """Whether the pods may be the first of what they ask for: no pod that any of their terms wants is anywhere."""
+        area = pod_class.area.affine if pod_class.area is not None else ()
+        wanted = [(term.group, term.counts_itself) for term in area]
+        wanted += [(term.group, term.counts_itself) for term in pod_class.near]
+        return all(itself and not self.totals.get(group) for group, itself in wanted)
+
+    def _count_running(self, room: Room, pod: Pod, topology: Topology) -> None:
+        for group in self._groups.counting(pod.namespace, pod.labels):
+            found = self._groups[group]
+            if found.key == HOSTNAME:
+                room.hosts[group] = room.hosts.get(group, 0) + 1
+                self.totals[group] = self.totals.get(group, 0) + 1
+                continue
+            domain = settled(room, found.key)
+            if domain is not None and counts_node(room, found.nodes):
+                _add(self._counts, group, domain, 1)
+            values = room.values.get(found.key)
+            if found.kind != SPREAD and not (values.may_be_absent and values.complement):
+                self.totals[group] = self.totals.get(group, 0) + 1
+            if found.kind == ANTI_AFFINITY:
+                for value in self.possible_on(room, found.key):
+                    _add(self._possible, group, value, 1)
+        for group in topology.held(pod):
+            key = self._groups[group].key
+            if key == HOSTNAME:
+                room.hosts[~group] = room.hosts.get(~group, 0) + 1
+            else:
+                for value in self.possible_on(room, key):
+                    _add(self._holders, group, value, 1)
+
+    def possible_on(self, room: Room, key: str) -> Iterable[str]:
+        """The domains that an existing or in-flight node may be in."""
+        values = room.values.get(key)
+        if not values.complement:
+            return values.values
+        return () if room.settled else (ANY,)
+
+
+def _there(tallies: Mapping[int, Tally], group: int, domain: str) -> bool:
+    """Whether a pod may be in the domain."""
+    tally = tallies.get(group)
+    return tally is not None and bool(tally.get(domain) or tally.get(ANY))
+
+
+def _add(tallies: dict[int, Tally], group: int, domain: str, pods: int) -> None:
+    tally = tallies.setdefault(group, {})
+    tally[domain] = tally.get(domain, 0) + pods

@@ -1,0 +1,75 @@
+"""A process stays inside its share of the account's request limits, and slows down when EC2 says so."""
+
+from __future__ import annotations
+
+from activities.ec2.rate_limits import CHANGES, FIRST_PAUSE, LONGEST_PAUSE, Pace, Pacer
+
+
+class Clock:
+    """Time that passes only in `sleep`."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.slept: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+def sent_within(pacer: Pacer, clock: Clock, action: str, seconds: float) -> int:
+    until, count = clock.now + seconds, 0
+    while True:
+        pacer.wait(action)
+        if clock.now > until:
+            return count
+        count += 1
+
+
+def test_h7_a_process_sends_half_of_what_the_account_gets_back() -> None:
+    clock = Clock()
+    pacer = Pacer(clock, clock.sleep)
+    assert sent_within(pacer, clock, "CreateFleet", 0) == CHANGES.burst
+    assert 24 <= sent_within(pacer, clock, "CreateFleet", 10) <= 26
+    assert sent_within(pacer, clock, "DescribeInstances", 0) == 40, "each action has a limit of its own"
+
+
+def test_h7_a_refusal_makes_an_action_pause_longer_each_time() -> None:
+    clock = Clock()
+    pacer = Pacer(clock, clock.sleep)
+    pauses = []
+    for _ in range(8):
+        sent = pacer.wait("CreateFleet")
+        clock.now += 0.1
+        pacer.answered("CreateFleet", "RequestLimitExceeded", sent)
+        before = clock.now
+        pacer.wait("CreateFleet")
+        pauses.append(round(clock.now - before, 3))
+        clock.now += 1
+    assert pauses[:4] == [FIRST_PAUSE, 2.0, 4.0, 8.0]
+    assert pauses[-1] == LONGEST_PAUSE
+    before = clock.now
+    pacer.wait("DescribeInstances")
+    assert clock.now == before, "other actions go on"
+
+
+def test_calls_that_were_under_way_make_no_pause_longer() -> None:
+    pace = Pace(CHANGES, 0.0)
+    for _ in range(10):
+        assert pace.delay(1.0) == 0
+    for _ in range(10):
+        pace.refused(1.0, 2.0)
+    assert pace.delay(2.0) == FIRST_PAUSE
+
+
+def test_success_makes_the_next_pause_shorter() -> None:
+    pace = Pace(CHANGES, 0.0)
+    for at in (10.0, 20.0, 30.0):
+        pace.refused(at - 1, at)
+    assert pace.delay(30.0) == 4 * FIRST_PAUSE
+    pace.served()
+    pace.refused(39.0, 40.0)
+    assert pace.delay(40.0) == 4 * FIRST_PAUSE

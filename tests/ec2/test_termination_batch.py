@@ -1,0 +1,126 @@
+"""Ending nodes share their calls to EC2."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from activities.ec2.errors import EC2Error, Throttled
+from activities.ec2.provider import Ec2Provider
+from activities.ec2.termination_batch import Endings
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tests.ec2.samples import node_claim
+
+if TYPE_CHECKING:
+    from sandbox.ec2.server import Server
+
+
+class Machines:
+    """An EC2 where instances end after some looks."""
+
+    def __init__(self, looks: int = 3) -> None:
+        self.asked: list[list[str]] = []
+        self.looked: list[list[str]] = []
+        self.looks = looks
+        self.refusal: Callable[[str], str | EC2Error | None] = lambda _: "shutting-down"
+        self.blind: list[EC2Error] = []
+
+    def end(self, instance_ids: Sequence[str]) -> Mapping[str, str | EC2Error | None]:
+        self.asked.append(list(instance_ids))
+        return {each: self.refusal(each) for each in instance_ids}
+
+    def states(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
+        self.looked.append(list(instance_ids))
+        if self.blind:
+            raise self.blind.pop()
+        seen = {each: sum(each in look for look in self.looked) for each in instance_ids}
+        return {each: "terminated" if seen[each] >= self.looks else "shutting-down" for each in instance_ids}
+
+
+async def at_once(_: float) -> None:
+    await asyncio.sleep(0)
+
+
+async def ended(machines: Machines, names: Iterable[str]) -> list[str | EC2Error | None]:
+    endings = Endings(machines, pause=at_once)
+    outcomes = await asyncio.gather(*(endings.end(name, 60) for name in names), return_exceptions=True)
+    for outcome in outcomes:
+        assert outcome is None or isinstance(outcome, (str, EC2Error))
+    return outcomes  # type: ignore[return-value]
+
+
+async def test_aws032_instances_are_ended_together_and_looked_at_together() -> None:
+    machines = Machines()
+    names = [f"i-{number:03}" for number in range(200)]
+    assert await ended(machines, names) == ["terminated"] * 200
+    assert [len(call) for call in machines.asked] == [200]
+    assert [len(call) for call in machines.looked] == [200, 200, 200]
+
+
+async def test_h7_a_look_that_is_throttled_does_not_send_the_termination_again() -> None:
+    machines = Machines()
+    machines.blind = [Throttled("RequestLimitExceeded", "slow down"), EC2Error("InternalError", "", retryable=True)]
+    assert await ended(machines, ["i-1"]) == ["terminated"]
+    assert machines.asked == [["i-1"]]
+
+
+async def test_h7_a_throttled_termination_is_sent_again() -> None:
+    machines = Machines()
+    answers: list[str | EC2Error] = ["shutting-down", Throttled("RequestLimitExceeded", "slow down")]
+    machines.refusal = lambda _: answers.pop()
+    assert await ended(machines, ["i-1"]) == ["terminated"]
+    assert machines.asked == [["i-1"], ["i-1"]]
+
+
+async def test_one_refused_instance_does_not_fail_the_others() -> None:
+    machines = Machines()
+    denied = EC2Error("OperationNotPermitted", "it is protected")
+    known: dict[str, str | EC2Error | None] = {"i-1": "shutting-down", "i-2": denied, "i-3": None}
+    machines.refusal = known.__getitem__
+    assert await ended(machines, ["i-1", "i-2", "i-3"]) == ["terminated", denied, None]
+
+
+async def test_more_than_a_filter_takes_are_looked_at_in_turn() -> None:
+    machines = Machines(looks=1)
+    names = [f"i-{number:03}" for number in range(450)]
+    assert await ended(machines, names) == ["terminated"] * 450
+    assert [len(call) for call in machines.looked] == [200, 200, 50]
+
+
+async def test_patience_ends_with_the_last_state() -> None:
+    endings = Endings(Machines(looks=10**9), pause=at_once)
+    assert await endings.end("i-1", 0.2) == "shutting-down"
+    assert not endings._open, "an instance without a waiting caller is not looked at"
+
+
+def bought(provider: Ec2Provider, node_class: EC2NodeClass, name: str) -> str:
+    result = provider.launch(provider.prepare_launch(node_claim(name=name), node_class, 1))
+    assert result.instance is not None
+    return result.instance.id
+
+
+def test_aws032_an_unknown_instance_does_not_save_the_others(
+    provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
+) -> None:
+    """EC2 refuses a whole call for one id that it does not know."""
+    living = [bought(provider, ready_class, f"ends-{number}") for number in range(3)]
+    gone = ["i-0123456789abcdef0", "i-0123456789abcdef1"]
+    server.world.calls.clear()
+    outcomes = provider.end([gone[0], *living, gone[1]])
+    assert {each: outcomes[each] for each in gone} == dict.fromkeys(gone)
+    assert {outcomes[each] for each in living} == {"shutting-down"}
+    assert len(server.world.calls.listing("TerminateInstances")) == 2
+
+
+def test_a_refusal_names_the_instance_that_it_is_about(
+    provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
+) -> None:
+    from sandbox.ec2.faults import Fault
+
+    first, second = (bought(provider, ready_class, f"refused-{number}") for number in range(2))
+    for _ in range(2):  # the call for both, and the one for the first alone
+        server.world.faults.add(Fault(action="TerminateInstances", code="OperationNotPermitted", status=400))
+    outcomes = provider.end([first, second])
+    assert isinstance(outcomes[first], EC2Error)
+    assert outcomes[second] == "shutting-down"

@@ -1,0 +1,36 @@
+"""A worker that the demo left running."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from sandbox import stale_worker
+
+WAITS = "import sys; sys.stdin.read()"
+
+
+def test_a_left_worker_is_found_and_stopped(tmp_path: Path) -> None:
+    """`tenon sandbox down` leaves no worker behind."""
+    with subprocess.Popen([sys.executable, "-c", WAITS, "cli", "worker"], stdin=subprocess.PIPE) as process:
+        stale_worker.note(tmp_path, process.pid)
+        assert stale_worker.find(tmp_path) is not None
+        assert stale_worker.stop(tmp_path)
+        assert process.poll() is not None
+    assert stale_worker.find(tmp_path) is None
+
+
+def test_another_process_of_that_id_is_left_alone(tmp_path: Path) -> None:
+    """Process ids are used again: only a worker is stopped."""
+    with subprocess.Popen([sys.executable, "-c", WAITS, "something", "else"], stdin=subprocess.PIPE) as process:
+        stale_worker.note(tmp_path, process.pid)
+        assert not stale_worker.stop(tmp_path)
+        assert process.poll() is None
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(30) == 0
+
+
+def test_no_note_is_no_worker(tmp_path: Path) -> None:
+    assert not stale_worker.stop(tmp_path)

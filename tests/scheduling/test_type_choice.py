@@ -1,0 +1,136 @@
+"""Why the type of a planned node won: a sentence that is true of the plan and names what stands in the way."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tenon.apis import labels
+from tenon.scheduling.engine import solve
+from tenon.scheduling.explanation.type_choice import Winners
+from tenon.scheduling.model import Problem
+from tests.scheduling.builders import (
+    AMD64,
+    CATALOG,
+    ON_DEMAND,
+    asking,
+    catalog,
+    entry,
+    need,
+    pod,
+    pool,
+    problem,
+    replicas,
+)
+
+
+def why(asked: Problem) -> str:
+    """The sentence on the only claim of the plan."""
+    (claim,) = solve(asked).claims
+    return Winners(asked).why(claim)
+
+
+SMALL = catalog(
+    entry("c5.2xlarge", 8, 16, 0.34, zones=["us-west-2a"]),
+    entry("m5.2xlarge", 8, 32, 0.384, zones=["us-west-2a"]),
+    entry("m5a.2xlarge", 8, 32, 0.4, zones=["us-west-2a"]),
+)
+
+
+def test_the_winner_the_next_and_the_cheaper_one_that_is_too_small() -> None:
+    asked = problem([pod("p", "7500m", "16.2Gi")], pool("default", ON_DEMAND, types=SMALL))
+    assert why(asked) == (
+        "m5.2xlarge in us-west-2a (on-demand): the cheapest of 2 types that hold 7.5 CPU and 16.2Gi; "
+        "next is m5a.2xlarge, 4 % dearer; c5.2xlarge is cheaper but has 15.5Gi, 16.2Gi are needed"
+    )
+
+
+def test_the_only_type_and_what_daemonsets_need_of_it() -> None:
+    agent = pod("agent", "500m", "1Gi")
+    asked = problem([pod("p", "7", "15Gi")], pool("default", ON_DEMAND, types=SMALL[:2]), daemons=[agent])
+    assert "the only type that holds 7.5 CPU and 16Gi; c5.2xlarge is cheaper but has 15.5Gi, 16Gi" in why(asked)
+
+
+def test_amounts_that_differ_by_little_are_told_apart() -> None:
+    asked = problem([pod("p", "1", "15885Mi")], pool("default", ON_DEMAND, types=SMALL))
+    assert "c5.2xlarge is cheaper but has 15.512Gi, 15.513Gi are needed" in why(asked)
+
+
+def test_a_cheaper_offering_that_the_pods_rule_out_is_named_with_their_wish() -> None:
+    asked = problem([asking("p", AMD64, ON_DEMAND)], pool("default"))
+    sentence = why(asked)
+    assert sentence.startswith("c5.large in us-west-2a (on-demand): the cheapest of 21 types that hold 1 CPU and 1Gi")
+    assert sentence.endswith(
+        "c6g.large in us-west-2a (spot) would cost 68 % less, but its pods need kubernetes.io/arch In [amd64]"
+    )
+
+
+def test_what_the_pool_itself_rules_out_is_not_put_on_the_pods() -> None:
+    assert "its pods need" not in why(problem([pod("p")], pool("default", ON_DEMAND, AMD64)))
+
+
+def test_a_cheaper_type_that_is_sold_out_is_named() -> None:
+    gone = catalog(
+        entry("m5.large", 2, 8, 0.096, zones=["us-west-2a"], available=False),
+        entry("m5a.large", 2, 8, 0.12, zones=["us-west-2a"]),
+    )
+    sentence = why(problem([pod("p")], pool("default", ON_DEMAND, types=gone)))
+    assert sentence.endswith("m5.large in us-west-2a (on-demand) would cost 20 % less, but it is sold out")
+
+
+def test_what_costs_nothing_is_compared_in_dollars() -> None:
+    free = catalog(
+        entry("m5.large", 2, 8, 0.0, zones=["us-west-2a"]), entry("m5a.large", 2, 8, 0.12, zones=["us-west-2a"])
+    )
+    assert "next is m5a.large, at $0.12 an hour" in why(problem([pod("p")], pool("default", ON_DEMAND, types=free)))
+
+
+def test_a_place_in_a_reservation_is_paid_for_already() -> None:
+    own = entry("m5.large", 2, 8, 0.096, zones=["us-west-2a"])
+    place = {"zone": "us-west-2a", "capacityType": "reserved", "price": 0.00001}
+    own["offerings"].append({**place, "reservationId": "cr-1", "reservationCapacity": 1})
+    sentence = why(problem([pod("p")], pool("default", types=catalog(own))))
+    assert sentence.startswith("m5.large in us-west-2a (reserved): reservation cr-1 is paid for already; the only type")
+
+
+def test_extended_resources_are_part_of_what_is_held() -> None:
+    gpu = catalog(entry("g5.xlarge", 4, 16, 1.0, capacity={"nvidia.com/gpu": "1"}), entry("m5.large", 2, 8, 0.096))
+    sentence = why(problem([pod("p", extra={"nvidia.com/gpu": "1"})], pool("default", ON_DEMAND, types=gpu)))
+    assert "holds 1 CPU, 1Gi and 1 nvidia.com/gpu" in sentence
+    assert "m5.large" not in sentence  # that it has no GPU is no news
+
+
+def test_fewer_devices_than_are_needed() -> None:
+    gpu = catalog(
+        entry("g5.xlarge", 4, 16, 1.0, capacity={"nvidia.com/gpu": "1"}),
+        entry("g5.12xlarge", 48, 192, 5.0, capacity={"nvidia.com/gpu": "4"}),
+    )
+    sentence = why(problem([pod("p", extra={"nvidia.com/gpu": "2"})], pool("default", ON_DEMAND, types=gpu)))
+    assert "g5.xlarge is cheaper but has 1 nvidia.com/gpu, 2 nvidia.com/gpu are needed" in sentence
+
+
+def test_labels_of_the_pool_rule_out_no_type() -> None:
+    own = pool("default", ON_DEMAND, need("team", "Exists"))
+    assert "the cheapest of 28 types" in why(problem([pod("p")], own))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.integers(1, 200)), min_size=1, max_size=12),
+    st.sampled_from([(), (ON_DEMAND,), (AMD64,), (need(labels.ZONE, "In", "us-west-2b"),)]),
+)
+def test_every_claim_of_every_plan_has_a_true_sentence(sizes: list[tuple[int, int]], asked: tuple[object, ...]) -> None:
+    """No type that is called too small holds the pods, and the figures are those of the claim."""
+    pods = [pod(f"p-{n}", f"{cpu}", f"{gib}Gi") for n, (cpu, gib) in enumerate(sizes)]
+    batch = problem([*pods, *replicas(3, prefix="r")], pool("default", *asked))  # type: ignore[arg-type]
+    winners, known = Winners(batch), {kind.name: kind for kind in CATALOG}
+    for claim in solve(batch).claims:
+        head, *clauses = winners.why(claim).split("; ")
+        assert head.startswith("{} in {} ({}): ".format(*claim.offering))
+        for clause in clauses:
+            if " is cheaper but has " in clause:
+                smaller = known[clause.partition(" ")[0]]
+                assert any(units > smaller.allocatable.get(name, 0) for name, units in claim.requests.items())
+                assert min(o.price for o in smaller.offerings) < claim.price
+            if clause.startswith("next is "):
+                assert clause.removeprefix("next is ").partition(",")[0] == claim.instance_types[1]
