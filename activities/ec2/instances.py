@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -37,11 +38,14 @@ PriceOf = Callable[[str, str, str], float]
 class Instances:
     """The instances of one cluster, told by their tags."""
 
-    def __init__(self, clients: Ec2, cluster: str, price_of: PriceOf) -> None:
+    def __init__(
+        self, clients: Ec2, cluster: str, price_of: PriceOf, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        """``sleep`` waits for others who want a description too."""
         self._clients = clients
         self._cluster = cluster
         self._price_of = price_of
-        self._described = Batcher(self._by_ids, window=COLLECT_SECONDS, most=MOST_VALUES)
+        self._described = Batcher(self._by_ids, window=COLLECT_SECONDS, most=MOST_VALUES, sleep=sleep)
 
     def describe(self, instance_id: str) -> Instance | None:
         """The instance, None when EC2 does not know it."""

@@ -234,7 +234,7 @@ def test_ops04_a_lease_that_says_years_and_is_never_renewed_stops_tenon_for_a_mi
         while others.stand_by(False):
             leases.found["tenant", US[1]]["metadata"]["resourceVersion"] += "0"  # another part of it is written
             await asyncio.sleep(1)
-        assert asyncio.get_running_loop().time() <= 65
+            assert asyncio.get_running_loop().time() <= 65
         leases.renew(("tenant", US[1]), "karpenter-7d_1f", 2147483647)
         await asyncio.sleep(3)
         assert others.stand_by(False), "now it was renewed"

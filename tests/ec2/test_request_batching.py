@@ -5,10 +5,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import pytest
 
+from activities.ec2.client import Ec2
+from activities.ec2.instances import Instances
+from activities.ec2.provider import Ec2Provider
 from activities.ec2.request_batching import Batcher
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tests.ec2.test_termination_batch import bought
+
+if TYPE_CHECKING:
+    from sandbox.ec2.server import Server
 
 
 class Window:
@@ -66,3 +75,21 @@ def test_a_call_takes_no_more_than_it_may() -> None:
 def test_an_error_reaches_all_who_asked() -> None:
     with pytest.raises(ValueError, match="no answer"):
         asked_together(["a", "b"], most=100, fails=True)
+
+
+def test_aws031_what_nodes_ask_of_their_instances_is_one_call(
+    clients: Ec2, provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
+) -> None:
+    living = [bought(provider, ready_class, f"asks-{number}") for number in range(4)]
+    everyone = threading.Event()
+    instances = Instances(clients, provider.cluster.name, provider.catalogue.price, sleep=Window(everyone))
+    server.world.calls.clear()
+    with ThreadPoolExecutor(len(living)) as threads:
+        states = [threads.submit(instances.state, each) for each in living[:2]]
+        found = [threads.submit(instances.describe, each) for each in living[2:]]
+        while (batch := instances._described._open) is None or len(batch.items) < len(living):
+            assert not any(each.done() for each in (*states, *found)), "it was asked without the others"
+        everyone.set()
+        assert None not in [each.result() for each in states]
+        assert [one.id for each in found if (one := each.result()) is not None] == living[2:]
+    assert len(server.world.calls.listing("DescribeInstances")) == 1
