@@ -8,10 +8,10 @@ from typing import Any
 
 from cli.simulating import builtin
 from tenon.apis import labels
+from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.resources import parse_resources
 from tenon.scheduling.catalog import parse_catalog
 from tenon.scheduling.model import InstanceType, Pool
-from tenon.scheduling.requirements import IN, Requirement, Requirements
 
 ZONES = ("test-zone-1", "test-zone-2", "test-zone-3")
 OFFERS = (

@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.go_random import GoRandom
 from tenon.apis import labels
-from tenon.scheduling.model import Pod
+from tenon.kube.pod import Pod
 from worker.cache.decode import decode_pod
 
 SEED = 42

@@ -19,10 +19,10 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
+from tenon.kube.taints import Taint
 from tenon.lifecycle.messages import ClaimRef, Poke
 from tenon.lifecycle.state import NodeClaimInput
 from tenon.lifecycle.wakeups import poke_for
-from tenon.scheduling.model import Taint
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.records import ObjectRecord

@@ -27,6 +27,7 @@ from activities.planning.buffers import BufferRoom
 from activities.planning.solving import LONGEST, Limit
 from tenon.apis.capacitybuffer import ACTIVE_CAPACITY, CapacityBuffer, CapacityBufferStatus
 from tenon.apis.validation import parse
+from tenon.kube.pod import Pod
 from tenon.provisioning.buffer_status import (
     POD_TEMPLATE_NOT_FOUND,
     SCALABLE_REF_NOT_FOUND,
@@ -41,7 +42,7 @@ from tenon.provisioning.fault_isolation import narrowed
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import Cluster, problem_of
 from tenon.provisioning.solving import solved
-from tenon.scheduling.model import Plan, Pod
+from tenon.scheduling.model import Plan
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.records import NamespacedRecord

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodepool import NodePool
+from tenon.kube.pod import Pod
 from tenon.resources import Resources
-from tenon.scheduling.model import Node, Pod
+from tenon.scheduling.model import Node
 from worker.cache import capacity
 from worker.cache.state import ClusterState
 from worker.cache.usage import pool_usages

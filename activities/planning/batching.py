@@ -18,9 +18,9 @@ from activities.planning.blocked_pools import HeldPools
 from activities.planning.buffers import BufferRoom
 from activities.planning.interfaces import ClusterView
 from activities.planning.pacing import Pace
+from tenon.kube.pod import Pod
 from tenon.lifecycle.messages import AwaitBatchInput, BatchSummary
 from tenon.provisioning.planning_context import Fingerprint
-from tenon.scheduling.model import Pod
 
 log = logging.getLogger("controller.provisioner")
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
+from tenon.kube.pod import Pod
 from tenon.provisioning.buffer_status import Room
 from tenon.provisioning.solving import buffer_pods
-from tenon.scheduling.model import Plan, Pod
+from tenon.scheduling.model import Plan
 
 
 class BufferRoom:

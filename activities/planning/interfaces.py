@@ -8,9 +8,10 @@ from typing import Protocol
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.disruption.emptiness import ManagedNode
+from tenon.kube.pod import Pod
 from tenon.provisioning.planning_context import ClaimFacts, Fingerprint
 from tenon.provisioning.problem import Cluster
-from tenon.scheduling.model import InstanceType, Pod
+from tenon.scheduling.model import InstanceType
 
 
 class ClusterView(Cluster, Protocol):

@@ -44,6 +44,7 @@ from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.ec2.avoided import Avoided, by_offering
 from tenon.ec2.instance_types import OfferingId
+from tenon.kube.pod import Pod
 from tenon.lifecycle.breaker import sentences
 from tenon.lifecycle.messages import PlanInput, PlanResult
 from tenon.provisioning.launch_blocks import only_probes, open_to_plans
@@ -52,7 +53,7 @@ from tenon.provisioning.planning_context import Fingerprint
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import explained, problem_of
 from tenon.provisioning.readiness import usable_pools
-from tenon.scheduling.model import Plan, Pod
+from tenon.scheduling.model import Plan
 
 log = logging.getLogger("controller.provisioner")
 

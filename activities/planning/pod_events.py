@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from activities.kubernetes.events import EventRecorder
-from tenon.scheduling.model import Plan, Pod
+from tenon.kube.pod import Pod
+from tenon.scheduling.model import Plan
 
 log = logging.getLogger("controller.provisioner")
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
+from tenon.kube.pod import Pod
 from tenon.provisioning.buffers import buffer_of
 from tenon.provisioning.scheduler_config import NOTHING, DefaultSpread
-from tenon.scheduling.model import Pod
 from tenon.simulation.defaults import namespace_labels
 from tenon.simulation.faults import Fault
 from tenon.simulation.objects import Found, Objects

@@ -9,7 +9,7 @@ from typing import Any
 
 from tenon.apis import labels
 from tenon.ec2.cluster import Cluster
-from tenon.scheduling.model import Taint
+from tenon.kube.taints import Taint
 
 _KUBELET_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _RESERVED_DOMAINS = ("kubernetes.io", "k8s.io")

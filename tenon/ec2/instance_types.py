@@ -13,8 +13,8 @@ from tenon.ec2 import capacity
 from tenon.ec2.capacity import Item, NodeSettings
 from tenon.ec2.expressions import worked_out
 from tenon.ec2.instance_labels import architectures, label_values
+from tenon.kube.requirements import Requirement, Requirements
 from tenon.scheduling.model import InstanceType, Offering
-from tenon.scheduling.requirements import Requirement, Requirements
 
 _CAPACITY_TYPES = {"on-demand": labels.ON_DEMAND, "spot": labels.SPOT}
 """EC2's usage classes that Tenon buys."""

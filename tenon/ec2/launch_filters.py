@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tenon.apis import labels
+from tenon.kube.requirements import Requirements
 from tenon.resources import Resources, fits
 from tenon.scheduling.model import InstanceType, Offering
-from tenon.scheduling.requirements import Requirements
 
 MAX_TYPES = 60
 """Types in one fleet request; more would slow EC2 down and change nothing."""

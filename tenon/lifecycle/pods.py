@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from tenon.apis import labels
+from tenon.kube.taints import Taint, Toleration
 from tenon.lifecycle.timestamps import parse_instant
-from tenon.scheduling.model import Taint, Toleration
 
 Object = Mapping[str, Any]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenon.apis import labels
+from tenon.kube.taints import Taint
 from tenon.lifecycle.messages import Poke
-from tenon.scheduling.model import Taint
 
 
 def poke_for(

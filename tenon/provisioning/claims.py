@@ -11,9 +11,10 @@ from tenon.apis import labels
 from tenon.apis.hashing import nodepool_hashes
 from tenon.apis.nodepool import NodePool
 from tenon.ec2.own_kubelet import own_kubelet
+from tenon.kube.pod import Pod
 from tenon.provisioning.pools import instance_type_requirement, template_labels
 from tenon.resources import Resources, format_resources, parse_resources, total
-from tenon.scheduling.model import PlannedClaim, Pod
+from tenon.scheduling.model import PlannedClaim
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """Without vowels and look-alikes, as Kubernetes' own generated names."""

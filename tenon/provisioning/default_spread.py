@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from tenon.scheduling.pod_rules import LabelSelector, PodRules, SpreadRule
+from tenon.kube.pod_rules import PodRules, SpreadRule
+from tenon.kube.selectors import LabelSelector
 
 OWNERS: Mapping[tuple[str, str], str] = {
     ("v1", "ReplicationController"): "replicationcontrollers",

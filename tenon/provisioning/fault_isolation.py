@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from tenon.kube.pod import Pod
 from tenon.scheduling.deadline import Expired
-from tenon.scheduling.model import Plan, Pod, Problem
+from tenon.scheduling.model import Plan, Problem
 
 MOST_SOLVES = 40
 """So often the engine is asked for one batch; what is not told apart by then waits."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tenon.apis import labels
+from tenon.kube.requirements import Requirements
 from tenon.lifecycle.messages import Instance
 from tenon.scheduling.model import InstanceType
-from tenon.scheduling.requirements import Requirements
 
 
 def tenancy(asked: Requirements) -> str:

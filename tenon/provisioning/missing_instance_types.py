@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tenon.apis import labels
+from tenon.kube.requirements import Requirements
 from tenon.scheduling.explanation.requirement_conflicts import beyond_subnets, listed, there_is
 from tenon.scheduling.model import InstanceType, Offering
-from tenon.scheduling.requirements import Requirements
 
 
 def sold_to(kind: InstanceType, requirements: Requirements) -> bool:

@@ -18,10 +18,10 @@ from math import isfinite
 from tenon.apis import labels
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
+from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.provisioning.pools import template_labels
 from tenon.resources import Resources, parse_resources
 from tenon.scheduling.model import InstanceType, Offering
-from tenon.scheduling.requirements import IN, Requirement, Requirements
 from tenon.scheduling.type_table import OFFERING_KEYS
 
 Sold = Sequence[tuple[NodePool, Sequence[InstanceType]]]

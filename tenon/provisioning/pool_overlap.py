@@ -12,7 +12,7 @@ from datetime import datetime
 from tenon.apis.common import Condition
 from tenon.apis.conditions import clear_condition, set_condition
 from tenon.apis.nodepool import OVERLAPPING, NodePool
-from tenon.scheduling.requirements import Requirements
+from tenon.kube.requirements import Requirements
 
 REASON = "SamePodsSameWeight"
 _NAMED = 5

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from tenon.apis import labels
 from tenon.apis.common import Taint as ApiTaint
 from tenon.apis.nodepool import NodePool
+from tenon.kube.requirements import Requirement, Requirements
+from tenon.kube.taints import Taint
 from tenon.provisioning.missing_instance_types import sold_to, why_none
 from tenon.resources import Resources, parse_resources
-from tenon.scheduling.model import InstanceType, Pool, Taint
-from tenon.scheduling.requirements import Requirement, Requirements
+from tenon.scheduling.model import InstanceType, Pool
 
 
 def template_labels(pool: NodePool) -> dict[str, str]:

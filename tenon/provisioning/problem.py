@@ -8,11 +8,12 @@ from typing import Protocol
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodepool import NodePool
+from tenon.kube.pod import Pod
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pools import scheduling_pool
 from tenon.provisioning.readiness import why_unusable
 from tenon.resources import Resources, subtract, total
-from tenon.scheduling.model import InstanceType, Node, Plan, Pod, Problem
+from tenon.scheduling.model import InstanceType, Node, Plan, Problem
 
 
 class Cluster(Protocol):

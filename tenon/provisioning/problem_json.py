@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
+from tenon.kube.requirements import Requirement, Requirements
 from tenon.scheduling.model import Problem
-from tenon.scheduling.requirements import Requirement, Requirements
 
 
 def to_json(problem: Problem) -> bytes:

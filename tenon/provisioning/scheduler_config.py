@@ -20,7 +20,7 @@ from tenon.apis import labels
 from tenon.apis.base import ApiModel
 from tenon.apis.common import KEY_PATTERN
 from tenon.apis.validation import Problem, parse
-from tenon.scheduling.pod_rules import SpreadRule
+from tenon.kube.pod_rules import SpreadRule
 
 KIND = "KubeSchedulerConfiguration"
 GROUP = "kubescheduler.config.k8s.io"

@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 from tenon.apis import labels
+from tenon.kube.pod import Pod
+from tenon.kube.requirements import Requirements
 from tenon.provisioning.problem import with_pods
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.engine import solve
-from tenon.scheduling.model import Plan, PlannedClaim, Pod, Problem
-from tenon.scheduling.requirements import Requirements
+from tenon.scheduling.model import Plan, PlannedClaim, Problem
 
 CROWDED = "there is no room for it beside the pods that wait"
 

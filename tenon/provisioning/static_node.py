@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tenon.apis.nodepool import NodePool
+from tenon.kube.pod import Pod
+from tenon.kube.taints import Toleration
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pools import scheduling_pool
 from tenon.resources import PODS, subtract
 from tenon.scheduling.engine import solve
-from tenon.scheduling.model import InstanceType, PlannedClaim, Pod, Problem, Toleration
+from tenon.scheduling.model import InstanceType, PlannedClaim, Problem
 
 _NOBODY = Pod("", "static", "static", {PODS: 1}, tolerations=(Toleration(operator="Exists"),))
 """A pod that every node of every pool would take."""

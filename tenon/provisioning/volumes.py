@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from tenon.scheduling.model import Pod
-from tenon.scheduling.requirements import Requirements
+from tenon.kube.pod import Pod
+from tenon.kube.requirements import Requirements
 
 EBS = "ebs.csi.aws.com"
 IN_TREE = {

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from tenon.kube.requirements import Requirements
 from tenon.scheduling.packing import Bin
 from tenon.scheduling.pod_classes import PodClass
-from tenon.scheduling.requirements import Requirements
 from tenon.scheduling.template import State, Template
 
 _MOST = 2**62

@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Iterable
 from math import ceil
 
+from tenon.kube.pod import Pod
 from tenon.scheduling.hostname_rules import UNBOUNDED
-from tenon.scheduling.model import Node, Pod
+from tenon.scheduling.model import Node
 from tenon.scheduling.pod_classes import PodClass, workload_key
 
 Kin = str | int

@@ -10,12 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tenon.apis import labels
+from tenon.kube.pod import Pod
+from tenon.kube.requirements import Requirement, Requirements
+from tenon.kube.taints import Taint, Toleration
 from tenon.resources import total
 from tenon.scheduling.daemons import LATER_LABELS
 from tenon.scheduling.existing_nodes import lasting_taints
-from tenon.scheduling.model import InstanceType, Node, Offering, Pod, Pool, Problem, Taint, Toleration
+from tenon.scheduling.model import InstanceType, Node, Offering, Pool, Problem
 from tenon.scheduling.pod_classes import NO_TERM, Amounts
-from tenon.scheduling.requirements import Requirement, Requirements
 from tenon.scheduling.type_table import OFFERING_KEYS, TypeTable
 
 BITS = 61

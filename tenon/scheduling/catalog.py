@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tenon.apis import labels
+from tenon.kube.requirements import DOES_NOT_EXIST, IN, Requirement, Requirements
 from tenon.resources import parse_resources
 from tenon.scheduling.model import InstanceType, Offering
-from tenon.scheduling.requirements import DOES_NOT_EXIST, IN, Requirement, Requirements
 
 OFFERING_LABELS = frozenset({labels.ZONE, labels.CAPACITY_TYPE})
 """Labels that an offering decides; what a catalogue says of them for a whole type is ignored."""

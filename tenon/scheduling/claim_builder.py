@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tenon.kube.pod import Pod
 from tenon.resources import CPU, MEMORY, Resources
 from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.limits import RESERVATION, Limits, counts_nodes
-from tenon.scheduling.model import PlannedClaim, Pod
+from tenon.scheduling.model import PlannedClaim
 from tenon.scheduling.packing import Bin, Load
 from tenon.scheduling.requirement_defaults import settled_requirements
 from tenon.scheduling.template import State, Template

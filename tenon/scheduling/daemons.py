@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tenon.apis import labels
-from tenon.scheduling.model import Pod
+from tenon.kube.pod import Pod
+from tenon.kube.requirements import Requirements
 from tenon.scheduling.pod_classes import NO_TERM, Amounts, PodClass
-from tenon.scheduling.requirements import Requirements
 from tenon.scheduling.type_table import OFFERING_KEYS, TypeTable
 
 LATER_LABELS = Requirements.from_labels({labels.REGISTERED: "true", labels.INITIALIZED: "true"})

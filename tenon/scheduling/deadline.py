@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from tenon.scheduling.model import Plan, Pod
+from tenon.kube.pod import Pod
+from tenon.scheduling.model import Plan
 
 Expired: TypeAlias = Callable[[], bool]
 

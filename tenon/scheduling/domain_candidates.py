@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from tenon.kube.requirements import DOES_NOT_EXIST, IN, Requirement, Requirements
 from tenon.scheduling.domains import ANY, Domains, settled
 from tenon.scheduling.existing_nodes import Room
 from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.pod_classes import PodClass
-from tenon.scheduling.requirements import DOES_NOT_EXIST, IN, Requirement, Requirements
 from tenon.scheduling.topology import AreaRules
 
 Chosen = dict[str, str | None]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tenon.kube.requirements import Requirements
 from tenon.scheduling.existing_nodes import Room
 from tenon.scheduling.packing import Bin
 from tenon.scheduling.pod_classes import PodClass, combined
-from tenon.scheduling.requirements import Requirements
 from tenon.scheduling.template import Template
 from tenon.scheduling.topology_groups import NodeFilter
 from tenon.scheduling.type_table import OFFERING_KEYS

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
 
+from tenon.kube.pod import Pod
+from tenon.kube.taints import Taint
 from tenon.scheduling import existing_nodes
 from tenon.scheduling.blast_radius import Shares
 from tenon.scheduling.claim_builder import claims_of
@@ -23,7 +25,7 @@ from tenon.scheduling.explanation.topology_conflicts import obstacle
 from tenon.scheduling.explanation.unschedulable_pods import explain
 from tenon.scheduling.first_fit_baseline import Candidate, Order, best, worthwhile
 from tenon.scheduling.fleet import Fleet
-from tenon.scheduling.model import Plan, Pod, Problem, Taint
+from tenon.scheduling.model import Plan, Problem
 from tenon.scheduling.packing import Load
 from tenon.scheduling.pod_classes import PodClass, group, resource_names
 from tenon.scheduling.relaxation import forms, without_preferences

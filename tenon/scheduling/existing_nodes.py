@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from tenon.apis import labels
+from tenon.kube.pod import Pod
+from tenon.kube.requirements import Requirement, Requirements
+from tenon.kube.taints import Taint
 from tenon.scheduling.blast_radius import Kin, Shares
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.hostname_rules import Counts
-from tenon.scheduling.model import Node, Pod, Pool, Taint
+from tenon.scheduling.model import Node, Pool
 from tenon.scheduling.pod_classes import Amounts, PodClass, Port, ports_clash, workload_key
-from tenon.scheduling.requirements import Requirement, Requirements
 
 
 class Room:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from tenon.kube.requirements import Requirements
 from tenon.scheduling.bin_index import BinIndex
 from tenon.scheduling.limits import Limits
 from tenon.scheduling.packing import Bin
 from tenon.scheduling.pod_classes import PodClass
-from tenon.scheduling.requirements import Requirements
 from tenon.scheduling.template import Template
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from tenon.apis.common import LABEL_VALUE_PATTERN
-from tenon.scheduling.requirements import IN, Requirement, Requirements
+from tenon.kube.requirements import IN, Requirement, Requirements
 
 _LONGEST = 63
 _VALUE = re.compile(LABEL_VALUE_PATTERN)

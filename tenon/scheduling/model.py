@@ -8,81 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tenon.kube.pod import Pod
+from tenon.kube.requirements import Requirements
+from tenon.kube.taints import Taint
 from tenon.resources import MEMORY, Resources
-from tenon.scheduling.pod_rules import NO_RULES, PodRules
-from tenon.scheduling.requirements import Requirements
 
 NODE_CHARGE = 0.02
 """Dollars an hour that a node counts beside its price: its kubelet, DaemonSets, addresses and upkeep are not free, and
 between plans that cost nearly the same the one with fewer nodes is better. About half the price of one vCPU."""
-
-
-@dataclass(frozen=True, slots=True)
-class Taint:
-    """A node taint; ``effect`` is NoSchedule, PreferNoSchedule or NoExecute."""
-
-    key: str
-    effect: str
-    value: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Toleration:
-    """A pod toleration as Kubernetes writes it; an empty ``key`` with Exists tolerates everything."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-    def tolerates(self, taint: Taint) -> bool:
-        """Whether this toleration covers the taint."""
-        if self.effect and self.effect != taint.effect:
-            return False
-        if self.key and self.key != taint.key:
-            return False
-        if self.operator == "Exists":
-            return True
-        return bool(self.key) and self.value == taint.value
-
-
-@dataclass(frozen=True, slots=True)
-class Pod:
-    """A pod as scheduling sees it.
-
-    ``requests`` is the effective request (init containers, sidecars, overhead folded in) and counts the pod itself
-    as one of the resource ``pods``. ``required_terms`` are the OR-ed node-affinity terms, each already combined with
-    the nodeSelector; a pod without any constraint has no term.
-    """
-
-    namespace: str
-    name: str
-    uid: str
-    requests: Resources
-    labels: Mapping[str, str] = field(default_factory=dict)
-    required_terms: tuple[Requirements, ...] = ()
-    tolerations: tuple[Toleration, ...] = ()
-    host_ports: tuple[tuple[str, int, str], ...] = ()
-    created: float = 0.0
-    priority: int = 0
-    node_name: str = ""
-    unsupported: str = ""
-    """Why this pod must not be placed: a rule that it states and the engine does not know, in one sentence."""
-    rules: PodRules = NO_RULES
-    """What it says about other pods, and its preferences."""
-    volume_terms: tuple[Requirements, ...] = ()
-    """Where its volumes can be reached: OR-ed alternatives that its node must meet beside ``required_terms``."""
-    attachments: tuple[tuple[str, str], ...] = ()
-    """(CSI driver, claim) of each volume that must be attached to its node."""
-    workload: str = ""
-    """What controls it, as ``Kind/name``: for pods of a Deployment's ReplicaSets the Deployment. Empty for none."""
-    buffer: str = ""
-    """The CapacityBuffer (``namespace/name``) whose room it stands for; no cluster has such a pod."""
-
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)

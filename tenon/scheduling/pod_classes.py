@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tenon.kube.pod import Pod
+from tenon.kube.requirements import Requirements
+from tenon.kube.taints import Taint, Toleration
 from tenon.resources import CPU, MEMORY, PODS
 from tenon.scheduling.hostname_rules import HostRules
-from tenon.scheduling.model import Pod, Taint, Toleration
-from tenon.scheduling.requirements import Requirements
 from tenon.scheduling.topology import AreaRules, HostAffinity, Part, Topology
 
 Port = tuple[str, int, str]

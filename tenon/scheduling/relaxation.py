@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from tenon.scheduling.model import Taint
+from tenon.kube.pod_rules import PodRules
+from tenon.kube.taints import Taint
 from tenon.scheduling.pod_classes import PodClass, combined
-from tenon.scheduling.pod_rules import PodRules
 from tenon.scheduling.topology import Topology
 
 

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
-from tenon.scheduling.model import Pod
-from tenon.scheduling.requirements import IN, Requirement, Requirements
+from tenon.kube.pod import Pod
+from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.scheduling.template import Template
 
 _LARGEST = 2**31 - 1

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tenon.apis import labels
+from tenon.kube.requirements import IN, NOT_IN, Requirement, Requirements
 from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.limits import RESERVATION
 from tenon.scheduling.model import InstanceType, Pool
 from tenon.scheduling.pod_classes import PodClass
-from tenon.scheduling.requirements import IN, NOT_IN, Requirement, Requirements
 from tenon.scheduling.template import Template
 from tenon.scheduling.type_table import RESERVATION_ID
 

@@ -11,6 +11,7 @@ from itertools import islice, product
 from math import inf
 
 from tenon.apis import labels
+from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.scheduling import burstable
 from tenon.scheduling.blast_radius import Shares
 from tenon.scheduling.daemons import Daemon, deciding_labels, overhead_groups
@@ -19,7 +20,6 @@ from tenon.scheduling.label_values import possible
 from tenon.scheduling.limits import Limits
 from tenon.scheduling.model import NODE_CHARGE, Pool
 from tenon.scheduling.pod_classes import Amounts, PodClass, Port, ports_clash
-from tenon.scheduling.requirements import IN, Requirement, Requirements
 from tenon.scheduling.type_table import OFFERING_KEYS, Market, TypeTable, members
 
 SPOT_FLEXIBILITY = 15

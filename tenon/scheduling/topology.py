@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tenon.kube.pod import Pod
+from tenon.kube.pod_rules import PodRules, PodTerm, SpreadRule
+from tenon.kube.requirements import Requirements
+from tenon.kube.taints import Toleration
 from tenon.scheduling.hostname_rules import HostRules
-from tenon.scheduling.model import Pod, Problem, Toleration
-from tenon.scheduling.pod_rules import PodRules, PodTerm, SpreadRule
-from tenon.scheduling.requirements import Requirements
+from tenon.scheduling.model import Problem
 from tenon.scheduling.topology_groups import (
     AFFINITY,
     ANTI_AFFINITY,

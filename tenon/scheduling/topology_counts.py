@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from tenon.kube.pod import Pod
 from tenon.scheduling.domains import ANY, Domains, counts_node, settled
 from tenon.scheduling.existing_nodes import Room
 from tenon.scheduling.hostname_rules import UNBOUNDED
-from tenon.scheduling.model import Pod
 from tenon.scheduling.pod_classes import PodClass
 from tenon.scheduling.topology import AreaRules, AreaSpread, Topology
 from tenon.scheduling.topology_groups import ANTI_AFFINITY, HOSTNAME, SPREAD, NodeFilter

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tenon.apis import labels
-from tenon.scheduling.model import Toleration
-from tenon.scheduling.pod_rules import LabelSelector, PodTerm, SpreadRule
-from tenon.scheduling.requirements import EXISTS, Requirement, Requirements
+from tenon.kube.pod_rules import PodTerm, SpreadRule
+from tenon.kube.requirements import EXISTS, Requirement, Requirements
+from tenon.kube.selectors import LabelSelector
+from tenon.kube.taints import Toleration
 
 HOSTNAME = labels.HOSTNAME
 SPREAD = "spread"

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tenon.apis import labels
+from tenon.kube.requirements import Requirement, Requirements
 from tenon.scheduling.model import InstanceType, Offering
 from tenon.scheduling.pod_classes import Amounts
-from tenon.scheduling.requirements import Requirement, Requirements
 
 RESERVATION_ID = f"{labels.AWS_GROUP}/capacity-reservation-id"
 OFFERING_KEYS = (labels.ZONE, labels.CAPACITY_TYPE, labels.ZONE_ID, RESERVATION_ID)

@@ -9,6 +9,7 @@ from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
+from tenon.kube.pod import Pod
 from tenon.provisioning.overlays import overlaid
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pool_overlap import notes as overlap_notes
@@ -16,7 +17,7 @@ from tenon.provisioning.pool_overlap import overlapping
 from tenon.provisioning.problem import Cluster, explained, problem_of
 from tenon.provisioning.readiness import usable_pools
 from tenon.provisioning.solving import solved
-from tenon.scheduling.model import InstanceType, Plan, Pod, Problem
+from tenon.scheduling.model import InstanceType, Plan, Problem
 
 OVERLAPS_TOLD = 5
 """NodePools that take the same pods as others, of which a note tells."""

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tenon.kube.pod import Pod
 from tenon.resources import format_resources
 from tenon.scheduling.explanation.type_choice import Winners
-from tenon.scheduling.model import Plan, PlannedClaim, Pod, Problem
+from tenon.scheduling.model import Plan, PlannedClaim, Problem
 
 Document = dict[str, Any]
 

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tenon.kube.pod import Pod
 from tenon.resources import CPU, MEMORY, Resources, subtract, total
-from tenon.scheduling.model import InstanceType, Pod
+from tenon.scheduling.model import InstanceType
 from tenon.simulation.deciding import Decision
 from tenon.simulation.document import Document
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from tenon.kube.taints import Taint
 from tenon.resources import Resources
-from tenon.scheduling.model import Node, Taint
+from tenon.scheduling.model import Node
 from tests.cache.objects import claim, daemonset, node, owned_by, pod, running, waiting
 from worker.cache.capacity import daemon_pods, scheduling_nodes
 from worker.cache.limit_ranges import decode_limit_range

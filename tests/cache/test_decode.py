@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from tenon.scheduling.model import Taint, Toleration
-from tenon.scheduling.pod_rules import NO_RULES, LabelSelector, PodRules, PodTerm, SpreadRule
-from tenon.scheduling.requirements import Requirement, Requirements
+from tenon.kube.pod_rules import NO_RULES, PodRules, PodTerm, SpreadRule
+from tenon.kube.requirements import Requirement, Requirements
+from tenon.kube.selectors import LabelSelector
+from tenon.kube.taints import Taint, Toleration
 from tests.cache.objects import UNSCHEDULABLE, container, daemonset, node, owned_by, pod, running, waiting
 from worker.cache.decode import decode_object, decode_pod
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
+from tenon.kube.pod import Pod
+from tenon.kube.selectors import LabelSelector
 from tenon.provisioning.scheduler_config import scheduler_config
-from tenon.scheduling.model import Pod
-from tenon.scheduling.pod_rules import LabelSelector
 from tests.cache import objects
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache

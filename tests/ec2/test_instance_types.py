@@ -9,7 +9,7 @@ from tenon.ec2.capacity import NodeSettings
 from tenon.ec2.families import FAMILIES
 from tenon.ec2.instance_labels import label_values
 from tenon.ec2.instance_types import Prices, build, supported, without
-from tenon.scheduling.requirements import Requirement, Requirements
+from tenon.kube.requirements import Requirement, Requirements
 from tests.ec2.samples import ZONES, instance_type, item, rows
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from tenon.ec2.instance_types import without
 from tenon.ec2.launch_filters import MAX_TYPES, NoOfferingError, choose
+from tenon.kube.requirements import Requirements
 from tenon.scheduling.model import InstanceType
-from tenon.scheduling.requirements import Requirements
 from tests.ec2.samples import ZONES, instance_type
 
 CAPACITY_TYPE = "karpenter.sh/capacity-type"

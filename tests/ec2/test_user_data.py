@@ -16,7 +16,7 @@ from tenon.ec2.bottlerocket import to_toml
 from tenon.ec2.cluster import Cluster
 from tenon.ec2.families import FAMILIES
 from tenon.ec2.user_data import UserDataTooLargeError, render
-from tenon.scheduling.model import Taint
+from tenon.kube.taints import Taint
 from tests.ec2.samples import CLUSTER
 
 LABELS = node_labels({"karpenter.sh/nodepool": "default", "team": "blue"}, "spot")

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tenon.apis import labels
+from tenon.kube.taints import Taint
 from tenon.lifecycle.messages import Poke
 from tenon.lifecycle.wakeups import poke_for
-from tenon.scheduling.model import Taint
 
 STARTUP = Taint("warming", "NoExecute")
 EPHEMERAL = Taint("node.kubernetes.io/not-ready", "NoExecute")

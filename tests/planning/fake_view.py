@@ -15,11 +15,12 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.emptiness import ManagedNode
+from tenon.kube.pod import Pod
 from tenon.provisioning.claims import planned_uids
 from tenon.provisioning.planning_context import ClaimFacts, Fingerprint
 from tenon.provisioning.problem import Cluster
 from tenon.resources import Resources
-from tenon.scheduling.model import InstanceType, Node, Pod
+from tenon.scheduling.model import InstanceType, Node
 from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
 from tests.scheduling.builders import CATALOG
 

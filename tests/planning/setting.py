@@ -11,9 +11,9 @@ from activities.planning.batching import Batcher
 from activities.planning.planner import Planner
 from activities.planning.solving import Solver
 from tenon.apis import labels
+from tenon.kube.pod import Pod
 from tenon.lifecycle.messages import PlanInput
 from tenon.provisioning.planning_policy import PlanPolicy
-from tenon.scheduling.model import Pod
 from tests.lifecycle_k8s.fake_kube import Recorder
 from tests.planning.fake_view import START, FakeClaims, FakeTypes, FakeView
 

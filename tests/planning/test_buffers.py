@@ -16,9 +16,10 @@ from activities.planning.buffers import BufferRoom
 from activities.planning.disrupting import Disruptor
 from activities.planning.planner import Planner
 from tenon.apis import labels
+from tenon.kube.pod import Pod
 from tenon.lifecycle.messages import AwaitBatchInput, AwaitDisruptionInput, PlanInput
 from tenon.provisioning.buffer_status import Room
-from tenon.scheduling.model import Plan, Pod
+from tenon.scheduling.model import Plan
 from tests.lifecycle_k8s.fake_kube import Recorder
 from tests.planning.fake_view import START, FakeClaims, FakeTypes, FakeView, loop_clock, node_pool
 from tests.planning.test_disrupting import managed

@@ -12,12 +12,13 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from tenon.apis import labels
+from tenon.kube.pod_rules import PodRules, PodTerm
+from tenon.kube.requirements import Requirements
+from tenon.kube.selectors import LabelSelector
 from tenon.lifecycle.messages import OfferingKey, PlanInput, PlanResult, UnavailableOffering
 from tenon.provisioning.claims import largest_capacity
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.scheduling.model import Node
-from tenon.scheduling.pod_rules import LabelSelector, PodRules, PodTerm
-from tenon.scheduling.requirements import Requirements
 from tests.planning.fake_view import START, UNREADY, FakeView, node_class, node_pool
 from tests.planning.setting import BATCH, Setting
 from tests.scheduling.builders import CATALOG, asking, need, node, pod

@@ -11,8 +11,8 @@ from temporalio.exceptions import ApplicationError
 
 from activities.kubernetes.errors import ApiError, ApiUnreachable, Forbidden
 from tenon.apis import labels
+from tenon.kube.pod import Pod
 from tenon.provisioning.claims import claim_name
-from tenon.scheduling.model import Pod
 from tests.planning.fake_view import node_pool
 from tests.planning.setting import BATCH, Setting
 from tests.scheduling.builders import asking, need, pod

@@ -14,10 +14,12 @@ from tenon.apis.legacy.conversion import KUBELET_ANNOTATION
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import check
+from tenon.kube.pod import Pod
+from tenon.kube.taints import Toleration
 from tenon.provisioning.claims import claim_body, claim_name, format_planned_pods, planned_requests, planned_uids
 from tenon.provisioning.pools import scheduling_pool
 from tenon.scheduling.engine import solve
-from tenon.scheduling.model import PlannedClaim, Pod, Toleration
+from tenon.scheduling.model import PlannedClaim
 from tests.planning.fake_view import node_pool
 from tests.scheduling.builders import CATALOG, asking, need, pod, problem
 

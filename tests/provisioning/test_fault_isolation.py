@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenon.kube.pod import Pod
 from tenon.provisioning.fault_isolation import MOST_SOLVES, narrowed
 from tenon.provisioning.problem_json import from_json, to_json
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.engine import solve
-from tenon.scheduling.model import Plan, Pod, Problem
+from tenon.scheduling.model import Plan, Problem
 from tests.scheduling.builders import pod, pool, problem
 from tests.scheduling.test_deadline import mixed
 

@@ -11,10 +11,10 @@ from tenon.apis import labels
 from tenon.apis.common import Condition
 from tenon.apis.conditions import READY, get_condition
 from tenon.apis.nodepool import NODECLASS_READY, VALIDATION_SUCCEEDED, NodePool
+from tenon.kube.taints import Taint
 from tenon.provisioning.pools import scheduling_pool
 from tenon.provisioning.readiness import pool_conditions, usable_pools, why_class_unready
 from tenon.resources import parse_resources
-from tenon.scheduling.model import Taint
 from tests.planning.fake_view import START, UNREADY, node_class, node_pool
 from tests.scheduling.builders import CATALOG, catalog, entry
 

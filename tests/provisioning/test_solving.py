@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from tenon.kube.pod import Pod
 from tenon.provisioning.solving import CROWDED, buffer_pods, solved
 from tenon.scheduling.engine import solve
-from tenon.scheduling.model import Plan, Pod
+from tenon.scheduling.model import Plan
 from tests.scheduling.between_pods import domains, near, on_each, spread, web
 from tests.scheduling.builders import node, pod, pool, problem, replicas
 

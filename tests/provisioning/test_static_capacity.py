@@ -15,6 +15,7 @@ from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.nodepool import VALIDATION_SUCCEEDED, NodePool
 from tenon.apis.validation import check
 from tenon.disruption.cost import eviction_cost, rescheduling_cost
+from tenon.kube.taints import Toleration
 from tenon.provisioning.claims import standing_claim
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.readiness import pool_conditions
@@ -29,7 +30,6 @@ from tenon.provisioning.static_capacity import (
     why_none_are_made,
 )
 from tenon.provisioning.static_node import NoStaticNode, static_node
-from tenon.scheduling.model import Toleration
 from tests.planning.fake_view import START, UNREADY, node_class, node_pool
 from tests.scheduling.builders import CATALOG, catalog, entry, pod
 

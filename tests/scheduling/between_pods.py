@@ -6,8 +6,10 @@ from collections import Counter
 from typing import Any
 
 from tenon.apis import labels
-from tenon.scheduling.model import Plan, Pod
-from tenon.scheduling.pod_rules import LabelSelector, PodRules, PodTerm, SpreadRule
+from tenon.kube.pod import Pod
+from tenon.kube.pod_rules import PodRules, PodTerm, SpreadRule
+from tenon.kube.selectors import LabelSelector
+from tenon.scheduling.model import Plan
 from tests.scheduling.builders import replicas
 
 WEB = {"app": "web"}

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tenon.apis import labels
+from tenon.kube.pod import Pod
+from tenon.kube.requirements import Requirement, Requirements
+from tenon.kube.taints import Taint, Toleration
 from tenon.resources import parse_resources
 from tenon.scheduling.catalog import parse_catalog
-from tenon.scheduling.model import InstanceType, Node, Plan, Pod, Pool, Problem, Taint, Toleration
-from tenon.scheduling.requirements import Requirement, Requirements
+from tenon.scheduling.model import InstanceType, Node, Plan, Pool, Problem
 
 ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
 FAMILIES = {"c5": (2, 0.0425), "m5": (4, 0.048), "r5": (8, 0.063), "c6g": (2, 0.034)}

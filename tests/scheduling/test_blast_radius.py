@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenon.apis import labels
+from tenon.kube.pod import Pod
+from tenon.kube.pod_rules import PodRules, SpreadRule
+from tenon.kube.selectors import LabelSelector
 from tenon.scheduling.engine import solve
-from tenon.scheduling.model import Plan, Pod, Problem
-from tenon.scheduling.pod_rules import LabelSelector, PodRules, SpreadRule
+from tenon.scheduling.model import Plan, Problem
 from tests.scheduling.builders import AMD64, ON_DEMAND, catalog, entry, node, pod, pool, problem, replicas
 from tests.scheduling.test_engine_properties import problems
 

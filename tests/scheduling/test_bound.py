@@ -12,11 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenon.apis import labels
+from tenon.kube.pod import Pod
+from tenon.kube.requirements import Requirements
+from tenon.kube.taints import Toleration
 from tenon.resources import CPU, MEMORY, add, fits
 from tenon.scheduling.bound import lower_bound
 from tenon.scheduling.engine import solve
-from tenon.scheduling.model import InstanceType, Plan, Pod, Problem, Toleration
-from tenon.scheduling.requirements import Requirements
+from tenon.scheduling.model import InstanceType, Plan, Problem
 from tests.scheduling.builders import DEDICATED, ZONES, asking, catalog, entry, need, node, pod, pool, problem, replicas
 from tests.scheduling.test_engine_properties import problems
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tenon.apis import labels
+from tenon.kube.pod import Pod
+from tenon.kube.requirements import Requirement, Requirements
 from tenon.scheduling.engine import solve
-from tenon.scheduling.model import Pod
-from tenon.scheduling.requirements import Requirement, Requirements
 from tests.scheduling.builders import AMD64, ON_DEMAND, TOLERATES_ALL, ZONES, need, pod, pool, price, problem, replicas
 
 HUGE = "95800m"

@@ -8,9 +8,11 @@ from dataclasses import replace
 import pytest
 
 from tenon.apis import labels
+from tenon.kube.pod import Pod
+from tenon.kube.pod_rules import PodRules, PodTerm, SpreadRule
+from tenon.kube.selectors import LabelSelector
 from tenon.scheduling.engine import solve
-from tenon.scheduling.model import Plan, Pod, Problem
-from tenon.scheduling.pod_rules import LabelSelector, PodRules, PodTerm, SpreadRule
+from tenon.scheduling.model import Plan, Problem
 from tests.scheduling.builders import node, pod, pool, problem
 
 

@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tenon.apis import labels
+from tenon.kube.pod import Pod
+from tenon.kube.requirements import Requirement, Requirements
+from tenon.kube.taints import Taint, Toleration
 from tenon.scheduling.engine import solve
-from tenon.scheduling.model import Plan, Pod, Taint, Toleration
-from tenon.scheduling.requirements import Requirement, Requirements
+from tenon.scheduling.model import Plan
 from tests.scheduling.builders import (
     AMD64,
     CATALOG,

@@ -11,10 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenon.apis import labels
+from tenon.kube.pod import Pod
+from tenon.kube.requirements import Requirement, Requirements
+from tenon.kube.taints import Taint, Toleration
 from tenon.resources import add, fits, maximum, parse_resources
 from tenon.scheduling.engine import solve
-from tenon.scheduling.model import InstanceType, Node, PlannedClaim, Pod, Pool, Problem, Taint, Toleration
-from tenon.scheduling.requirements import Requirement, Requirements
+from tenon.scheduling.model import InstanceType, Node, PlannedClaim, Pool, Problem
 from tests.scheduling.builders import CATALOG, DEDICATED, ZONES, need, node
 
 

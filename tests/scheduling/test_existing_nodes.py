@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tenon.apis import labels
+from tenon.kube.requirements import Requirement, Requirements
+from tenon.kube.taints import Taint
 from tenon.scheduling.engine import solve
-from tenon.scheduling.model import Plan, Taint
-from tenon.scheduling.requirements import Requirement, Requirements
+from tenon.scheduling.model import Plan
 from tests.scheduling.builders import DEDICATED, ZONES, asking, need, node, pod, pool, problem, replicas
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tenon.apis import labels
+from tenon.kube.pod_rules import PodRules, PodTerm, SpreadRule
+from tenon.kube.selectors import LabelSelector
 from tenon.scheduling.engine import solve
 from tenon.scheduling.first_fit_baseline import EFFORT, MOST_KINDS, worthwhile
 from tenon.scheduling.model import Problem
-from tenon.scheduling.pod_rules import LabelSelector, PodRules, PodTerm, SpreadRule
 from tests.scheduling.builders import AMD64, ON_DEMAND, catalog, entry, pool, price, problem, replicas
 
 SIZES = (("8xlarge", 32), ("12xlarge", 48))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tenon.apis import labels
+from tenon.kube.pod_rules import PodRules, PodTerm
+from tenon.kube.requirements import Requirements
+from tenon.kube.selectors import LabelSelector
 from tenon.scheduling.engine import solve
-from tenon.scheduling.pod_rules import LabelSelector, PodRules, PodTerm
-from tenon.scheduling.requirements import Requirements
 from tests.scheduling.between_pods import DB, WEB, away, chosen, domains, near, on_each, web
 from tests.scheduling.builders import ZONES, asking, need, node, pod, pool, problem, replicas
 

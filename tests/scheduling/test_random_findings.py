@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tenon.apis import labels
+from tenon.kube.pod import Pod
+from tenon.kube.pod_rules import PodRules
+from tenon.kube.requirements import Requirements
 from tenon.scheduling.engine import solve
-from tenon.scheduling.model import Pod
-from tenon.scheduling.pod_rules import PodRules
-from tenon.scheduling.requirements import Requirements
 from tests.scheduling.between_pods import WEB, domains, near, spread, web
 from tests.scheduling.builders import (
     CATALOG,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.scheduling.requirements import Requirement, Requirements
+from tenon.kube.requirements import Requirement, Requirements
 
 VALUES = ["a", "b", "0", "1", "4", "7", "-2", "010"]
 values = st.lists(st.sampled_from(VALUES), max_size=4)

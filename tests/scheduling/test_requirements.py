@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tenon.apis import labels
-from tenon.scheduling.requirements import Requirement, Requirements
+from tenon.kube.requirements import Requirement, Requirements
 from tests.scheduling.builders import need
 
 

@@ -9,14 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenon.apis import labels
+from tenon.kube.pod_rules import PodRules, PodTerm
+from tenon.kube.requirements import Requirement, Requirements
+from tenon.kube.selectors import LabelSelector
 from tenon.resources import CPU
 from tenon.scheduling import first_fit, sizing
 from tenon.scheduling.bound import lower_bound
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import NODE_CHARGE
 from tenon.scheduling.pod_classes import group, resource_names
-from tenon.scheduling.pod_rules import LabelSelector, PodRules, PodTerm
-from tenon.scheduling.requirements import Requirement, Requirements
 from tenon.scheduling.template import SPOT_FLEXIBILITY, Template
 from tenon.scheduling.type_table import TypeTable
 from tests.scheduling.between_pods import away, on_each, web

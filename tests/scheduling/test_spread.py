@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tenon.apis import labels
+from tenon.kube.pod_rules import PodRules, SpreadRule
+from tenon.kube.selectors import LabelSelector
+from tenon.kube.taints import Taint
 from tenon.scheduling.engine import solve
-from tenon.scheduling.model import Taint
-from tenon.scheduling.pod_rules import LabelSelector, PodRules, SpreadRule
 from tests.scheduling.between_pods import DB, WEB, chosen, domains, on_each, spread, web
 from tests.scheduling.builders import CATALOG, ON_DEMAND, ZONES, asking, need, node, pod, pool, problem, replicas
 

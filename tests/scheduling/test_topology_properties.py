@@ -13,10 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenon.apis import labels
+from tenon.kube.pod import Pod
+from tenon.kube.pod_rules import PodRules, PodTerm, SpreadRule
+from tenon.kube.selectors import LabelSelector
+from tenon.kube.taints import Taint, Toleration
 from tenon.resources import parse_resources
 from tenon.scheduling.engine import solve
-from tenon.scheduling.model import Node, Plan, Pod, Pool, Problem, Taint, Toleration
-from tenon.scheduling.pod_rules import LabelSelector, PodRules, PodTerm, SpreadRule
+from tenon.scheduling.model import Node, Plan, Pool, Problem
 from tests.scheduling.builders import CATALOG, ZONES, need, node, pool
 
 HOST, ZONE, RACK = labels.HOSTNAME, labels.ZONE, "rack"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tenon.apis import labels
+from tenon.kube.pod import Pod
+from tenon.kube.requirements import Requirements
+from tenon.kube.taints import Taint
 from tenon.scheduling.engine import solve
-from tenon.scheduling.model import Pod, Pool, Taint
-from tenon.scheduling.requirements import Requirements
+from tenon.scheduling.model import Pool
 from tests.scheduling.builders import DEDICATED, ZONES, asking, need, pod, pool, problem
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tenon.apis import labels
+from tenon.kube.pod_rules import PodRules
+from tenon.kube.requirements import Requirements
 from tenon.scheduling.engine import solve
-from tenon.scheduling.pod_rules import PodRules
-from tenon.scheduling.requirements import Requirements
 from tests.scheduling.between_pods import domains, spread, web
 from tests.scheduling.builders import ZONES, asking, need, node, pod, pool, problem, replicas
 

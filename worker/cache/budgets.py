@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import field
 
-from tenon.scheduling.pod_rules import LabelSelector
+from tenon.kube.selectors import LabelSelector
 from worker.cache.records import ValueRecord
 from worker.cache.rules import label_selector
 from worker.cache.sharing import share_value

@@ -12,10 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 from tenon.apis import labels
+from tenon.kube.pod import Pod
+from tenon.kube.requirements import Requirements
+from tenon.kube.taints import Taint
 from tenon.provisioning.claims import planned_requests
 from tenon.resources import Resources, total
-from tenon.scheduling.model import Node, Pod, Taint
-from tenon.scheduling.requirements import Requirements
+from tenon.scheduling.model import Node
 from worker.cache.limit_ranges import requests_by_namespace
 from worker.cache.moving import leaving
 from worker.cache.quantities import claimed, stated

@@ -10,10 +10,11 @@ from typing import Any
 
 from activities.kubernetes import resources
 from activities.kubernetes.client import Kube
+from tenon.kube.pod import Pod
 from tenon.provisioning.gates import FeatureGates
 from tenon.provisioning.scheduler_config import NOTHING, DefaultSpread
 from tenon.resources import Resources
-from tenon.scheduling.model import Node, Pod
+from tenon.scheduling.model import Node
 from worker.cache import capacity
 from worker.cache.budgets import decode_budget
 from worker.cache.changes import Topic

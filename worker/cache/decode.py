@@ -15,12 +15,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from tenon.apis import labels
+from tenon.kube.pod import Pod
+from tenon.kube.pod_rules import NO_RULES
+from tenon.kube.requirements import DOES_NOT_EXIST, Requirement, Requirements
+from tenon.kube.taints import Taint, Toleration
 from tenon.lifecycle.protection import wish
 from tenon.provisioning.default_spread import OWNERS
 from tenon.provisioning.volumes import VolumeClaim, VolumeUse
-from tenon.scheduling.model import Pod, Taint, Toleration
-from tenon.scheduling.pod_rules import NO_RULES
-from tenon.scheduling.requirements import DOES_NOT_EXIST, Requirement, Requirements
 from worker.cache.records import DaemonRecord, NamespacedRecord, NodeRecord, ObjectRecord, PodRecord
 from worker.cache.requests import effective_requests, host_ports, units
 from worker.cache.rules import pod_rules

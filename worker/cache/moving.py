@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from tenon.scheduling.pod_rules import LabelSelector
+from tenon.kube.selectors import LabelSelector
 from worker.cache.budgets import Budget
 from worker.cache.records import NodeRecord, ObjectRecord, PodRecord, ValueRecord
 from worker.cache.table import Table

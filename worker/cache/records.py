@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
+from tenon.kube.pod import Pod
+from tenon.kube.taints import Taint
 from tenon.provisioning.volumes import VolumeUse
 from tenon.resources import Resources
-from tenon.scheduling.model import Pod, Taint
 from worker.cache.wire import PodSpec
 
 V_co = TypeVar("V_co", covariant=True)

@@ -8,15 +8,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from tenon.scheduling.pod_rules import (
-    NO_RULES,
-    SELECTOR_OPERATORS,
-    LabelSelector,
-    PodRules,
-    PodTerm,
-    SpreadRule,
-)
-from tenon.scheduling.requirements import Requirement, Requirements
+from tenon.kube.pod_rules import NO_RULES, PodRules, PodTerm, SpreadRule
+from tenon.kube.requirements import Requirement, Requirements
+from tenon.kube.selectors import SELECTOR_OPERATORS, LabelSelector
 from worker.cache.wire import Expression, PodAffinity, PodAffinityTerm, PodSpec, Selector, Spread
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from tenon.kube.pod import Pod
+from tenon.kube.selectors import LabelSelector
 from tenon.provisioning.default_spread import OWNERS, deduced_selector, with_defaults
 from tenon.provisioning.scheduler_config import NOTHING, DefaultSpread
-from tenon.scheduling.model import Pod
-from tenon.scheduling.pod_rules import LabelSelector
 from worker.cache.records import PodRecord, ValueRecord
 from worker.cache.sharing import share_value
 from worker.cache.table import Table

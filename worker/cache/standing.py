@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import msgspec
 
+from tenon.kube.pod import Pod
 from tenon.provisioning.buffer_status import Resolved
 from tenon.provisioning.buffers import buffer_of, buffer_pod
-from tenon.scheduling.model import Pod
 from worker.cache.decode import decode_pod
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim, manages_pool
+from tenon.kube.pod import Pod
 from tenon.resources import Resources, total
-from tenon.scheduling.model import Pod
 from worker.cache.buying import Bought
 from worker.cache.changes import Changes, Subscription, Topic
 from worker.cache.decode import instant

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tenon.kube.pod import Pod
 from tenon.provisioning.volumes import StorageClass, Volume, VolumeClaim, default_class, with_volumes
-from tenon.scheduling.model import Pod
 from worker.cache.records import PodRecord, ValueRecord
 from worker.cache.table import Table
 

@@ -12,8 +12,8 @@ from typing import TypeVar
 import msgspec
 
 from tenon.apis import labels
+from tenon.kube.requirements import Requirement, Requirements
 from tenon.provisioning.volumes import BIND_COMPLETED, DEFAULT_CLASS, IN_TREE, WAITS, StorageClass, Volume, VolumeClaim
-from tenon.scheduling.requirements import Requirement, Requirements
 from worker.cache.decode import instant
 from worker.cache.records import ValueRecord
 from worker.cache.sharing import share, share_texts, share_value

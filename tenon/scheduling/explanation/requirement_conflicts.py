@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tenon.apis import labels
+from tenon.kube.requirements import EXISTS, IN, Requirement, Requirements
 from tenon.scheduling.label_values import impossible
-from tenon.scheduling.requirements import EXISTS, IN, Requirement, Requirements
 from tenon.scheduling.template import Template
 from tenon.scheduling.type_table import OFFERING_KEYS
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tenon.apis import labels
+from tenon.kube.requirements import Requirement, Requirements
 from tenon.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
 from tenon.scheduling.model import InstanceType, Offering, PlannedClaim, Pool, Problem
-from tenon.scheduling.requirements import Requirement, Requirements
 from tenon.scheduling.type_table import OFFERING_KEYS, RESERVATION_ID
 
 _BINARY = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))

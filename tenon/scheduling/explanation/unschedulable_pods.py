@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tenon.apis.restricted import restricted_reason
+from tenon.kube.requirements import Requirements, hint
+from tenon.kube.taints import Taint
 from tenon.scheduling.explanation.capacity_shortage import shortage
 from tenon.scheduling.explanation.requirement_conflicts import conflicts
 from tenon.scheduling.label_values import impossible
 from tenon.scheduling.limits import Limits
-from tenon.scheduling.model import Taint
 from tenon.scheduling.pod_classes import PodClass
-from tenon.scheduling.requirements import Requirements, hint
 from tenon.scheduling.template import State, Template
 
 _TERMS_SHOWN = 4

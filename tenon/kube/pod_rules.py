@@ -5,41 +5,10 @@ Records only, so that pods which say the same share one of them; `tenon.scheduli
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tenon.scheduling.requirements import Requirements
-
-SELECTOR_OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
-
-
-@dataclass(frozen=True, slots=True)
-class LabelSelector:
-    """Which labels are selected: (label, operator, values), all of which must hold; without any, everything."""
-
-    expressions: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether something with these labels is selected."""
-        for key, operator, values in self.expressions:
-            value = labels.get(key)
-            if operator == "In":
-                holds = value is not None and value in values
-            elif operator == "NotIn":
-                holds = value is None or value not in values
-            else:
-                holds = (value is not None) == (operator == "Exists")
-            if not holds:
-                return False
-        return True
-
-    def also(self, labels: Mapping[str, str]) -> LabelSelector:
-        """The selector with these labels asked for besides."""
-        return LabelSelector((*self.expressions, *((key, "In", (value,)) for key, value in sorted(labels.items()))))
-
-    def both(self, other: LabelSelector) -> LabelSelector:
-        """What this selector and the other one select."""
-        return LabelSelector(tuple(dict.fromkeys((*self.expressions, *other.expressions))))
+from tenon.kube.requirements import Requirements
+from tenon.kube.selectors import LabelSelector
 
 
 @dataclass(frozen=True, slots=True)
