@@ -14,8 +14,8 @@ from activities.ec2.provider import Ec2Provider
 from activities.kubernetes.client import Kube, Object
 from activities.kubernetes.resources import NODECLAIMS
 from tenon.apis import labels
+from tenon.kube.timestamps import parse_instant
 from tenon.lifecycle.messages import Instance, LaunchGroup
-from tenon.lifecycle.timestamps import parse_instant
 from tenon.provisioning.launch_groups import group_of, members_there
 
 WRITTEN_WITHIN = timedelta(seconds=10)

@@ -34,7 +34,9 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hashes
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.validation import parse
+from tenon.ec2.launched_labels import launched_labels
 from tenon.ec2.own_kubelet import with_own_kubelet
+from tenon.kube.timestamps import parse_instant
 from tenon.lifecycle.machine import TEMPLATE_GONE
 from tenon.lifecycle.messages import (
     ClaimRef,
@@ -48,8 +50,6 @@ from tenon.lifecycle.messages import (
     PrepareLaunchInput,
     PrepareLaunchResult,
 )
-from tenon.lifecycle.timestamps import parse_instant
-from tenon.provisioning.launched_labels import launched_labels
 
 log = logging.getLogger("controller.nodeclaim.lifecycle")
 

@@ -25,6 +25,7 @@ from activities.launch_breakers import LaunchBreakers
 from activities.launch_groups import bought_for, in_group
 from activities.launching import SHOWS_WITHIN, TAGGED, Launching
 from tenon.apis import labels
+from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.lifecycle.cordon import drain_reason
 from tenon.lifecycle.messages import (
     ActivityName,
@@ -48,7 +49,6 @@ from tenon.lifecycle.messages import (
     TerminateResult,
 )
 from tenon.lifecycle.steps import KeepRecorded, Withdrawn
-from tenon.provisioning.scheduler_config import NOTHING, DefaultSpread
 
 log = logging.getLogger("controller.nodeclaim.lifecycle")
 

@@ -21,12 +21,12 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachable, ConfigError
 from activities.kubernetes.resources import NODECLAIMS
 from cli.context import Context, ContextError, resolve
+from tenon.kube.timestamps import format_instant
 from tenon.lifecycle.breaker import sentence
 from tenon.lifecycle.messages import Keep, LaunchBreaker
 from tenon.lifecycle.remedies import remedies, report
 from tenon.lifecycle.state import NodeState
 from tenon.lifecycle.timeline import details
-from tenon.lifecycle.timestamps import format_instant
 from worker.settings import parse_duration
 from worker.temporal import TemporalError, connect
 from workflows import names

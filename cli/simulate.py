@@ -19,7 +19,7 @@ from cli.simulating.files import read_catalogue_file, read_files
 from cli.simulating.patience import patience
 from tenon.apis import labels
 from tenon.apis.nodeoverlay import NodeOverlay
-from tenon.provisioning.scheduler_config import KIND, NOTHING, DefaultSpread, scheduler_config
+from tenon.kube.scheduler_config import KIND, NOTHING, DefaultSpread, scheduler_config
 from tenon.scheduling.bound import lower_bounds
 from tenon.simulation.deciding import Decision, Question, decide
 from tenon.simulation.defaults import fill_in, newest_instant

@@ -19,13 +19,13 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
+from tenon.kube.records import ObjectRecord
 from tenon.kube.taints import Taint
 from tenon.lifecycle.messages import ClaimRef, Poke
 from tenon.lifecycle.state import NodeClaimInput
 from tenon.lifecycle.wakeups import poke_for
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
-from worker.cache.records import ObjectRecord
 from worker.class_bridge import ClassBridge
 from worker.lanes import Key, Lanes
 from worker.starting import ANSWER_WITHIN, start

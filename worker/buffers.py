@@ -28,6 +28,7 @@ from activities.planning.solving import LONGEST, Limit
 from tenon.apis.capacitybuffer import ACTIVE_CAPACITY, CapacityBuffer, CapacityBufferStatus
 from tenon.apis.validation import parse
 from tenon.kube.pod import Pod
+from tenon.kube.records import NamespacedRecord
 from tenon.provisioning.buffer_status import (
     POD_TEMPLATE_NOT_FOUND,
     SCALABLE_REF_NOT_FOUND,
@@ -45,7 +46,6 @@ from tenon.provisioning.solving import solved
 from tenon.scheduling.model import Plan
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
-from worker.cache.records import NamespacedRecord
 from worker.cache.standing import StandingPods
 from worker.repeats import Sparingly
 from worker.view import CachedView

@@ -5,9 +5,9 @@ from __future__ import annotations
 from temporalio.client import Client
 
 from tenon.apis import labels
+from tenon.kube.records import ObjectRecord
 from tenon.lifecycle.messages import NodeClassInput
 from worker.cache.cluster import ClusterCache
-from worker.cache.records import ObjectRecord
 from worker.starting import ANSWER_WITHIN, start
 from workflows import names
 from workflows.nodeclass import NodeClassWorkflow

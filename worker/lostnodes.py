@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from temporalio.service import RPCError
 
 from tenon.apis.nodeclaim import INITIALIZED, INSTANCE_TERMINATING
+from tenon.kube.records import NodeRecord
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
-from worker.cache.records import NodeRecord
 
 log = logging.getLogger("worker.lostnodes")
 

@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from tenon.apis import labels
 from tenon.apis.nodeclaim import INSTANCE_TERMINATING
 from tenon.disruption.emptiness import ManagedNode
-from tenon.lifecycle.protection import protects_node
-from tenon.lifecycle.timestamps import parse_instant
+from tenon.kube.protection import protects_node
+from tenon.kube.records import NodeRecord, ObjectRecord
+from tenon.kube.timestamps import parse_instant
 from worker.cache.cluster import ClusterCache
 from worker.cache.moving import leaving
-from worker.cache.records import NodeRecord, ObjectRecord
 
 
 @dataclass(frozen=True, slots=True)

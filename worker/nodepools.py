@@ -21,13 +21,13 @@ from tenon.apis.hashing import NODEPOOL_VERSION, nodepool_hashes, taken_over
 from tenon.apis.nodeclaim import DRIFTED
 from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NODES, OVERLAPPING, NodePool
 from tenon.apis.validation import parse, unknown_values
+from tenon.kube.records import ObjectRecord
 from tenon.provisioning.launch_blocks import with_launch_health
 from tenon.provisioning.pool_overlap import REASON, overlapping, with_overlap
 from tenon.provisioning.readiness import pool_conditions
 from tenon.resources import Resources, format_resources
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
-from worker.cache.records import ObjectRecord
 from worker.pool_metrics import PoolMetrics
 from worker.repeats import Sparingly
 from worker.view import CachedView

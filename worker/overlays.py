@@ -17,12 +17,12 @@ from activities.kubernetes.resources import NODEOVERLAYS
 from activities.planning.interfaces import Types
 from activities.planning.offerings import sold_by
 from tenon.apis.nodeoverlay import NodeOverlayStatus
+from tenon.kube.records import ObjectRecord
 from tenon.provisioning.overlay_status import overlay_conditions
 from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.readiness import usable_pools
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
-from worker.cache.records import ObjectRecord
 from worker.repeats import Sparingly
 from worker.view import CachedView
 

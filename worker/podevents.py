@@ -13,7 +13,7 @@ from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODECLAIMS
-from tenon.lifecycle.timestamps import format_instant
+from tenon.kube.timestamps import format_instant
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.repeats import Sparingly

@@ -26,6 +26,7 @@ from tenon.apis import labels
 from tenon.apis.managed import manages_claim
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse
+from tenon.kube.records import ObjectRecord
 from tenon.provisioning.claims import standing_claim
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.static_capacity import (
@@ -41,7 +42,6 @@ from tenon.provisioning.static_capacity import (
 from tenon.provisioning.static_node import NoStaticNode, static_node
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
-from worker.cache.records import ObjectRecord
 from worker.repeats import Sparingly
 from worker.static_claims import as_record, claims_by_pool, static_claim, weighed
 from worker.static_patience import Patience

@@ -14,12 +14,12 @@ from typing import Any
 from activities.kubernetes.client import Object
 from tenon.apis import labels
 from tenon.disruption.cost import rescheduling_cost
-from tenon.lifecycle.protection import protected_for, protects_node
-from tenon.lifecycle.timestamps import parse_instant
+from tenon.kube.protection import protected_for, protects_node
+from tenon.kube.records import ObjectRecord, PodRecord
+from tenon.kube.timestamps import parse_instant
 from tenon.provisioning.static_capacity import StaticClaim
 from worker.cache.cluster import ClusterCache
 from worker.cache.moving import leaving
-from worker.cache.records import ObjectRecord, PodRecord
 
 
 def claims_by_pool(cache: ClusterCache, pools: Collection[str]) -> dict[str, list[StaticClaim]]:

@@ -16,14 +16,14 @@ from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NodePool
 from tenon.apis.validation import Problem, parse
 from tenon.disruption.emptiness import ManagedNode
 from tenon.kube.pod import Pod
-from tenon.lifecycle.timestamps import parse_instant
+from tenon.kube.records import ObjectRecord
+from tenon.kube.timestamps import parse_instant
 from tenon.provisioning.planning_context import ClaimFacts, Fingerprint
 from tenon.resources import Resources
 from tenon.scheduling.model import Node
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.moving import leaving
-from worker.cache.records import ObjectRecord
 from worker.cache.state import answers_for
 from worker.managed import ManagedNodes
 from worker.snapshot import Snapshot

@@ -25,7 +25,7 @@ from tenon.apis import labels
 from tenon.apis.managed import manages_claim, may_manage_node
 from tenon.apis.nodeclaim import INSTANCE_TERMINATING, LAUNCHED, REGISTERED
 from tenon.housekeeping.facts import ClaimSeen, NodeSeen, Observed
-from tenon.lifecycle.timestamps import parse_instant
+from tenon.kube.timestamps import parse_instant
 from tenon.provisioning.launch_groups import group_of
 
 PAGE = 500

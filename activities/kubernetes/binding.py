@@ -19,10 +19,11 @@ from activities.kubernetes.nodes import find_node, pods_on
 from activities.kubernetes.resources import PODS
 from activities.kubernetes.uncordon import open_node
 from tenon.apis import labels
-from tenon.lifecycle import pods, startup_cordon
+from tenon.kube import pods
+from tenon.kube.scheduler_config import NOTHING, DefaultSpread
+from tenon.lifecycle import startup_cordon
 from tenon.lifecycle.binding import Choice, PlannedPod, choose, parse_planned, waits
 from tenon.lifecycle.messages import BindResult, NodeInput
-from tenon.provisioning.scheduler_config import NOTHING, DefaultSpread
 
 log = logging.getLogger("controller.nodeclaim.binding")
 

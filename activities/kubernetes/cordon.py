@@ -26,10 +26,11 @@ from activities.kubernetes.resources import NODES
 from tenon.apis import labels
 from tenon.apis.duration import go_seconds
 from tenon.apis.nodeclaim import DISRUPTION_REASON
+from tenon.kube import pods
+from tenon.kube.timestamps import format_instant, parse_instant
 from tenon.lifecycle import cordon as decide
-from tenon.lifecycle import drain, pods
+from tenon.lifecycle import drain
 from tenon.lifecycle.messages import ClaimRef, CordonInput, CordonResult, NodeInput
-from tenon.lifecycle.timestamps import format_instant, parse_instant
 
 Object = Mapping[str, Any]
 

@@ -17,10 +17,10 @@ from activities.kubernetes.vanished import forget_pods, is_dead
 from activities.kubernetes.volumes import Heartbeat, Sleep, attached_volumes
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DRAINED
+from tenon.kube.timestamps import format_instant, parse_instant
 from tenon.lifecycle import drain as decide
 from tenon.lifecycle import drain_blockers
 from tenon.lifecycle.messages import DrainInput, DrainResult
-from tenon.lifecycle.timestamps import format_instant, parse_instant
 
 Object = Mapping[str, Any]
 

@@ -16,11 +16,12 @@ from activities.kubernetes.errors import ApiError, ApiUnreachable
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import PDBS, PODS
 from tenon.apis import labels
-from tenon.lifecycle import budgets, drain_blockers, pods, protection
+from tenon.kube import pods, protection
+from tenon.kube.timestamps import format_instant
+from tenon.lifecycle import budgets, drain_blockers
 from tenon.lifecycle import drain as decide
 from tenon.lifecycle.drain import Kind
 from tenon.lifecycle.messages import DrainInput
-from tenon.lifecycle.timestamps import format_instant
 
 Object = Mapping[str, Any]
 

@@ -13,7 +13,8 @@ from activities.kubernetes.resources import NODES
 from activities.kubernetes.uncordon import open_node
 from tenon.apis import labels
 from tenon.apis.nodeclaim import INITIALIZED
-from tenon.lifecycle import pods, startup_cordon
+from tenon.kube import pods
+from tenon.lifecycle import startup_cordon
 from tenon.lifecycle.initialization import initialization
 from tenon.lifecycle.messages import InitializeResult, NodeInput
 

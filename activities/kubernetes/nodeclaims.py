@@ -20,9 +20,9 @@ from tenon.apis.conditions import clear_condition, is_true, set_condition, set_r
 from tenon.apis.duration import go_seconds
 from tenon.apis.managed import manages_claim
 from tenon.apis.nodeclaim import INITIALIZED, INSTANCE_TERMINATING, LAUNCHED, READY_DEPENDENTS, REGISTERED
+from tenon.kube.timestamps import format_instant, parse_instant
 from tenon.lifecycle.binding import parse_planned
 from tenon.lifecycle.messages import ClaimRef, ClaimView, ErrorType, Instance
-from tenon.lifecycle.timestamps import format_instant, parse_instant
 from tenon.resources import Resources, format_resources
 
 Object = Mapping[str, Any]

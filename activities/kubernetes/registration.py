@@ -9,7 +9,7 @@ from activities.kubernetes.nodeclaims import Clock, Fact, read_claim, set_facts
 from activities.kubernetes.nodes import find_node
 from activities.kubernetes.resources import NODES
 from tenon.apis.nodeclaim import REGISTERED
-from tenon.lifecycle import pods
+from tenon.kube import pods
 from tenon.lifecycle.messages import NodeInput, RegisterResult
 from tenon.lifecycle.registration import registration
 

@@ -14,7 +14,7 @@ from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.nodeclaims import read_claim, request_deletion
 from activities.kubernetes.nodes import find_node
 from activities.kubernetes.resources import NODECLAIMS, NODES
-from tenon.lifecycle import pods
+from tenon.kube import pods
 from tenon.lifecycle.messages import ReleaseInput
 from tenon.lifecycle.release import foreign_finalizers, held_sentence, without_finalizer
 

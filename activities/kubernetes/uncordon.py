@@ -8,7 +8,8 @@ from typing import Any
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODES
-from tenon.lifecycle import pods, startup_cordon
+from tenon.kube import pods
+from tenon.lifecycle import startup_cordon
 
 
 async def open_node(kube: Kube, node: Mapping[str, Any]) -> bool:

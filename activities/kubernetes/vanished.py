@@ -15,7 +15,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachable
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import PODS
-from tenon.lifecycle import pods
+from tenon.kube import pods
 from tenon.lifecycle.initialization import ready_condition
 
 log = logging.getLogger(__name__)

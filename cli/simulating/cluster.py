@@ -8,20 +8,20 @@ from typing import Any
 
 import msgspec
 
+from tenon.kube.decode import decode_daemonset, decode_node, decode_object, decode_pod
+from tenon.kube.disruption_budgets import decode_budget
 from tenon.kube.pod import Pod
+from tenon.kube.records import PodRecord, ValueRecord
+from tenon.kube.scheduler_config import NOTHING, DefaultSpread
+from tenon.kube.selector_decode import decode_replication_controller, decode_service, decode_workload
+from tenon.kube.storage_decode import decode_claim, decode_class, decode_csi_node, decode_volume
 from tenon.provisioning.buffers import buffer_of
-from tenon.provisioning.scheduler_config import NOTHING, DefaultSpread
 from tenon.simulation.defaults import namespace_labels
 from tenon.simulation.faults import Fault
 from tenon.simulation.objects import Found, Objects
 from tenon.simulation.workloads import replica_set
-from worker.cache.budgets import decode_budget
 from worker.cache.cluster import ClusterCache
-from worker.cache.decode import decode_daemonset, decode_node, decode_object, decode_pod
-from worker.cache.records import PodRecord, ValueRecord
-from worker.cache.selector_decode import decode_replication_controller, decode_service, decode_workload
 from worker.cache.state import ClusterState
-from worker.cache.storage_decode import decode_claim, decode_class, decode_csi_node, decode_volume
 
 
 class FiledCache(ClusterCache):

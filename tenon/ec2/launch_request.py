@@ -17,12 +17,12 @@ from tenon.ec2.cluster import Cluster
 from tenon.ec2.families import family_named
 from tenon.ec2.launch_filters import Choice, choose
 from tenon.ec2.launch_template import LaunchTemplate
+from tenon.ec2.launched_labels import tenancy
 from tenon.ec2.settings import kubelet_map
 from tenon.ec2.tags import instance_tags, shared_tags
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint
 from tenon.lifecycle.messages import FleetOverride, FleetTemplate, LaunchRequest
-from tenon.provisioning.launched_labels import tenancy
 from tenon.resources import PODS, parse_resources
 from tenon.scheduling.model import InstanceType
 

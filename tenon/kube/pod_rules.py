@@ -5,10 +5,13 @@ Records only, so that pods which say the same share one of them; `tenon.scheduli
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tenon.kube.requirements import Requirements
-from tenon.kube.selectors import LabelSelector
+from tenon.kube.requirements import Requirement, Requirements
+from tenon.kube.selectors import LabelSelector, label_selector
+from tenon.kube.structs import Expression, PodAffinity, PodAffinityTerm, PodSpec, Spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +62,55 @@ class PodRules:
 
 
 NO_RULES = PodRules()
+
+
+def pod_rules(spec: PodSpec) -> PodRules:
+    """What the pod says about other pods, and its preferences.
+
+    Raises:
+        ValueError: an operator or a bound in it is unknown or malformed.
+    """
+    affinity = spec.affinity
+    if affinity is None and not spec.topology_spread_constraints:
+        return NO_RULES
+    nodes = affinity.node_affinity.preferred if affinity and affinity.node_affinity else None
+    near = (affinity.pod_affinity if affinity else None) or PodAffinity()
+    away = (affinity.pod_anti_affinity if affinity else None) or PodAffinity()
+    return PodRules(
+        spreads=tuple(_spread(spread) for spread in spec.topology_spread_constraints or ()),
+        affinity=tuple(_term(term) for term in near.required or ()),
+        anti_affinity=tuple(_term(term) for term in away.required or ()),
+        preferred_nodes=tuple(
+            (preferred.weight, _requirements(preferred.preference.match_expressions or ()))
+            for preferred in nodes or ()
+            if preferred.preference.match_expressions and not preferred.preference.match_fields
+        ),
+        preferred_affinity=tuple((p.weight, _term(p.pod_affinity_term)) for p in near.preferred or ()),
+        preferred_anti_affinity=tuple((p.weight, _term(p.pod_affinity_term)) for p in away.preferred or ()),
+    )
+
+
+def _spread(wire: Spread) -> SpreadRule:
+    return SpreadRule(
+        key=sys.intern(wire.topology_key),
+        max_skew=wire.max_skew,
+        selector=label_selector(wire.label_selector),
+        hard=wire.when_unsatisfiable != "ScheduleAnyway",
+        min_domains=wire.min_domains or 1,
+        match_label_keys=tuple(wire.match_label_keys or ()),
+        honor_affinity=wire.node_affinity_policy != "Ignore",
+        honor_taints=wire.node_taints_policy == "Honor",
+    )
+
+
+def _term(wire: PodAffinityTerm) -> PodTerm:
+    return PodTerm(
+        key=sys.intern(wire.topology_key),
+        selector=label_selector(wire.label_selector),
+        namespaces=tuple(sorted(wire.namespaces or ())),
+        namespace_selector=label_selector(wire.namespace_selector),
+    )
+
+
+def _requirements(expressions: Sequence[Expression]) -> Requirements:
+    return Requirements.of(*(Requirement.new(sys.intern(e.key), e.operator, e.values or ()) for e in expressions))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tenon.kube.structs import Selector
+
 SELECTOR_OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 
 
@@ -35,3 +37,20 @@ class LabelSelector:
     def both(self, other: LabelSelector) -> LabelSelector:
         """What this selector and the other one select."""
         return LabelSelector(tuple(dict.fromkeys((*self.expressions, *other.expressions))))
+
+
+def label_selector(wire: Selector | None) -> LabelSelector | None:
+    """A label selector; None, which selects nothing, where there is none.
+
+    Raises:
+        ValueError: an operator in it is unknown.
+    """
+    if wire is None:
+        return None
+    exact = [(key, "In", (value,)) for key, value in sorted((wire.match_labels or {}).items())]
+    stated = [(e.key, e.operator, tuple(sorted(e.values or ()))) for e in wire.match_expressions or ()]
+    for key, operator, _ in stated:
+        if operator not in SELECTOR_OPERATORS:
+            allowed = ", ".join(sorted(SELECTOR_OPERATORS))
+            raise ValueError(f"label selector on {key}: operator {operator!r} is unknown; use one of {allowed}")
+    return LabelSelector(tuple(exact + stated))

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tenon.lifecycle import pods, room, startup_cordon
-from tenon.lifecycle.pods import Object
+from tenon.kube import pods
+from tenon.kube.pods import Object
+from tenon.kube.scheduler_config import NOTHING, DefaultSpread
+from tenon.lifecycle import room, startup_cordon
 from tenon.lifecycle.selectors import admits_node, selects
-from tenon.provisioning.scheduler_config import NOTHING, DefaultSpread
 from tenon.resources import format_quantity, subtract
 
 DEFAULT_SCHEDULER = "default-scheduler"

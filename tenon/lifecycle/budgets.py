@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tenon.lifecycle import pods
-from tenon.lifecycle.pods import Object
+from tenon.kube import pods
+from tenon.kube.pods import Object
 from tenon.lifecycle.selectors import selects
 
 

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from tenon.apis import labels
 from tenon.apis.nodepool import DisruptionReason
-from tenon.lifecycle.pods import Object
+from tenon.kube.pods import Object
 from tenon.lifecycle.registration import merged, without
 
 BALANCER_VALUE = "karpenter"

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from tenon.lifecycle import pods
+from tenon.kube import pods
+from tenon.kube.pods import Object
+from tenon.kube.protection import pod_protected
+from tenon.kube.timestamps import parse_instant
 from tenon.lifecycle.drain_blockers import lingering, sentenced
-from tenon.lifecycle.pods import Object
-from tenon.lifecycle.protection import pod_protected
-from tenon.lifecycle.timestamps import parse_instant
 
 STUCK_AFTER = timedelta(minutes=1)
 """How long past the end of its grace a terminating pod is still waited for."""

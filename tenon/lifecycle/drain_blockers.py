@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from tenon.lifecycle import pods
-from tenon.lifecycle.pods import Object
-from tenon.lifecycle.timestamps import format_instant
+from tenon.kube import pods
+from tenon.kube.pods import Object
+from tenon.kube.timestamps import format_instant
 
 
 def lingering(pod: Object) -> str:

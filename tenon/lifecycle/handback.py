@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tenon.apis import labels
+from tenon.kube.pods import Object
 from tenon.lifecycle import cordon, startup_cordon
-from tenon.lifecycle.pods import Object
 
 _PREFIX = f"{labels.TENON_GROUP}/"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tenon.apis import labels
-from tenon.lifecycle import pods
-from tenon.lifecycle.pods import Object
+from tenon.kube import pods
+from tenon.kube.pods import Object
 from tenon.resources import parse_resources
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from tenon.kube.timestamps import format_instant
 from tenon.lifecycle.messages import LaunchWait
 from tenon.lifecycle.state import NodeState, Stage
 from tenon.lifecycle.timeline import record
-from tenon.lifecycle.timestamps import format_instant
 
 LAUNCH_WITHIN = timedelta(minutes=5)
 """A claim whose launch EC2 still refuses when it is so old is given up (LIF-05)."""

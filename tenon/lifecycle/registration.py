@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tenon.apis import labels
+from tenon.kube.pods import Object
 from tenon.lifecycle import startup_cordon
 from tenon.lifecycle.binding import parse_planned
-from tenon.lifecycle.pods import Object
 
 OWN_ANNOTATIONS = frozenset(
     {

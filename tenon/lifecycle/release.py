@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tenon.apis import labels
-from tenon.lifecycle.pods import Object
+from tenon.kube.pods import Object
 
 OF_KUBERNETES = frozenset({"foregroundDeletion", "orphan"})
 """Finalizers that Kubernetes' own garbage collection takes off by itself."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
+from tenon.kube.timestamps import format_instant
 from tenon.lifecycle.state import NodeState, Stage
-from tenon.lifecycle.timestamps import format_instant
 
 _BUDGETS = re.compile(r"PodDisruptionBudgets? ((?:[^\s/,]+/[^\s,]+(?:, )?)+)")
 _PROTECTED = re.compile(r"pod ([^\s/]+)/(\S+) cannot be evicted: annotation (\S+) holds it")

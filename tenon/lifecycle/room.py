@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tenon.lifecycle import pods
-from tenon.lifecycle.pods import Object
+from tenon.kube import pods
+from tenon.kube.pods import Object
 from tenon.resources import PODS, Resources, add, maximum, parse_resources, subtract, total
 
 HostPort = tuple[str, int, str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tenon.lifecycle.pods import Object
+from tenon.kube.pods import Object
 
 
 def selects(selector: Object | None, labels: Mapping[str, str]) -> bool:

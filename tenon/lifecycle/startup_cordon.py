@@ -13,7 +13,7 @@ from typing import Any
 
 from tenon.apis import labels
 from tenon.apis.nodeclaim import REGISTERED
-from tenon.lifecycle.timestamps import parse_instant
+from tenon.kube.timestamps import parse_instant
 
 Object = Mapping[str, Any]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenon.lifecycle.pods import Object
+from tenon.kube.pods import Object
 
 
 def claims_of(pod: Object) -> list[str]:

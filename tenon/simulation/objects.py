@@ -9,7 +9,7 @@ from typing import Any
 
 from tenon.apis import capacitybuffer, labels
 from tenon.apis.legacy.global_settings import is_settings
-from tenon.provisioning import scheduler_config
+from tenon.kube import scheduler_config
 from tenon.simulation.faults import Fault, Source
 
 Body = dict[str, Any]

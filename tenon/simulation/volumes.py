@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from tenon.provisioning.volumes import BIND_COMPLETED, DEFAULT_CLASS, WAITS, StorageClass, default_class
+from tenon.kube.volumes import BIND_COMPLETED, DEFAULT_CLASS, WAITS, StorageClass, default_class
 from tenon.simulation.objects import Body, Found, Objects
 
 

@@ -6,10 +6,10 @@ import itertools
 import json
 from typing import Any
 
-from worker.cache.budgets import decode_budget
-from worker.cache.decode import decode_daemonset, decode_node, decode_object, decode_pod
-from worker.cache.records import DaemonRecord, NodeRecord, ObjectRecord, PodRecord
-from worker.cache.storage_decode import decode_claim, decode_class, decode_csi_node, decode_namespace, decode_volume
+from tenon.kube.decode import decode_daemonset, decode_node, decode_object, decode_pod
+from tenon.kube.disruption_budgets import decode_budget
+from tenon.kube.records import DaemonRecord, NodeRecord, ObjectRecord, PodRecord
+from tenon.kube.storage_decode import decode_claim, decode_class, decode_csi_node, decode_namespace, decode_volume
 
 _versions = itertools.count(1)
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from tenon.kube.limit_ranges import decode_limit_range
+from tenon.kube.records import ValueRecord
 from tenon.kube.taints import Taint
 from tenon.resources import Resources
 from tenon.scheduling.model import Node
 from tests.cache.objects import claim, daemonset, node, owned_by, pod, running, waiting
 from worker.cache.capacity import daemon_pods, scheduling_nodes
-from worker.cache.limit_ranges import decode_limit_range
-from worker.cache.records import ValueRecord
 from worker.cache.state import ClusterState
 from worker.cache.usage import pool_usages
 

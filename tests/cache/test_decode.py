@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from tenon.kube.decode import decode_object, decode_pod
 from tenon.kube.pod_rules import NO_RULES, PodRules, PodTerm, SpreadRule
 from tenon.kube.requirements import Requirement, Requirements
 from tenon.kube.selectors import LabelSelector
 from tenon.kube.taints import Taint, Toleration
 from tests.cache.objects import UNSCHEDULABLE, container, daemonset, node, owned_by, pod, running, waiting
-from worker.cache.decode import decode_object, decode_pod
 
 
 def needs(requests: Any = None, limits: Any = None, name: str = "c", **extra: Any) -> dict[str, Any]:

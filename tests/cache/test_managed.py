@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from tenon.kube.records import ObjectRecord
 from tests.cache.objects import claim, node, running
 from tests.cache.test_capacity import NOW, STATUS, state
 from worker.cache.capacity import scheduling_nodes
 from worker.cache.changes import Topic
-from worker.cache.records import ObjectRecord
 from worker.cache.state import ClusterState
 from worker.cache.usage import pool_usages
 from worker.view import CachedView

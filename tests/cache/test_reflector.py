@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from activities.kubernetes.errors import ApiError, ApiUnreachable, Forbidden, TooManyRequests
 from activities.kubernetes.resources import NODECLAIMS
+from tenon.kube.decode import decode_object
+from tenon.kube.records import ObjectRecord
 from tests.kubernetes.fake_api import FakeApi, http_handler, serve
 from worker.cache.backoff import Backoff
-from worker.cache.decode import decode_object
-from worker.cache.records import ObjectRecord
 from worker.cache.reflector import Reflector
 from worker.cache.table import Table
 

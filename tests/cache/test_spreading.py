@@ -6,13 +6,13 @@ import json
 from typing import Any, cast
 
 from tenon.kube.pod import Pod
+from tenon.kube.records import PodRecord
+from tenon.kube.scheduler_config import scheduler_config
+from tenon.kube.selector_decode import decode_service, decode_workload
 from tenon.kube.selectors import LabelSelector
-from tenon.provisioning.scheduler_config import scheduler_config
 from tests.cache import objects
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
-from worker.cache.records import PodRecord
-from worker.cache.selector_decode import decode_service, decode_workload
 
 SPREAD = scheduler_config(
     {

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tenon.kube.records import PodRecord
 from tests.cache.objects import (
     csi_node,
     default_class,
@@ -22,7 +23,6 @@ from tests.cache.objects import (
 )
 from worker.cache.capacity import scheduling_nodes
 from worker.cache.changes import Topic
-from worker.cache.records import PodRecord
 from worker.cache.state import ClusterState
 
 LEAVING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}

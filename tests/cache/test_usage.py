@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tenon.kube.records import ObjectRecord
 from tests.cache.objects import claim, node
 from tests.cache.test_capacity import STATUS, state
 from worker.cache import usage
-from worker.cache.records import ObjectRecord
 from worker.cache.state import ClusterState
 from worker.cache.usage import pool_usages
 

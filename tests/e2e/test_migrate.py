@@ -17,7 +17,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import EVENTS, LEASES, NODECLAIMS, NODEPOOLS, NODES, PODS
 from sandbox.cluster import Sandbox
 from tenon.apis.hashing import EC2NODECLASS_VERSION, NODEPOOL_VERSION
-from tenon.lifecycle.timestamps import parse_instant
+from tenon.kube.timestamps import parse_instant
 from tests.e2e.conftest import Run
 from tests.e2e.pools import NAMESPACE, Pool, clear, condition
 from tests.e2e.upstream import FINALIZER, LEASE, LEASE_NAMESPACE, POOL_HASHES, Karpenter

@@ -14,9 +14,9 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS, PODS
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
+from tenon.kube.timestamps import parse_instant
 from tenon.lifecycle.messages import Keep
 from tenon.lifecycle.state import Life, Stage
-from tenon.lifecycle.timestamps import parse_instant
 from tests.e2e.conftest import MakePool, NewPool, Run
 from tests.e2e.pools import NAMESPACE, SMALL, Pool, condition
 from tests.e2e.worker_process import WorkerProcess

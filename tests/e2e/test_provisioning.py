@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
-from tenon.lifecycle.timestamps import parse_instant
+from tenon.kube.timestamps import parse_instant
 from tests.e2e.conftest import MakePool
 from tests.e2e.pools import KEY, ROOMY, SMALL, condition, leaving
 from tests.e2e.worker_process import WorkerProcess

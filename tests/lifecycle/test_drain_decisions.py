@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.lifecycle import budgets, drain, drain_blockers, pods
+from tenon.kube import pods
+from tenon.kube.protection import pod_protected, protected_for, protects_node, wish
+from tenon.lifecycle import budgets, drain, drain_blockers
 from tenon.lifecycle.drain import Action, Kind
-from tenon.lifecycle.protection import pod_protected, protected_for, protects_node, wish
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.kube.pod import Pod
+from tenon.kube.scheduler_config import scheduler_config
 from tenon.lifecycle import binding, room
 from tenon.lifecycle.binding import PlannedPod, choose, parse_planned
 from tenon.lifecycle.cordon import cordoned, uncordoned
 from tenon.lifecycle.initialization import initialization
 from tenon.lifecycle.registration import registration
 from tenon.provisioning.claims import format_planned_pods
-from tenon.provisioning.scheduler_config import scheduler_config
 
 UNREGISTERED = {"key": "karpenter.sh/unregistered", "effect": "NoExecute"}
 DISRUPTED = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}

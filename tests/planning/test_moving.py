@@ -13,12 +13,12 @@ from activities.kubernetes.events import EventRecorder
 from activities.planning.batching import Batcher
 from activities.planning.planner import Planner
 from tenon.apis import labels
+from tenon.kube.decode import decode_object
 from tenon.lifecycle.messages import PlanInput, PlanResult
 from tests.cache.objects import claim, daemonset, namespace, node, owned_by, running, waiting
 from tests.lifecycle_k8s.fake_kube import Recorder
 from tests.planning.fake_view import START, FakeClaims, FakeTypes, node_class, node_pool
 from worker.cache.cluster import ClusterCache
-from worker.cache.decode import decode_object
 from worker.view import CachedView
 
 LEAVING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tenon.apis import labels
-from tenon.provisioning.launched_labels import launched_labels
+from tenon.ec2.launched_labels import launched_labels
 from tests.scheduling.builders import CATALOG, catalog, entry
 from tests.workflows.fake_activities import INSTANCE
 

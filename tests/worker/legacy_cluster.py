@@ -20,10 +20,10 @@ from activities.kubernetes.resources import (
     Resource,
 )
 from tenon.apis.legacy.awsnodetemplate import Defaults
+from tenon.kube.decode import decode_object
 from tests.apis.legacy.test_materialising import patched
 from tests.lifecycle_k8s.fake_kube import Recorder
 from tests.worker.test_bridge import MOMENT, Cache
-from worker.cache.decode import decode_object
 from worker.cache.table import Table
 from worker.legacy.keeper import LegacyKeeper
 from worker.legacy.watching import LegacyObjects

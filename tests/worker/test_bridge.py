@@ -17,13 +17,13 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenon.apis.labels import NODECLASS_FINALIZER, TERMINATION_FINALIZER
+from tenon.kube.decode import decode_object
+from tenon.kube.records import ObjectRecord
 from tenon.lifecycle.messages import Poke
 from tenon.lifecycle.state import NodeClaimInput
 from tests.cache.objects import claim, metadata, node
 from worker.bridge import ANSWER_WITHIN, PATIENCE, RESEND_SWEEPS, SWEEP, SWEEP_SOON, Bridge
 from worker.cache.cluster import ClusterCache
-from worker.cache.decode import decode_object
-from worker.cache.records import ObjectRecord
 from workflows import names
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]

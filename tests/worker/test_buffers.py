@@ -16,6 +16,7 @@ from activities.planning.batching import Batcher
 from activities.planning.buffers import BufferRoom
 from activities.planning.planner import Planner
 from tenon.apis import labels
+from tenon.kube.decode import decode_namespaced, decode_object
 from tenon.lifecycle.messages import PlanInput
 from tenon.provisioning.planning_policy import PlanPolicy
 from tests.apis.case import EC2NODECLASS, NODEPOOL
@@ -24,7 +25,6 @@ from tests.lifecycle_k8s.fake_kube import Clock, FakeKube, Recorder
 from tests.planning.fake_view import READY, FakeTypes, loop_clock
 from tests.worker.test_bridge import Cache
 from worker.buffers import LOOK_AGAIN, LOOK_SOON, BufferKeeper
-from worker.cache.decode import decode_namespaced, decode_object
 from worker.view import CachedView
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]

@@ -11,6 +11,8 @@ from typing import Any, cast
 import pytest
 
 from activities.planning.disrupting import Disruptor
+from tenon.kube.decode import decode_object
+from tenon.kube.records import ObjectRecord
 from tenon.lifecycle.messages import AwaitDisruptionInput
 from tenon.provisioning.planning_policy import PlanPolicy
 from tests.apis.case import NODEPOOL, edited
@@ -18,8 +20,6 @@ from tests.cache.objects import claim, metadata, node, running
 from tests.planning.fake_view import FakeTypes
 from tests.worker.test_bridge import Cache, FakeTemporal
 from worker.bridge import Bridge
-from worker.cache.decode import decode_object
-from worker.cache.records import ObjectRecord
 from worker.lostnodes import LostNodes
 from worker.nodepools import NodePoolKeeper
 from worker.podevents import PodEventKeeper

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
+from tenon.kube.records import NodeRecord
 from tests.cache.objects import claim, node
 from tests.worker.test_bridge import Cache
-from worker.cache.records import NodeRecord
 from worker.lostnodes import LOOKS, RETRY, LostNodes
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]

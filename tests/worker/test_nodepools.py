@@ -16,6 +16,7 @@ from prometheus_client import REGISTRY
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODECLAIMS
 from activities.planning.blocked_pools import HeldPools
+from tenon.kube.decode import decode_object
 from tenon.lifecycle.breaker import refused
 from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
 from tests.cache.objects import claim, metadata
@@ -23,7 +24,6 @@ from tests.lifecycle_k8s.fake_kube import Recorder
 from tests.planning.fake_view import READY
 from tests.worker.test_bridge import MOMENT, Cache
 from worker.cache.changes import Topic
-from worker.cache.decode import decode_object
 from worker.nodepools import NodePoolKeeper
 from worker.view import CachedView
 

@@ -16,6 +16,7 @@ from activities.ec2.errors import EC2Error
 from activities.kubernetes.errors import ApiError, NotFound
 from activities.kubernetes.resources import NODEOVERLAYS, Resource
 from tenon.apis import labels
+from tenon.kube.decode import decode_object
 from tenon.provisioning.gates import FeatureGates
 from tests.apis.case import EC2NODECLASS, NODEPOOL, edited, term
 from tests.apis.test_nodeoverlay import BASE
@@ -23,7 +24,6 @@ from tests.cache.objects import metadata
 from tests.planning.fake_view import READY, FakeTypes
 from tests.worker.test_bridge import Cache
 from worker.cache.cluster import ClusterCache
-from worker.cache.decode import decode_object
 from worker.gated import tell_of_gated
 from worker.overlays import RETRY, OverlayKeeper
 from worker.view import CachedView

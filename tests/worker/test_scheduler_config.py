@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tenon.kube.pod_rules import SpreadRule
-from tenon.provisioning.scheduler_config import SYSTEM, scheduler_config
+from tenon.kube.scheduler_config import SYSTEM, scheduler_config
 from worker.settings import Settings, SettingsError, load_all
 
 ZONE = "topology.kubernetes.io/zone"

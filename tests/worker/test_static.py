@@ -15,14 +15,14 @@ from prometheus_client import REGISTRY
 
 from activities.kubernetes.errors import ApiError, Conflict
 from tenon.apis import labels
+from tenon.kube.decode import decode_object
+from tenon.kube.records import NodeRecord, ObjectRecord, PodRecord
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.static_capacity import MOST_AT_ONCE
 from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
 from tests.cache.objects import claim, metadata, node, running
 from tests.planning.fake_view import READY, FakeTypes
 from tests.worker.test_bridge import Cache
-from worker.cache.decode import decode_object
-from worker.cache.records import NodeRecord, ObjectRecord, PodRecord
 from worker.cache.table import Table
 from worker.static import RESYNC, StaticKeeper
 from worker.static_patience import PAUSES

@@ -14,12 +14,12 @@ import pytest
 from activities.kubernetes.errors import ApiUnreachable
 from activities.kubernetes.resources import NAMESPACES, NODECLAIMS, PODS, PVCS
 from tenon.apis import labels
+from tenon.kube.decode import decode_object
+from tenon.kube.records import ObjectRecord
 from tests.cache.objects import claim, metadata, mounting, node, running, waiting
 from tests.kubernetes.fake_api import FakeApi
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
-from worker.cache.decode import decode_object
-from worker.cache.records import ObjectRecord
 from worker.view import CATCH_UP_SECONDS, QUIET_SECONDS, REFRESH_SECONDS, CachedView
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tenon.apis import labels
-from worker.cache.records import ObjectRecord
+from tenon.kube.records import ObjectRecord
 
 
 class Bought:

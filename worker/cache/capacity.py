@@ -12,17 +12,17 @@ from dataclasses import replace
 from typing import Any
 
 from tenon.apis import labels
+from tenon.kube.limit_ranges import requests_by_namespace
 from tenon.kube.pod import Pod
+from tenon.kube.records import NodeRecord, ObjectRecord, PodRecord
+from tenon.kube.requests import effective_requests
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint
 from tenon.provisioning.claims import planned_requests
 from tenon.resources import Resources, total
 from tenon.scheduling.model import Node
-from worker.cache.limit_ranges import requests_by_namespace
 from worker.cache.moving import leaving
 from worker.cache.quantities import claimed, stated
-from worker.cache.records import NodeRecord, ObjectRecord, PodRecord
-from worker.cache.requests import effective_requests
 from worker.cache.state import ClusterState
 
 log = logging.getLogger(__name__)

@@ -10,22 +10,22 @@ from typing import Any
 
 from activities.kubernetes import resources
 from activities.kubernetes.client import Kube
+from tenon.kube.decode import decode_daemonset, decode_namespaced, decode_node, decode_object, decode_pod, instant
+from tenon.kube.disruption_budgets import decode_budget
+from tenon.kube.limit_ranges import decode_limit_range
 from tenon.kube.pod import Pod
+from tenon.kube.records import ObjectRecord
+from tenon.kube.scheduler_config import NOTHING, DefaultSpread
+from tenon.kube.selector_decode import decode_replication_controller, decode_service, decode_workload
+from tenon.kube.storage_decode import decode_claim, decode_class, decode_csi_node, decode_namespace, decode_volume
 from tenon.provisioning.gates import FeatureGates
-from tenon.provisioning.scheduler_config import NOTHING, DefaultSpread
 from tenon.resources import Resources
 from tenon.scheduling.model import Node
 from worker.cache import capacity
-from worker.cache.budgets import decode_budget
 from worker.cache.changes import Topic
-from worker.cache.decode import decode_daemonset, decode_namespaced, decode_node, decode_object, decode_pod, instant
-from worker.cache.limit_ranges import decode_limit_range
-from worker.cache.records import ObjectRecord
 from worker.cache.reflector import SILENCE_SECONDS, Reflector
-from worker.cache.selector_decode import decode_replication_controller, decode_service, decode_workload
 from worker.cache.served import LOOK_AGAIN, served
 from worker.cache.state import ClusterState
-from worker.cache.storage_decode import decode_claim, decode_class, decode_csi_node, decode_namespace, decode_volume
 from worker.cache.table import Table
 from worker.cache.usage import pool_usages
 from worker.repeats import Sparingly

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
+from tenon.kube.disruption_budgets import Budget
+from tenon.kube.records import NodeRecord, ObjectRecord, PodRecord, ValueRecord
 from tenon.kube.selectors import LabelSelector
-from worker.cache.budgets import Budget
-from worker.cache.records import NodeRecord, ObjectRecord, PodRecord, ValueRecord
 from worker.cache.table import Table
 
 

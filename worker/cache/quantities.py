@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from tenon.kube.records import ObjectRecord
 from tenon.resources import Resources, parse_resources
-from worker.cache.records import ObjectRecord
 
 log = logging.getLogger(__name__)
 

@@ -25,9 +25,9 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachable, Gone, from_status
 from activities.kubernetes.resources import Resource
 from activities.kubernetes.transport import StreamSilent
+from tenon.kube.records import Record
 from worker.cache.backoff import Backoff
-from worker.cache.records import Record
-from worker.cache.wire import AnyObject, Page, Status, WatchEvent
+from worker.cache.list_and_watch import AnyObject, Page, Status, WatchEvent
 
 R = TypeVar("R", bound=Record)
 R_contra = TypeVar("R_contra", bound=Record, contravariant=True)

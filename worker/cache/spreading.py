@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from tenon.kube.default_spread import OWNERS, deduced_selector, with_defaults
 from tenon.kube.pod import Pod
+from tenon.kube.records import PodRecord, ValueRecord
+from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.kube.selectors import LabelSelector
-from tenon.provisioning.default_spread import OWNERS, deduced_selector, with_defaults
-from tenon.provisioning.scheduler_config import NOTHING, DefaultSpread
-from worker.cache.records import PodRecord, ValueRecord
-from worker.cache.sharing import share_value
+from tenon.kube.sharing import share_value
 from worker.cache.table import Table
 
 Chosen = ValueRecord[Mapping[str, str] | None]

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import msgspec
 
+from tenon.kube.decode import decode_pod
 from tenon.kube.pod import Pod
 from tenon.provisioning.buffer_status import Resolved
 from tenon.provisioning.buffers import buffer_of, buffer_pod
-from worker.cache.decode import decode_pod
 
 
 class StandingPods:

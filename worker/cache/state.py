@@ -8,13 +8,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim, manages_pool
+from tenon.kube.decode import instant
 from tenon.kube.pod import Pod
+from tenon.kube.records import DaemonRecord, NamespacedRecord, NodeRecord, ObjectRecord, PodRecord, ValueRecord
 from tenon.resources import Resources, total
 from worker.cache.buying import Bought
 from worker.cache.changes import Changes, Subscription, Topic
-from worker.cache.decode import instant
 from worker.cache.moving import Moving, leaving
-from worker.cache.records import DaemonRecord, NamespacedRecord, NodeRecord, ObjectRecord, PodRecord, ValueRecord
 from worker.cache.spreading import Spreading
 from worker.cache.storage import Storage
 from worker.cache.table import Table

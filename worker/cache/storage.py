@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tenon.kube.pod import Pod
-from tenon.provisioning.volumes import StorageClass, Volume, VolumeClaim, default_class, with_volumes
-from worker.cache.records import PodRecord, ValueRecord
+from tenon.kube.records import PodRecord, ValueRecord
+from tenon.kube.volumes import StorageClass, Volume, VolumeClaim, default_class, with_volumes
 from worker.cache.table import Table
 
 CLAIM, VOLUME, CLASS = "claim", "volume", "class"

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Generic, TypeVar
 
-from worker.cache.records import Record
+from tenon.kube.records import Record
 
 R = TypeVar("R", bound=Record)
 PORTION = 500

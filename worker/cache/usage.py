@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tenon.apis import labels
+from tenon.kube.records import NodeRecord, ObjectRecord
 from tenon.provisioning.claims import largest_capacity
 from tenon.resources import Resources
 from worker.cache.moving import leaving
 from worker.cache.quantities import claimed, requested, stated
-from worker.cache.records import NodeRecord, ObjectRecord
 from worker.cache.state import ClusterState
 
 NODES = "nodes"

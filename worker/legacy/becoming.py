@@ -13,8 +13,8 @@ from tenon.apis.legacy.kubelets import class_of
 from tenon.apis.legacy.materialising import Made, made_of_provisioner, made_of_template
 from tenon.apis.legacy.provider_classes import provider_class, wanted_by_others
 from tenon.apis.legacy.v1alpha5 import DEFAULT_CLASS
+from tenon.kube.records import ObjectRecord
 from worker.cache.cluster import ClusterCache
-from worker.cache.records import ObjectRecord
 
 log = logging.getLogger("controller.legacy")
 

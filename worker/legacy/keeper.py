@@ -33,9 +33,9 @@ from tenon.apis.legacy.old_status import (
     provisioner_status,
     template_status,
 )
+from tenon.kube.records import ObjectRecord
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
-from worker.cache.records import ObjectRecord
 from worker.legacy.becoming import Becoming, not_used_any_more, whole, without_use
 from worker.legacy.standing import Standing
 from worker.legacy.watching import LegacyObjects

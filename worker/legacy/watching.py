@@ -13,9 +13,9 @@ from functools import partial
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import AWSNODETEMPLATES, MACHINES, PROVISIONERS, Resource
+from tenon.kube.decode import decode_object
+from tenon.kube.records import ObjectRecord
 from worker.cache.changes import Changes, Topic
-from worker.cache.decode import decode_object
-from worker.cache.records import ObjectRecord
 from worker.cache.reflector import SILENCE_SECONDS, Reflector
 from worker.cache.served import LOOK_AGAIN, served
 from worker.cache.table import Table

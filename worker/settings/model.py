@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tenon.kube.scheduler_config import DefaultSpread
 from tenon.provisioning.gates import AwsFeatureGates, FeatureGates
 from tenon.provisioning.planning_policy import PlanPolicy
-from tenon.provisioning.scheduler_config import DefaultSpread
 from tenon.scheduling.model import NODE_CHARGE
 from worker.settings.durations import NEVER, GoDuration, Wait, between, duration_text
 from worker.settings.kinds import (

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tenon.provisioning.scheduler_config import NOTHING, DefaultSpread, scheduler_config
+from tenon.kube.scheduler_config import NOTHING, DefaultSpread, scheduler_config
 from tenon.simulation.yaml_scalars import UnreadableError
 from tenon.simulation.yaml_values import read_documents
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from tenon.apis import labels
 from tenon.apis.duration import go_seconds
-from tenon.lifecycle.timestamps import format_instant
+from tenon.kube.timestamps import format_instant
 
 
 def wish(annotations: Mapping[str, str]) -> str | None:

@@ -1,10 +1,10 @@
-"""The fields of claims, volumes, classes, CSI nodes and namespaces that the cache reads, as `worker.cache.wire`."""
+"""The fields of claims, volumes, classes, CSI nodes and namespaces that Tenon reads, as `tenon.kube.structs`."""
 
 from __future__ import annotations
 
 from msgspec import field
 
-from worker.cache.wire import ClaimSpec, Metadata, NodeSelector, Wire
+from tenon.kube.structs import ClaimSpec, Metadata, NodeSelector, Wire
 
 
 class Present(Wire):

@@ -1,4 +1,4 @@
-"""The fields of Kubernetes objects that the cache reads; everything else is skipped while decoding.
+"""The fields of Kubernetes objects that Tenon reads; everything else is skipped while decoding.
 
 A pod's JSON is seven kilobytes and a cluster holds ten thousand of them, so what a struct here does not name costs
 neither time nor memory.
@@ -34,10 +34,6 @@ class Metadata(Wire):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: list[Owner] | None = None
-
-
-class AnyObject(Wire):
-    metadata: Metadata
 
 
 class ResourceNeeds(Wire):
@@ -235,30 +231,3 @@ class DaemonSetSpec(Wire):
 class DaemonSetObject(Wire):
     metadata: Metadata
     spec: DaemonSetSpec = field(default_factory=DaemonSetSpec)
-
-
-class ListMetadata(Wire):
-    resource_version: str = ""
-    continue_: str = field(default="", name="continue")
-
-
-class Page(Wire):
-    """One page of a list, its items still as bytes."""
-
-    metadata: ListMetadata
-    items: list[Raw] | None = None
-
-
-class WatchEvent(Wire):
-    """One line of a watch, its object still as bytes."""
-
-    type: str
-    object: Raw
-
-
-class Status(Wire):
-    """What an ERROR event carries."""
-
-    code: int = 0
-    reason: str = ""
-    message: str = ""

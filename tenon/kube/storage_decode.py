@@ -12,12 +12,11 @@ from typing import TypeVar
 import msgspec
 
 from tenon.apis import labels
+from tenon.kube.decode import instant
+from tenon.kube.records import ValueRecord
 from tenon.kube.requirements import Requirement, Requirements
-from tenon.provisioning.volumes import BIND_COMPLETED, DEFAULT_CLASS, IN_TREE, WAITS, StorageClass, Volume, VolumeClaim
-from worker.cache.decode import instant
-from worker.cache.records import ValueRecord
-from worker.cache.sharing import share, share_texts, share_value
-from worker.cache.storage_wire import (
+from tenon.kube.sharing import share, share_texts, share_value
+from tenon.kube.storage_structs import (
     ClaimObject,
     ClassObject,
     CsiNodeObject,
@@ -26,7 +25,8 @@ from worker.cache.storage_wire import (
     VolumeObject,
     VolumeSpec,
 )
-from worker.cache.wire import Metadata, SelectorTerm
+from tenon.kube.structs import Metadata, SelectorTerm
+from tenon.kube.volumes import BIND_COMPLETED, DEFAULT_CLASS, IN_TREE, WAITS, StorageClass, Volume, VolumeClaim
 
 T = TypeVar("T")
 W = TypeVar("W", ClaimObject, VolumeObject, ClassObject, CsiNodeObject, NamespaceObject)

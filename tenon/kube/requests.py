@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
+from tenon.kube.structs import Container, ContainerStatus, PodSpec, PodStatus, Quantities, ResourceNeeds
 from tenon.resources import CPU, MEMORY, PODS, Resources, maximum, to_units, total
-from worker.cache.wire import Container, ContainerStatus, PodSpec, PodStatus, Quantities, ResourceNeeds
-
-HostPort = tuple[str, int, str]
 
 _to_units = lru_cache(maxsize=8192)(to_units)
 
@@ -42,21 +40,6 @@ def effective_requests(spec: PodSpec, status: PodStatus | None = None, defaults:
     requests = total((requests, units(spec.overhead)))
     requests[PODS] = 1
     return requests
-
-
-def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
-    """(address, port, protocol) of every port that the pod takes on its node; no address means all of them.
-
-    In the node's own network every port is one of the node's. The API server writes that into pods, but not into the
-    templates that they are made from.
-    """
-    lasting = [c for c in spec.init_containers or () if c.restart_policy == "Always"]
-    return tuple(
-        (port.host_ip or "0.0.0.0", number, port.protocol or "TCP")
-        for container in [*(spec.containers or ()), *lasting]
-        for port in container.ports or ()
-        if (number := port.host_port or (port.container_port if spec.host_network else 0))
-    )
 
 
 def _container(container: Container, allocated: Mapping[str, Resources], defaults: Resources) -> Resources:

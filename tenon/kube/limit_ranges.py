@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec import field
 
+from tenon.kube.records import ValueRecord
+from tenon.kube.requests import units
+from tenon.kube.sharing import share
+from tenon.kube.structs import Metadata, Quantities, Wire
 from tenon.resources import Resources
-from worker.cache.records import ValueRecord
-from worker.cache.requests import units
-from worker.cache.sharing import share
-from worker.cache.wire import Metadata, Quantities, Wire
 
 
 class _Item(Wire):

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from tenon.kube.pod import Pod
+from tenon.kube.structs import PodSpec
 from tenon.kube.taints import Taint
-from tenon.provisioning.volumes import VolumeUse
+from tenon.kube.volumes import VolumeUse
 from tenon.resources import Resources
-from worker.cache.wire import PodSpec
 
 V_co = TypeVar("V_co", covariant=True)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tenon.apis import labels
 from tenon.kube.taints import Taint, Toleration
-from tenon.lifecycle.timestamps import parse_instant
+from tenon.kube.timestamps import parse_instant
 
 Object = Mapping[str, Any]
 

@@ -1,7 +1,7 @@
 """From the API server's bytes to records.
 
 Pods of one workload are alike, so texts, label sets, requests and tolerations are shared between records: a cluster
-of ten thousand pods then costs a few megabytes. Volumes, their claims and classes are in `worker.cache.storage_decode`.
+of ten thousand pods then costs a few megabytes. Volumes, their claims and classes are in `tenon.kube.storage_decode`.
 """
 
 from __future__ import annotations
@@ -15,18 +15,16 @@ from typing import Any, TypeVar
 import msgspec
 
 from tenon.apis import labels
+from tenon.kube.default_spread import OWNERS
+from tenon.kube.host_ports import host_ports
 from tenon.kube.pod import Pod
-from tenon.kube.pod_rules import NO_RULES
+from tenon.kube.pod_rules import NO_RULES, pod_rules
+from tenon.kube.protection import wish
+from tenon.kube.records import DaemonRecord, NamespacedRecord, NodeRecord, ObjectRecord, PodRecord
+from tenon.kube.requests import effective_requests, units
 from tenon.kube.requirements import DOES_NOT_EXIST, Requirement, Requirements
-from tenon.kube.taints import Taint, Toleration
-from tenon.lifecycle.protection import wish
-from tenon.provisioning.default_spread import OWNERS
-from tenon.provisioning.volumes import VolumeClaim, VolumeUse
-from worker.cache.records import DaemonRecord, NamespacedRecord, NodeRecord, ObjectRecord, PodRecord
-from worker.cache.requests import effective_requests, host_ports, units
-from worker.cache.rules import pod_rules
-from worker.cache.sharing import share, share_texts, share_texts_in_order, share_value
-from worker.cache.wire import (
+from tenon.kube.sharing import share, share_texts, share_texts_in_order, share_value
+from tenon.kube.structs import (
     Condition,
     DaemonSetObject,
     Metadata,
@@ -39,6 +37,8 @@ from worker.cache.wire import (
     TaintSpec,
     TolerationSpec,
 )
+from tenon.kube.taints import Taint, Toleration
+from tenon.kube.volumes import VolumeClaim, VolumeUse
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 NOBODY = ("", "")

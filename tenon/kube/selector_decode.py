@@ -9,11 +9,10 @@ from typing import TypeVar
 import msgspec
 from msgspec import field
 
-from tenon.kube.selectors import LabelSelector
-from worker.cache.records import ValueRecord
-from worker.cache.rules import label_selector
-from worker.cache.sharing import share_texts, share_value
-from worker.cache.wire import Metadata, Selector, Wire
+from tenon.kube.records import ValueRecord
+from tenon.kube.selectors import LabelSelector, label_selector
+from tenon.kube.sharing import share_texts, share_value
+from tenon.kube.structs import Metadata, Selector, Wire
 
 V = TypeVar("V")
 
