@@ -13,6 +13,7 @@ from activities.kubernetes.errors import ApiUnreachable, Conflict
 from worker.lease import LeaseElection
 
 NAME = "karpenter-leader-election"
+LONGEST = 6 * 3600.0
 
 
 class Api:
@@ -90,9 +91,10 @@ class Cable:
 
 
 def virtually(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a test in virtual time; one that still waits after `LONGEST` has failed."""
     loop = looptime.new_event_loop()
     try:
-        loop.run_until_complete(main())
+        loop.run_until_complete(asyncio.wait_for(main(), LONGEST))
     finally:
         loop.close()
 

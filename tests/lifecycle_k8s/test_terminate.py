@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -47,3 +48,30 @@ async def test_an_instance_that_ec2_does_not_know_is_gone_unless_it_may_not_be_s
 ) -> None:
     """Otherwise the Node goes and its instance stays."""
     assert (await ended(launched_ago, shown=shown)).terminated is gone
+
+
+class Busy:
+    """An EC2 that ends instances at once, and counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+
+    def end(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
+        self.asked.append(list(instance_ids))
+        return dict.fromkeys(instance_ids, "terminated")
+
+    def states(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
+        raise AssertionError("there is nothing to look at")
+
+
+async def test_aws032_nodes_that_end_at_the_same_time_share_a_request() -> None:
+    """What each asked for by itself used up the account's limits."""
+    world, ec2 = World(), Busy()
+    world.kube.add(NODECLAIMS, claim())
+    activities = NodeActivities(world.kube, cast("Any", world.recorder), cast("Any", ec2))
+    ids = [f"i-{number}" for number in range(50)]
+    given = [TerminateInput(claim=REF, instance_id=each, shown=True) for each in ids]
+    results = await asyncio.gather(*map(activities.terminate, given))
+    assert all(result.terminated for result in results)
+    assert sorted(each for call in ec2.asked for each in call) == sorted(ids)
+    assert len(ec2.asked) <= 2
