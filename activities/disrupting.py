@@ -9,11 +9,11 @@ from temporalio import activity
 from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from tenon.disruption.commands import wish_of
 from tenon.lifecycle.ids import nodeclaim_id
 from tenon.lifecycle.messages import (
     ActivityName,
     Candidate,
-    Disrupt,
     DisruptAnswer,
     DisruptInput,
     DisruptionCommand,
@@ -50,13 +50,7 @@ async def disrupt(given: DisruptInput) -> DisruptResult:
 
 
 async def _ask(client: Client, cluster: str, command: DisruptionCommand, candidate: Candidate) -> DisruptAnswer:
-    wish = Disrupt(
-        command=command.id,
-        reason=command.reason,
-        since=candidate.since,
-        not_before=candidate.due,
-        only_if_empty=command.reason == "Empty",
-    )
+    wish = wish_of(command, candidate)
     handle = client.get_workflow_handle(nodeclaim_id(cluster, candidate.claim))
     try:
         answer: DisruptAnswer = await handle.execute_update("disrupt", wish, id=command.id, result_type=DisruptAnswer)

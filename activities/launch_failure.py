@@ -13,6 +13,7 @@ from activities.kubernetes import nodeclaims
 from activities.kubernetes.client import Kube, Object
 from activities.kubernetes.events import EventRecorder
 from activities.launch_breakers import LaunchBreakers
+from tenon.apis.reasons import Reason
 from tenon.ec2.errors import reason_for
 from tenon.lifecycle import launch_retry as rules
 from tenon.lifecycle.messages import (
@@ -26,8 +27,6 @@ from tenon.lifecycle.messages import (
 
 log = logging.getLogger("controller.nodeclaim.lifecycle")
 
-INSUFFICIENT_CAPACITY = "insufficient_capacity"
-LAUNCH_TIMEOUT = "launch_timeout"
 TRIES_IN_PLACE = 3
 """Tries of one activity at an EC2 that is busy or does not answer, before its workflow waits for longer."""
 SOONEST = timedelta(seconds=2)
@@ -82,7 +81,7 @@ class PuttingOff:
     async def unprepared(self, raw: Object, ref: ClaimRef, view: ClaimView, wait: LaunchWait) -> PrepareLaunchResult:
         """The launch is put off, or given up when its time is over."""
         if rules.given_up(view.created_at, self._now(), answered=wait.answered):
-            return await self.given_up(ref, view, LAUNCH_TIMEOUT, f"{wait.reason}: {wait.message}")
+            return await self.given_up(ref, view, Reason.LAUNCH_TIMEOUT, f"{wait.reason}: {wait.message}")
         await self._tell(raw, ref, wait)
         # Nothing was sent: whatever an earlier request bought was looked for before.
         waits = wait.model_copy(update={"unsettled": False})

@@ -26,18 +26,18 @@ from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import EC2NODECLASSES
 from activities.kubernetes.uncordon import open_named
 from activities.launch_breakers import LaunchBreakers
-from activities.launch_failure import INSUFFICIENT_CAPACITY, PuttingOff
+from activities.launch_failure import PuttingOff
 from activities.launch_groups import LaunchGroups, bought_for, in_group
 from activities.overlays import OverlaidTypes
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hashes
 from tenon.apis.nodeclaim import NodeClaim
+from tenon.apis.reasons import Reason
 from tenon.apis.validation import parse
 from tenon.ec2.launched_labels import launched_labels
 from tenon.ec2.own_kubelet import with_own_kubelet
 from tenon.kube.timestamps import parse_instant
-from tenon.lifecycle.machine import TEMPLATE_GONE
 from tenon.lifecycle.messages import (
     ClaimRef,
     ClaimView,
@@ -53,8 +53,6 @@ from tenon.lifecycle.messages import (
 
 log = logging.getLogger("controller.nodeclaim.lifecycle")
 
-NODECLASS_NOT_READY = "nodeclass_not_ready"
-INSTANCE_GONE = "instance_gone"
 TEMPLATE_NOT_FOUND = "LaunchTemplateNotFound"
 CLASS_UNKNOWN = "NodeClassReadinessUnknown"
 TAKEN_UP_AGAIN_AFTER = timedelta(seconds=15)
@@ -114,7 +112,7 @@ class Launching:
     async def _prepare(self, given: PrepareLaunchInput, raw: Object, view: ClaimView) -> PrepareLaunchResult:
         known, lost = await self._launched_before(raw, given.claim, sent_before=given.attempt > 1)
         if lost and not view.deleting:
-            return await self._putting_off.given_up(given.claim, view, INSTANCE_GONE, lost)
+            return await self._putting_off.given_up(given.claim, view, Reason.INSTANCE_GONE, lost)
         if known is not None:
             await self._tag(given.claim, known, view.node_name)
             # The workflow before this one may have been ended between its taint and its deletion.
@@ -138,10 +136,10 @@ class Launching:
             prepare = partial(self._ec2.prepare_launch, claim, own, given.attempt, avoided, types)
             request = await beating(asyncio.get_running_loop().run_in_executor(self._senders, prepare))
         except NodeClassNotReady as error:
-            return await self._putting_off.given_up(given.claim, view, NODECLASS_NOT_READY, str(error))
+            return await self._putting_off.given_up(given.claim, view, Reason.NODECLASS_NOT_READY, str(error))
         except InsufficientCapacity as error:
             self._breakers.news.set()  # whoever asked for this does not know what is avoided
-            return await self._putting_off.given_up(given.claim, view, INSUFFICIENT_CAPACITY, str(error))
+            return await self._putting_off.given_up(given.claim, view, Reason.INSUFFICIENT_CAPACITY, str(error))
         except NodeClassReadinessUnknown as error:
             return await self._putting_off.unprepared(
                 raw, given.claim, view, LaunchWait(reason=CLASS_UNKNOWN, message=str(error))
@@ -177,7 +175,7 @@ class Launching:
         if (raw.get("status") or {}).get("providerID"):
             # A workflow that was reset to before its launch: EC2 forgets client tokens in time, the claim does not.
             known, lost = await self._launched_before(raw, given.claim)
-            return LaunchResult(instance=known, reason=INSTANCE_GONE if lost else "", message=lost)
+            return LaunchResult(instance=known, reason=Reason.INSTANCE_GONE if lost else "", message=lost)
         pool = nodeclaims.pool_of(raw)
         if given.request.group is not None and self._groups.is_left(given.request.group):
             message = "the launch group was refused: its NodeClaims launch alone"
@@ -189,7 +187,8 @@ class Launching:
             )
         result = await self._send(given, pool)
         if result.instance is None and result.reason == TEMPLATE_NOT_FOUND:
-            return result.model_copy(update={"reason": TEMPLATE_GONE})  # the next attempt makes the template again
+            # The next attempt makes the template again.
+            return result.model_copy(update={"reason": Reason.TEMPLATE_GONE})
         if result.instance is None:
             return await self._putting_off.unlaunched(raw, given.claim, result)
         await self._mark(given.claim, result.instance, raw, given.request.made_from)
@@ -218,7 +217,8 @@ class Launching:
             wait = await self._putting_off.failed(given.claim, pool, error)
             return LaunchResult(waits=wait)
         for refused in result.unavailable:
-            metrics.LAUNCH_FAILURES.labels(refused.zone, "", refused.capacity_type, "InsufficientCapacity").inc()
+            no_capacity = Reason.INSUFFICIENT_CAPACITY.camel_case
+            metrics.LAUNCH_FAILURES.labels(refused.zone, "", refused.capacity_type, no_capacity).inc()
         self._breakers.sold_out(result.unavailable)
         if given.request.group is not None and result.waits is not None and result.waits.answered:
             self._groups.leave(given.request.group)
@@ -228,7 +228,7 @@ class Launching:
         elif result.waits is not None and result.waits.answered and result.reason != TEMPLATE_NOT_FOUND:
             metrics.LAUNCH_FAILURES.labels("", "", given.request.capacity_type, result.reason).inc()
             self._breakers.refused(pool, result.reason, result.message)
-        reason = INSUFFICIENT_CAPACITY if wanting else result.reason
+        reason = Reason.INSUFFICIENT_CAPACITY if wanting else result.reason
         return result.model_copy(update={"reason": reason, "unavailable": []})
 
     async def _launched_before(

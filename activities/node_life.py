@@ -25,6 +25,7 @@ from activities.launch_breakers import LaunchBreakers
 from activities.launch_groups import bought_for, in_group
 from activities.launching import SHOWS_WITHIN, TAGGED, Launching
 from tenon.apis import labels
+from tenon.apis.reasons import Reason, snake_case
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.lifecycle.cordon import drain_reason
 from tenon.lifecycle.messages import (
@@ -52,8 +53,6 @@ from tenon.lifecycle.steps import KeepRecorded, Withdrawn
 
 log = logging.getLogger("controller.nodeclaim.lifecycle")
 
-BY_HAND = frozenset({"", "deleted", "drain", "force_drain", "cancelled"})
-"""Reasons of people, not of the autoscaler: they are no disruption."""
 SCHEDULER_SECONDS = 2.0
 """How long kube-scheduler is left alone with a node that has just become ready: it places what it knows of meanwhile.
 Two who place pods in the same moment may give one node more than it can run, which its kubelet refuses."""
@@ -267,10 +266,10 @@ def _instance_of(claim: Object | None) -> str:
 def _count_end(given: ReleaseInput) -> None:
     ended = now()
     metrics.CLAIMS_TERMINATED.labels(given.pool, given.capacity_type, given.zone).inc()
-    reason = given.reason.lower()
-    if reason not in BY_HAND:
-        mode = "graceful" if reason == "empty" else "forceful"
-        metrics.CLAIMS_DISRUPTED.labels(reason, given.pool, given.capacity_type, "", mode).inc()
+    reason = Reason.of(given.reason)
+    if given.reason and not (reason and reason.is_by_hand):
+        mode = reason.termination_mode if reason else "forceful"
+        metrics.CLAIMS_DISRUPTED.labels(snake_case(given.reason), given.pool, given.capacity_type, "", mode).inc()
     if given.node_name:
         metrics.NODES_TERMINATED.labels(given.pool, given.zone).inc()
     if given.deletion_started_at is not None:

@@ -14,7 +14,7 @@ import typer
 
 from cli.simulating.again import read_problem, solve_again
 from cli.simulating.cluster import FiledCache, fill
-from cli.simulating.disrupting import empty_nodes_of
+from cli.simulating.disrupting import disruption_of
 from cli.simulating.files import read_catalogue_file, read_files
 from cli.simulating.patience import patience
 from tenon.apis import labels
@@ -153,7 +153,7 @@ def _simulate(
         problem=decision.problem,
         refused=pending.refused,
         promised=pending.promised,
-        disruption=empty_nodes_of(view, cache, decision.plan, types, instant) if disruption else [],
+        disruption=disruption_of(view, cache, decision.plan, types, instant) if disruption else [],
         lower_bounds=_bounds(decision),
         solve_seconds=decision.seconds,
     )

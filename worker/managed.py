@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from tenon.apis import labels
 from tenon.apis.nodeclaim import INSTANCE_TERMINATING
-from tenon.disruption.emptiness import ManagedNode
+from tenon.disruption.model import ManagedNode
 from tenon.kube.protection import protects_node
 from tenon.kube.records import NodeRecord, ObjectRecord
 from tenon.kube.timestamps import parse_instant

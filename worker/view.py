@@ -14,7 +14,7 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NodePool
 from tenon.apis.validation import Problem, parse
-from tenon.disruption.emptiness import ManagedNode
+from tenon.disruption.model import ManagedNode
 from tenon.kube.pod import Pod
 from tenon.kube.records import ObjectRecord
 from tenon.kube.timestamps import parse_instant

@@ -17,6 +17,7 @@ from temporalio.common import SearchAttributeUpdate
 from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
+    from tenon.apis.reasons import Reason
     from tenon.lifecycle import machine
     from tenon.lifecycle.messages import (
         ActivityName,
@@ -67,7 +68,7 @@ class NodeClaimWorkflow:
             except asyncio.CancelledError:
                 if living.done() or workflow.cancellation_reason() is None:
                     raise  # not an operator's: the workflow is being taken out of memory
-                self.inbox.append(LeaveRequest(reason="cancelled", message="the workflow was cancelled"))
+                self.inbox.append(LeaveRequest(reason=Reason.CANCELLED, message="the workflow was cancelled"))
 
     async def _live(self, begin: NodeClaimInput) -> Life:
         while True:
@@ -213,17 +214,17 @@ class NodeClaimWorkflow:
     @workflow.signal
     def drain(self) -> None:
         """Cordon, drain and terminate the node, respecting PodDisruptionBudgets."""
-        self.inbox.append(LeaveRequest(reason="drain", message="asked for by an operator"))
+        self.inbox.append(LeaveRequest(reason=Reason.DRAIN, message="asked for by an operator"))
 
     @workflow.signal
     def force_drain(self) -> None:
         """As `drain`, but pods are deleted at once, whatever protects them."""
-        self.inbox.append(LeaveRequest(reason="force_drain", message="asked for by an operator", force=True))
+        self.inbox.append(LeaveRequest(reason=Reason.FORCE_DRAIN, message="asked for by an operator", force=True))
 
     @workflow.signal
     def expire(self) -> None:
         """Treat the node as expired now."""
-        self.inbox.append(LeaveRequest(reason="expired", message="expired by an operator"))
+        self.inbox.append(LeaveRequest(reason=Reason.EXPIRED, message="expired by an operator"))
 
     @workflow.signal
     def keep(self, keep: Keep) -> None:

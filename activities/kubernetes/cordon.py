@@ -13,7 +13,6 @@ from activities.kubernetes.nodeclaims import (
     Clock,
     Fact,
     annotate_claim,
-    camel,
     clear_fact,
     ensure_claim_finalizer,
     read_claim,
@@ -26,6 +25,7 @@ from activities.kubernetes.resources import NODES
 from tenon.apis import labels
 from tenon.apis.duration import go_seconds
 from tenon.apis.nodeclaim import DISRUPTION_REASON
+from tenon.apis.reasons import camel_case
 from tenon.kube import pods
 from tenon.kube.timestamps import format_instant, parse_instant
 from tenon.lifecycle import cordon as decide
@@ -111,7 +111,7 @@ async def _delete_claim(
     """Delete the claim with its reason on it; then write when draining becomes forceful, counted from the deletion."""
     await ensure_claim_finalizer(kube, wanted.claim)
     if decide.is_disruption(wanted.reason):
-        await set_facts(kube, wanted.claim, [Fact(DISRUPTION_REASON, "True", camel(wanted.reason))], now)
+        await set_facts(kube, wanted.claim, [Fact(DISRUPTION_REASON, "True", camel_case(wanted.reason))], now)
     await request_deletion(kube, claim)
     deleted = await read_claim(kube, wanted.claim)
     subject = deleted or claim

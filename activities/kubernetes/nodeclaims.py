@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,6 +19,7 @@ from tenon.apis.conditions import clear_condition, is_true, set_condition, set_r
 from tenon.apis.duration import go_seconds
 from tenon.apis.managed import manages_claim
 from tenon.apis.nodeclaim import INITIALIZED, INSTANCE_TERMINATING, LAUNCHED, READY_DEPENDENTS, REGISTERED
+from tenon.apis.reasons import Reason, camel_case
 from tenon.kube.timestamps import format_instant, parse_instant
 from tenon.lifecycle.binding import parse_planned
 from tenon.lifecycle.messages import ClaimRef, ClaimView, ErrorType, Instance
@@ -29,7 +29,10 @@ Object = Mapping[str, Any]
 Clock = Callable[[], datetime]
 
 LAUNCH_FAILED = "LaunchFailed"
-LAUNCH_EVENTS = {"insufficientcapacity": "InsufficientCapacityError", "nodeclassnotready": "NodeClassNotReady"}
+LAUNCH_EVENTS = {
+    Reason.INSUFFICIENT_CAPACITY: "InsufficientCapacityError",
+    Reason.NODECLASS_NOT_READY: Reason.NODECLASS_NOT_READY.camel_case,
+}
 """Why a claim is given up before it has an instance -> the event that says so."""
 _MAX_MESSAGE = 1024
 
@@ -171,7 +174,7 @@ async def mark_launched(
 
 async def mark_launch_failed(kube: Kube, ref: ClaimRef, reason: str, message: str, now: Clock) -> bool:
     """Say on the claim why there is no instance yet. False when the claim is gone."""
-    return await set_facts(kube, ref, [Fact(LAUNCHED, "Unknown", camel(reason) or LAUNCH_FAILED, message)], now)
+    return await set_facts(kube, ref, [Fact(LAUNCHED, "Unknown", camel_case(reason) or LAUNCH_FAILED, message)], now)
 
 
 async def mark_instance_terminating(kube: Kube, ref: ClaimRef, now: Clock) -> bool:
@@ -247,9 +250,9 @@ async def delete_claim(kube: Kube, recorder: EventRecorder, ref: ClaimRef, reaso
     claim = await read_claim(kube, ref)
     if claim is None:
         return False
-    event = LAUNCH_EVENTS.get(reason.replace("_", "").lower())
-    if event is not None:
-        await recorder.publish(claim, event, message, "Warning")
+    known = Reason.of(reason)
+    if known in LAUNCH_EVENTS:
+        await recorder.publish(claim, LAUNCH_EVENTS[known], message, "Warning")
     await request_deletion(kube, claim)
     return True
 
@@ -259,13 +262,6 @@ async def request_deletion(kube: Kube, claim: Object) -> None:
     if claim["metadata"].get("deletionTimestamp"):
         return
     await kube.delete(NODECLAIMS, claim["metadata"]["name"], uid=claim["metadata"]["uid"])
-
-
-def camel(text: str) -> str:
-    """A reason as conditions write it: ``registration_timeout`` becomes ``RegistrationTimeout``."""
-    words = re.findall(r"[A-Za-z0-9]+", text)
-    joined = "".join(word[0].upper() + word[1:] for word in words)
-    return joined.lstrip("0123456789")
 
 
 async def _merge_metadata(

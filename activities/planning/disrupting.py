@@ -1,33 +1,26 @@
-"""Which nodes leave: waits on the cluster cache for empty nodes that their budgets let go."""
+"""Waits on the cluster cache until a disruption method has a command that the budgets allow."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from collections import Counter
+from collections.abc import Callable, Collection
+from datetime import UTC, datetime
 
 from activities import metrics
 from activities.planning.buffers import BufferRoom
 from activities.planning.interfaces import ClusterView
 from activities.planning.pacing import Pace
-from tenon.apis.nodepool import NodePool
-from tenon.disruption.budgets import Budget
-from tenon.disruption.emptiness import REASON, EmptyNode, ManagedNode, PoolPolicy, empty_nodes
-from tenon.lifecycle.messages import (
-    AwaitDisruptionInput,
-    Candidate,
-    DisruptionCommand,
-    DisruptionDecision,
-    LedgerEntry,
-)
+from tenon.disruption.commands import message_of
+from tenon.disruption.deciding import decide
+from tenon.disruption.ledger import settled
+from tenon.disruption.methods import METHODS
+from tenon.disruption.model import Command, Decision, Situation, policy_of
+from tenon.lifecycle.messages import AwaitDisruptionInput, DisruptionDecision
 
 log = logging.getLogger("controller.disruption")
 
-SETTLES_AFTER = timedelta(seconds=30)
-"""How long after its due time a node that takes its command has begun to leave."""
 LOOK_EVERY = 1.0
 """Seconds between two looks at a cluster that changes all the time."""
 LOOK_AGAIN = 30.0
@@ -35,7 +28,7 @@ LOOK_AGAIN = 30.0
 
 
 class Disruptor:
-    """Finds candidates."""
+    """Asks the disruption methods whenever the cluster has changed."""
 
     def __init__(
         self,
@@ -55,7 +48,7 @@ class Disruptor:
         self._pace = Pace(LOOK_EVERY)
 
     async def await_candidates(self, given: AwaitDisruptionInput) -> DisruptionDecision:
-        """Wait until some node may be disrupted within its budgets; nothing when the wait ended quietly."""
+        """Wait until some node may be disrupted within its budgets; nothing if the wait ends without one."""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + given.wait_seconds
         self._turn += 1
@@ -65,81 +58,50 @@ class Disruptor:
                 await self._view.nodes_changed(min(left, 1.0))
                 continue
             with self._pace.look():
-                found, gone, again = self._look(given)
-            if found:
-                return DisruptionDecision(commands=[_command(found)], gone=gone)
+                decision, gone = self._look(given)
+            if decision.commands:
+                for command in decision.commands:
+                    _report(command)
+                return DisruptionDecision(commands=[message_of(command) for command in decision.commands], gone=gone)
             pause = min(left, LOOK_AGAIN)
-            if again is not None:
-                pause = min(pause, max(0.05, (again - self._now()).total_seconds()))
+            if decision.look_again is not None:
+                pause = min(pause, max(0.05, (decision.look_again - self._now()).total_seconds()))
             await self._view.nodes_changed(pause)
             await self._pace.wait(give_up - loop.time())
         return DisruptionDecision()
 
-    def _look(self, given: AwaitDisruptionInput) -> tuple[list[EmptyNode], list[str], datetime | None]:
-        """The nodes that may go now, the claims whose command is over, and when to look again."""
-        policies = {pool.metadata.name: policy(pool) for pool in self._view.node_pools()}
-        nodes = self._nodes()
+    def _look(self, given: AwaitDisruptionInput) -> tuple[Decision, list[str]]:
+        """What the methods say now, and the NodeClaims whose command is over."""
+        nodes = self._view.managed_nodes()
         gone = settled(given.ledger, nodes, self._now())
-        found, again = empty_nodes(
-            nodes, policies, under_command=frozenset(given.ledger) - frozenset(gone), now=self._now()
-        )
-        metrics.ELIGIBLE_NODES.labels(REASON).set(len(found))
-        return found, gone, again
-
-    def _nodes(self) -> list[ManagedNode]:
-        """The nodes, of which none counts as empty that pods were promised to a moment ago, or that a buffer uses."""
-        promised = {*self._promised(), *self._buffers.hosts()}
-        return [
-            replace(node, empty=False) if node.claim in promised or node.node in promised else node
-            for node in self._view.managed_nodes()
-        ]
-
-
-def settled(ledger: Mapping[str, LedgerEntry], nodes: Sequence[ManagedNode], now: datetime) -> list[str]:
-    """Claims whose command is over: they are gone, or did not leave although their time has come."""
-    present = {node.claim: node for node in nodes}
-    return sorted(
-        claim
-        for claim, entry in ledger.items()
-        if claim not in present
-        or (entry.due is not None and now > entry.due + SETTLES_AFTER and not present[claim].leaving)
-    )
-
-
-def policy(pool: NodePool) -> PoolPolicy:
-    """What a NodePool says of emptiness; nodes of a static one are wanted whether or not they are empty."""
-    disruption = pool.spec.disruption
-    seconds = None if pool.spec.replicas is not None else disruption.consolidate_after.seconds
-    return PoolPolicy(
-        name=pool.metadata.name,
-        consolidate_after=None if seconds is None else timedelta(seconds=seconds),
-        budgets=tuple(
-            Budget(
-                nodes=budget.nodes,
-                reasons=budget.reasons,
-                schedule=budget.schedule,
-                duration=None if budget.duration is None else timedelta(seconds=budget.duration.seconds or 0),
+        decision = decide(
+            Situation(
+                nodes=nodes,
+                policies={pool.metadata.name: policy_of(pool) for pool in self._view.node_pools()},
+                now=self._now(),
+                under_command=frozenset(given.ledger) - frozenset(gone),
+                nominated=frozenset(self._promised()),
+                buffer_hosts=self._buffers.hosts(),
             )
-            for budget in disruption.budgets
-        ),
-    )
+        )
+        chosen = Counter(command.reason for command in decision.commands for _ in command.candidates)
+        for method in METHODS:
+            metrics.ELIGIBLE_NODES.labels(method.reason.snake_case).set(chosen[method.reason])
+        for name, error in decision.failed.items():
+            log.error("disruption method failed, the other methods go on", exc_info=error, extra={"method": name})
+        return decision, gone
 
 
-def _command(found: list[EmptyNode]) -> DisruptionCommand:
-    candidates = [
-        Candidate(claim=e.node.claim, uid=e.node.uid, pool=e.node.pool, since=e.since, due=e.due) for e in found
-    ]
-    text = "/".join(f"{c.uid}@{c.since.isoformat()}" for c in candidates)
-    identity = f"empty-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    metrics.DECISIONS.labels("delete", "empty", "empty").inc()
-    for candidate in candidates:
+def _report(command: Command) -> None:
+    metrics.DECISIONS.labels("delete", command.reason.snake_case, command.consolidation_type).inc()
+    for candidate in command.candidates:
         log.info(
-            "found empty node",
+            "found %s node",
+            command.reason.value.lower(),
             extra={
-                "nodeclaim": candidate.claim,
-                "nodepool": candidate.pool,
-                "empty-since": candidate.since.isoformat(),
-                "ttl-ends": candidate.due.isoformat(),
+                "nodeclaim": candidate.node.claim,
+                "nodepool": candidate.node.pool,
+                "since": candidate.since.isoformat(),
+                "leaves-at": candidate.leaves_at.isoformat(),
             },
         )
-    return DisruptionCommand(id=identity, reason=REASON, candidates=candidates)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
-from tenon.disruption.emptiness import ManagedNode
+from tenon.disruption.model import ManagedNode
 from tenon.kube.pod import Pod
 from tenon.provisioning.planning_context import ClaimFacts, Fingerprint
 from tenon.provisioning.problem import Cluster

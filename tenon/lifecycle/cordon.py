@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 from tenon.apis import labels
-from tenon.apis.nodepool import DisruptionReason
+from tenon.apis.reasons import Reason
 from tenon.kube.pods import Object
 from tenon.lifecycle.registration import merged, without
 
 BALANCER_VALUE = "karpenter"
 FORCEFUL = "Forceful Termination"
-DISRUPTIONS = frozenset(reason.lower() for reason in get_args(DisruptionReason))
 
 
 def drain_reason(reason: str) -> str:
     """Why pods are drained, as their metric tells it: the disruption's reason, else one word for all other causes."""
-    return reason.title() if is_disruption(reason) else FORCEFUL
+    known = Reason.of(reason)
+    return known.camel_case if known is not None and known.is_disruption else FORCEFUL
 
 
 def is_disruption(reason: str) -> bool:
     """Whether a node leaves by a disruption command, which the condition DisruptionReason tells; expiry is none."""
-    return reason.lower() in DISRUPTIONS
+    known = Reason.of(reason)
+    return known is not None and known.is_disruption
 
 
 def cordoned(node: Object) -> dict[str, Any]:

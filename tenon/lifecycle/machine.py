@@ -12,6 +12,7 @@ from __future__ import annotations
 import zlib
 from datetime import datetime, timedelta
 
+from tenon.apis.reasons import Reason
 from tenon.lifecycle import launch_retry, termination
 from tenon.lifecycle.messages import (
     ActivityName,
@@ -46,8 +47,6 @@ from tenon.lifecycle.timeline import record
 
 REGISTRATION_TIMEOUT = timedelta(minutes=15)
 """From the launch to the Node's registration (LIF-05)."""
-TEMPLATE_GONE = "template_gone"
-"""Why a launch came to nothing: somebody deleted a launch template between its making and its use."""
 LAUNCH_ATTEMPTS = 3
 RECHECK = timedelta(minutes=10)
 """How long an uninitialized or blocked node goes unobserved when no poke arrives."""
@@ -291,7 +290,7 @@ def _prepared(state: NodeState, event: PrepareLaunchResult, now: datetime) -> No
     if view.instance is not None:
         state = _adopted(state, event, now)
     if view.deleting:
-        return termination.leave(state, LeaveRequest(reason="deleted", message="the NodeClaim was deleted"), now)
+        return termination.leave(state, LeaveRequest(reason=Reason.DELETED, message="the NodeClaim was deleted"), now)
     if view.instance is not None:
         return state
     if event.waits is not None:
@@ -334,7 +333,7 @@ def _adopted(state: NodeState, event: PrepareLaunchResult, now: datetime) -> Nod
 
 def _launched(state: NodeState, event: LaunchResult, now: datetime) -> NodeState:
     instance = event.instance
-    if instance is None and event.reason == TEMPLATE_GONE and state.attempt < LAUNCH_ATTEMPTS:
+    if instance is None and event.reason == Reason.TEMPLATE_GONE and state.attempt < LAUNCH_ATTEMPTS:
         again = {"stage": Stage.PREPARING, "attempt": state.attempt + 1, "request": None}
         return record(state.model_copy(update=again), now, "a launch template was gone: prepared again")
     if instance is None and event.waits is not None:
@@ -398,7 +397,7 @@ def _still_uninitialized(state: NodeState, why: str, now: datetime) -> NodeState
     if give_up_at is not None and now >= give_up_at:
         minutes = int((now - since).total_seconds() // 60)
         message = f"not initialized {minutes} minutes after its registration: {why}"
-        return termination.leave(waiting, LeaveRequest(reason="initialization_timeout", message=message), now)
+        return termination.leave(waiting, LeaveRequest(reason=Reason.INITIALIZATION_TIMEOUT, message=message), now)
     look_again = now + min(RECHECK, FIRST_RECHECK * 2 ** min(state.looks, 10))
     blocked = f"not initialized yet: {why}" if now - since >= RECHECK else ""
     return waiting.model_copy(
@@ -439,7 +438,7 @@ def _poked(state: NodeState, event: Poke, now: datetime) -> NodeState:
         return state.model_copy(update={"deadline": None}) if event.claim_deleting else state
     if event.claim_deleting or event.node_deleting:
         what = "NodeClaim" if event.claim_deleting else "Node"
-        return termination.leave(state, LeaveRequest(reason="deleted", message=f"the {what} was deleted"), now)
+        return termination.leave(state, LeaveRequest(reason=Reason.DELETED, message=f"the {what} was deleted"), now)
     if event.disrupted:
         return state.model_copy(update={"disrupted": True}) if state.stage is Stage.LIVE else state
     if state.stage in (Stage.LIVE, Stage.BINDING):
@@ -484,7 +483,7 @@ def _deadline(state: NodeState, now: datetime) -> NodeState:
     if not state.stage.leaving and due is not None and now >= due:
         if (waits := _in_turn(state, due, now)) is not None:
             return waits
-        return termination.leave(state, LeaveRequest(reason="expired", message="its time to live is over"), now)
+        return termination.leave(state, LeaveRequest(reason=Reason.EXPIRED, message="its time to live is over"), now)
     if state.stage is Stage.LIVE:
         pending = state.pending
         if pending is not None and now >= pending.due:
@@ -515,7 +514,7 @@ def _in_turn(state: NodeState, due: datetime, now: datetime) -> NodeState | None
 def _never_joined(state: NodeState) -> LeaveRequest:
     minutes = int(REGISTRATION_TIMEOUT.total_seconds() // 60)
     message = f"no Node joined for {state.instance.id if state.instance else 'it'} within {minutes} minutes"
-    return LeaveRequest(reason="registration_timeout", message=message)
+    return LeaveRequest(reason=Reason.REGISTRATION_TIMEOUT, message=message)
 
 
 def _failed(state: NodeState, event: Failed, now: datetime) -> NodeState:
@@ -527,7 +526,7 @@ def _failed(state: NodeState, event: Failed, now: datetime) -> NodeState:
     if event.activity is ActivityName.LAUNCH:
         state = state.model_copy(update={"launch_unsettled_until": now + launch_retry.LAUNCH_SETTLES})
     if event.activity in (ActivityName.PREPARE_LAUNCH, ActivityName.LAUNCH):
-        return termination.leave(state, LeaveRequest(reason="launch_timeout", message=event.message), now)
+        return termination.leave(state, LeaveRequest(reason=Reason.LAUNCH_TIMEOUT, message=event.message), now)
     text = f"{event.activity.value} failed: {event.message}"
     update: dict[str, object] = {"blocked": text, "failures": state.failures + 1}
     if state.stage is not Stage.REGISTERING:  # whose deadline is the time to join: it is looked at again at once

@@ -11,6 +11,8 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tenon.apis.reasons import Reason
+
 
 class Message(BaseModel):
     """Base of every message: immutable, and deaf to fields a newer version added."""
@@ -43,7 +45,7 @@ class ActivityName(StrEnum):
 class ErrorType(StrEnum):
     """The closed set of failures that activities raise as typed, non-retryable errors."""
 
-    INSUFFICIENT_CAPACITY = "InsufficientCapacity"
+    INSUFFICIENT_CAPACITY = Reason.INSUFFICIENT_CAPACITY.camel_case
     NODECLASS_NOT_READY = "NodeClassNotReady"
     CLAIM_GONE = "NodeClaimGone"
     INVALID = "InvalidObject"
@@ -501,13 +503,15 @@ class AwaitDisruptionInput(Message):
 
 
 class Candidate(Message):
-    """One node that a command would take away."""
+    """One node that a command takes away."""
 
     claim: str
     uid: str
     pool: str
     since: datetime
+    """Since when the command's reason holds."""
     due: datetime
+    """When the node leaves, if the reason still holds."""
 
 
 class DisruptionCommand(Message):
@@ -516,6 +520,9 @@ class DisruptionCommand(Message):
     id: str
     reason: str
     candidates: list[Candidate]
+    only_if_empty: bool | None = None
+    """Each node stays if a pod is on it once it is tainted. None in messages of earlier versions, which knew only the
+    reason Empty and meant it."""
 
 
 class DisruptionDecision(Message):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from tenon.apis.reasons import Reason
 from tenon.lifecycle.messages import CordonResult, DetachResult, DrainResult, ReleaseInput, TerminateResult
 from tenon.lifecycle.state import Leave, NodeState, Stage
 from tenon.lifecycle.steps import LeaveRequest
@@ -113,7 +114,7 @@ def instance_gone(state: NodeState, now: datetime) -> NodeState:
     if gone.stage.leaving:
         sure = gone.leave.model_copy(update={"only_if_empty": False}) if gone.leave else None
         return gone.model_copy(update={"look": True, "leave": sure})
-    return leave(gone, LeaveRequest(reason="garbage_collected", message=f"{instance} is gone from EC2"), now)
+    return leave(gone, LeaveRequest(reason=Reason.GARBAGE_COLLECTED, message=f"{instance} is gone from EC2"), now)
 
 
 def released(state: NodeState, result: ReleaseInput, now: datetime) -> NodeState:

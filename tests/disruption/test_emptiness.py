@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tenon.apis.reasons import Reason
 from tenon.disruption.budgets import Budget
-from tenon.disruption.emptiness import ManagedNode, PoolPolicy, empty_nodes
+from tenon.disruption.deciding import decide
+from tenon.disruption.methods.emptiness import Emptiness
+from tenon.disruption.model import Candidate, ManagedNode, PoolPolicy, Situation
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 TTL = timedelta(seconds=30)
@@ -27,11 +31,21 @@ POLICIES = {"default": PoolPolicy("default", TTL, (Budget("100%"),))}
 NOBODY: frozenset[str] = frozenset()
 
 
+def empty_nodes(
+    nodes: Sequence[ManagedNode], policies: Mapping[str, PoolPolicy], *, under_command: frozenset[str], now: datetime
+) -> tuple[list[Candidate], datetime | None]:
+    decision = decide(Situation(nodes, policies, now, under_command), [Emptiness()])
+    assert not decision.failed
+    assert {command.reason for command in decision.commands} <= {Reason.EMPTY}
+    assert all(command.only_if_empty for command in decision.commands)
+    return [candidate for command in decision.commands for candidate in command.candidates], decision.look_again
+
+
 def test_a_node_is_told_after_half_its_time_and_goes_at_the_end() -> None:
     """DIS-30, DIS-45."""
     halfway = replace(NODE, quiet_since=NOW - TTL / 2)
     found, _ = empty_nodes([halfway], POLICIES, under_command=NOBODY, now=NOW)
-    assert [(e.node.claim, e.due) for e in found] == [("default-a", NOW + TTL / 2)]
+    assert [(e.node.claim, e.leaves_at) for e in found] == [("default-a", NOW + TTL / 2)]
 
 
 def test_before_half_time_it_says_when_to_look_again() -> None:
@@ -82,3 +96,12 @@ def test_dis50_nodes_whose_instance_is_being_ended_are_not_counted() -> None:
     policies = {"default": PoolPolicy("default", TTL, (Budget("10%"),))}
     found, _ = empty_nodes(nodes, policies, under_command=NOBODY, now=NOW)
     assert len(found) == 1
+
+
+@pytest.mark.parametrize("names", [{"default-a"}, {"node-a"}])
+def test_dis10_cb08_a_node_that_pods_or_buffers_count_on_is_not_taken(names: set[str]) -> None:
+    """Whether it is known by its NodeClaim or by its Node."""
+    situation = Situation([replace(NODE, node="node-a")], POLICIES, NOW)
+    assert len(decide(situation).commands) == 1
+    assert decide(replace(situation, nominated=frozenset(names))).commands == ()
+    assert decide(replace(situation, buffer_hosts=frozenset(names))).commands == ()

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from activities.planning.disrupting import SETTLES_AFTER, settled
-from tenon.disruption.emptiness import ManagedNode
+from tenon.disruption.ledger import SETTLES_AFTER, settled
+from tenon.disruption.model import ManagedNode
 from tenon.lifecycle.messages import LedgerEntry
 
 DUE = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenon.apis.reasons import Reason
 from tenon.lifecycle import machine
 from tenon.lifecycle.launch_retry import LAUNCH_SETTLES, LONGEST_PAUSE
 from tenon.lifecycle.messages import (
@@ -70,7 +71,7 @@ ANSWERS: dict[ActivityName, st.SearchStrategy[Message]] = {
         [
             LaunchResult(instance=INSTANCE),
             LaunchResult(reason="insufficient_capacity"),
-            LaunchResult(reason=machine.TEMPLATE_GONE),
+            LaunchResult(reason=Reason.TEMPLATE_GONE),
             LaunchResult(waits=REFUSED),
             LaunchResult(waits=UNANSWERED),
             LaunchResult(waits=HELD),
@@ -150,12 +151,12 @@ def test_a_launch_template_that_was_deleted_under_a_launch_is_made_again() -> No
     """AWS-011: prepared anew as another attempt, with another token; not for ever."""
     state = NodeState(claim=REF, stage=Stage.LAUNCHING, request=REQUEST)
     for attempt in range(2, machine.LAUNCH_ATTEMPTS + 1):
-        state = machine.apply(state, LaunchResult(reason=machine.TEMPLATE_GONE), NOW)
+        state = machine.apply(state, LaunchResult(reason=Reason.TEMPLATE_GONE), NOW)
         step = machine.next_step(state, NOW)
         assert isinstance(step, Run)
         assert (step.activity, step.input.model_dump()["attempt"]) == (ActivityName.PREPARE_LAUNCH, attempt)
         state = machine.apply(state, PrepareLaunchResult(view=VIEW, request=REQUEST), NOW)
-    state = machine.apply(state, LaunchResult(reason=machine.TEMPLATE_GONE, message="gone again"), NOW)
+    state = machine.apply(state, LaunchResult(reason=Reason.TEMPLATE_GONE, message="gone again"), NOW)
     assert state.leave is not None
 
 

@@ -14,7 +14,7 @@ from activities.kubernetes.resources import NODECLAIMS, Resource
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
-from tenon.disruption.emptiness import ManagedNode
+from tenon.disruption.model import ManagedNode
 from tenon.kube.pod import Pod
 from tenon.provisioning.claims import planned_uids
 from tenon.provisioning.planning_context import ClaimFacts, Fingerprint

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from activities.planning.disrupting import LOOK_AGAIN, Disruptor, policy
-from tenon.disruption.emptiness import ManagedNode
+from activities.planning.disrupting import LOOK_AGAIN, Disruptor
+from tenon.disruption.model import ManagedNode, policy_of
 from tenon.lifecycle.messages import AwaitDisruptionInput, DisruptionDecision, LedgerEntry
 from tests.planning.fake_view import START, FakeView, loop_clock, node_pool
 
@@ -131,7 +131,7 @@ async def test_never_is_never() -> None:
 
 
 async def test_a_policy_says_what_its_pool_says() -> None:
-    said = policy(
+    said = policy_of(
         node_pool(
             edits={
                 AFTER_A_MINUTE: "1h30m",

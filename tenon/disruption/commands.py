@@ -1,0 +1,44 @@
+"""Commands as they travel: from the decision to the command's workflow, and from there to each node's workflow."""
+
+from __future__ import annotations
+
+import hashlib
+
+from tenon.apis.reasons import Reason
+from tenon.disruption.model import Command
+from tenon.lifecycle.messages import Candidate, Disrupt, DisruptionCommand
+
+
+def message_of(command: Command) -> DisruptionCommand:
+    """The command's message. The same nodes for the same reason give the same id: a retry is no second command."""
+    candidates = [
+        Candidate(
+            claim=candidate.node.claim,
+            uid=candidate.node.uid,
+            pool=candidate.node.pool,
+            since=candidate.since,
+            due=candidate.leaves_at,
+        )
+        for candidate in command.candidates
+    ]
+    text = "/".join(f"{candidate.uid}@{candidate.since.isoformat()}" for candidate in candidates)
+    return DisruptionCommand(
+        id=f"{command.reason.snake_case}-{hashlib.sha256(text.encode()).hexdigest()[:12]}",
+        reason=command.reason,
+        candidates=candidates,
+        only_if_empty=command.only_if_empty,
+    )
+
+
+def wish_of(command: DisruptionCommand, candidate: Candidate) -> Disrupt:
+    """What a candidate's workflow is asked."""
+    only_if_empty = command.only_if_empty
+    if only_if_empty is None:  # of an earlier version, which knew only this
+        only_if_empty = command.reason == Reason.EMPTY
+    return Disrupt(
+        command=command.id,
+        reason=command.reason,
+        since=candidate.since,
+        not_before=candidate.due,
+        only_if_empty=only_if_empty,
+    )

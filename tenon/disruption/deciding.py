@@ -1,0 +1,82 @@
+"""Asks every disruption method, and holds each to the rules that are the same for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from tenon.disruption.methods import METHODS
+from tenon.disruption.methods.base import Method
+from tenon.disruption.model import Command, Decision, ManagedNode, Proposal, Situation
+from tenon.disruption.pool_budgets import PoolBudgets
+
+
+class IneligibleNodeError(Exception):
+    """A method named a node that may not be disrupted, or more nodes than the budgets allow."""
+
+
+def decide(situation: Situation, methods: Sequence[Method] = METHODS) -> Decision:
+    """The commands of all methods. A method that fails is reported, and the others go on."""
+    commands: list[Command] = []
+    looks: list[datetime] = []
+    failed: dict[str, Exception] = {}
+    for method in methods:
+        try:
+            proposal = _proposal(method, situation)
+        except Exception as error:  # a fault in one method must not stop the others
+            failed[method.name] = error
+            continue
+        commands += proposal.commands
+        if proposal.look_again is not None:
+            looks.append(proposal.look_again)
+        situation = replace(situation, under_command=situation.under_command | _claims(proposal.commands))
+    return Decision(tuple(commands), min(looks, default=None), failed)
+
+
+def eligible(situation: Situation) -> list[ManagedNode]:
+    """The nodes that any method may disrupt (DIS-10, DIS-11), by name."""
+    return sorted((node for node in situation.nodes if _is_eligible(node, situation)), key=lambda node: node.claim)
+
+
+def _is_eligible(node: ManagedNode, situation: Situation) -> bool:
+    return (
+        node.pool in situation.policies
+        and node.initialized
+        and not node.leaving
+        and not node.protected
+        and node.claim not in situation.under_command
+        and not node.named_in(situation.nominated)
+    )
+
+
+def _proposal(method: Method, situation: Situation) -> Proposal:
+    allowed = eligible(situation)
+    proposal = method.propose(allowed, _budgets(method, situation), situation)
+    _check(method, proposal, allowed, _budgets(method, situation))
+    return proposal
+
+
+def _budgets(method: Method, situation: Situation) -> PoolBudgets:
+    return PoolBudgets(situation, method.reason)
+
+
+def _check(method: Method, proposal: Proposal, allowed: Iterable[ManagedNode], budgets: PoolBudgets) -> None:
+    """Hold the method to what it was given.
+
+    Raises:
+        IneligibleNodeError: it took more.
+    """
+    left = {node.claim for node in allowed}
+    for candidate in (candidate for command in proposal.commands for candidate in command.candidates):
+        name = candidate.node.claim
+        if name not in left:
+            raise IneligibleNodeError(f"method {method.name} named NodeClaim {name}, which may not be disrupted")
+        left.discard(name)
+        if not budgets.take(candidate.node.pool):
+            pool = candidate.node.pool
+            raise IneligibleNodeError(f"method {method.name} took more nodes of NodePool {pool} than its budgets allow")
+
+
+def _claims(commands: Iterable[Command]) -> frozenset[str]:
+    return frozenset(candidate.node.claim for command in commands for candidate in command.candidates)

@@ -1,0 +1,23 @@
+"""When a disruption command no longer holds a node, so that budgets count the node as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from tenon.disruption.model import ManagedNode
+from tenon.lifecycle.messages import LedgerEntry
+
+SETTLES_AFTER = timedelta(seconds=30)
+"""How long after its due time a node that accepted its command has begun to leave."""
+
+
+def settled(ledger: Mapping[str, LedgerEntry], nodes: Sequence[ManagedNode], now: datetime) -> list[str]:
+    """NodeClaims whose command is over: they are gone, or did not leave although their time has come."""
+    present = {node.claim: node for node in nodes}
+    return sorted(
+        claim
+        for claim, entry in ledger.items()
+        if claim not in present
+        or (entry.due is not None and now > entry.due + SETTLES_AFTER and not present[claim].leaving)
+    )

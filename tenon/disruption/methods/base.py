@@ -1,0 +1,38 @@
+"""The interface of a disruption method: candidates in, commands out.
+
+A method sees only nodes that may be disrupted at all (`eligible`), and a budget for its own reason. It decides nothing
+about other methods: `tenon.disruption.deciding` asks each in turn, and drops what breaks a rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tenon.apis.reasons import Reason
+from tenon.disruption.model import ManagedNode, Proposal, Situation
+from tenon.disruption.pool_budgets import PoolBudgets
+
+
+class Method(Protocol):
+    """One way to find nodes that should go. A method keeps no state: the same input gives the same commands."""
+
+    @property
+    def name(self) -> str:
+        """The name that `tenon simulate` and logs show."""
+        ...
+
+    @property
+    def reason(self) -> Reason:
+        """The reason that budgets, conditions and metrics name."""
+        ...
+
+    def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
+        """The commands to start now.
+
+        Args:
+            eligible: the nodes that any method may disrupt, by name.
+            budgets: how many more nodes of each NodePool may go for this reason. Each node that goes takes from it.
+            situation: the cluster, with all its nodes.
+        """
+        ...

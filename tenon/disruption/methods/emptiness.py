@@ -1,0 +1,42 @@
+"""Deletes nodes that have been empty for their NodePool's consolidateAfter (DIS-01, DIS-45).
+
+A node is told once half of that time has passed, so that short gaps between two pods cost no message. Its own workflow
+waits for the rest of the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenon.apis.reasons import Reason
+from tenon.disruption.model import Candidate, Command, ManagedNode, Proposal, Situation
+from tenon.disruption.pool_budgets import PoolBudgets
+
+
+class Emptiness:
+    """All empty nodes that the budgets allow, in one command; the longest empty first, then by name."""
+
+    name = "emptiness"
+    reason = Reason.EMPTY
+    consolidation_type = "empty"
+
+    def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
+        """The nodes to tell now that they are empty."""
+        found: list[Candidate] = []
+        later = []
+        for node in eligible:
+            after = situation.policies[node.pool].consolidate_after
+            if after is None or not node.empty or node.quiet_since is None or node.named_in(situation.buffer_hosts):
+                continue
+            tell_at = node.quiet_since + after / 2
+            if tell_at <= situation.now:
+                found.append(Candidate(node, since=node.quiet_since, leaves_at=node.quiet_since + after))
+            else:
+                later.append(tell_at)
+        found.sort(key=lambda candidate: (candidate.since, candidate.node.claim))
+        chosen = tuple(candidate for candidate in found if budgets.take(candidate.node.pool))
+        look_again = min(later, default=None)
+        if not chosen:
+            return Proposal(look_again=look_again)
+        command = Command(self.name, self.reason, self.consolidation_type, chosen, only_if_empty=True)
+        return Proposal((command,), look_again)

@@ -1,0 +1,37 @@
+"""What the budgets of each NodePool leave for one reason, while methods choose nodes."""
+
+from __future__ import annotations
+
+from tenon.disruption.budgets import allowed
+from tenon.disruption.model import Situation
+
+
+class PoolBudgets:
+    """How many more nodes of each NodePool may go for one reason; worked out when a pool is first asked for."""
+
+    def __init__(self, situation: Situation, reason: str) -> None:
+        self._situation = situation
+        self._reason = reason
+        self._left: dict[str, int] = {}
+
+    def left(self, pool: str) -> int:
+        """How many more may go."""
+        if pool not in self._left:
+            self._left[pool] = self._allowed(pool)
+        return self._left[pool]
+
+    def take(self, pool: str) -> bool:
+        """Take one node from the pool's budget; False if none is left."""
+        if self.left(pool) <= 0:
+            return False
+        self._left[pool] -= 1
+        return True
+
+    def _allowed(self, pool: str) -> int:
+        """Nodes that are initialized and whose instance is not being terminated count (DIS-50, DIS-52)."""
+        given = self._situation
+        members = [node for node in given.nodes if node.pool == pool and node.initialized and not node.terminating]
+        unavailable = sum(node.leaving or not node.ready or node.claim in given.under_command for node in members)
+        return allowed(
+            given.policies[pool].budgets, self._reason, total=len(members), unavailable=unavailable, now=given.now
+        )

@@ -1,0 +1,157 @@
+"""The registry of methods, and the rules that hold each method, whatever it proposes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenon.apis.reasons import Reason
+from tenon.disruption.budgets import Budget
+from tenon.disruption.commands import message_of, wish_of
+from tenon.disruption.deciding import IneligibleNodeError, decide, eligible
+from tenon.disruption.methods import METHODS
+from tenon.disruption.methods.base import Method
+from tenon.disruption.methods.emptiness import Emptiness
+from tenon.disruption.model import Candidate, Command, ManagedNode, PoolPolicy, Proposal, Situation
+from tenon.disruption.pool_budgets import PoolBudgets
+from tenon.lifecycle.messages import DisruptionCommand
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+POLICIES = {"default": PoolPolicy("default", timedelta(seconds=30), (Budget("100%"),))}
+
+
+def node(name: str, **changed: object) -> ManagedNode:
+    made = ManagedNode(name, f"uid-{name}", "default", True, True, False, True, False, NOW - timedelta(hours=1))
+    return replace(made, **changed)
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """Takes every node of the cluster, whether or not it may."""
+
+    name: str = "greedy"
+    reason: Reason = Reason.DRIFTED
+
+    def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
+        every = tuple(Candidate(node, since=NOW, leaves_at=NOW) for node in situation.nodes)
+        return Proposal((Command(self.name, self.reason, "", every),))
+
+
+@dataclass(frozen=True)
+class Modest:
+    """Takes one eligible node that its budgets allow."""
+
+    name: str = "modest"
+    reason: Reason = Reason.DRIFTED
+
+    def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
+        chosen = tuple(Candidate(n, since=NOW, leaves_at=NOW) for n in eligible if budgets.take(n.pool))[:1]
+        return Proposal((Command(self.name, self.reason, "", chosen),) if chosen else (), NOW + timedelta(minutes=1))
+
+
+class Broken(Modest):
+    def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
+        raise RuntimeError("no prices")
+
+
+def test_every_method_of_the_registry_has_a_name_and_a_reason_of_its_own() -> None:
+    assert [method.name for method in METHODS] == ["emptiness"]
+    assert len({method.name for method in METHODS}) == len(METHODS)
+    assert all(method.reason.is_disruption for method in METHODS)
+
+
+def test_qrk16_a_method_that_fails_does_not_stop_the_others() -> None:
+    decision = decide(Situation([node("a"), node("b")], POLICIES, NOW), [Broken(name="broken"), Emptiness(), Modest()])
+    assert str(decision.failed["broken"]) == "no prices"
+    assert [command.method for command in decision.commands] == ["emptiness"]
+    assert decision.look_again == NOW + timedelta(minutes=1)
+
+
+def test_a_node_that_one_method_took_is_not_offered_to_the_next() -> None:
+    decision = decide(Situation([node("a"), node("b")], POLICIES, NOW), [Modest(), Emptiness()])
+    taken = [(command.reason, [c.node.claim for c in command.candidates]) for command in decision.commands]
+    assert taken == [(Reason.DRIFTED, ["a"]), (Reason.EMPTY, ["b"])]
+
+
+def test_dis51_dis52_a_budget_counts_what_another_method_took() -> None:
+    policies = {"default": replace(POLICIES["default"], budgets=(Budget("1"),))}
+    decision = decide(Situation([node("a"), node("b")], policies, NOW), [Modest(), Emptiness()])
+    assert [command.method for command in decision.commands] == ["modest"]
+
+
+def test_dis51_a_budget_for_a_reason_holds_only_its_methods() -> None:
+    policies = {"default": replace(POLICIES["default"], budgets=(Budget("0", reasons=[Reason.DRIFTED]),))}
+    decision = decide(Situation([node("a")], policies, NOW), [Modest(), Emptiness()])
+    assert [command.method for command in decision.commands] == ["emptiness"]
+
+
+def test_a_method_that_takes_more_than_its_budget_is_refused() -> None:
+    policies = {"default": replace(POLICIES["default"], budgets=(Budget("1"),))}
+    decision = decide(Situation([node("a"), node("b")], policies, NOW), [Greedy()])
+    assert decision.commands == ()
+    assert isinstance(decision.failed["greedy"], IneligibleNodeError)
+
+
+@pytest.mark.parametrize("twice", [True, False])
+def test_a_method_cannot_name_a_node_twice(twice: bool) -> None:
+    nodes = [node("a"), node("a")] if twice else [node("a"), node("b")]
+    assert bool(decide(Situation(nodes, POLICIES, NOW), [Greedy()]).commands) is not twice
+
+
+names = st.sampled_from([f"n{number}" for number in range(6)])
+nodes = st.lists(
+    st.builds(
+        ManagedNode,
+        claim=names,
+        uid=names,
+        pool=st.sampled_from(["default", "gone"]),
+        initialized=st.booleans(),
+        ready=st.booleans(),
+        leaving=st.booleans(),
+        empty=st.booleans(),
+        protected=st.booleans(),
+        quiet_since=st.none() | st.integers(0, 120).map(lambda seconds: NOW - timedelta(seconds=seconds)),
+        node=names.map(lambda name: f"node-{name}"),
+        terminating=st.booleans(),
+    ),
+    unique_by=lambda each: each.claim,
+)
+budgets = st.sampled_from(["0", "1", "2", "50%", "100%"])
+
+
+@given(nodes, st.frozensets(names), st.frozensets(names), budgets, st.sampled_from([*METHODS, Greedy(), Modest()]))
+def test_dis10_dis11_dis51_no_method_takes_what_is_protected_or_beyond_a_budget(
+    cluster: list[ManagedNode], commanded: frozenset[str], nominated: frozenset[str], budget: str, method: Method
+) -> None:
+    policies = {"default": replace(POLICIES["default"], budgets=(Budget(budget),))}
+    situation = Situation(cluster, policies, NOW, under_command=commanded, nominated=nominated)
+    decision = decide(situation, [method])
+    taken = [candidate.node for command in decision.commands for candidate in command.candidates]
+    assert not any(n.protected or n.leaving or not n.initialized or n.pool == "gone" for n in taken)
+    assert not {n.claim for n in taken} & (commanded | nominated)
+    members = [n for n in cluster if n.pool == "default" and n.initialized and not n.terminating]
+    gone = sum(n.leaving or not n.ready or n.claim in commanded for n in members)
+    assert len(taken) <= max(0, Budget(budget).allows(len(members)) - gone)
+    assert {n.claim for n in taken} <= {n.claim for n in eligible(situation)}
+
+
+def test_a_command_travels_with_what_its_nodes_are_asked() -> None:
+    (command,) = decide(Situation([node("a")], POLICIES, NOW)).commands
+    message = message_of(command)
+    wish = wish_of(message, message.candidates[0])
+    assert (wish.reason, wish.only_if_empty, wish.command) == ("Empty", True, message.id)
+    assert (wish.since, wish.not_before) == (NOW - timedelta(hours=1), NOW - timedelta(hours=1) + timedelta(seconds=30))
+
+
+@pytest.mark.parametrize(("reason", "only_if_empty"), [("Empty", True), ("Drifted", False)])
+def test_a_command_of_an_earlier_version_means_what_it_meant(reason: str, only_if_empty: bool) -> None:
+    """Its message did not say whether the nodes must be empty: only the reason did."""
+    (command,) = decide(Situation([node("a")], POLICIES, NOW)).commands
+    recorded = message_of(command).model_dump(exclude={"only_if_empty"}) | {"reason": reason}
+    message = DisruptionCommand.model_validate(recorded)
+    assert wish_of(message, message.candidates[0]).only_if_empty is only_if_empty
