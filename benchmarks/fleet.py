@@ -41,8 +41,8 @@ from temporalio.worker import Worker as TemporalWorker
 from benchmarks.fleet_api import serve
 from benchmarks.fleet_workflows import WAITING
 from sandbox.ports import free_ports
-from worker.plugin import TenonPlugin
-from worker.profiling import gather
+from worker.runtime.profiling import gather
+from worker.runtime.temporal_plugin import TenonPlugin
 from workflows import names
 from workflows.disruption import DisruptionWorkflow
 from workflows.provisioner import ProvisionerWorkflow
@@ -156,7 +156,9 @@ def cluster_process(folder: Path, address: str, api: int, ec2: int) -> Iterator[
         "ENABLE_PROFILING": "true",
     }
     with log.open("wb") as output:
-        process = subprocess.Popen([sys.executable, "-m", "worker.cluster_process"], env=environment, stdout=output)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "worker.runtime.cluster_process"], env=environment, stdout=output
+        )
     try:
         yield Measured(process, metrics), log
     finally:

@@ -108,7 +108,7 @@ class Worker:
         Raises:
             LookupError: no such process runs.
         """
-        found = [one for one in self.processes() if not name or f"worker.{name}_process" in one.cmdline()]
+        found = [one for one in self.processes() if not name or f"worker.runtime.{name}_process" in one.cmdline()]
         if not found:
             raise LookupError(f"the worker has no process {name}")
         for process in found:

@@ -96,7 +96,7 @@ def worker_and_sandbox(sandbox: Sandbox, worker: Worker) -> Groups:
         found = {"worker": worker.processes()}
         for process in found["worker"]:
             for name in ("io", "cluster"):
-                if _runs(process, f"worker.{name}_process"):
+                if _runs(process, f"worker.runtime.{name}_process"):
                     found.setdefault(f"worker: {name}", []).append(process)
         return found | {name: [process] for name, process in components.items()}
 

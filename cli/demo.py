@@ -23,7 +23,7 @@ from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import DEPLOYMENTS, NODEPOOLS, NODES
 from cli.narrator import Narrator, NotSeen
 from tenon.lifecycle.state import Life
-from worker.temporal import TemporalError, connect
+from worker.runtime.temporal_client import TemporalError, connect
 from workflows import names
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)

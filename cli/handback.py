@@ -23,8 +23,8 @@ from cli.context import ContextError, resolve
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim
 from tenon.lifecycle.handback import handed_back
-from worker.lease import LEASE_NAME, is_tenons
-from worker.temporal import TemporalError, connect
+from worker.runtime.lease import LEASE_NAME, is_tenons
+from worker.runtime.temporal_client import TemporalError, connect
 from workflows import names
 from workflows.housekeeping import schedule_id
 

@@ -13,7 +13,7 @@ import yaml
 
 from tenon.provisioning.gates import AWS_GATES, GATES, REMOVED
 from worker.settings import Settings
-from worker.settings.lookalikes import REMOVED as REMOVED_SETTINGS
+from worker.settings.env_typos import REMOVED as REMOVED_SETTINGS
 
 CHART = Path("deploy/chart")
 RIGHTS = Path("deploy/rbac.yaml")

@@ -66,7 +66,7 @@ def main() -> None:
     except SystemExit as ended:
         status = ended.code if isinstance(ended.code, int) else int(bool(ended.code))
         if "temporalio" in sys.modules:
-            from worker.ending import end
+            from worker.runtime.hard_exit import end
 
             end(status)
         raise

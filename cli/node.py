@@ -27,8 +27,8 @@ from tenon.lifecycle.messages import Keep, LaunchBreaker
 from tenon.lifecycle.remedies import remedies, report
 from tenon.lifecycle.state import NodeState
 from tenon.lifecycle.timeline import details
+from worker.runtime.temporal_client import TemporalError, connect
 from worker.settings import parse_duration
-from worker.temporal import TemporalError, connect
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.provisioner import ProvisionerWorkflow

@@ -18,7 +18,7 @@ from typer.core import TyperCommand
 
 from worker.main import EXIT_UNUSABLE
 from worker.settings import Settings, flag_of
-from worker.settings.lookalikes import nearest
+from worker.settings.env_typos import nearest
 from worker.settings.model import is_switch, text
 
 FLAGS = {flag_of(name): name for name in Settings.model_fields}

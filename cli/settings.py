@@ -23,7 +23,7 @@ from worker.settings.configmaps import Old, look
 from worker.settings.effects import gate_values, why_none
 from worker.settings.loading import gather
 from worker.settings.model import text
-from worker.settings.place import own_namespace
+from worker.settings.namespace import own_namespace
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 

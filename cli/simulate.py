@@ -29,9 +29,9 @@ from tenon.simulation.objects import Objects
 from tenon.simulation.reading import finish
 from tenon.simulation.report import Report, report
 from tenon.simulation.settings import read_settings
+from worker.cache.planning_view import PlanningView
 from worker.settings.scheduler_document import default_spread as read_document
 from worker.settings.scheduler_document import scheduler_document
-from worker.view import CachedView
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 
@@ -133,7 +133,7 @@ def _simulate(
     _stop_at(undecodable)
     for note in [*notes, *_notes(objects), *_left_out(cache)]:
         print(f"note: {one_line(note)}", file=sys.stderr)
-    view = CachedView(cache)
+    view = PlanningView(cache)
     question = Question(
         pods=pending.pods,
         types=types,

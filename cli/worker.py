@@ -9,10 +9,11 @@ from typing import Any
 import typer
 
 from cli.setting_flags import FAULTS, SettingsCommand, refuse, with_setting_flags
-from worker import logs, main
+from worker import main
+from worker.runtime import logs
 from worker.settings import SettingsError, load_all
 from worker.settings.configmaps import look_apart
-from worker.settings.place import own_namespace
+from worker.settings.namespace import own_namespace
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 log = logging.getLogger("worker.settings")

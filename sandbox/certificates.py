@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from worker import authority
+from worker.runtime import certificate_authority
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def write_private(path: Path, data: bytes) -> None:
 
 def private_key_pem() -> tuple[ec.EllipticCurvePrivateKey, bytes]:
     """A new P-256 key, and its PEM."""
-    key = authority.new_key()
+    key = certificate_authority.new_key()
     pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
     )
@@ -49,8 +49,8 @@ class Authority:
     """Issues the API server's certificate and its clients'."""
 
     def __init__(self) -> None:
-        self._authority = authority.Authority("sandbox-ca", datetime.now(UTC))
-        self.certificate = authority.pem(self._authority.certificate)
+        self._authority = certificate_authority.CertificateAuthority("sandbox-ca", datetime.now(UTC))
+        self.certificate = certificate_authority.pem(self._authority.certificate)
 
     def client(self, user: str, *groups: str) -> Pair:
         """A client certificate: Kubernetes reads the user from CN and the groups from O."""
@@ -65,4 +65,4 @@ class Authority:
 
     def _issue(self, subject: x509.Name, usage: x509.ObjectIdentifier, names: Sequence[str] = ()) -> Pair:
         key, text = private_key_pem()
-        return Pair(authority.pem(self._authority.issue(subject, key.public_key(), usage, names)), text)
+        return Pair(certificate_authority.pem(self._authority.issue(subject, key.public_key(), usage, names)), text)

@@ -16,9 +16,9 @@ from http.server import ThreadingHTTPServer
 from types import FrameType
 from typing import NamedTuple
 
-from worker.health import Health, serve_metrics, serve_probes
-from worker.memory import PARENT
-from worker.report import REPORT_FD
+from worker.runtime.health import Health, serve_metrics, serve_probes
+from worker.runtime.health_report import REPORT_FD
+from worker.runtime.memory import PARENT
 from worker.settings import Settings
 
 PROCESSES = ("io", "cluster")
@@ -84,7 +84,10 @@ def _start(name: str, settings: Settings, metrics: str, health: Health) -> Child
     environment[REPORT_FD] = str(writes)
     environment[PARENT] = str(os.getpid())
     process = subprocess.Popen(
-        [sys.executable, "-m", f"worker.{name}_process"], env=environment, pass_fds=(writes,), start_new_session=True
+        [sys.executable, "-m", f"worker.runtime.{name}_process"],
+        env=environment,
+        pass_fds=(writes,),
+        start_new_session=True,
     )
     os.close(writes)
     stream = os.fdopen(reads, "r", encoding="utf-8")

@@ -11,11 +11,11 @@ from tenon.scheduling.model import InstanceType, Plan
 from tenon.simulation.deciding import price_of
 from tenon.simulation.document import Document
 from worker.cache.cluster import ClusterCache
-from worker.view import CachedView
+from worker.cache.planning_view import PlanningView
 
 
 def disruption_of(
-    view: CachedView, cache: ClusterCache, plan: Plan, types: Sequence[InstanceType], now: datetime
+    view: PlanningView, cache: ClusterCache, plan: Plan, types: Sequence[InstanceType], now: datetime
 ) -> list[Document]:
     """The nodes that would leave at this time, within budgets, and that the plan gives no pod."""
     managed = view.managed_nodes()

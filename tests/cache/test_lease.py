@@ -10,7 +10,7 @@ import looptime
 import pytest
 
 from activities.kubernetes.errors import ApiUnreachable, Conflict
-from worker.lease import LeaseElection
+from worker.runtime.lease import LeaseElection
 
 NAME = "karpenter-leader-election"
 LONGEST = 6 * 3600.0

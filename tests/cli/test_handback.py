@@ -11,7 +11,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.kubernetes.client import Kube
 from cli.handback import StillLeads, end_workflows, nobody_leads
-from worker.housekeeping import ensure_schedule
+from worker.runtime.housekeeping_schedule import ensure_schedule
 from workflows import names
 from workflows.housekeeping import schedule_id
 

@@ -20,7 +20,7 @@ from sandbox.cluster import Sandbox
 from tests.e2e.pools import Pool, fresh_pool
 from tests.e2e.worker_process import WorkerProcess, environment
 from tests.temporal_fixture import temporal_binary
-from worker.temporal import connect
+from worker.runtime.temporal_client import connect
 
 Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
 NewPool: TypeAlias = Callable[..., AbstractAsyncContextManager[Pool]]

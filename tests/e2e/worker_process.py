@@ -103,7 +103,7 @@ class WorkerProcess:
         It stops the other process gracefully and ends: whoever runs workers starts all of it again.
         """
         assert self._process is not None
-        (child,) = [child for child in self._children() if f"worker.{name}_process" in child.cmdline()]
+        (child,) = [child for child in self._children() if f"worker.runtime.{name}_process" in child.cmdline()]
         child.kill()
         return self._process.wait(STOP_SECONDS)
 

@@ -11,7 +11,7 @@ from tests.e2e.pools import NAMESPACE, SMALL
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.conftest import Observe
 from tests.workflows.waiting import until
-from worker.lease import LEASE_NAME
+from worker.runtime.lease import LEASE_NAME
 
 LONGEST = 2147483647
 """Seconds: the most that a Lease can say, 68 years."""

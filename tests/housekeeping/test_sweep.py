@@ -24,7 +24,7 @@ from tenon.housekeeping.messages import Figures, HousekeepingResult
 from tenon.lifecycle.messages import LaunchGroup
 from tests.housekeeping.lost import Cluster, serving
 from tests.workflows.waiting import until
-from worker.housekeeping import ensure_schedule, keep_schedule, sweep_now
+from worker.runtime.housekeeping_schedule import ensure_schedule, keep_schedule, sweep_now
 from workflows import names
 from workflows.housekeeping import schedule_id
 

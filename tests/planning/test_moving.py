@@ -19,12 +19,12 @@ from tests.cache.objects import claim, daemonset, namespace, node, owned_by, run
 from tests.lifecycle_k8s.fake_kube import Recorder
 from tests.planning.fake_view import START, FakeClaims, FakeTypes, node_class, node_pool
 from worker.cache.cluster import ClusterCache
-from worker.view import CachedView
+from worker.cache.planning_view import PlanningView
 
 LEAVING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 
 
-class View(CachedView):
+class View(PlanningView):
     """A view of a cache that is whole and up to date."""
 
     def synced(self) -> bool:

@@ -15,7 +15,7 @@ from sandbox.cluster import Sandbox
 from tenon.apis import labels
 from tests.apis.case import NODECLAIM
 from worker.cache.cluster import ClusterCache
-from worker.view import CachedView
+from worker.cache.planning_view import PlanningView
 
 NAMES = {"behind-a": "100", "behind-b": "101", "behind-c": "102", "behind-d": ""}
 
@@ -34,8 +34,8 @@ async def kube(sandbox: Sandbox) -> AsyncIterator[Kube]:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A watch that has to tell of nothing need not be waited for."""
-    monkeypatch.setattr("worker.view.CATCH_UP_SECONDS", 0.0)
-    monkeypatch.setattr("worker.view.QUIET_SECONDS", -1.0)
+    monkeypatch.setattr("worker.cache.planning_view.CATCH_UP_SECONDS", 0.0)
+    monkeypatch.setattr("worker.cache.planning_view.QUIET_SECONDS", -1.0)
 
 
 async def write(kube: Kube, name: str) -> None:
@@ -56,7 +56,7 @@ async def test_the_newest_batches_are_found_by_one_small_list(kube: Kube) -> Non
 async def test_a_cache_can_be_made_to_hold_what_it_lacks(kube: Kube) -> None:
     """Whatever its watches do: after catching up the claims are there, and the missing ones are gone."""
     cache = ClusterCache(kube)
-    view = CachedView(cache)
+    view = PlanningView(cache)
     running = asyncio.create_task(cache.run())
     try:
         await cache.wait_synced()

@@ -31,7 +31,7 @@ from tests.temporal_fixture import temporal_binary
 from tests.workflows.fake_activities import INSTANCE, FakeWorld
 from tests.workflows.test_nodeclaim import Handle, at, blocked, called, called_times, live, newest, node
 from tests.workflows.waiting import until
-from worker.plugin import TenonPlugin
+from worker.runtime.temporal_plugin import TenonPlugin
 from workflows import names
 from workflows.names import SEARCH_ATTRIBUTES
 from workflows.nodeclaim import NodeClaimWorkflow

@@ -22,8 +22,8 @@ from tenon.lifecycle.state import NodeClaimInput, NodeState, Stage
 from tenon.lifecycle.steps import Run, Step
 from tests.replay.record import SCENARIOS, happened, played
 from tests.replay.sandbox_scenarios import SCENARIOS as HAPPENED
-from worker.assembly import WORKFLOWS
-from worker.plugin import TenonPlugin
+from worker.runtime.assembly import WORKFLOWS
+from worker.runtime.temporal_plugin import TenonPlugin
 from workflows import names
 
 EXPECTED_RUNS = {

@@ -18,7 +18,7 @@ from sandbox.bootstrap import DEPLOY
 from tenon.apis.versions.definitions import NAMES
 from tests.webhook.conftest import Served
 from tests.workflows.waiting import until
-from worker.settings.place import own_namespace
+from worker.settings.namespace import own_namespace
 from worker.webhook.secret import SECRET, CertificateSecret
 
 Object = dict[str, Any]

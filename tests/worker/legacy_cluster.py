@@ -23,10 +23,10 @@ from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.kube.decode import decode_object
 from tests.apis.legacy.test_materialising import patched
 from tests.lifecycle_k8s.fake_kube import Recorder
-from tests.worker.test_bridge import MOMENT, Cache
+from tests.worker.test_nodeclaim_workflows import MOMENT, Cache
 from worker.cache.table import Table
-from worker.legacy.keeper import LegacyKeeper
-from worker.legacy.watching import LegacyObjects
+from worker.controllers.legacy_api import LegacyApiController
+from worker.legacy.watches import LegacyObjects
 
 
 class Known(LegacyObjects):
@@ -137,7 +137,7 @@ async def keeping(*old: tuple[Resource, dict[str, Any]], broken: str = "") -> As
     for resource, body in old:
         cluster.put(resource, body)
 
-    keeper = LegacyKeeper(
+    keeper = LegacyApiController(
         cast("Any", cluster), cast("Any", cluster.told), cluster.cache, cluster.old, Defaults(cluster="c")
     )
     task = asyncio.create_task(keeper.run())

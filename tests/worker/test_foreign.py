@@ -18,13 +18,13 @@ from tenon.provisioning.planning_policy import PlanPolicy
 from tests.apis.case import NODEPOOL, edited
 from tests.cache.objects import claim, metadata, node, running
 from tests.planning.fake_view import FakeTypes
-from tests.worker.test_bridge import Cache, FakeTemporal
-from worker.bridge import Bridge
-from worker.lostnodes import LostNodes
-from worker.nodepools import NodePoolKeeper
-from worker.podevents import PodEventKeeper
-from worker.static import StaticKeeper
-from worker.view import CachedView
+from tests.worker.test_nodeclaim_workflows import Cache, FakeTemporal
+from worker.cache.planning_view import PlanningView
+from worker.controllers.nodeclaim_pod_events import PodEventsController
+from worker.controllers.nodeclaim_workflows import NodeClaimWorkflowController
+from worker.controllers.nodepool_status import NodePoolStatusController
+from worker.controllers.not_ready_nodes import NotReadyNodeController
+from worker.controllers.static_nodepool import StaticNodePoolController
 from workflows import names
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
@@ -78,7 +78,7 @@ async def test_nc07_an_hour_passes_and_nothing_of_another_controller_is_touched(
     cache, temporal, untouched, sweeps = Cache(), FakeTemporal(), Untouched(), 0
     kube = cast("Any", untouched)
     theirs(cache)
-    view = CachedView(cache)
+    view = PlanningView(cache)
 
     async def sweep() -> None:
         nonlocal sweeps
@@ -89,11 +89,11 @@ async def test_nc07_an_hour_passes_and_nothing_of_another_controller_is_touched(
         assert decision.commands == []
 
     parts = [
-        Bridge(cast("Any", temporal), cache, "c").run(),
-        NodePoolKeeper(kube, kube, cache, view, static_capacity=True).run(),
-        StaticKeeper(kube, cache, view, FakeTypes(), PlanPolicy()).run(),
-        PodEventKeeper(kube, cache).run(),
-        LostNodes(cache, sweep).run(),
+        NodeClaimWorkflowController(cast("Any", temporal), cache, "c").run(),
+        NodePoolStatusController(kube, kube, cache, view, static_capacity=True).run(),
+        StaticNodePoolController(kube, cache, view, FakeTypes(), PlanPolicy()).run(),
+        PodEventsController(kube, cache).run(),
+        NotReadyNodeController(cache, sweep).run(),
         disrupt(),
     ]
     tasks = [asyncio.create_task(part) for part in parts]

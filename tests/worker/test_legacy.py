@@ -19,7 +19,7 @@ from tests.apis.case import EC2NODECLASS
 from tests.apis.legacy.test_materialising import provisioner, template
 from tests.cache.objects import claim
 from tests.worker.legacy_cluster import keeping, looked
-from worker.legacy.keeper import RESYNC
+from worker.controllers.legacy_api import RESYNC
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 

@@ -26,8 +26,8 @@ from tests.cache.objects import claim
 from tests.worker.legacy_cluster import Cluster, keeping, looked
 from worker.cache.changes import Changes
 from worker.cache.served import LOOK_AGAIN
-from worker.legacy.keeper import RESYNC
-from worker.legacy.watching import LegacyObjects
+from worker.controllers.legacy_api import RESYNC
+from worker.legacy.watches import LegacyObjects
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
@@ -99,7 +99,7 @@ async def test_what_cannot_even_be_converted_does_not_end_the_keeper(monkeypatch
             raise LookupError("nobody foresaw this")
         return made_of_provisioner(body, *_)
 
-    monkeypatch.setattr("worker.legacy.becoming.made_of_provisioner", trips)
+    monkeypatch.setattr("worker.legacy.conversion_cache.made_of_provisioner", trips)
     odd = {**provisioner(name="a"), "spec": {"providerRef": "text", "kubeletConfiguration": {"maxPods": 1}}}
     async with keeping(
         (PROVISIONERS, odd), (PROVISIONERS, provisioner(name="b")), (PROVISIONERS, provisioner(name="c"))

@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 
 from tests.workflows.waiting import until
-from worker import logs, main
-from worker.concurrency import concurrency
-from worker.health import Health
-from worker.memory import PARENT, watch_memory, worker_bytes
+from worker import main
+from worker.runtime import logs
+from worker.runtime.concurrency import concurrency
+from worker.runtime.health import Health
+from worker.runtime.memory import PARENT, watch_memory, worker_bytes
 from worker.settings import Settings, SettingsError
 
 
@@ -65,7 +66,7 @@ async def test_set16_without_a_limit_nothing_is_measured() -> None:
 def test_set16_what_the_processes_of_a_worker_hold_is_counted_together(part_of_a_worker: bool) -> None:
     ballast = bytearray(b"x" * (256 * 2**20))
     environment = {**os.environ, PARENT: str(os.getpid() if part_of_a_worker else 0)}
-    code = "from worker.memory import worker_bytes; print(worker_bytes())"
+    code = "from worker.runtime.memory import worker_bytes; print(worker_bytes())"
     counted = int(subprocess.check_output([sys.executable, "-c", code], env=environment))
     assert (counted > len(ballast)) is part_of_a_worker
 
@@ -77,7 +78,7 @@ def test_set16_in_a_container_the_parent_is_process_number_one(monkeypatch: pyte
     children = tmp_path / "1" / "task" / "1" / "children"
     children.parent.mkdir(parents=True)
     children.write_text(f"7 {os.getpid()} ")
-    monkeypatch.setattr("worker.memory._PROC", tmp_path)
+    monkeypatch.setattr("worker.runtime.memory._PROC", tmp_path)
     monkeypatch.setattr("os.getppid", lambda: 1)
     alone = worker_bytes()
     monkeypatch.setenv(PARENT, "1")

@@ -23,12 +23,12 @@ from activities.kubernetes.errors import Conflict
 from tests.kubernetes.fake_api import serve
 from tests.worker.dev_server import Connected
 from tests.workflows.waiting import until
-from worker.apiserver import watch_api_server
-from worker.core_logs import CoreLines
-from worker.outage import Outage
-from worker.process import Readiness
-from worker.repeats import OnceAMinute, Sparingly
-from worker.temporal import readable, watch_temporal
+from worker.runtime.api_server_health import watch_api_server
+from worker.runtime.log_rate_limit import LogRateLimiter, OnceAMinute
+from worker.runtime.outage import Outage
+from worker.runtime.process import Readiness
+from worker.runtime.temporal_client import readable, watch_temporal
+from worker.runtime.temporal_core_logs import CoreLines
 
 LOG = logging.getLogger("tests.outages")
 
@@ -202,7 +202,7 @@ def test_what_says_all_in_a_sentence_is_logged_without_a_traceback() -> None:
 
 def test_the_same_line_of_temporals_core_is_told_once_a_minute() -> None:
     clock = Clock()
-    lines = CoreLines(Sparingly(clock).count)
+    lines = CoreLines(LogRateLimiter(clock).count)
 
     def line(text: str) -> logging.LogRecord:
         made = logging.LogRecord("temporalio.core", logging.WARNING, "", 0, text, (), None)
@@ -221,11 +221,11 @@ def test_the_same_line_of_temporals_core_is_told_once_a_minute() -> None:
 def test_things_that_are_long_quiet_are_forgotten() -> None:
     """A name for every node that ever failed would fill the memory."""
     clock = Clock()
-    sparingly = Sparingly(clock)
+    log_limiter = LogRateLimiter(clock)
     for number in range(1000):
-        assert sparingly.count(number) == 0
+        assert log_limiter.count(number) == 0
         clock.now += 1
-    assert len(sparingly._told) < 200
+    assert len(log_limiter._told) < 200
 
 
 class FlakyTemporal:

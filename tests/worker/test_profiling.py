@@ -13,8 +13,8 @@ import pytest
 
 from sandbox.ports import free_ports
 from tests.workflows.waiting import until
-from worker.health import serve_metrics
-from worker.profiling import asked, sample, serve_profiles
+from worker.runtime.health import serve_metrics
+from worker.runtime.profiling import asked, sample, serve_profiles
 
 
 def get(port: int, path: str) -> str:

@@ -21,9 +21,9 @@ from sandbox.ports import free_ports
 from tests.worker.dev_server import DevServer
 from tests.worker.outage_workflow import OutageWorkflow
 from tests.workflows.waiting import until
-from worker.process import Readiness
-from worker.renewing import Connection
-from worker.temporal import watch_temporal
+from worker.runtime.process import Readiness
+from worker.runtime.temporal_client import watch_temporal
+from worker.runtime.temporal_connection import Connection
 
 LOOK = 0.2
 

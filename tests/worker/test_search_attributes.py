@@ -15,8 +15,8 @@ from temporalio.service import RPCError
 from tests.worker.dev_server import DevServer
 from tests.worker.grpc_front import front
 from tests.workflows.waiting import until
-from worker.search_attributes import ensure_search_attributes
-from worker.temporal import TemporalError
+from worker.runtime.search_attributes import ensure_search_attributes
+from worker.runtime.temporal_client import TemporalError
 from workflows.names import SEARCH_ATTRIBUTES
 
 OPERATOR, COUNT = "OperatorService", "CountWorkflowExecutions"
@@ -81,7 +81,7 @@ async def test_where_nothing_is_told_the_worker_starts_with_a_warning(
     denied = {OPERATOR: grpc.StatusCode.PERMISSION_DENIED, COUNT: grpc.StatusCode.PERMISSION_DENIED}
     async with front(server.address, denied) as address:
         await ensure_search_attributes(await Client.connect(address))
-    (warning,) = [record.getMessage() for record in caplog.records if record.name == "worker.temporal"]
+    (warning,) = [record.getMessage() for record in caplog.records if record.name == "worker.runtime.temporal_client"]
     assert "does not tell whether these search attributes exist" in warning
     assert "TenonBlocked" in warning
 

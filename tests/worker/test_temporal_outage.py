@@ -15,8 +15,8 @@ from temporalio.worker import Worker
 from tests.worker.dev_server import Connected, DevServer
 from tests.worker.outage_workflow import OutageWorkflow
 from tests.workflows.waiting import until
-from worker.process import Readiness
-from worker.temporal import TemporalError, connect, watch_temporal
+from worker.runtime.process import Readiness
+from worker.runtime.temporal_client import TemporalError, connect, watch_temporal
 
 
 @pytest_asyncio.fixture
@@ -38,7 +38,7 @@ async def test_an_outage_is_lived_through_and_work_goes_on_where_it_was(
     server: DevServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """OPS: unready with a sentence, told once, ready again by itself; a workflow that was open ends once."""
-    caplog.set_level("INFO", "worker.temporal")
+    caplog.set_level("INFO", "worker.runtime.temporal_client")
     client = await server.connect()
     readiness = Readiness()
     readiness.why = ""
@@ -63,7 +63,7 @@ async def test_an_outage_is_lived_through_and_work_goes_on_where_it_was(
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await watching
-    told = [record.getMessage() for record in caplog.records if record.name == "worker.temporal"]
+    told = [record.getMessage() for record in caplog.records if record.name == "worker.runtime.temporal_client"]
     assert len(told) == 2, told
     assert "nothing new is decided" in told[0]
     assert "answers again after" in told[1]

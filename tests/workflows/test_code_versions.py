@@ -19,7 +19,7 @@ from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.serving import serving
 from tests.workflows.test_nodeclaim import Handle, at, blocked, live, newest, node
 from tests.workflows.waiting import until
-from worker.assembly import ENDS_ON
+from worker.runtime.assembly import ENDS_ON
 from workflows.nodeclaim import NodeClaimWorkflow
 
 OLD_STEP, OLD_APPLY = machine.next_step, machine.apply

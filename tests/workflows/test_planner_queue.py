@@ -27,7 +27,7 @@ from tenon.lifecycle.messages import (
     PlanResult,
 )
 from tests.workflows.waiting import until
-from worker.plugin import TenonPlugin
+from worker.runtime.temporal_plugin import TenonPlugin
 from workflows import names
 from workflows.disruption import DisruptionInput, DisruptionWorkflow
 from workflows.provisioner import ProvisionerInput, ProvisionerWorkflow

@@ -23,7 +23,7 @@ from tenon.lifecycle.messages import (
     PlanResult,
 )
 from tests.workflows.waiting import until
-from worker.launch_reports import keep_told
+from worker.runtime.launch_reports import keep_told
 from workflows import names
 from workflows.provisioner import MOST_REPORTS, ProvisionerInput, ProvisionerWorkflow
 

@@ -21,7 +21,7 @@ from tenon.kube.taints import Taint
 from tenon.provisioning.claims import planned_requests
 from tenon.resources import Resources, total
 from tenon.scheduling.model import Node
-from worker.cache.moving import leaving
+from worker.cache.evacuating_pods import leaving
 from worker.cache.quantities import claimed, stated
 from worker.cache.state import ClusterState
 

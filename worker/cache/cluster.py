@@ -28,7 +28,7 @@ from worker.cache.served import LOOK_AGAIN, served
 from worker.cache.state import ClusterState
 from worker.cache.table import Table
 from worker.cache.usage import pool_usages
-from worker.repeats import Sparingly
+from worker.runtime.log_rate_limit import LogRateLimiter
 
 log = logging.getLogger(__name__)
 
@@ -102,8 +102,8 @@ class ClusterCache(ClusterState):
 
     async def _follow(self, reflector: Reflector[Any]) -> None:
         """Follow a resource; of one that is not served there is nothing to be read, until it is."""
-        resource, sparingly = self._gated.get(reflector.plural), Sparingly()
-        while resource is not None and not await served(self._kube, resource, sparingly):
+        resource, log_limiter = self._gated.get(reflector.plural), LogRateLimiter()
+        while resource is not None and not await served(self._kube, resource, log_limiter):
             if not reflector.synced.is_set():
                 log.warning(
                     "%s.%s is not served, so its feature gate has no effect: apply the CustomResourceDefinitions of "

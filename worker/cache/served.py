@@ -9,7 +9,7 @@ import logging
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, NotFound
 from activities.kubernetes.resources import Resource
-from worker.repeats import Sparingly
+from worker.runtime.log_rate_limit import LogRateLimiter
 
 log = logging.getLogger(__name__)
 
@@ -17,7 +17,7 @@ LOOK_AGAIN = 30.0
 """Seconds after which is looked again whether a kind is served."""
 
 
-async def served(kube: Kube, resource: Resource, sparingly: Sparingly) -> bool:
+async def served(kube: Kube, resource: Resource, log_limiter: LogRateLimiter) -> bool:
     """Whether the API server serves the kind; while it cannot be asked, nobody knows, so it is asked again."""
     while True:
         try:
@@ -26,6 +26,6 @@ async def served(kube: Kube, resource: Resource, sparingly: Sparingly) -> bool:
         except NotFound:
             return False
         except (ApiError, ValueError) as error:
-            if sparingly.count(resource.plural) is not None:
+            if log_limiter.count(resource.plural) is not None:
                 log.warning("the API server does not say what it serves", extra={"error": str(error)})
             await asyncio.sleep(LOOK_AGAIN / 10)

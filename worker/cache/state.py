@@ -14,8 +14,8 @@ from tenon.kube.records import DaemonRecord, NamespacedRecord, NodeRecord, Objec
 from tenon.resources import Resources, total
 from worker.cache.buying import Bought
 from worker.cache.changes import Changes, Subscription, Topic
-from worker.cache.moving import Moving, leaving
-from worker.cache.spreading import Spreading
+from worker.cache.default_topology_spread import Spreading
+from worker.cache.evacuating_pods import Moving, leaving
 from worker.cache.storage import Storage
 from worker.cache.table import Table
 

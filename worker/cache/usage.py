@@ -12,7 +12,7 @@ from tenon.apis import labels
 from tenon.kube.records import NodeRecord, ObjectRecord
 from tenon.provisioning.claims import largest_capacity
 from tenon.resources import Resources
-from worker.cache.moving import leaving
+from worker.cache.evacuating_pods import leaving
 from worker.cache.quantities import claimed, requested, stated
 from worker.cache.state import ClusterState
 

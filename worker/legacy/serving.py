@@ -11,8 +11,8 @@ from tenon.apis.legacy.global_tags import default_tags
 from tenon.ec2.amis import al2_has_images
 from tenon.ec2.cluster import Cluster
 from worker.cache.cluster import ClusterCache
-from worker.legacy.keeper import LegacyKeeper
-from worker.legacy.watching import LegacyObjects
+from worker.controllers.legacy_api import LegacyApiController
+from worker.legacy.watches import LegacyObjects
 from worker.settings import Settings
 
 
@@ -22,7 +22,7 @@ async def serve_legacy(
     """Read the old objects and let them act, until cancelled."""
     defaults = defaults_of(settings, cluster.kubernetes_version)
     objects = LegacyObjects(kube, cache.changes, silence_limit=settings.watch_silence_limit.total_seconds())
-    keeper = LegacyKeeper(kube, recorder, cache, objects, defaults)
+    keeper = LegacyApiController(kube, recorder, cache, objects, defaults)
     async with asyncio.TaskGroup() as group:
         group.create_task(objects.run(), name="legacy objects")
         group.create_task(keeper.run(), name="legacy keeper")

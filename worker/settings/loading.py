@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 
 from tenon.apis.legacy.global_settings import Settings as OldSettings
 from tenon.provisioning.gates import named_gates, parse_feature_gates
-from worker.settings import effects, lookalikes
+from worker.settings import effects, env_typos
 from worker.settings.model import Settings
 
 Source = Literal["flag", "environment", "ConfigMap", "default"]
@@ -86,7 +86,7 @@ def load_all(
     Raises:
         SettingsError: with one sentence for each setting that is unknown, missing or malformed.
     """
-    unknown, removed = lookalikes.look(environment)
+    unknown, removed = env_typos.look(environment)
     old = config_maps or OldSettings()
     told = [*faults, *unknown, *(f"ConfigMap: {problem}." for problem in old.problems)]
     given = gather(flags, environment, old)

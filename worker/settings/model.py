@@ -27,7 +27,7 @@ from worker.settings.kinds import (
     SecureAddress,
     Tags,
 )
-from worker.settings.place import own_namespace
+from worker.settings.namespace import own_namespace
 from worker.settings.scheduler_document import default_spread
 
 Port = Annotated[int, Field(ge=0, le=65535)]

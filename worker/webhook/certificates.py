@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from worker.authority import Authority, general_name, new_key, pem
+from worker.runtime.certificate_authority import CertificateAuthority, general_name, new_key, pem
 
 RENEWED_BEFORE = timedelta(days=90)
 MOST_NAMES = 20
@@ -36,7 +36,7 @@ class Served:
 
 def issued(names: Sequence[str], now: datetime, before: bytes = b"") -> Served:
     """A new certificate for these DNS names and addresses; ``before`` are authorities to trust besides its own."""
-    authority, key = Authority("tenon-webhook-ca", now), new_key()
+    authority, key = CertificateAuthority("tenon-webhook-ca", now), new_key()
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tenon-webhook")])
     certificate = authority.issue(subject, key.public_key(), ExtendedKeyUsageOID.SERVER_AUTH, names)
     older = dict.fromkeys(pem(old) for old in _read(before)[:MOST_OLDER] if old.not_valid_after_utc > now)

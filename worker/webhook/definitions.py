@@ -24,9 +24,9 @@ from tenon.apis.versions.definitions import (
     needs_conversion,
 )
 from tenon.apis.versions.objects import V1
-from worker.repeats import Sparingly
+from worker.runtime.log_rate_limit import LogRateLimiter
 from worker.settings import Settings
-from worker.settings.place import own_namespace
+from worker.settings.namespace import own_namespace
 from worker.webhook.secret import SECRET, CertificateSecret
 from worker.webhook.server import PATH
 from worker.webhook.serving import service
@@ -76,7 +76,7 @@ class DefinitionKeeper:
         self._kube = kube
         self._settings = settings
         self._secret = CertificateSecret(kube, own_namespace())
-        self._sparingly = Sparingly()
+        self._log_limiter = LogRateLimiter()
         self._rewritten: dict[str, set[str]] = {}
 
     async def keep(self) -> bool:
@@ -97,13 +97,13 @@ class DefinitionKeeper:
         try:
             yield
         except ApiError as error:
-            if self._sparingly.count((what, error.status)) is not None:
+            if self._log_limiter.count((what, error.status)) is not None:
                 log.warning(
                     "The conversion of v1beta1 objects could not be set up: objects of v1 are served all the same",
                     extra={"what": what, "error": str(error)},
                 )
         except Exception:  # it must not end for good what another look may put right
-            if self._sparingly.count((what, "fault")) is not None:
+            if self._log_limiter.count((what, "fault")) is not None:
                 log.exception("The definitions of the kinds with two versions could not be kept", extra={"what": what})
 
     async def _keep(self, name: str, authorities: str) -> None:
@@ -144,7 +144,7 @@ class DefinitionKeeper:
                 continue
             rewritten.add(metadata["uid"])
         if refused:
-            if self._sparingly.count((name, "refused")) is not None:
+            if self._log_limiter.count((name, "refused")) is not None:
                 log.warning(
                     "Objects stored as v1beta1 cannot be rewritten as v1: put them right, or delete them",
                     extra={"definition": name, "objects": len(refused), "first": refused[0]},

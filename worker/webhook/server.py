@@ -24,8 +24,8 @@ import msgspec
 
 from tenon.apis.versions.parts import Unconvertible
 from tenon.apis.versions.review import reviewed
-from worker.dualstack import DualStackServer
-from worker.repeats import Sparingly
+from worker.runtime.dual_stack import DualStackServer
+from worker.runtime.log_rate_limit import LogRateLimiter
 from worker.webhook.certificates import Served
 from worker.webhook.timed import TimedConnection
 
@@ -105,7 +105,7 @@ class _Server(DualStackServer):
         self.converting = threading.BoundedSemaphore(MOST_CONVERSIONS)
         self.large = threading.BoundedSemaphore(MOST_LARGE_BODIES)
         self.expiry = expiry
-        self.sparingly = Sparingly()
+        self.log_limiter = LogRateLimiter()
         super().__init__(("", port), _Conversions)
 
     def get_request(self) -> tuple[socket.socket, Any]:
@@ -153,7 +153,7 @@ class _Server(DualStackServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - as socketserver has it
         """A connection that breaks off is the client's affair; the rest is told once a minute."""
-        if not isinstance(sys.exc_info()[1], OSError) and self.sparingly.count("fault") is not None:
+        if not isinstance(sys.exc_info()[1], OSError) and self.log_limiter.count("fault") is not None:
             log.exception("A conversion failed for a reason that nobody thought of")
 
 
@@ -218,7 +218,7 @@ class _Conversions(BaseHTTPRequestHandler):
     def _converted(self, body: bytes) -> bytes:
         answer = reviewed(msgspec.json.decode(body), self.server.expiry())
         result = answer["response"]["result"]
-        if result["status"] != "Success" and self.server.sparingly.count("object") is not None:
+        if result["status"] != "Success" and self.server.log_limiter.count("object") is not None:
             log.warning("an object could not be converted", extra={"reason": result["message"]})
         return msgspec.json.encode(answer)
 

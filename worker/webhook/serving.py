@@ -21,9 +21,9 @@ from activities.kubernetes.errors import ApiError, ConfigError
 from activities.kubernetes.resources import CRDS, NODEPOOLS
 from tenon.apis.legacy.v1beta1_nodepool import DEFAULT_EXPIRY
 from tenon.apis.versions.definitions import NAMES, trusted_authorities
-from worker.repeats import Sparingly
+from worker.runtime.log_rate_limit import LogRateLimiter
 from worker.settings import Settings, SettingsError
-from worker.settings.place import own_namespace
+from worker.settings.namespace import own_namespace
 from worker.webhook.certificates import Served, may_replace
 from worker.webhook.secret import SECRET, CertificateSecret
 from worker.webhook.server import WebhookServer
@@ -81,7 +81,7 @@ class Webhook:
         self._kubeconfig = kubeconfig
         self._expiry: Mapping[str, str] | None = None
         self._served: Served | None = None
-        self._sparingly = Sparingly()
+        self._log_limiter = LogRateLimiter()
         self._stopping = threading.Event()
         self._server = WebhookServer(settings.webhook_port, lambda: self._expiry)
         self._thread = threading.Thread(target=self._run, name="webhook-keeper", daemon=True)
@@ -116,13 +116,13 @@ class Webhook:
         try:
             await attempt
         except (ApiError, OSError) as error:
-            if self._sparingly.count(what) is not None:
+            if self._log_limiter.count(what) is not None:
                 log.warning(
                     "The conversion webhook could not be kept: objects of v1 are served all the same",
                     extra={"what": what, "error": str(error)},
                 )
         except Exception:  # another look may find it put right
-            if self._sparingly.count((what, "fault")) is not None:
+            if self._log_limiter.count((what, "fault")) is not None:
                 log.exception("The conversion webhook could not be kept", extra={"what": what})
 
     async def _certify(self, kube: Kube) -> None:

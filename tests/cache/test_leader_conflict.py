@@ -1,0 +1,413 @@
+"""Standing by while a Karpenter, or another Tenon, leads, in virtual time (OPS-04, SET-12)."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+
+from activities.kubernetes.errors import ApiUnreachable, Forbidden
+from tests.cache.test_lease import Api, forever, stop, virtually
+from worker.runtime.leader_conflict import LeaderConflict
+from worker.runtime.lease import LeaseElection, is_tenons
+
+KARPENTER = ("kube-system", "karpenter-leader-election")
+US = ("tenon", "karpenter-leader-election")
+UUID = "0e1c9c3e-7c51-4a6e-9f0a-2d1c1f6f8b11"
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+class Leases:
+    """The Leases of a whole cluster, as ``list`` gives them."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[str, str], dict[str, Any]] = {}
+        self.version = 0
+        self.failure: Exception | None = None
+        self.asked: list[str] = []
+
+    async def list(self, resource: Any, *, field_selector: str) -> list[dict[str, Any]]:
+        self.asked.append(field_selector)
+        if self.failure is not None:
+            raise self.failure
+        return [lease for (_, name), lease in self.found.items() if field_selector == f"metadata.name={name}"]
+
+    def renew(self, key: tuple[str, str], holder: str, seconds: int | None = 15, at: str = "") -> None:
+        """``at``: the clock of a holder may be wrong by years, and nothing may depend on it while it holds."""
+        self.version += 1
+        at = at or f"1999-01-01T00:00:00.{self.version:06d}Z"
+        metadata = {"namespace": key[0], "name": key[1], "resourceVersion": str(self.version)}
+        spec = {"holderIdentity": holder, "leaseDurationSeconds": seconds, "renewTime": at}
+        self.found[key] = {"metadata": metadata, "spec": spec}
+
+    async def renewing(self, key: tuple[str, str], holder: str) -> None:
+        while True:
+            self.renew(key, holder)
+            await asyncio.sleep(2)
+
+
+class Shared(Api):
+    """One Lease for a Karpenter and a Tenon in one namespace: read by name, and found by a list."""
+
+    async def list(self, resource: Any, *, field_selector: str) -> list[dict[str, Any]]:
+        self._check()
+        if self.lease is None:
+            return []
+        metadata = {"namespace": US[0], "name": US[1], **self.lease["metadata"]}
+        return [{"metadata": metadata, "spec": dict(self.lease["spec"])}]
+
+    def hold(self, holder: str) -> None:
+        """As Karpenter writes it: labels and annotations stay as they are."""
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        before = self.lease or {"metadata": {}, "spec": {}}
+        spec = {**before["spec"], "holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": now}
+        metadata = before["metadata"]
+        self._store(spec, metadata.get("labels"), metadata.get("annotations"))
+
+    async def holding(self, holder: str) -> None:
+        while True:
+            self.hold(holder)
+            await asyncio.sleep(2)
+
+
+class Told:
+    """The events that were written."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str, str]] = []
+
+    async def publish(self, about: Any, reason: str, message: str, type_: str = "Normal") -> bool:
+        self.events.append((about["metadata"]["namespace"], reason, message))
+        return True
+
+
+def rivals(leases: Any, told: Told | None = None, own: tuple[str, str] = US) -> LeaderConflict:
+    api, recorder = cast("Any", leases), cast("Any", told or Told())
+    return LeaderConflict(api, recorder, namespace=own[0], name=own[1], now=lambda: NOW)
+
+
+def test_ops04_tenon_stands_by_while_karpenter_leads_and_begins_when_its_lease_has_run_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It says so once, with the holder's name, in the log and on the Lease."""
+    told = Told()
+
+    async def main() -> None:
+        api, leases = Api(), Leases()
+        others = rivals(leases, told)
+        election = LeaseElection(cast("Any", api), namespace="tenon", identity="tenon/a", stand_by=others.stand_by)
+        karpenter = asyncio.create_task(leases.renewing(KARPENTER, "karpenter-7d_1f"))
+        looking, leading = asyncio.create_task(others.run()), asyncio.create_task(election.run(forever))
+        await asyncio.sleep(120)
+        assert (election.leading, api.lease) == (False, None), "nor is the Lease taken"
+        await stop(karpenter)
+        killed = asyncio.get_running_loop().time()
+        while not election.leading:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        assert 13 <= asyncio.get_running_loop().time() - killed <= 21
+        await stop(looking, leading)
+
+    caplog.set_level("INFO")
+    virtually(main)
+    lines = [record.getMessage() for record in caplog.records]
+    assert len([line for line in lines if "stands by" in line]) == 1
+    assert "Karpenter (karpenter-7d_1f) leads by the Lease kube-system/karpenter-leader-election" in caplog.text
+    ((namespace, reason, message),) = told.events
+    assert (namespace, reason) == ("kube-system", "StandingBy")
+    assert "begins by itself" in message
+
+
+def test_ops04_a_released_lease_is_the_rivals_until_none_of_its_replicas_has_taken_it_for_15_seconds() -> None:
+    async def main() -> None:
+        leases = Leases()
+        others = rivals(leases)
+        leases.renew(KARPENTER, "karpenter")
+        looking = asyncio.create_task(others.run())
+        await asyncio.sleep(1)
+        assert others.stand_by(False)
+        leases.renew(KARPENTER, "", 1)
+        await asyncio.sleep(14)
+        assert others.stand_by(False)
+        await asyncio.sleep(5)
+        assert not others.stand_by(False)
+        await stop(looking)
+
+    virtually(main)
+
+
+@pytest.mark.parametrize("tenths", range(0, 20, 3))
+def test_ops04_a_restart_of_karpenter_hands_nothing_to_tenon(tenths: int) -> None:
+    """One replica releases on its way out, and another takes the Lease at its next try, whatever the phase."""
+
+    async def main() -> None:
+        api, leases = Api(), Leases()
+        others = rivals(leases)
+        election = LeaseElection(cast("Any", api), namespace="tenon", identity="tenon/a", stand_by=others.stand_by)
+        begun: list[str] = []
+
+        async def work() -> None:
+            begun.append("begun")
+            await forever()
+
+        karpenter = asyncio.create_task(leases.renewing(KARPENTER, "karpenter-1"))
+        tasks = [asyncio.create_task(part) for part in (others.run(), others.serve(work), election.run(work))]
+        await asyncio.sleep(30 + tenths / 10)
+        await stop(karpenter)
+        leases.renew(KARPENTER, "", 1)
+        await asyncio.sleep(1.9)
+        karpenter = asyncio.create_task(leases.renewing(KARPENTER, "karpenter-2"))
+        await asyncio.sleep(30)
+        assert begun == []
+        await stop(karpenter, *tasks)
+
+    virtually(main)
+
+
+@pytest.mark.parametrize("tenths", range(0, 20, 3))
+def test_ops04_a_restart_of_karpenter_hands_nothing_to_tenon_in_the_same_namespace(tenths: int) -> None:
+    """They share a Lease there, and whoever took it once would keep it; what Tenon released is Tenon's at once."""
+
+    async def main() -> None:
+        api = Shared()
+        api.hold("")  # there before, and touched by a Tenon: its mark says nothing any more once Karpenter has come
+        first = api.election("tenon/first")
+        await first.acquire()
+        await first.release()
+        others = rivals(api)
+        election = LeaseElection(cast("Any", api), namespace="tenon", identity="tenon/a", stand_by=others.stand_by)
+        await others.look()
+        assert not others.stand_by(False)
+        karpenter = asyncio.create_task(api.holding(f"karpenter-1_{UUID}"))
+        await asyncio.sleep(0.1)
+        tasks = [asyncio.create_task(part) for part in (others.run(), election.run(forever))]
+        await asyncio.sleep(30 + tenths / 10)
+        await stop(karpenter)
+        api.hold("")
+        await asyncio.sleep(1.9)
+        assert api.holder == ""
+        karpenter = asyncio.create_task(api.holding(f"karpenter-2_{UUID}"))
+        await asyncio.sleep(30)
+        assert (election.leading, api.holder) == (False, f"karpenter-2_{UUID}")
+        await stop(karpenter)
+        api.hold("")
+        await asyncio.sleep(20)
+        assert (election.leading, api.holder) == (True, "tenon/a")
+        await stop(*tasks)
+
+    virtually(main)
+
+
+@pytest.mark.parametrize(("age", "stands_by"), [(timedelta(minutes=1), True), (timedelta(minutes=16), False)])
+def test_a_lease_that_was_released_before_tenon_started_delays_it_only_when_that_was_lately(
+    age: timedelta, stands_by: bool
+) -> None:
+    """Karpenter's Lease stays when Karpenter is uninstalled; a node that is drained takes both with it."""
+
+    async def main() -> None:
+        leases = Leases()
+        leases.renew(KARPENTER, "", 1, (NOW - age).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
+        others = rivals(leases)
+        await others.look()
+        assert others.stand_by(False) is stands_by
+        if others.rival is not None:
+            assert "only just released the Lease kube-system/karpenter-leader-election" in str(others.rival)
+        await asyncio.sleep(15)
+        await others.look()
+        assert not others.stand_by(False)
+
+    virtually(main)
+
+
+@pytest.mark.parametrize("holder", ["karpenter-7d_1f", ""])
+def test_ops04_a_lease_that_says_years_and_is_never_renewed_stops_tenon_for_a_minute_at_most(holder: str) -> None:
+    """Anybody who may create Leases in some namespace could stop Tenon for ever by it."""
+
+    async def main() -> None:
+        leases = Leases()
+        others = rivals(leases)
+        leases.renew(("tenant", US[1]), holder, 2147483647, at=NOW.isoformat())
+        looking = asyncio.create_task(others.run())
+        await asyncio.sleep(1)
+        assert others.stand_by(False), "it may be a Karpenter's that is about to be renewed"
+        while others.stand_by(False):
+            leases.found["tenant", US[1]]["metadata"]["resourceVersion"] += "0"  # another part of it is written
+            await asyncio.sleep(1)
+            assert asyncio.get_running_loop().time() <= 65
+        leases.renew(("tenant", US[1]), "karpenter-7d_1f", 2147483647)
+        await asyncio.sleep(3)
+        assert others.stand_by(False), "now it was renewed"
+        await stop(looking)
+
+    virtually(main)
+
+
+def test_an_outage_of_the_api_server_is_no_sign_that_karpenter_is_gone() -> None:
+    """It could not renew either; one that had been gone before stays gone."""
+
+    async def main() -> None:
+        leases = Leases()
+        others = rivals(leases)
+        leases.renew(("old", KARPENTER[1]), "dead")
+        looking = asyncio.create_task(others.run())
+        await asyncio.sleep(20)
+        assert not others.stand_by(False)
+        karpenter = asyncio.create_task(leases.renewing(KARPENTER, "karpenter"))
+        await asyncio.sleep(10)
+        await stop(karpenter)
+        leases.failure = ApiUnreachable("x", "gone")
+        await asyncio.sleep(60)
+        leases.failure = None
+        await asyncio.sleep(2.1)
+        assert others.stand_by(False)
+        karpenter = asyncio.create_task(leases.renewing(KARPENTER, "karpenter"))
+        await asyncio.sleep(30)
+        assert others.stand_by(False)
+        await stop(karpenter)
+        await asyncio.sleep(20)
+        assert not others.stand_by(False)
+        leases.failure = ApiUnreachable("x", "gone")
+        await asyncio.sleep(60)
+        leases.failure = None
+        await asyncio.sleep(2.1)
+        assert not others.stand_by(False)
+        await stop(looking)
+
+    virtually(main)
+
+
+def test_identities_of_karpenter_and_of_every_release_of_tenon_are_told_apart() -> None:
+    """While a Deployment is rolled, replicas of the first release stand beside those of the next."""
+    assert is_tenons("tenon/tenon-7d9f-x2x4k_7")
+    assert is_tenons("tenon-7d9f-x2x4k_7")
+    assert not is_tenons(f"karpenter-6d9f8c7b5-x2x4k_{UUID}")
+    assert not is_tenons("")
+
+
+def test_ops04_tenon_stops_leading_when_karpenter_comes_back() -> None:
+    async def main() -> None:
+        api, leases = Api(), Leases()
+        others = rivals(leases)
+        election = LeaseElection(cast("Any", api), namespace="tenon", identity="tenon/a", stand_by=others.stand_by)
+        looking, leading = asyncio.create_task(others.run()), asyncio.create_task(election.run(forever))
+        await asyncio.sleep(10)
+        assert election.leading
+        karpenter = asyncio.create_task(leases.renewing(KARPENTER, "karpenter"))
+        await asyncio.sleep(4.1)
+        assert (election.leading, api.holder) == (False, ""), "its own Lease is released"
+        await stop(karpenter, looking, leading)
+
+    virtually(main)
+
+
+def test_a_lease_says_that_it_is_tenons_while_tenon_holds_it() -> None:
+    async def main() -> None:
+        api = Api()
+        election = api.election("tenon/a")
+        task = asyncio.create_task(election.run(forever))
+        await asyncio.sleep(5)
+        assert api.lease is not None
+        assert api.lease["metadata"]["labels"] == {"app.kubernetes.io/managed-by": "tenon"}
+        await stop(task)
+        assert api.lease["metadata"]["labels"] == {}
+
+    virtually(main)
+
+
+def test_ops04_the_own_lease_is_a_rivals_while_karpenter_holds_it() -> None:
+    """Installed in Karpenter's own namespace, both share one Lease: the io process must not act either."""
+
+    async def main() -> None:
+        leases = Leases()
+        others = rivals(leases)
+        leases.renew(US, f"karpenter-5f_{UUID}")
+        await others.look()
+        assert others.stand_by(False)
+        assert str(others.rival).startswith(f"Karpenter (karpenter-5f_{UUID})")
+        leases.renew(US, "tenon/another-replica_1")
+        await others.look()
+        assert not others.stand_by(False)
+
+    virtually(main)
+
+
+def test_ops04_of_two_tenons_that_lead_the_first_by_name_goes_on() -> None:
+    async def main() -> None:
+        leases = Leases()
+        elsewhere = ("apps", "karpenter-leader-election")
+        here, there = rivals(leases), rivals(leases, own=elsewhere)
+        leases.renew(US, "tenon/here")
+        leases.renew(elsewhere, "tenon/there")
+        await here.look()
+        await there.look()
+        assert (here.stand_by(True), there.stand_by(True)) == (True, False)
+        assert here.stand_by(False)
+        assert there.stand_by(False), "who does not lead yet lets the other go on"
+        leases.renew(KARPENTER, "karpenter")
+        await there.look()
+        assert there.stand_by(True), "Karpenter gives way to nobody"
+
+    virtually(main)
+
+
+@pytest.mark.parametrize("failure", [Forbidden(403, "Forbidden", "leases is forbidden"), ApiUnreachable("x", "gone")])
+def test_what_cannot_be_seen_is_not_taken_for_nobody(failure: Exception) -> None:
+    """Without the right to list Leases Tenon is not ready and does nothing; an outage later changes nothing."""
+
+    async def main() -> None:
+        leases = Leases()
+        leases.failure = failure
+        others = rivals(leases)
+        await others.look()
+        assert others.stand_by(False)
+        assert "cannot be listed" in others.unseen
+        assert ("resourceNames [karpenter-leader-election]" in others.unseen) is isinstance(failure, Forbidden)
+        leases.failure = None
+        await others.look()
+        assert (others.stand_by(False), others.unseen) == (False, "")
+        leases.failure = failure
+        await others.look()
+        assert not others.stand_by(True)
+
+    virtually(main)
+
+
+def test_set12_a_lease_of_a_name_of_ones_own_is_looked_for_beside_karpenters() -> None:
+    async def main() -> None:
+        leases = Leases()
+        await rivals(leases, own=("tenon", "nodes")).look()
+        assert sorted(leases.asked) == ["metadata.name=karpenter-leader-election", "metadata.name=nodes"]
+
+    virtually(main)
+
+
+def test_work_runs_only_while_nobody_else_leads() -> None:
+    async def main() -> None:
+        leases = Leases()
+        others = rivals(leases)
+        running: list[str] = []
+
+        async def work() -> None:
+            running.append("begun")
+            try:
+                await forever()
+            finally:
+                running.append("ended")
+
+        karpenter = asyncio.create_task(leases.renewing(KARPENTER, "karpenter"))
+        tasks = asyncio.create_task(others.run()), asyncio.create_task(others.serve(work))
+        await asyncio.sleep(30)
+        assert running == []
+        await stop(karpenter)
+        await asyncio.sleep(20)
+        assert running == ["begun"]
+        karpenter = asyncio.create_task(leases.renewing(KARPENTER, "karpenter"))
+        await asyncio.sleep(5)
+        assert running == ["begun", "ended"]
+        await stop(karpenter)
+        await asyncio.sleep(20)
+        assert running == ["begun", "ended", "begun"]
+        await stop(*tasks)
+
+    virtually(main)

@@ -1,0 +1,83 @@
+"""Other controllers' NodePools and NodeClaims never enter the cache; their Nodes are Nodes without a NodeClaim."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tenon.kube.records import ObjectRecord
+from tests.cache.objects import claim, node, running
+from tests.cache.test_capacity import NOW, STATUS, state
+from worker.cache.capacity import scheduling_nodes
+from worker.cache.changes import Topic
+from worker.cache.planning_view import PlanningView
+from worker.cache.state import ClusterState
+from worker.cache.usage import pool_usages
+
+AUTO_MODE = {"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"}
+LEAVING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+DISRUPTED = [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]
+OF_POOL = {"labels": {"karpenter.sh/nodepool": "pool", "karpenter.sh/initialized": "true"}}
+
+
+def foreign(name: str = "auto", **options: Any) -> ObjectRecord:
+    """A NodeClaim of EKS Auto Mode."""
+    return claim(name, nodeClassRef=AUTO_MODE, **options)
+
+
+def foreign_pool(name: str = "pool") -> ObjectRecord:
+    return claim(name, node_name="", template={"spec": {"nodeClassRef": AUTO_MODE}})
+
+
+async def test_nc07_other_controllers_objects_are_absent_and_only_their_names_are_known() -> None:
+    found = state(claims=[claim("ours"), foreign()], pools=[foreign_pool()])
+    assert [one.name for one in found.claims] == ["ours"]
+    assert list(found.pools) == []
+    assert (found.claims.left_out, found.pools.left_out) == ({"auto"}, {"pool"})
+    await found.claims.on_replace({})
+    assert found.claims.left_out == frozenset()
+
+
+def test_nc07_changes_of_other_controllers_objects_wake_nobody() -> None:
+    found = state()
+    with found.subscribe([Topic.CLAIM, Topic.POOL]) as news:
+        found.claims.on_event("auto", foreign())
+        found.pools.on_event("pool", foreign_pool())
+        found.claims.on_event("auto", None)
+        assert news.take() == []
+
+
+def test_nc07_a_name_that_another_controller_takes_is_gone_here() -> None:
+    """A NodeClaim was deleted, and another controller made one of its name."""
+    found = state(claims=[claim("same")])
+    with found.subscribe([Topic.CLAIM]) as news:
+        found.claims.on_event("same", foreign("same"))
+        assert news.take() == [(Topic.CLAIM, "same")]
+    assert "same" not in found.claims
+    found.claims.on_event("same", claim("same"))
+    assert "same" in found.claims
+    assert found.claims.left_out == frozenset()
+
+
+def test_nc07_another_controllers_node_has_room_for_pods_and_is_no_pools() -> None:
+    """SCH-090: an ordinary unmanaged node to plans; nothing else looks at it, whatever its labels say."""
+    found = state(nodes=[node(meta=OF_POOL)], claims=[foreign(status=STATUS)], pods=[running("a", "n")])
+    (seen,) = scheduling_nodes(found, NOW)
+    assert (seen.name, seen.initialized, seen.closed) == ("n", True, False)
+    assert (seen.allocatable, seen.used) == ({"cpu": 4000, "pods": 10}, {"cpu": 1000, "pods": 1})
+    assert [pod.name for pod in seen.pods] == ["a"], "rules between pods count it"
+    assert pool_usages(found, with_leaving=True).get("pool", {}) == {}
+    view = PlanningView(found)  # type: ignore[arg-type]
+    assert (set(view.claim_names()), view.managed_nodes(), view.node_pools()) == (set(), [], [])
+
+
+def test_nc07_a_claim_of_another_controller_that_is_not_launched_promises_no_room() -> None:
+    assert scheduling_nodes(state(claims=[foreign(node_name="")]), NOW) == []
+
+
+@pytest.mark.parametrize("gone", [{"meta": {**OF_POOL, **LEAVING}}, {"meta": OF_POOL, "taints": DISRUPTED}])
+def test_nc07_pods_of_another_controllers_node_are_that_ones_to_move(gone: dict[str, Any]) -> None:
+    """It buys their new nodes; a second one from here would be one too many."""
+    found: ClusterState = state(nodes=[node(**gone)], claims=[foreign()], pods=[running("a", "n")])
+    assert found.moving_pods() == []

@@ -1,0 +1,297 @@
+"""The keeper of CapacityBuffers with the planner, on the worker's own cache; the API server is played from memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+
+from activities.kubernetes.errors import ApiError, Forbidden
+from activities.kubernetes.resources import CAPACITYBUFFERS, DEPLOYMENTS, NODECLAIMS, PODTEMPLATES, Resource
+from activities.planning.batching import Batcher
+from activities.planning.buffers import BufferRoom
+from activities.planning.planner import Planner
+from tenon.apis import labels
+from tenon.kube.decode import decode_namespaced, decode_object
+from tenon.lifecycle.messages import PlanInput
+from tenon.provisioning.planning_policy import PlanPolicy
+from tests.apis.case import EC2NODECLASS, NODEPOOL
+from tests.cache.objects import metadata, node, running
+from tests.lifecycle_k8s.fake_kube import Clock, FakeKube, Recorder
+from tests.planning.fake_view import READY, FakeTypes, loop_clock
+from tests.worker.test_nodeclaim_workflows import Cache
+from worker.cache.planning_view import PlanningView
+from worker.controllers.capacity_buffer import LOOK_AGAIN, LOOK_SOON, CapacityBufferController
+
+pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
+
+MOMENT = 2.0
+"""More than the keeper lets changes settle."""
+TEMPLATE = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}}
+
+
+class Whole(Cache):
+    """A cache whose watches are never behind."""
+
+    @property
+    def synced(self) -> bool:
+        return True
+
+    def silent_for(self, resource: Resource) -> float:
+        return 0.0
+
+
+class Server(FakeKube):
+    """An API server whose watch of buffers and NodeClaims tells the cache at once."""
+
+    def __init__(self, cache: Cache) -> None:
+        super().__init__(Clock())
+        self.cache = cache
+        self.fault: ApiError | None = None
+        self.spared: set[str] = set()
+        """What can be read for all of the fault."""
+
+    async def get(self, resource: Resource, name: str, namespace: str = "") -> dict[str, Any] | None:
+        if self.fault is not None and name not in self.spared:
+            raise self.fault
+        return await super().get(resource, name, namespace)
+
+    async def list(self, resource: Resource, **selectors: str) -> list[dict[str, Any]]:
+        selector = selectors.pop("label_selector")
+        found = await super().list(resource)
+        batches = {id(claim): int(claim["metadata"]["labels"].get(labels.BATCH) or 0) for claim in found}
+        if "=" in selector:
+            return [claim for claim in found if batches[id(claim)] == int(selector.partition("=")[2])]
+        return [claim for claim in found if batches[id(claim)] > int(selector.partition(">")[2])]
+
+    async def create(self, resource: Resource, body: dict[str, Any], namespace: str = "") -> dict[str, Any]:
+        return self.add(resource, body)
+
+    def _store(self, resource: Resource, obj: dict[str, Any]) -> None:
+        super()._store(resource, obj)
+        raw = json.dumps(obj).encode()
+        if resource is CAPACITYBUFFERS:
+            self.cache.buffers.on_event(f"default/{obj['metadata']['name']}", decode_namespaced(raw))
+        elif resource is NODECLAIMS:
+            self.cache.claims.on_event(obj["metadata"]["name"], decode_object(raw))
+
+    def template(self, cpu: str = "1") -> None:
+        """The PodTemplate that buffers here refer to."""
+        spec = {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}
+        self.add(PODTEMPLATES, {"metadata": {"name": "small", "generation": 1}, "template": {"spec": spec}})
+
+    def buffer(self, generation: int = 1, **spec: Any) -> None:
+        """The one buffer."""
+        spec = {"podTemplateRef": {"name": "small"}, "replicas": 2, **spec}
+        self.add(CAPACITYBUFFERS, {"metadata": {"name": "spare", "generation": generation}, "spec": spec})
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What the buffer says of itself."""
+        found: dict[str, Any] = self.objects["capacitybuffers", "default", "spare"].get("status") or {}
+        return found
+
+    def reason(self, kind: str) -> str:
+        conditions = self.status.get("conditions") or []
+        return str(next((one["reason"] for one in conditions if one["type"] == kind), ""))
+
+
+class World:
+    """A keeper at work beside a planner."""
+
+    def __init__(self) -> None:
+        self.cache = Whole()
+        self.server = Server(self.cache)
+        ready = {**EC2NODECLASS, "metadata": metadata("default"), "status": {"conditions": [READY]}}
+        self.cache.nodeclasses.on_event("default", decode_object(json.dumps(ready).encode()))
+        pool = {**NODEPOOL, "metadata": metadata("default", generation=1)}
+        self.cache.pools.on_event("default", decode_object(json.dumps(pool).encode()))
+        view = PlanningView(self.cache)
+        self.room = BufferRoom(gate=True)
+        self.batcher = Batcher(view, loop_clock(), self.room)
+        kube, told = cast("Any", self.server), cast("Any", Recorder())
+        self.planner = Planner(view, FakeTypes(), kube, told, self.batcher, loop_clock(), buffers=self.room)
+        self.keeper = CapacityBufferController(kube, self.cache, view, self.room, PlanPolicy(), self.batcher.reserved)
+        self.batch = 0
+
+    async def plan(self) -> list[str]:
+        self.batch += 1
+        return (await self.planner.plan(PlanInput(cluster="c", batch=self.batch))).claims
+
+    def joins(self, claim: str, cpu: str, *, initialized: bool = True) -> None:
+        """The claim's Node is there."""
+        found = self.cache.claims.get(claim)
+        assert found is not None
+        status = {"providerID": f"aws:///us-west-2a/i-{claim}", "allocatable": {"cpu": cpu, "pods": "10"}}
+        body = {**found.body, "metadata": {**found.body["metadata"], "resourceVersion": "x"}, "status": status}
+        self.cache.claims.on_event(claim, decode_object(json.dumps(body).encode()))
+        known = {**found.labels, **({labels.INITIALIZED: "true"} if initialized else {})}
+        self.cache.nodes.on_event(claim, node(claim, cpu=cpu, meta={"labels": known}))
+
+
+@contextlib.asynccontextmanager
+async def keeping(**spec: Any) -> AsyncIterator[World]:
+    """A keeper that has looked at a buffer of two pods of 1 CPU."""
+    world = World()
+    world.server.template()
+    world.server.buffer(**spec)
+    task = asyncio.create_task(world.keeper.run())
+    await asyncio.sleep(MOMENT)
+    try:
+        yield world
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_a_buffer_is_resolved_bought_for_once_filled_used_and_refilled() -> None:
+    """CB-05 to CB-09: from its creation until a pod has taken half of its room."""
+    async with keeping() as at:
+        assert at.server.status["replicas"] == 2
+        assert (at.server.reason("ReadyForProvisioning"), at.server.reason("Provisioning")) == (
+            "Resolved",
+            "RequiresNewCapacity",
+        )
+        assert len(at.batcher.undecided()) == 2
+        (claim,) = await at.plan()
+        await asyncio.sleep(MOMENT)
+        assert not at.room.lacking()
+        assert at.room.hosts() == {claim}
+        assert await at.plan() == []
+        assert at.server.reason("Provisioning") == "RequiresNewCapacity", "the node only starts"
+
+        at.joins(claim, "2", initialized=False)
+        await asyncio.sleep(MOMENT)
+        assert at.server.reason("Provisioning") == "RequiresNewCapacity"
+        at.joins(claim, "2")
+        await asyncio.sleep(MOMENT)
+        assert at.server.reason("Provisioning") == "FitsExistingCapacity"
+        assert at.batcher.undecided() == []
+
+        at.cache.pods.on_event("ns/real", running("real", claim))
+        await asyncio.sleep(MOMENT)
+        assert len(at.room.lacking()) == 1
+        (second,) = await at.plan()
+        await asyncio.sleep(MOMENT)
+        assert at.room.hosts() == {claim, second}
+
+
+async def test_the_reason_of_a_plan_stays_in_the_status_until_a_plan_knows_better() -> None:
+    """CB-06: a look between plans buys nothing, and must not say that no NodePool is ready."""
+    async with keeping() as at:
+        pool = {**NODEPOOL, "metadata": metadata("default", generation=2)}
+        pool["spec"] = {**pool["spec"], "limits": {"cpu": "1"}}
+        at.cache.pools.on_event("default", decode_object(json.dumps(pool).encode()))
+        assert await at.plan() == []
+        await asyncio.sleep(2 * LOOK_AGAIN)
+        (message,) = [one["message"] for one in at.server.status["conditions"] if one["type"] == "Provisioning"]
+        assert "limit leaves no room" in message
+        assert "no NodePool is ready" not in message
+
+
+async def test_who_waits_is_told_when_a_buffer_has_room_no_more() -> None:
+    """The batcher's long poll hears it from the cache, as of pods."""
+    async with keeping(replicas=0) as at:
+        assert at.server.reason("Provisioning") == "BufferEmpty"
+        hears = asyncio.create_task(PlanningView(at.cache).changed(600))
+        await asyncio.sleep(0)
+        at.server.buffer(generation=2)
+        await hears
+        await asyncio.sleep(MOMENT)
+        assert len(at.batcher.undecided()) == 2
+
+
+async def test_a_workload_is_followed_as_it_scales() -> None:
+    """CB-02, CB-04: a share of its replicas, at the next look, which is soon while there is no such workload."""
+    world = {"podTemplateRef": None, "replicas": None, "scalableRef": {"kind": "Deployment", "name": "web"}}
+    async with keeping(**world, percentage=50) as at:
+        assert at.server.reason("ReadyForProvisioning") == "ScalableRefNotFound"
+        assert at.batcher.undecided() == []
+        at.server.add(DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": {"replicas": 4, "template": TEMPLATE}})
+        await asyncio.sleep(LOOK_SOON + MOMENT)
+        assert (at.server.status["replicas"], len(at.room.pods())) == (2, 2)
+        before = [pod.uid for pod in at.room.pods()]
+        at.server.add(DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": {"replicas": 6, "template": TEMPLATE}})
+        await asyncio.sleep(LOOK_AGAIN + MOMENT)
+        assert [pod.uid for pod in at.room.pods()][:2] == before
+        assert at.server.status["replicas"] == 3
+
+
+async def test_pods_of_another_template_are_other_pods() -> None:
+    """An answer to the old ones says nothing of the new ones."""
+    async with keeping() as at:
+        before = {pod.uid for pod in at.room.pods()}
+        at.server.template(cpu="2")
+        await asyncio.sleep(LOOK_AGAIN + MOMENT)
+        assert not before & {pod.uid for pod in at.room.pods()}
+        assert {pod.requests["cpu"] for pod in at.room.pods()} == {2000}
+
+
+async def test_an_api_server_that_is_away_takes_no_buffer_away() -> None:
+    """Nor does a new leader, that has never read them, take their nodes for empty."""
+    async with keeping() as at:
+        at.server.fault = ApiError(503, "ServiceUnavailable", "away")
+        await asyncio.sleep(LOOK_AGAIN + MOMENT)
+        assert len(at.room.pods()) == 2
+        fresh = World()
+        fresh.server.buffer()
+        fresh.server.fault = at.server.fault
+        task = asyncio.create_task(fresh.keeper.run())
+        await asyncio.sleep(LOOK_AGAIN)
+        assert not fresh.room.known
+        fresh.server.fault = Forbidden(403, "Forbidden", "podtemplates is forbidden")
+        await asyncio.sleep(LOOK_AGAIN + MOMENT)
+        assert fresh.room.known, "that is an answer"
+        assert fresh.server.reason("ReadyForProvisioning") == "ResolutionFailed"
+        task.cancel()
+
+
+async def test_one_buffer_that_cannot_be_resolved_stands_in_no_others_way() -> None:
+    """Whether it is malformed, or what it refers to cannot be read for now."""
+    at = World()
+    at.server.template()
+    at.server.buffer()
+    spec = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "many"}}}]}
+    at.server.add(PODTEMPLATES, {"metadata": {"name": "odd"}, "template": {"spec": spec}})
+    for name in ("odd", "away"):
+        odd = {"podTemplateRef": {"name": name}, "replicas": 1}
+        at.server.add(CAPACITYBUFFERS, {"metadata": {"name": name, "generation": 1}, "spec": odd})
+    at.server.fault = ApiError(503, "ServiceUnavailable", "away")
+    at.server.spared = {"small", "odd"}
+    task = asyncio.create_task(at.keeper.run())
+    await asyncio.sleep(MOMENT)
+    assert {pod.buffer for pod in at.batcher.undecided()} == {"default/spare"}
+    told = at.server.objects["capacitybuffers", "default", "odd"]["status"]["conditions"][0]
+    assert (told["reason"], "many" in told["message"]) == ("ResolutionFailed", True)
+    assert not at.room.known, "the room of the one that could not be asked for is not known"
+    at.server.fault = None
+    await asyncio.sleep(LOOK_AGAIN + MOMENT)
+    assert at.room.known
+    task.cancel()
+
+
+async def test_cb01_buffers_of_another_strategy_are_somebody_elses() -> None:
+    async with keeping(provisioningStrategy="example.com/mine") as at:
+        assert (at.server.status, at.room.pods(), at.room.known) == ({}, [], True)
+        assert at.server.gets == []
+
+
+async def test_a_status_that_is_true_is_not_written_again() -> None:
+    async with keeping() as at:
+        written = len(at.server.calls)
+        await asyncio.sleep(4 * LOOK_AGAIN)
+        assert len(at.server.calls) == written
+
+
+async def test_a_buffer_like_something_that_is_not_followed_says_so() -> None:
+    """Another autoscaler that serves the same CRD may follow it: the object is no fault, and nothing is kept for it."""
+    for kind in ("Job", "PodTemplate"):
+        async with keeping(podTemplateRef=None, scalableRef={"apiGroup": "batch", "kind": kind, "name": "small"}) as at:
+            assert at.server.reason("ReadyForProvisioning") == "ResolutionFailed"
+            assert at.batcher.undecided() == []

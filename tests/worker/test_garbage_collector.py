@@ -1,0 +1,35 @@
+"""What the garbage collector of the cluster process leaves alone, and when it does not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from worker.runtime.garbage_collector import keep_apart
+from worker.runtime.memory import free
+
+
+@pytest.fixture
+def collector() -> Iterator[None]:
+    """The collector is afterwards as it was."""
+    before = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*before)
+
+
+@pytest.mark.usefixtures("collector")
+async def test_what_the_cache_holds_is_not_looked_through_until_memory_is_short() -> None:
+    held = [{"record": number} for number in range(1000)]
+    task = asyncio.create_task(keep_apart())
+    await asyncio.sleep(0)
+    assert gc.get_freeze_count() > len(held)
+    free()
+    assert gc.get_freeze_count() == 0
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

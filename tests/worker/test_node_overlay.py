@@ -1,0 +1,168 @@
+"""The keeper of NodeOverlays' conditions before a played API server, and what is told of kinds whose gate is off."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import json
+import logging
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+
+from activities.ec2.errors import EC2Error
+from activities.kubernetes.errors import ApiError, NotFound
+from activities.kubernetes.resources import NODEOVERLAYS, Resource
+from tenon.apis import labels
+from tenon.kube.decode import decode_object
+from tenon.provisioning.gates import FeatureGates
+from tests.apis.case import EC2NODECLASS, NODEPOOL, edited, term
+from tests.apis.test_nodeoverlay import BASE
+from tests.cache.objects import metadata
+from tests.planning.fake_view import READY, FakeTypes
+from tests.worker.test_nodeclaim_workflows import Cache
+from worker.cache.cluster import ClusterCache
+from worker.cache.planning_view import PlanningView
+from worker.controllers.node_overlay import RETRY, NodeOverlayController
+from worker.runtime.disabled_gate_warnings import tell_of_gated
+
+pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
+
+MOMENT = 2.0
+"""More than the keeper lets changes settle."""
+M5 = term(labels.INSTANCE_TYPE, "In", "m5.large")
+
+
+class Server:
+    """Merges patches of overlays into the cache, as a watch would."""
+
+    def __init__(self, cache: Cache) -> None:
+        self.cache = cache
+        self.patches: list[str] = []
+        self.fault: ApiError | None = None
+
+    async def patch(self, resource: Resource, name: str, patch: dict[str, Any], *, subresource: str = "") -> None:
+        assert (resource, subresource) == (NODEOVERLAYS, "status")
+        if self.fault is not None:
+            raise self.fault
+        self.patches.append(name)
+        present = self.cache.overlays.get(name)
+        assert present is not None
+        self.put({**copy.deepcopy(dict(present.body)), "status": patch["status"]})
+
+    def put(self, body: dict[str, Any]) -> None:
+        name = body["metadata"]["name"]
+        kept = {key: value for key, value in body["metadata"].items() if key not in ("name", "resourceVersion")}
+        whole = {**body, "metadata": metadata(name, **kept)}
+        self.cache.overlays.on_event(name, decode_object(json.dumps(whole).encode()))
+
+    def overlay(self, name: str, generation: int = 1, **spec: Any) -> None:
+        self.put({**edited(BASE, {"requirements": [M5], **spec}), "metadata": {"name": name, "generation": generation}})
+
+    def says(self, name: str) -> dict[str, tuple[str, str]]:
+        found = self.cache.overlays.get(name)
+        assert found is not None
+        return {one["type"]: (one["status"], one["reason"]) for one in found.status.get("conditions") or []}
+
+
+@contextlib.asynccontextmanager
+async def keeping(types: FakeTypes | None = None, **prices: str) -> AsyncIterator[tuple[Cache, Server]]:
+    """A keeper that has looked at overlays of these names and prices."""
+    cache = Cache()
+    server = Server(cache)
+    ready = {**EC2NODECLASS, "metadata": metadata("default"), "status": {"conditions": [READY]}}
+    cache.nodeclasses.on_event("default", decode_object(json.dumps(ready).encode()))
+    pool = {**NODEPOOL, "metadata": metadata("default", generation=1)}
+    cache.pools.on_event("default", decode_object(json.dumps(pool).encode()))
+    for name, price in prices.items():
+        server.overlay(name, price=price)
+    keeper = NodeOverlayController(cast("Any", server), cache, PlanningView(cache), types or FakeTypes())
+    task = asyncio.create_task(keeper.run())
+    await asyncio.sleep(MOMENT)
+    try:
+        yield cache, server
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_no06_the_later_of_two_equals_is_told_and_holds_once_the_other_is_gone() -> None:
+    async with keeping(a="1", z="2") as (cache, server):
+        assert server.says("z") == {
+            "ValidationSucceeded": ("True", "ValidationSucceeded"),
+            "Ready": ("True", "Ready"),
+        }
+        assert server.says("a")["ValidationSucceeded"] == ("False", "Conflict")
+        assert server.says("a")["Ready"][0] == "False"
+        cache.overlays.on_event("z", None)
+        await asyncio.sleep(MOMENT)
+        assert server.says("a")["Ready"] == ("True", "Ready")
+
+
+async def test_no06_what_no_api_server_should_have_stored_is_told_and_has_no_effect() -> None:
+    async with keeping(z="2") as (cache, server):
+        server.overlay("broken", price="1", priceAdjustment="+1")
+        server.overlay("absurd", price="9" * 20)
+        await asyncio.sleep(MOMENT)
+        for name in ("broken", "absurd"):
+            assert server.says(name)["ValidationSucceeded"] == ("False", "RuntimeValidation")
+        assert server.says("z")["Ready"] == ("True", "Ready")
+        assert {overlay.metadata.name for overlay in PlanningView(cache).overlays()} == {"z", "absurd"}
+
+
+async def test_conditions_that_are_true_are_not_written_again() -> None:
+    async with keeping(a="1", z="2") as (_, server):
+        written = list(server.patches)
+        await asyncio.sleep(24 * 3600)
+        assert server.patches == written
+
+
+async def test_no09_an_outage_of_ec2_or_kubernetes_is_tried_again() -> None:
+    types = FakeTypes()
+
+    def away() -> None:
+        raise EC2Error("RequestLimitExceeded", "slow down", retryable=True)
+
+    types.on_read = away
+    async with keeping(types, a="1") as (_, server):
+        assert server.says("a") == {}
+        types.on_read = lambda: None
+        server.fault = ApiError(500, "InternalError", "etcd is away")
+        await asyncio.sleep(RETRY + MOMENT)
+        assert server.says("a") == {}
+        server.fault = None
+        await asyncio.sleep(RETRY + MOMENT)
+        assert server.says("a")["Ready"] == ("True", "Ready")
+
+
+@pytest.mark.parametrize(
+    ("gates", "watched"),
+    [
+        (FeatureGates(), set[str]()),
+        (FeatureGates(node_overlay=True), {"nodeoverlays"}),
+        (FeatureGates(capacity_buffer=True), {"capacitybuffers"}),
+    ],
+)
+async def test_gat04_gat06_what_a_gate_keeps_off_is_not_read(gates: FeatureGates, watched: set[str]) -> None:
+    read = set(ClusterCache(cast("Any", None), gates=gates).awaited)
+    assert read & {"nodeoverlays", "capacitybuffers", "podtemplates", "deployments"} == watched
+
+
+async def test_gat04_gat06_objects_that_have_no_effect_are_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    class Api:
+        async def request(self, method: str, path: str, *, query: dict[str, str]) -> bytes:
+            assert query == {"limit": "1"}
+            if "capacitybuffers" in path:
+                raise NotFound(404, "NotFound", "the server could not find the requested resource")
+            return b'{"items": [{}]}'
+
+    with caplog.at_level(logging.WARNING):
+        await tell_of_gated(cast("Any", Api()), FeatureGates())
+        await tell_of_gated(cast("Any", Api()), FeatureGates(node_overlay=True))
+    (line,) = caplog.messages
+    assert "NodeOverlay" in line
+    assert "FEATURE_GATES=NodeOverlay=true" in line

@@ -1,0 +1,85 @@
+"""The finalizer of a NodeClaim comes back when somebody wiped it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+
+from activities.kubernetes.errors import ApiUnreachable
+from activities.kubernetes.resources import NODECLAIMS
+from tenon.apis.labels import TERMINATION_FINALIZER
+from tests.cache.objects import claim
+from tests.lifecycle_k8s.fake_kube import Clock, FakeKube
+from tests.worker.test_nodeclaim_workflows import MOMENT, Cache
+from worker.controllers.nodeclaim_finalizer import NodeClaimFinalizerController
+
+pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
+
+GUARDED = {"finalizers": [TERMINATION_FINALIZER]}
+
+
+class Server(FakeKube):
+    """Tells the cache of what is stored, and does not answer its first ``fails`` requests."""
+
+    def __init__(self, cache: Cache) -> None:
+        super().__init__(Clock())
+        self.cache = cache
+        self.fails = 0
+
+    async def get(self, resource: Any, name: str, namespace: str = "") -> Any:
+        if self.fails:
+            self.fails -= 1
+            raise ApiUnreachable("https://x", "refused")
+        return await super().get(resource, name, namespace)
+
+    def stored(self, name: str, *, node_name: str = "n", **metadata: Any) -> None:
+        """A claim as the API server and the cache have it."""
+        record = claim(name, node_name=node_name, meta=metadata)
+        self.add(NODECLAIMS, dict(record.body))
+        self.cache.tell(record)
+
+    def finalizers(self, name: str) -> list[str]:
+        return list(self.objects["nodeclaims", "", name]["metadata"].get("finalizers") or ())
+
+
+@contextlib.asynccontextmanager
+async def keeping() -> AsyncIterator[Server]:
+    server = Server(Cache())
+    server.stored("a", **GUARDED)
+    task = asyncio.create_task(NodeClaimFinalizerController(cast("Any", server), server.cache, "c").run())
+    await asyncio.sleep(MOMENT)
+    try:
+        yield server
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_fin01_a_finalizer_that_a_plain_update_wiped_comes_back() -> None:
+    async with keeping() as server:
+        assert server.calls == []
+        server.stored("a", finalizers=["example.com/audit"])
+        await asyncio.sleep(2 * MOMENT)
+        assert server.finalizers("a") == ["example.com/audit", TERMINATION_FINALIZER]
+
+
+async def test_it_comes_back_after_an_outage_too() -> None:
+    async with keeping() as server:
+        server.fails = 3
+        server.stored("a")
+        await asyncio.sleep(10 * MOMENT)
+        assert server.finalizers("a") == [TERMINATION_FINALIZER]
+
+
+async def test_claims_that_leave_or_were_never_launched_are_left_alone() -> None:
+    async with keeping() as server:
+        server.stored("leaving", deletionTimestamp="2026-11-21T12:00:00Z", finalizers=["example.com/audit"])
+        server.stored("starting", node_name="")
+        await asyncio.sleep(5 * MOMENT)
+        assert server.calls == []

@@ -1,0 +1,525 @@
+"""The bridge between cluster and workflows, with a Temporal that only remembers what it was asked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from temporalio.client import Client
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from tenon.apis.labels import NODECLASS_FINALIZER, TERMINATION_FINALIZER
+from tenon.kube.decode import decode_object
+from tenon.kube.records import ObjectRecord
+from tenon.lifecycle.messages import Poke
+from tenon.lifecycle.state import NodeClaimInput
+from tests.cache.objects import claim, metadata, node
+from worker.cache.cluster import ClusterCache
+from worker.controllers.nodeclaim_workflows import (
+    ANSWER_WITHIN,
+    PATIENCE,
+    RESEND_SWEEPS,
+    SWEEP,
+    SWEEP_SOON,
+    NodeClaimWorkflowController,
+)
+from workflows import names
+
+pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
+
+UNAVAILABLE = RPCError("away", RPCStatusCode.UNAVAILABLE, b"")
+NOT_FOUND = RPCError("no such workflow", RPCStatusCode.NOT_FOUND, b"")
+QUEUE = names.leader_queue("c", "a")
+MOMENT = 1.0
+"""More than the bridge lets changes settle, less than a sweep."""
+
+
+class FakeTemporal:
+    """The edge of a Temporal client; ``fails`` maps a workflow id to errors that its calls meet, one each."""
+
+    def __init__(self) -> None:
+        self.starts: list[tuple[str, Any]] = []
+        self.signals: list[tuple[str, str, tuple[Any, ...]]] = []
+        self.fails: dict[str, list[Exception]] = {}
+        self.options: dict[str, dict[str, Any]] = {}
+        self.silent: set[str] = set()
+        """Workflows of which no signal is answered."""
+        self.open: dict[str, str] = {}
+        """Workflow id -> run id of what is open."""
+        self.completed: dict[str, str] = {}
+        """Workflow id -> UID of the claim, of the last run that ended of itself."""
+
+    async def list_workflows(self, query: str, **_: Any) -> AsyncIterator[Any]:
+        self._fail("list")
+        assert query == names.open_nodeclaims_query("c")
+        for workflow_id, run_id in list(self.open.items()):
+            yield SimpleNamespace(id=workflow_id, run_id=run_id)
+
+    async def start_workflow(self, run: Any, given: Any, *, id: str, **options: Any) -> None:
+        self._fail(f"start {id}")
+        only_failed = options["id_reuse_policy"] is WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
+        if id in self.completed and id not in self.open and only_failed:
+            raise WorkflowAlreadyStartedError(id, "NodeClaim")
+        self.starts.append((id, given))
+        self.open[id] = f"run-{len(self.starts)}"
+        self.options[id] = options
+
+    def get_workflow_handle(self, workflow_id: str) -> FakeHandle:
+        return FakeHandle(self, workflow_id)
+
+    def _fail(self, call: str) -> None:
+        if self.fails.get(call):
+            raise self.fails[call].pop(0)
+
+    def started(self, claim_name: str) -> int:
+        return [started for started, _ in self.starts].count(names.nodeclaim_id("c", claim_name))
+
+    def pokes(self, claim_name: str) -> list[Poke]:
+        wanted = names.nodeclaim_id("c", claim_name)
+        return [args[0] for workflow_id, _, args in self.signals if workflow_id == wanted]
+
+
+class FakeHandle:
+    def __init__(self, temporal: FakeTemporal, workflow_id: str) -> None:
+        self._temporal = temporal
+        self._id = workflow_id
+
+    async def signal(self, signal: Any, *args: Any, rpc_timeout: timedelta | None = None) -> None:
+        self._temporal._fail(f"signal {self._id}")
+        if self._id in self._temporal.silent:
+            assert rpc_timeout is not None, "a call without an end"
+            await asyncio.sleep(rpc_timeout.total_seconds())
+            raise RPCError("no answer", RPCStatusCode.DEADLINE_EXCEEDED, b"")
+        name = signal if isinstance(signal, str) else signal.__name__
+        self._temporal.signals.append((self._id, name, args))
+
+    async def describe(self, **_: Any) -> FakeDescription:
+        return FakeDescription(self._temporal.completed[self._id])
+
+
+class FakeDescription:
+    def __init__(self, uid: str) -> None:
+        self._uid = uid
+
+    async def memo_value(self, key: str, default: str, *, type_hint: type) -> str:
+        assert (key, default, type_hint) == (names.UID_MEMO, "", str)
+        return self._uid
+
+
+class Cache(ClusterCache):
+    """The cluster cache without an API server behind it."""
+
+    def __init__(self) -> None:
+        super().__init__(cast("Any", None))
+
+    async def wait_synced(self) -> None:
+        return
+
+    def tell(self, *records: Any) -> None:
+        tables: dict[str, Any] = {"NodeRecord": self.nodes, "ObjectRecord": self.claims}
+        for record in records:
+            tables[type(record).__name__].on_event(record.key, record)
+
+
+@contextlib.asynccontextmanager
+async def bridged(cache: Cache, temporal: FakeTemporal) -> AsyncIterator[None]:
+    """A running bridge that has done its first sweep."""
+    bridge = NodeClaimWorkflowController(cast("Client", temporal), cache, "c", QUEUE)
+    task = asyncio.create_task(bridge.run())
+    await asyncio.sleep(MOMENT)
+    try:
+        yield
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def starting(name: str, **meta: Any) -> ObjectRecord:
+    """A launched claim without a Node."""
+    return claim(name, node_name=name, meta=meta)
+
+
+def condition(name: str, *true: str) -> ObjectRecord:
+    """A launched claim with these conditions."""
+    return claim(name, node_name=name, status={"conditions": [{"type": kind, "status": "True"} for kind in true]})
+
+
+def node_class(name: str, generation: int, **meta: Any) -> ObjectRecord:
+    return decode_object(json.dumps({"metadata": metadata(name, generation=generation, **meta), "spec": {}}).encode())
+
+
+async def test_nc07_another_controllers_claim_gets_no_workflow_and_one_that_it_has_is_told_to_end() -> None:
+    """An earlier version began a workflow for every NodeClaim."""
+    cache, temporal = Cache(), FakeTemporal()
+    auto_mode = {"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"}
+    for name in ("auto", "adopted"):
+        cache.tell(claim(name, node_name=name, nodeClassRef=auto_mode), node(name, meta={"deletionTimestamp": "x"}))
+    temporal.open[names.nodeclaim_id("c", "adopted")] = "run-of-an-earlier-version"
+    async with bridged(cache, temporal):
+        cache.claims.on_event("auto", None)
+        await asyncio.sleep(MOMENT)
+    assert (temporal.started("auto"), temporal.started("adopted")) == (0, 0)
+    assert temporal.pokes("auto") == []
+    assert [poke.not_managed for poke in temporal.pokes("adopted")] == [True]
+
+
+async def test_a_call_that_is_not_answered_holds_up_no_other_object() -> None:
+    """A hundred deletions would otherwise wait for one; each object's own pokes still come in order."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(*(starting(name) for name in ("a", "b", "c")))
+    async with bridged(cache, temporal):
+        temporal.silent.add(names.nodeclaim_id("c", "a"))
+        cache.tell(starting("a", deletionTimestamp="2026-01-01T00:00:00Z"))
+        await asyncio.sleep(MOMENT)
+        cache.tell(starting("b", deletionTimestamp="2026-01-01T00:00:00Z"))
+        await asyncio.sleep(2 * PATIENCE)
+        assert [poke.claim_deleting for poke in temporal.pokes("b")] == [True]
+        assert temporal.pokes("a") == []
+        temporal.silent.clear()
+        await asyncio.sleep(ANSWER_WITHIN.total_seconds() + 2 * SWEEP_SOON)
+        assert [poke.claim_deleting for poke in temporal.pokes("a")] == [True]
+
+
+async def test_dis66_a_disruption_taint_that_stays_is_told_at_each_sweep_and_not_between() -> None:
+    """Between two sweeps it is the taint of a node that is deleted in the next moment."""
+    cache, temporal = Cache(), FakeTemporal()
+    tainted = {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]}
+    cache.tell(condition("a", "Registered", "Initialized"), node("a"))
+    async with bridged(cache, temporal):
+        cache.tell(node("a", **tainted))
+        await asyncio.sleep(MOMENT)
+        assert temporal.pokes("a") == []
+        await asyncio.sleep(SWEEP)
+        assert [poke.disrupted for poke in temporal.pokes("a")] == [True]
+        cache.tell(node("a", meta={"labels": {"a": "b"}}, **tainted))
+        await asyncio.sleep(MOMENT)
+        assert len(temporal.pokes("a")) == 1
+        await asyncio.sleep(SWEEP)
+        assert len(temporal.pokes("a")) == 2
+        cache.tell(node("a"))
+        await asyncio.sleep(SWEEP)
+        assert len(temporal.pokes("a")) == 2
+
+
+async def test_each_claim_gets_one_workflow_and_the_cluster_its_two() -> None:
+    """Claims that are there already and claims that come."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a"))
+    async with bridged(cache, temporal):
+        cache.tell(starting("b"))
+        await asyncio.sleep(MOMENT)
+        cache.tell(starting("a"), starting("b"))
+        await asyncio.sleep(MOMENT)
+        assert (temporal.started("a"), temporal.started("b")) == (1, 1)
+    ids = [workflow_id for workflow_id, _ in temporal.starts]
+    assert ids[:2] == [names.provisioner_id("c"), names.disruption_id("c")]
+    given = dict(temporal.starts)[names.nodeclaim_id("c", "a")]
+    assert isinstance(given, NodeClaimInput)
+    assert (given.claim.name, given.claim.uid, given.pool) == ("a", "uid-a", "pool")
+    assert temporal.options[names.nodeclaim_id("c", "a")]["task_queue"] == "tenon-c"
+
+
+async def test_lif03_of_two_nodes_with_one_provider_id_none_is_named() -> None:
+    """Until one of them is gone: then the other is the claim's."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a"))
+    async with bridged(cache, temporal):
+        cache.tell(node("a"), node("twin", providerID="aws:///us-west-2a/i-a"))
+        await asyncio.sleep(MOMENT)
+        assert temporal.pokes("a") == [Poke(reason="joined")]
+        cache.nodes.on_event("twin", None)
+        await asyncio.sleep(MOMENT)
+        assert temporal.pokes("a")[1:] == [Poke(node_name="a", reason="joined")]
+
+
+async def test_a_level_is_poked_once_however_often_it_is_told() -> None:
+    """A node's status changes every few seconds; its workflow's history must not grow with it."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a"))
+    async with bridged(cache, temporal):
+        assert temporal.pokes("a") == []
+        cache.tell(node("a"))
+        for _ in range(5):
+            cache.tell(starting("a"))
+            await asyncio.sleep(MOMENT)
+        assert temporal.pokes("a") == [Poke(node_name="a", reason="joined")]
+        cache.tell(condition("a", "Registered"))
+        await asyncio.sleep(MOMENT)
+        assert [poke.reason for poke in temporal.pokes("a")] == ["joined", "ready"]
+        cache.tell(condition("a", "Registered", "Initialized"))
+        await asyncio.sleep(MOMENT)
+        assert len(temporal.pokes("a")) == 2
+
+
+async def test_a_deletion_is_poked() -> None:
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a"))
+    async with bridged(cache, temporal):
+        cache.tell(starting("a", deletionTimestamp="2026-01-02T00:00:00Z"))
+        await asyncio.sleep(MOMENT)
+        assert [poke.claim_deleting for poke in temporal.pokes("a")] == [True]
+
+
+async def test_a_claim_of_the_same_name_is_another_life() -> None:
+    """A name may be used again; the UID says that it is another node."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a"))
+    async with bridged(cache, temporal):
+        cache.claims.on_event("a", None)
+        await asyncio.sleep(MOMENT)
+        cache.tell(starting("a", uid="uid-second"))
+        await asyncio.sleep(MOMENT)
+    uids = [given.claim.uid for _, given in temporal.starts if isinstance(given, NodeClaimInput)]
+    assert uids == ["uid-a", "uid-second"]
+
+
+async def test_a_workflow_that_is_gone_is_started_again() -> None:
+    """Somebody terminated it: at the next news of its claim, at the latest with the next sweep."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a"))
+    temporal.fails[f"signal {names.nodeclaim_id('c', 'a')}"] = [NOT_FOUND]
+    async with bridged(cache, temporal):
+        cache.tell(node("a"), starting("a"))
+        await asyncio.sleep(MOMENT)
+        cache.tell(starting("a"))
+        await asyncio.sleep(MOMENT)
+        assert temporal.started("a") == 2
+
+
+async def test_a_poke_that_temporal_did_not_take_is_sent_again() -> None:
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a"), node("a"))
+    temporal.fails[f"signal {names.nodeclaim_id('c', 'a')}"] = [UNAVAILABLE]
+    async with bridged(cache, temporal):
+        assert temporal.pokes("a") == []
+        await asyncio.sleep(SWEEP + MOMENT)
+        assert [poke.reason for poke in temporal.pokes("a")] == ["joined"]
+
+
+async def test_one_object_that_cannot_be_served_does_not_stop_the_others() -> None:
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a"), starting("b"), starting("z"))
+    temporal.fails[f"start {names.nodeclaim_id('c', 'b')}"] = [UNAVAILABLE]
+    temporal.fails[f"start {names.provisioner_id('c')}"] = [UNAVAILABLE]
+    async with bridged(cache, temporal):
+        assert [temporal.started(name) for name in "abz"] == [1, 0, 1]
+        await asyncio.sleep(SWEEP + MOMENT)
+        assert temporal.started("b") == 1
+        assert names.provisioner_id("c") in dict(temporal.starts)
+
+
+async def test_a_workflow_that_an_operator_ended_is_begun_again_within_a_minute() -> None:
+    """Terminated unseen: the sweep finds that it is not open any more. One that is open is left alone."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a"), starting("b"), node("a"))
+    async with bridged(cache, temporal):
+        del temporal.open[names.nodeclaim_id("c", "a")]
+        await asyncio.sleep(SWEEP + MOMENT)
+        assert (temporal.started("a"), temporal.started("b")) == (2, 1)
+        assert [poke.reason for poke in temporal.pokes("a")] == ["joined", "joined"]
+
+
+async def test_a_workflow_that_an_operator_reset_is_told_again_what_it_forgot() -> None:
+    """Another run than the one that was poked knows nothing of the poke."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a", deletionTimestamp="2026-11-21T12:00:00Z", finalizers=[TERMINATION_FINALIZER]))
+    async with bridged(cache, temporal):
+        await asyncio.sleep(SWEEP + MOMENT)
+        assert len(temporal.pokes("a")) == 2  # the run that was poked first was not known by its id then
+        temporal.open[names.nodeclaim_id("c", "a")] = "run-after-reset"
+        await asyncio.sleep(SWEEP)
+        assert len(temporal.pokes("a")) == 3
+        await asyncio.sleep(2 * SWEEP)
+        assert len(temporal.pokes("a")) == 3
+        assert temporal.started("a") == 1
+
+
+async def test_a_node_that_starts_is_poked_again_with_each_sweep() -> None:
+    """Pods wait for it: what one look did not find must not wait ten minutes for the next."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a"), node("a"))
+    async with bridged(cache, temporal):
+        await asyncio.sleep(3 * SWEEP + MOMENT)
+        assert [poke.reason for poke in temporal.pokes("a")] == ["joined"] * 4
+
+
+async def test_a_node_that_leaves_is_told_again_now_and_then() -> None:
+    """A poke that was lost for no visible reason is made good, but a long wait costs few events."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a", deletionTimestamp="2026-11-21T12:00:00Z", finalizers=[TERMINATION_FINALIZER]))
+    async with bridged(cache, temporal):
+        await asyncio.sleep(RESEND_SWEEPS * SWEEP * 3 + MOMENT)
+        assert 3 <= len(temporal.pokes("a")) <= 5
+
+
+async def test_a_claim_whose_life_has_ended_is_not_begun_again() -> None:
+    """Only somebody else's finalizer keeps it: a new workflow would have nothing to do, again and again."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a", deletionTimestamp="2026-11-21T12:00:00Z", finalizers=["example.com/audit"]))
+    temporal.fails[f"signal {names.nodeclaim_id('c', 'a')}"] = [NOT_FOUND] * 9
+    async with bridged(cache, temporal):
+        await asyncio.sleep(SWEEP + MOMENT)
+        assert temporal.started("a") == 0
+
+
+LEAVING = {"deletionTimestamp": "2026-11-21T12:00:00Z", "finalizers": [TERMINATION_FINALIZER]}
+
+
+async def test_a_life_that_ended_a_moment_ago_gets_no_second_one() -> None:
+    """Its Node goes, the workflow has ended, and that the claim has gone too is not yet seen here."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a", **LEAVING), node("a"))
+    async with bridged(cache, temporal):
+        temporal.fails[f"signal {names.nodeclaim_id('c', 'a')}"] = [NOT_FOUND] * 9
+        del temporal.open[names.nodeclaim_id("c", "a")]
+        cache.nodes.on_event("a", None)
+        cache.tell(starting("a", **LEAVING))
+        await asyncio.sleep(MOMENT)
+        cache.claims.on_event("a", None)
+        await asyncio.sleep(SWEEP + MOMENT)
+        assert temporal.started("a") == 1
+
+
+async def test_a_life_that_ended_stays_ended_however_late_the_cache_is() -> None:
+    """Of a hundred nodes that leave at once the cache may show some for many seconds after they ended."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a", **LEAVING), node("a"))
+    async with bridged(cache, temporal):
+        workflow_id = names.nodeclaim_id("c", "a")
+        del temporal.open[workflow_id]
+        temporal.completed[workflow_id] = "uid-a"
+        temporal.fails[f"signal {workflow_id}"] = [NOT_FOUND] * 9
+        cache.nodes.on_event("a", None)
+        await asyncio.sleep(3 * SWEEP + MOMENT)
+        assert temporal.started("a") == 1
+
+
+async def test_a_leader_that_begins_starts_no_life_that_has_ended() -> None:
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a", **LEAVING), starting("b"))
+    temporal.completed = {names.nodeclaim_id("c", "a"): "uid-a", names.nodeclaim_id("c", "b"): "uid-b"}
+    async with bridged(cache, temporal):
+        await asyncio.sleep(MOMENT)
+        assert (temporal.started("a"), temporal.started("b")) == (0, 0)
+        assert temporal.pokes("a") == []
+
+
+async def test_a_claim_gets_a_life_although_one_of_its_name_has_ended() -> None:
+    """People give NodeClaims names of their own, and use them again."""
+    cache, temporal = Cache(), FakeTemporal()
+    temporal.completed[names.nodeclaim_id("c", "a")] = "uid-of-an-earlier-one"
+    cache.tell(starting("a"))
+    async with bridged(cache, temporal):
+        assert temporal.started("a") == 1
+
+
+async def test_a_node_that_leaves_and_whose_workflow_was_ended_by_hand_is_begun_again_soon() -> None:
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a", **LEAVING), node("a"))
+    async with bridged(cache, temporal):
+        temporal.fails[f"signal {names.nodeclaim_id('c', 'a')}"] = [NOT_FOUND]
+        del temporal.open[names.nodeclaim_id("c", "a")]
+        cache.nodes.on_event("a", None)
+        cache.tell(starting("a", **LEAVING))
+        await asyncio.sleep(SWEEP_SOON + MOMENT)
+        assert temporal.started("a") == 2
+
+
+async def test_after_an_outage_of_temporal_the_next_sweep_comes_soon(caplog: pytest.LogCaptureFixture) -> None:
+    """A pod does not wait a whole minute for its node because Temporal was away when the claim came."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(*(starting(name) for name in "abcdef"))
+    for name in "abcdef":
+        temporal.fails[f"start {names.nodeclaim_id('c', name)}"] = [UNAVAILABLE]
+    async with bridged(cache, temporal):
+        assert temporal.started("a") == 0
+        await asyncio.sleep(SWEEP_SOON + MOMENT)
+        assert [temporal.started(name) for name in "abcdef"] == [1] * 6
+    assert len([line for line in caplog.messages if "did not take a message" in line]) == 1
+
+
+async def test_a_node_class_is_looked_at_when_its_spec_changed_only() -> None:
+    """Our own writes of its status must not wake its workflow."""
+    cache, temporal = Cache(), FakeTemporal()
+    workflow_id = names.nodeclass_id("c", "default")
+    cache.nodeclasses.on_event("default", node_class("default", 1))
+    async with bridged(cache, temporal):
+        for generation in (1, 1, 2):
+            cache.nodeclasses.on_event("default", node_class("default", generation))
+            await asyncio.sleep(MOMENT)
+        # Once at first sight, for it may have changed while nobody led, and once for the new generation.
+        assert [signal for found, signal, _ in temporal.signals if found == workflow_id] == ["poke", "poke"]
+
+
+async def test_a_node_class_whose_finalizer_was_wiped_is_looked_at() -> None:
+    """`kubectl replace` takes what the manifest does not name, and leaves the generation as it is."""
+    cache, temporal = Cache(), FakeTemporal()
+    workflow_id = names.nodeclass_id("c", "default")
+    cache.nodeclasses.on_event("default", node_class("default", 1, finalizers=[NODECLASS_FINALIZER]))
+    async with bridged(cache, temporal):
+        cache.nodeclasses.on_event("default", node_class("default", 1))
+        await asyncio.sleep(MOMENT)
+        assert [found for found, _, _ in temporal.signals].count(workflow_id) == 2
+        cache.nodeclasses.on_event("default", node_class("default", 1, finalizers=[NODECLASS_FINALIZER]))
+        await asyncio.sleep(MOMENT)
+        assert [found for found, _, _ in temporal.signals].count(workflow_id) == 2, "our own write wakes no workflow"
+
+
+async def test_ecs11_a_node_class_that_is_deleted_is_looked_at_when_its_last_claim_has_gone() -> None:
+    """Its own workflow looks once a minute only; claims of other classes are nothing to it."""
+    cache, temporal = Cache(), FakeTemporal()
+    workflow_id = names.nodeclass_id("c", "default")
+    for name, of_class in (("a", "default"), ("b", "default"), ("c", "other")):
+        cache.tell(claim(name, nodeClassRef={"name": of_class}))
+    cache.nodeclasses.on_event("default", node_class("default", 1))
+    async with bridged(cache, temporal):
+        cache.nodeclasses.on_event("default", node_class("default", 2, deletionTimestamp="2026-11-21T12:00:00Z"))
+        pokes = []
+        for name in ("c", "a", "b"):
+            await asyncio.sleep(MOMENT)
+            pokes.append([found for found, _, _ in temporal.signals].count(workflow_id))
+            cache.claims.on_event(name, None)
+        await asyncio.sleep(MOMENT)
+        assert pokes == [2, 2, 2]
+        assert [found for found, _, _ in temporal.signals].count(workflow_id) == 3
+
+
+async def test_the_singletons_begin_with_the_queue_of_this_leader() -> None:
+    """Whoever ended them by hand: the next run asks this leader at once."""
+    cache, temporal = Cache(), FakeTemporal()
+    async with bridged(cache, temporal):
+        given = dict(temporal.starts)
+        assert given[names.provisioner_id("c")].plan_queue == QUEUE
+        assert given[names.disruption_id("c")].plan_queue == QUEUE
+
+
+async def test_a_claim_that_vanishes_without_a_deletion_ends_its_workflow() -> None:
+    """A finalizer stripped by hand must not leave an instance that nobody ends."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a"))
+    async with bridged(cache, temporal):
+        cache.claims.on_event("a", None)
+        await asyncio.sleep(MOMENT)
+        assert temporal.pokes("a") == [Poke(claim_deleting=True, reason="gone")]
+
+
+async def test_a_claim_that_was_seen_leaving_is_not_told_again_when_it_is_gone() -> None:
+    """The end of an ordinary life costs no message."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.tell(starting("a", deletionTimestamp="2026-11-21T12:00:00Z"))
+    async with bridged(cache, temporal):
+        told = temporal.pokes("a")
+        cache.claims.on_event("a", None)
+        await asyncio.sleep(MOMENT)
+        assert [poke.claim_deleting for poke in told] == [True]
+        assert temporal.pokes("a") == told

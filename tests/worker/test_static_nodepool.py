@@ -1,0 +1,523 @@
+"""The keeper of static NodePools before an API server that is played: stale caches, refusals, restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import itertools
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, cast
+
+import pytest
+from prometheus_client import REGISTRY
+
+from activities.kubernetes.errors import ApiError, Conflict
+from tenon.apis import labels
+from tenon.kube.decode import decode_object
+from tenon.kube.records import NodeRecord, ObjectRecord, PodRecord
+from tenon.provisioning.planning_policy import PlanPolicy
+from tenon.provisioning.static_capacity import MOST_AT_ONCE
+from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
+from tests.cache.objects import claim, metadata, node, running
+from tests.planning.fake_view import READY, FakeTypes
+from tests.worker.test_nodeclaim_workflows import Cache
+from worker.cache.planning_view import PlanningView
+from worker.cache.table import Table
+from worker.controllers.launch_backoff import PAUSES
+from worker.controllers.static_nodepool import RESYNC, StaticNodePoolController
+
+pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
+
+MOMENT = 1.0
+"""More than the keeper lets changes settle."""
+
+
+class ApiServer:
+    """A NodePool and NodeClaims, told to the cache by a watch that can be stopped; ``looks`` counts what is read."""
+
+    def __init__(self, cache: Cache) -> None:
+        self.cache = cache
+        self.pools: dict[str, dict[str, Any]] = {}
+        self.claims: dict[str, dict[str, Any]] = {}
+        self.watching = True
+        self.away = False
+        self.made: list[str] = []
+        self.deleted: list[str] = []
+        self.looks = 0
+        self.slow = 0.0
+        """Seconds that a list is on its way."""
+        self.on_create: Callable[[], None] = lambda: None
+        self._versions = itertools.count(1)
+
+    def put_pool(self, replicas: int, *, told: bool = True, **edits: Any) -> None:
+        """What a user writes; annotations stay."""
+        before = self.pools.get("fixed", {"metadata": {"generation": 0, "annotations": {}}})["metadata"]
+        body = {**edited(NODEPOOL, {"replicas": replicas, **edits})}
+        body["metadata"] = metadata("fixed", generation=before["generation"] + 1, annotations=before["annotations"])
+        self.pools["fixed"] = body
+        if told:
+            self.tell_pool()
+
+    def tell_pool(self) -> None:
+        self.cache.pools.on_event("fixed", decode_object(json.dumps(self.pools["fixed"]).encode()))
+
+    def tell(self, name: str) -> None:
+        if not self.watching:
+            return
+        body = self.claims.get(name)
+        if body:
+            body["metadata"]["resourceVersion"] = str(next(self._versions))
+        self.cache.claims.on_event(name, decode_object(json.dumps(body).encode()) if body else None)
+
+    def launch(self, name: str) -> None:
+        """EC2 has sold an instance, and its Node has joined."""
+        self.claims[name]["status"] = {"providerID": f"aws:///us-west-2a/i-{name}", "nodeName": name}
+        self.cache.tell(node(name))
+        self.tell(name)
+
+    def end(self, name: str) -> None:
+        """The workflow has let the claim go."""
+        del self.claims[name]
+        self.tell(name)
+
+    def standing(self) -> list[str]:
+        return sorted(n for n, c in self.claims.items() if "deletionTimestamp" not in c["metadata"])
+
+    async def get(self, _: object, name: str) -> dict[str, Any] | None:
+        self._check()
+        self.looks += 1
+        return self.pools.get(name)
+
+    async def patch(self, _: object, name: str, patch: dict[str, Any]) -> None:
+        """Annotations, of the version that the patch names."""
+        self._check()
+        body = self.pools[name]
+        wanted = patch["metadata"]
+        if any(body["metadata"][key] != wanted[key] for key in ("uid", "resourceVersion")):
+            raise Conflict(409, "Conflict", "it was changed")
+        now = {**body["metadata"]["annotations"], **wanted["annotations"]}
+        version = f"patched-{next(self._versions)}"
+        self.pools[name] = {**body, "metadata": {**body["metadata"], "annotations": now, "resourceVersion": version}}
+
+    async def list(self, _: object, *, label_selector: str) -> list[dict[str, Any]]:
+        self._check()
+        assert label_selector == f"{labels.NODEPOOL}=fixed"
+        self.looks += 1
+        found = list(self.claims.values())
+        await asyncio.sleep(self.slow)
+        return found
+
+    async def create(self, _: object, body: dict[str, Any]) -> None:
+        self._check()
+        name = body["metadata"]["name"]
+        if name in self.claims:
+            raise Conflict(409, "AlreadyExists", "it exists")
+        self.claims[name] = {**body, "metadata": {**metadata(name), **body["metadata"]}, "status": {}}
+        self.made.append(name)
+        self.tell(name)
+        self.on_create()
+
+    async def delete(self, _: object, name: str, *, uid: str) -> bool:
+        self._check()
+        assert self.claims[name]["metadata"]["uid"] == uid
+        self.claims[name]["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
+        self.deleted.append(name)
+        self.tell(name)
+        return True
+
+    def _check(self) -> None:
+        if self.away:
+            raise ApiError(503, "ServiceUnavailable", "away")
+
+
+class CountingTable(Table[ObjectRecord]):
+    """Counts how often it is gone through."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[ObjectRecord]:
+        self.walks += 1
+        return super().__iter__()
+
+
+class CountingCache(Cache):
+    """Counts what a look costs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.claims = self.counted = CountingTable(self._claim_changed)
+        self.nodes_asked = self.pods_asked = 0
+
+    def node_of(self, claim: ObjectRecord) -> NodeRecord | None:
+        self.nodes_asked += 1
+        return super().node_of(claim)
+
+    def pods_on(self, node_name: str) -> list[PodRecord]:
+        self.pods_asked += 1
+        return super().pods_on(node_name)
+
+
+@contextlib.asynccontextmanager
+async def keeping(server: ApiServer) -> AsyncIterator[None]:
+    """A keeper that has looked once."""
+    cache = server.cache
+    ready = {**EC2NODECLASS, "metadata": metadata("default"), "status": {"conditions": [READY]}}
+    cache.nodeclasses.on_event("default", decode_object(json.dumps(ready).encode()))
+    keeper = StaticNodePoolController(cast("Any", server), cache, PlanningView(cache), FakeTypes(), PlanPolicy())
+    task = asyncio.create_task(keeper.run())
+    await settle()
+    try:
+        yield
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def settle(seconds: float = MOMENT) -> None:
+    """Let the keeper come to rest."""
+    await asyncio.sleep(seconds)
+
+
+@pytest.fixture(autouse=True)
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop's clock, which is played, does not wait for a thread."""
+
+    async def at_once(work: Callable[..., Any], *arguments: Any) -> Any:
+        return work(*arguments)
+
+    monkeypatch.setattr(asyncio, "to_thread", at_once)
+
+
+def served(replicas: int, **edits: Any) -> ApiServer:
+    server = ApiServer(Cache())
+    server.put_pool(replicas, **edits)
+    return server
+
+
+async def test_sch100_replicas_are_kept_and_followed() -> None:
+    server = served(2)
+    async with keeping(server):
+        assert len(server.standing()) == 2
+        server.put_pool(3)
+        await settle()
+        assert len(server.standing()) == 3
+        server.put_pool(1)
+        await settle()
+        assert (len(server.standing()), len(server.made), len(server.deleted)) == (1, 3, 2)
+
+
+async def test_met08_nodes_of_which_there_are_too_many_are_counted_as_overprovisioned() -> None:
+    def counted() -> float:
+        told = {"reason": "overprovisioned", "nodepool": "fixed", "capacity_type": "spot"}
+        told |= {"consolidation_policy": "", "termination_mode": "graceful"}
+        return REGISTRY.get_sample_value("karpenter_nodeclaims_disrupted_total", told) or 0.0
+
+    server, before = served(2), counted()
+    async with keeping(server):
+        for name in server.standing():
+            server.claims[name]["metadata"]["labels"][labels.CAPACITY_TYPE] = "spot"
+            server.tell(name)
+        server.put_pool(0)
+        await settle()
+        assert (server.standing(), counted() - before) == ([], 2)
+
+
+async def test_nc07_another_controllers_claims_are_no_replicas_of_a_pool() -> None:
+    """Whatever pool their labels name: neither counted nor taken away."""
+    server = served(1)
+    async with keeping(server):
+        (mine,) = server.standing()
+        for number in range(3):
+            name = f"auto-{number}"
+            body = copy.deepcopy(server.claims[mine])
+            body["metadata"] |= metadata(name)
+            body["spec"]["nodeClassRef"] = {"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"}
+            server.claims[name] = body
+            server.tell(name)
+        server.put_pool(2)
+        await settle()
+        assert (len(server.made), server.deleted) == (2, [])
+        server.put_pool(1)
+        await settle()
+        assert len(server.deleted) == 1
+        assert set(server.deleted) <= set(server.made)
+
+
+async def test_a_cache_that_hears_nothing_makes_nothing_twice() -> None:
+    """Names and numbers come from the API server itself."""
+    server = served(2)
+    server.watching = False
+    async with keeping(server):
+        for _ in range(5):
+            await settle(RESYNC)
+        assert len(server.claims) == 2
+        server.put_pool(1)
+        await settle()
+        await settle(RESYNC)
+        assert len(server.standing()) == 1
+        assert len(server.deleted) == 1
+
+
+async def test_a_new_leader_makes_nothing_twice() -> None:
+    server = served(3)
+    async with keeping(server):
+        pass
+    async with keeping(server):
+        await settle(3 * RESYNC)
+        assert len(server.made) == 3
+
+
+async def test_two_leaders_for_a_moment_make_nothing_twice() -> None:
+    """The older one has seen more names come and go, and both decide from the same list."""
+    server = served(2)
+    async with keeping(server):
+        for name in server.standing():
+            server.launch(name)
+        first, _ = server.standing()
+        await server.delete(None, first, uid=server.claims[first]["metadata"]["uid"])
+        await settle()
+        server.end(first)
+        for name in server.standing():
+            server.launch(name)
+        server.slow = 0.3
+        async with keeping(server):
+            await settle()
+            assert len(server.made) == 3
+            lost, _ = server.standing()
+            await server.delete(None, lost, uid=server.claims[lost]["metadata"]["uid"])
+            await settle(RESYNC)
+            assert len(server.made) == 4
+            assert server.deleted == [first, lost]
+
+
+async def test_the_ordinal_is_moved_on_though_others_write_to_the_pool() -> None:
+    """Its status changes with every claim; a name that was given out does not return after a change of leaders."""
+    server = served(3)
+    server.on_create = lambda: server.pools["fixed"]["metadata"].update(resourceVersion=f"status-{len(server.made)}")
+    async with keeping(server):
+        assert server.pools["fixed"]["metadata"]["annotations"][labels.NEXT_ORDINAL] == "3"
+        for name in server.standing():
+            server.launch(name)
+    server.put_pool(0)
+    async with keeping(server):
+        for name in list(server.claims):
+            server.end(name)
+    server.put_pool(3)
+    async with keeping(server):
+        assert len(set(server.made)) == 6
+
+
+async def test_a_node_that_leaves_is_replaced_before_it_is_gone() -> None:
+    """DIS-83; what was launched and then deleted by somebody says nothing of EC2, so nothing waits."""
+    server = served(1)
+    async with keeping(server):
+        (first,) = server.standing()
+        server.launch(first)
+        await settle()
+        await server.delete(None, first, uid=server.claims[first]["metadata"]["uid"])
+        await settle()
+        (second,) = server.standing()
+        assert second != first
+        assert first in server.claims
+
+
+async def test_sch100_the_node_whose_pods_mind_least_goes_first() -> None:
+    server = served(3)
+    async with keeping(server):
+        busy, held, dear = server.standing()
+        for name in (busy, held, dear):
+            server.launch(name)
+        pods = server.cache.pods
+        protected = {"annotations": {labels.DO_NOT_DISRUPT: "true"}}
+        costly = {"annotations": {labels.POD_DELETION_COST: str(2**28)}}
+        for record in (running("a", busy), running("b", held, meta=protected), running("c", dear, meta=costly)):
+            pods.on_event(record.key, record)
+        await settle()
+        server.put_pool(2)
+        await settle()
+        server.put_pool(1)
+        await settle()
+        assert server.deleted == [busy, dear]
+        assert server.standing() == [held]
+
+
+@pytest.mark.parametrize("where", ["claim", "node"])
+async def test_sch100_what_protected_a_node_before_v1_still_does(where: str) -> None:
+    """LEG-01: karpenter.sh/do-not-consolidate."""
+    server = served(2)
+    async with keeping(server):
+        first, second = server.standing()
+        for name in (first, second):
+            server.launch(name)
+        mark = {labels.DO_NOT_CONSOLIDATE: "true"}
+        if where == "claim":
+            server.claims[first]["metadata"].setdefault("annotations", {}).update(mark)
+        else:
+            server.cache.tell(node(first, meta={"annotations": mark}))
+        server.put_pool(1)
+        await settle()
+        assert server.deleted == [second]
+
+
+async def test_a_look_at_all_pools_asks_nobody_and_weighs_no_pods() -> None:
+    """A round follows nearly every change, on the loop that renews the Lease: the claims are gone through once."""
+    cache = CountingCache()
+    server = ApiServer(cache)
+    for number in range(200):
+        body = edited(NODEPOOL, {"replicas": 2})
+        body["metadata"] = metadata(f"pool-{number}", generation=1)
+        cache.pools.on_event(body["metadata"]["name"], decode_object(json.dumps(body).encode()))
+        for ordinal in range(2):
+            meta = {"labels": {labels.NODEPOOL: f"pool-{number}"}}
+            cache.tell(claim(f"c-{number}-{ordinal}", node_name=f"n-{number}-{ordinal}", meta=meta))
+    async with keeping(server):
+        assert server.looks == 0
+        assert cache.nodes_asked == len(cache.claims)
+        assert (cache.counted.walks, cache.pods_asked) == (1, 0)
+
+
+async def test_a_pool_that_must_wait_asks_the_api_server_for_nothing() -> None:
+    """However much else changes in the cluster meanwhile."""
+    server = served(2)
+    async with keeping(server):
+        for name in server.standing():
+            server.end(name)
+        await settle()
+        for reason in ("refused by EC2", "class gone"):
+            if reason == "class gone":
+                server.cache.nodeclasses.on_event("default", None)
+                server.put_pool(3)
+                await settle()
+            before = server.looks
+            for number in range(20):
+                server.cache.tell(node(f"other-{number}"))
+                await settle()
+            assert server.looks == before, reason
+
+
+async def test_a_pool_for_which_nothing_is_sold_is_looked_at_ever_less_often(caplog: pytest.LogCaptureFixture) -> None:
+    term = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["none.large"]}
+    server = served(2, **{"template/spec/requirements": [term]})
+    async with keeping(server):
+        before = server.looks
+        for number in range(20):
+            server.cache.tell(node(f"other-{number}"))
+            await settle()
+        assert server.looks == before
+        server.put_pool(2)
+        await settle()
+        assert len(server.standing()) == 2, "a changed pool is served at once"
+    assert "no node can be made for it" in str([record.__dict__.get("error") for record in caplog.records])
+
+
+async def test_a_watch_of_nodepools_that_lags_takes_no_pause_away() -> None:
+    """The cache has an older version of the pool than the API server."""
+    server = served(1)
+    server.put_pool(2, told=False)
+    async with keeping(server):
+        for _ in range(40):
+            for name in server.standing():
+                server.end(name)
+            await settle(2)
+    assert len(set(server.made)) == len(server.made)
+    assert 2 <= len(server.made) <= 2 + len(PAUSES)
+
+
+async def test_after_a_refusal_one_is_tried_and_the_others_follow_it() -> None:
+    server = served(5)
+    async with keeping(server):
+        for name in server.standing():
+            server.end(name)
+        await settle(2 * RESYNC + MOMENT)
+        (probe,) = server.standing()
+        await settle(2 * RESYNC)
+        assert server.standing() == [probe]
+        server.launch(probe)
+        await settle()
+        assert len(server.standing()) == 5
+        assert len(server.made) == 10
+
+
+async def test_refusals_that_come_one_after_the_other_are_one_round() -> None:
+    """One pause follows them, not a longer one for each."""
+    server = served(4)
+    async with keeping(server):
+        for name in server.standing():
+            server.end(name)
+            await settle(2)
+        await settle(PAUSES[0])
+        assert len(server.made) == 5
+
+
+async def test_a_pool_that_is_scaled_far_up_is_read_again_on_the_way() -> None:
+    """5,000 were a mistake: what is bought of it before the correction is heard is one part."""
+    server = served(5000)
+    server.watching = False
+    server.on_create = lambda: server.put_pool(10, told=False) if len(server.made) == 20 else None
+    async with keeping(server):
+        await settle()
+        assert len(server.made) == MOST_AT_ONCE
+        await settle(RESYNC)
+        assert len(server.standing()) == 10
+
+
+async def test_all_parts_follow_each_other() -> None:
+    server = served(2 * MOST_AT_ONCE + 1)
+    server.watching = False
+    async with keeping(server):
+        await settle(3 * MOMENT)
+        assert len(server.standing()) == 2 * MOST_AT_ONCE + 1
+
+
+async def test_where_nothing_can_be_launched_it_is_tried_again_ever_less_often() -> None:
+    """SCH-100: a claim that EC2 refuses is gone at once; making it anew in a circle would help nobody."""
+    server = served(1)
+    loop = asyncio.get_running_loop()
+    tries: list[float] = []
+    async with keeping(server):
+        while len(tries) < 4:
+            await settle()
+            for name in server.standing():
+                tries.append(loop.time())
+                server.end(name)
+        gaps = [after - before for before, after in itertools.pairwise(tries)]
+        assert all(gap >= pause for gap, pause in zip(gaps, PAUSES, strict=False))
+        assert len(set(server.made)) == len(server.made)
+        server.put_pool(2)
+        await settle()
+        assert len(server.standing()) == 2, "a changed pool is served at once"
+
+
+async def test_a_pool_whose_class_is_not_ready_is_told_of_and_waits(caplog: pytest.LogCaptureFixture) -> None:
+    server = served(1)
+    async with keeping(server):
+        server.cache.nodeclasses.on_event("default", None)
+        server.put_pool(2)
+        await settle()
+        assert len(server.standing()) == 1
+        server.put_pool(0)
+        await settle()
+        assert server.standing() == [], "taking away needs no class"
+    assert "EC2NodeClass default does not exist" in str([record.__dict__.get("error") for record in caplog.records])
+
+
+async def test_the_keeper_outlives_an_outage_of_the_api_server() -> None:
+    server = served(1)
+    async with keeping(server):
+        server.away = True
+        server.put_pool(2)
+        await settle()
+        server.away = False
+        await settle(RESYNC + MOMENT)
+        assert len(server.standing()) == 2
+
+
+async def test_sch100_a_limit_on_nodes_is_kept_and_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    server = served(3, limits={"nodes": "2"})
+    async with keeping(server):
+        assert len(server.standing()) == 2
+    assert "limits.nodes keeps 1" in str([record.__dict__.get("error") for record in caplog.records])

@@ -1,0 +1,98 @@
+"""No node stays closed for ever, whatever becomes of its workflow."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
+from tenon.apis import labels
+from tests.cache.objects import node
+from tests.worker.test_nodeclaim_workflows import Cache
+from worker.controllers.uncordon import LONGEST, RETRY, UncordonController
+
+pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
+
+CLOSED = {"annotations": {labels.CLOSED: "true"}}
+
+
+class Nodes:
+    """The API server's Nodes; the first so many reads fail."""
+
+    def __init__(self, cache: Cache, fails: int = 0) -> None:
+        self._cache = cache
+        self._fails = fails
+        self.bodies: dict[str, dict[str, Any]] = {}
+        self.opened: list[tuple[str, float]] = []
+
+    def add(self, name: str) -> None:
+        """A node that Tenon has closed."""
+        metadata = {"name": name, "uid": f"uid-{name}", "resourceVersion": "1", **CLOSED}
+        self.bodies[name] = {"metadata": metadata, "spec": {"unschedulable": True}}
+        self._cache.tell(node(name, meta=CLOSED, unschedulable=True))
+
+    async def get(self, _: object, name: str) -> dict[str, Any] | None:
+        """The Node."""
+        if self._fails:
+            self._fails -= 1
+            raise ApiError(503, "ServiceUnavailable", "away")
+        return self.bodies.get(name)
+
+    async def patch(self, _: object, name: str, patch: dict[str, Any], **__: Any) -> dict[str, Any]:
+        """Opens it, as far as this test goes."""
+        assert patch["metadata"]["annotations"] == {labels.CLOSED: None}
+        assert patch["spec"]["unschedulable"] is None
+        self.opened.append((name, asyncio.get_running_loop().time()))
+        self.bodies[name] = {"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": {}}
+        self._cache.tell(node(name))
+        return self.bodies[name]
+
+
+@contextlib.asynccontextmanager
+async def opening(fails: int = 0) -> AsyncIterator[tuple[Nodes, float]]:
+    """A running opener, and when it began."""
+    cache = Cache()
+    nodes = Nodes(cache, fails)
+    task = asyncio.create_task(UncordonController(cast("Kube", nodes), cache).run())
+    await asyncio.sleep(0)
+    try:
+        yield nodes, asyncio.get_running_loop().time()
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_a_node_that_nobody_opens_is_opened_after_a_while() -> None:
+    async with opening() as (nodes, began):
+        nodes.add("a")
+        await asyncio.sleep(LONGEST - 1)
+        nodes.add("b")
+        assert not nodes.opened
+        await asyncio.sleep(2)
+        assert nodes.opened == [("a", began + LONGEST)]
+        await asyncio.sleep(LONGEST)
+        assert [name for name, _ in nodes.opened] == ["a", "b"]
+
+
+async def test_an_api_server_that_does_not_answer_is_asked_again() -> None:
+    async with opening(fails=2) as (nodes, began):
+        nodes.add("a")
+        await asyncio.sleep(LONGEST + 3 * RETRY)
+        assert nodes.opened == [("a", began + LONGEST + 2 * RETRY)]
+
+
+async def test_a_node_that_its_workflow_opened_or_that_is_gone_is_left_alone() -> None:
+    async with opening() as (nodes, _):
+        nodes.add("gone")
+        del nodes.bodies["gone"]
+        nodes.add("open")
+        nodes.bodies["open"] = {"metadata": {"name": "open", "uid": "uid-open"}, "spec": {"unschedulable": True}}
+        await asyncio.sleep(3 * LONGEST)
+        assert not nodes.opened

@@ -1,0 +1,98 @@
+"""The nodes that disruption may consider, read once for each version of their objects.
+
+A look at disruption follows nearly every change of a busy cluster, and most nodes are what they were: where no Node and
+no NodeClaim changed, only nodes without pods are looked at, and those that are kept for a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from tenon.apis import labels
+from tenon.apis.nodeclaim import INSTANCE_TERMINATING
+from tenon.disruption.model import ManagedNode
+from tenon.kube.protection import protects_node
+from tenon.kube.records import NodeRecord, ObjectRecord
+from tenon.kube.timestamps import parse_instant
+from worker.cache.cluster import ClusterCache
+from worker.cache.evacuating_pods import leaving
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    claim: ObjectRecord
+    node: NodeRecord | None
+    found: ManagedNode
+    """As if pods were on it and nothing but an annotation protected it."""
+    keep_until: datetime | None
+
+
+class ManagedNodes:
+    """The nodes of a cache as disruption sees them."""
+
+    def __init__(self, cache: ClusterCache) -> None:
+        self._cache = cache
+        self._known: dict[str, _Known] = {}
+        self._version = -1
+        self._places: dict[str, list[int]] = {}
+        """By name of a Node: where it stands among the known."""
+        self._kept: list[tuple[int, datetime]] = []
+        """Where those stand that an operator keeps, and until when."""
+
+    def now(self) -> list[ManagedNode]:
+        """All nodes whose claim belongs to a NodePool."""
+        if self._version != self._cache.node_changes:
+            self._read()
+        found = [known.found for known in self._known.values()]
+        time = datetime.now(UTC)
+        for place, keep_until in self._kept:
+            if keep_until > time:
+                found[place] = replace(found[place], protected=True)
+        for node_name in self._cache.vacant:
+            for place in self._places.get(node_name, ()):
+                found[place] = self._empty(found[place])
+        return found
+
+    def _read(self) -> None:
+        """Read what changed."""
+        known: dict[str, _Known] = {}
+        for claim in self._cache.claims:
+            node = self._cache.node_of(claim)
+            one = self._known.get(claim.name)
+            if one is None or one.claim is not claim or one.node is not node:
+                if not claim.labels.get(labels.NODEPOOL):
+                    continue
+                one = _known(claim, node)
+            known[claim.name] = one
+        self._known, self._version, self._places = known, self._cache.node_changes, {}
+        self._kept = [(n, one.keep_until) for n, one in enumerate(known.values()) if one.keep_until is not None]
+        for place, one in enumerate(known.values()):
+            if one.node is not None:
+                self._places.setdefault(one.node.name, []).append(place)
+
+    def _empty(self, found: ManagedNode) -> ManagedNode:
+        """A node on which no pod is; one may be on its way there."""
+        claim = self._cache.claims.get(found.claim)
+        since = self._cache.empty_since(claim) if claim is not None else None
+        if since is None:
+            return found
+        return replace(found, empty=True, quiet_since=datetime.fromtimestamp(since, UTC))
+
+
+def _known(claim: ObjectRecord, node: NodeRecord | None) -> _Known:
+    protected = protects_node(claim.annotations) or (node is not None and protects_node(node.annotations))
+    found = ManagedNode(
+        claim=claim.name,
+        uid=claim.uid,
+        pool=claim.labels[labels.NODEPOOL],
+        initialized=claim.condition("Initialized").get("status") == "True",
+        ready=node is not None and node.ready,
+        leaving=leaving(node, claim),
+        empty=False,
+        protected=protected,
+        quiet_since=None,
+        node=node.name if node is not None else "",
+        terminating=claim.condition(INSTANCE_TERMINATING).get("status") == "True",
+    )
+    return _Known(claim, node, found, parse_instant(claim.annotations.get(labels.KEEP_UNTIL)))

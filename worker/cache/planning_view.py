@@ -1,0 +1,247 @@
+"""The cluster cache as planning and disruption read it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import Collection, Mapping, Set
+
+from activities.kubernetes.resources import NODECLAIMS, PODS
+from tenon.apis import labels
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.nodeoverlay import NodeOverlay
+from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NodePool
+from tenon.apis.validation import Problem, parse
+from tenon.disruption.model import ManagedNode
+from tenon.kube.pod import Pod
+from tenon.kube.records import ObjectRecord
+from tenon.kube.timestamps import parse_instant
+from tenon.provisioning.planning_context import ClaimFacts, Fingerprint
+from tenon.resources import Resources
+from tenon.scheduling.model import Node
+from worker.cache.changes import Topic
+from worker.cache.cluster import ClusterCache
+from worker.cache.evacuating_pods import leaving
+from worker.cache.managed_nodes import ManagedNodes
+from worker.cache.snapshot import Snapshot
+from worker.cache.state import answers_for
+
+log = logging.getLogger("worker.cache.planning_view")
+
+CATCH_UP_SECONDS = 3.0
+"""How long a watch may take to tell of a NodeClaim that the API server has; then the cache counts as behind."""
+QUIET_SECONDS = 5.0
+"""A pod watch that told something so lately is up to date."""
+REFRESH_SECONDS = 60.0
+
+PLANNING_TOPICS = frozenset(
+    {
+        Topic.PENDING,
+        Topic.CLAIM,
+        Topic.NODE,
+        Topic.POOL,
+        Topic.NODECLASS,
+        Topic.NAMESPACE,
+        Topic.OVERLAY,
+        Topic.BUFFER_ROOM,
+    }
+)
+DISRUPTION_TOPICS = frozenset({Topic.CLAIM, Topic.NODE, Topic.NODE_PODS, Topic.PENDING, Topic.POOL, Topic.BUFFER_ROOM})
+
+
+class PlanningView:
+    """A live, read-only picture of the cluster; objects that cannot be read are left out of it."""
+
+    def __init__(self, cache: ClusterCache) -> None:
+        self._cache = cache
+        self._managed = ManagedNodes(cache)
+        self._pools: dict[str, tuple[str, NodePool | None]] = {}
+        self._supplies: dict[str, tuple[ObjectRecord, str]] = {}
+        self._classes: dict[str, tuple[str, EC2NodeClass | None]] = {}
+        self._overlays: dict[str, tuple[str, tuple[NodeOverlay | None, list[Problem]]]] = {}
+
+    def synced(self) -> bool:
+        """Whether the picture is whole."""
+        return self._cache.synced
+
+    def fingerprint(self) -> Fingerprint:
+        """Changes whenever a pod that fitted nowhere might fit now."""
+        pools = tuple(
+            (*pool.version_of_spec, _ready(pool), _launches(pool), self._freed(pool)) for pool in self._cache.pools
+        )
+        classes = tuple((*found.version_of_spec, self._found(found)) for found in self._cache.nodeclasses)
+        overlays = frozenset(overlay.version_of_spec for overlay in self._cache.overlays)
+        return Fingerprint((pools, classes, overlays), self._cache.namespace_changes)
+
+    def _freed(self, pool: ObjectRecord) -> int:
+        """Changes when a NodePool that has limits gets room within them; what others have room for never runs out."""
+        return self._cache.limits_eased[pool.name] if pool.spec.get("limits") else 0
+
+    def _found(self, node_class: ObjectRecord) -> str:
+        """Whether a class is ready, and the subnets, AMIs and the like that were found for it."""
+        known = self._supplies.get(node_class.name)
+        if known is None or known[0] is not node_class:
+            found = {key: value for key, value in node_class.status.items() if key != "conditions"}
+            text = f"{_ready(node_class)} {json.dumps(found, sort_keys=True)}"
+            known = self._supplies[node_class.name] = (node_class, text)
+        return known[1]
+
+    def snapshot(self) -> Snapshot:
+        """The cluster as it is now, for another thread."""
+        found = {record.name: self.node_class(record.name) for record in self._cache.nodeclasses}
+        classes = {name: node_class for name, node_class in found.items() if node_class is not None}
+        return Snapshot(self._cache, self._cache.clock(), self.node_pools(), classes)
+
+    def pending_pods(self) -> list[Pod]:
+        """Pods that kube-scheduler could not place, or whose node is on its way out."""
+        return self._cache.pending_pods()
+
+    def nodes(self) -> list[Node]:
+        """Existing and in-flight capacity."""
+        return self._cache.scheduling_nodes()
+
+    def daemons(self) -> list[Pod]:
+        """One template pod for each DaemonSet."""
+        return self._cache.daemons()
+
+    def namespaces(self) -> Mapping[str, Mapping[str, str]]:
+        """The labels of every namespace."""
+        return self._cache.namespace_labels()
+
+    def node_pools(self) -> list[NodePool]:
+        """The NodePools that can be read."""
+        return [pool for record in self._cache.pools if (pool := self.node_pool(record)) is not None]
+
+    def node_pool(self, record: ObjectRecord) -> NodePool | None:
+        """A NodePool's model; None when it cannot be read."""
+        known = self._pools.get(record.name)
+        if known is None or known[0] != record.resource_version:
+            known = self._pools[record.name] = (record.resource_version, parse(NodePool, record.body)[0])
+        return known[1]
+
+    def node_class(self, name: str) -> EC2NodeClass | None:
+        """An EC2NodeClass that can be read."""
+        record = self._cache.nodeclasses.get(name)
+        if record is None:
+            return None
+        known = self._classes.get(name)
+        if known is None or known[0] != record.resource_version:
+            known = self._classes[name] = (record.resource_version, parse(EC2NodeClass, record.body)[0])
+        return known[1]
+
+    def overlays(self) -> list[NodeOverlay]:
+        """The NodeOverlays that hold; none while their gate is off, for then they are not read."""
+        found = [(record, parsed) for record in self._cache.overlays if (parsed := self.node_overlay(record))[0]]
+        return [model for record, (model, faults) in found if model is not None and not faults and not record.deleting]
+
+    def node_overlay(self, record: ObjectRecord) -> tuple[NodeOverlay | None, list[Problem]]:
+        """A NodeOverlay's model and what is wrong with it."""
+        known = self._overlays.get(record.name)
+        if known is None or known[0] != record.resource_version:
+            known = self._overlays[record.name] = (record.resource_version, parse(NodeOverlay, record.body))
+        return known[1]
+
+    def pool_usage(self, pool: str) -> Resources:
+        """What a pool's nodes and claims take of its limits at most; those on their way out still cost, and count."""
+        return self._cache.pool_usages(with_leaving=True, at_most=True).get(pool, {})
+
+    def claim_names(self) -> Set[str]:
+        """The names of all NodeClaims."""
+        return self._cache.claims.keys()
+
+    def launching_pools(self) -> Set[str]:
+        """The NodePools with a NodeClaim that waits for its instance."""
+        waiting = (claim for claim in self._cache.claims if claim.condition("Launched").get("status") != "True")
+        return {
+            claim.labels.get(labels.NODEPOOL, "") for claim in waiting if not leaving(self._cache.node_of(claim), claim)
+        }
+
+    def claims_for(self, pod: Pod) -> list[ClaimFacts]:
+        """The NodeClaims that were bought for a pod, without those that it passed over for a node elsewhere."""
+        record = self._cache.pods.get(pod.key)
+        known = record if record is not None and record.uid == pod.uid else None
+        claims = (self._cache.claims.get(name) for name in self._cache.bought.claims_for(pod.uid))
+        return [
+            self._facts(claim) for claim in claims if claim is not None and (known is None or answers_for(claim, known))
+        ]
+
+    def place_of(self, name: str) -> str:
+        """The name under which `nodes` lists what was a Node or NodeClaim of this name when a plan was made: a claim
+        goes by its Node's name once it has one. Empty when it is gone, or on its way out.
+        """
+        node = self._cache.nodes.get(name)
+        if node is not None:
+            return "" if leaving(node, self._cache.claim_of(node)) else name
+        claim = self._cache.claims.get(name)
+        if claim is None:
+            return ""
+        node = self._cache.node_of(claim)
+        if leaving(node, claim):
+            return ""
+        return node.name if node is not None and self._cache.claim_of(node) is claim else name
+
+    def newest_batch(self, up_to: int) -> int:
+        """The highest batch number on a NodeClaim, not above ``up_to``; 0 when there is none."""
+        texts = [claim.labels.get(labels.BATCH, "") for claim in self._cache.claims]
+        return max((number for text in texts if text.isdecimal() and (number := int(text)) <= up_to), default=0)
+
+    async def catch_up(self, claims: Collection[str]) -> None:
+        """Return when the picture holds these NodeClaims, or is newer than this call, so that the missing are gone.
+
+        Raises:
+            TimeoutError: the API server could not be read.
+        """
+        if await self._cache.wait_holds(claims, CATCH_UP_SECONDS):
+            return
+        log.warning("the watch of NodeClaims is behind: reading them anew", extra={"nodeclaims": sorted(claims)[:10]})
+        await self._cache.refresh(NODECLAIMS, REFRESH_SECONDS)
+
+    async def confirm_pods(self) -> bool:
+        """Make sure that the pods are as of the last seconds; whether they had to be read anew for it.
+
+        Raises:
+            TimeoutError: the API server could not be read.
+        """
+        silent = self._cache.silent_for(PODS)
+        if silent <= QUIET_SECONDS:
+            return False
+        log.info("the watch of pods is quiet: reading them anew before buying", extra={"silent-seconds": round(silent)})
+        await self._cache.refresh(PODS, REFRESH_SECONDS)
+        return True
+
+    def managed_nodes(self) -> list[ManagedNode]:
+        """The nodes that disruption may consider."""
+        return self._managed.now()
+
+    def _facts(self, claim: ObjectRecord) -> ClaimFacts:
+        initialized = claim.condition("Initialized")
+        done = initialized.get("status") == "True"
+        return ClaimFacts(
+            name=claim.name,
+            leaving=leaving(self._cache.node_of(claim), claim),
+            initialized_at=parse_instant(initialized.get("lastTransitionTime")) if done else None,
+        )
+
+    async def changed(self, seconds: float) -> None:
+        """Return on the next change that may bear on which pods want a decision, at the latest after ``seconds``."""
+        await self._news(PLANNING_TOPICS, seconds)
+
+    async def nodes_changed(self, seconds: float) -> None:
+        """Return on the next change that may bear on `managed_nodes`, at the latest after ``seconds``."""
+        await self._news(DISRUPTION_TOPICS, seconds)
+
+    async def _news(self, topics: Collection[Topic], seconds: float) -> None:
+        with self._cache.subscribe(topics) as news, contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, seconds)):
+                await news.next()
+
+
+def _ready(record: ObjectRecord) -> str:
+    return str(record.condition("Ready").get("status", ""))
+
+
+def _launches(pool: ObjectRecord) -> bool:
+    """Whether EC2 does not refuse the pool's launches."""
+    return bool(pool.condition(NODE_LAUNCH_HEALTHY).get("status", "True") == "True")

@@ -1,0 +1,1 @@
+"""Controllers: each watches kinds of the cluster cache and reconciles what changed."""

@@ -1,0 +1,237 @@
+"""Keeps CapacityBuffers: reads what they refer to, looks whether there is room for them, and writes their status.
+
+What lacks room is not bought here. The batcher takes it up, and the next plan decides for pods and buffers together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from activities.kubernetes.bounded_concurrency import bounded
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
+from activities.kubernetes.resources import (
+    CAPACITYBUFFERS,
+    DEPLOYMENTS,
+    PODTEMPLATES,
+    REPLICASETS,
+    STATEFULSETS,
+    Resource,
+)
+from activities.planning.buffers import BufferRoom
+from activities.planning.solving import LONGEST, Limit
+from tenon.apis.capacitybuffer import ACTIVE_CAPACITY, CapacityBuffer, CapacityBufferStatus
+from tenon.apis.validation import parse
+from tenon.kube.pod import Pod
+from tenon.kube.records import NamespacedRecord
+from tenon.provisioning.buffer_status import (
+    POD_TEMPLATE_NOT_FOUND,
+    SCALABLE_REF_NOT_FOUND,
+    Resolved,
+    buffer_status,
+    condition_reasons,
+    refers_to,
+    resolved,
+    unreadable,
+)
+from tenon.provisioning.fault_isolation import narrowed
+from tenon.provisioning.planning_policy import PlanPolicy
+from tenon.provisioning.problem import Cluster, problem_of
+from tenon.provisioning.solving import solved
+from tenon.scheduling.model import Plan
+from worker.cache.buffer_pods import StandingPods
+from worker.cache.changes import Topic
+from worker.cache.cluster import ClusterCache
+from worker.cache.planning_view import PlanningView
+from worker.runtime.log_rate_limit import LogRateLimiter
+
+log = logging.getLogger("capacitybuffer")
+
+LOOK_AGAIN = 30.0
+"""Seconds after which everything is read and looked at again, whether or not the cluster changed."""
+LOOK_SOON = 3.0
+"""The same while a buffer refers to something that is not there: it may be applied a moment after its buffer."""
+SETTLE = 0.5
+"""Seconds in which changes gather before room is looked for."""
+SHARE = 0.05
+"""The part of a core that looking for room may take on a busy cluster."""
+LONGEST_PAUSE = 10.0
+AT_ONCE = 10
+SCALABLE: Mapping[str, Resource] = {resource.kind: resource for resource in (DEPLOYMENTS, STATEFULSETS, REPLICASETS)}
+"""Workloads that a buffer may be like; other autoscalers, which serve the same CRD, may know more."""
+REFERRED: Mapping[str, Resource] = {**SCALABLE, PODTEMPLATES.kind: PODTEMPLATES}
+NOT_FOUND = (SCALABLE_REF_NOT_FOUND, POD_TEMPLATE_NOT_FOUND)
+Reserved = Callable[[], Mapping[str, Sequence[Pod]]]
+
+
+class CapacityBufferController:
+    """Serves every CapacityBuffer of the strategy that is followed; others are somebody else's."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        cache: ClusterCache,
+        view: PlanningView,
+        room: BufferRoom,
+        policy: PlanPolicy,
+        reserved: Reserved,
+    ) -> None:
+        """``reserved``: pods that earlier plans promised to nodes, whose room is taken."""
+        self._kube = kube
+        self._cache = cache
+        self._view = view
+        self._room = room
+        self._policy = policy
+        self._reserved = reserved
+        self._standing = StandingPods()
+        self._resolved: dict[str, Resolved] = {}
+        self._log_limiter = LogRateLimiter()
+        self._cost = 0.0
+        """Seconds of a core that the last look took."""
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        clock = asyncio.get_running_loop().time
+        topics = [Topic.BUFFER, Topic.CLAIM, Topic.NODE, Topic.NODE_PODS]
+        with self._cache.subscribe(topics) as news:
+            await self._cache.wait_synced()
+            read_again = clock()
+            changed = True
+            while True:
+                if changed or clock() >= read_again:
+                    await self._guarded(self._read)
+                    read_again = clock() + (LOOK_SOON if self._awaits_something() else LOOK_AGAIN)
+                await self._guarded(self._look)
+                pause = min(LONGEST_PAUSE, max(SETTLE, self._cost / SHARE))
+                fresh = []
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(read_again):
+                        fresh = await news.next()
+                await asyncio.sleep(pause)
+                changed = any(topic is Topic.BUFFER for topic, _ in (*fresh, *news.take()))
+
+    def _awaits_something(self) -> bool:
+        return any(found.reason in NOT_FOUND for found in self._resolved.values())
+
+    async def _guarded(self, step: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await step()
+        except Exception:  # a fault of one buffer's making must not end the service of the cluster
+            if self._log_limiter.count(step) is not None:
+                log.exception("CapacityBuffers could not be served")
+
+    async def _read(self) -> None:
+        """Find out which pods the buffers stand for; what could not be asked stays as it was."""
+        records = [record for record in self._cache.buffers if self._followed(record)]
+        found = await bounded(records, AT_ONCE, self._resolve)
+        known = {
+            record.key: answer or self._resolved.get(record.key) for record, answer in zip(records, found, strict=True)
+        }
+        self._resolved = {key: answer for key, answer in known.items() if answer is not None}
+        pods: list[Pod] = []
+        for record in records:
+            one = self._resolved.get(record.key)
+            try:
+                pods += self._standing.of(record.key, record.uid, one) if one is not None else []
+            except ValueError as error:
+                self._resolved[record.key] = unreadable(f"its pods cannot be read: {error}")
+        self._standing.forget_others(self._resolved)
+        self._room.keep(pods, whole=len(self._resolved) == len(records))
+
+    async def _resolve(self, record: NamespacedRecord) -> Resolved | None:
+        """What the buffer comes to; None when the API server could not say."""
+        buffer, faults = parse(CapacityBuffer, record.body)
+        if buffer is None or faults:
+            return unreadable("; ".join(str(fault) for fault in faults))
+        kind, name = refers_to(buffer)
+        if buffer.spec.scalable_ref is not None and kind not in SCALABLE:
+            return unreadable(f"{kind} {name} is no workload that is followed: {', '.join(SCALABLE)} are")
+        try:
+            found = await self._kube.get(REFERRED[kind], name, record.body["metadata"]["namespace"])
+        except ApiError as error:
+            if self._log_limiter.count((record.key, error.status)) is not None:
+                log.warning("could not be resolved", extra={"capacitybuffer": record.key, "error": str(error)})
+            refused = 400 <= error.status < 500 and error.status != 429
+            return unreadable(f"{kind} {name} could not be read: {error}") if refused else None
+        return resolved(buffer, found)
+
+    async def _look(self) -> None:
+        """Look for room on the nodes that there are, and tell the rest of the process and the users what was found."""
+        pods = self._room.pods()
+        version = self._room.simulations
+        before = self._found()
+        ready: frozenset[str] = frozenset()
+        plan = Plan()
+        if pods:
+            plan, ready, self._cost = await asyncio.to_thread(
+                _looked, self._view.snapshot(), pods, self._policy, self._reserved()
+            )
+        if version == self._room.simulations:  # else a plan knows better
+            self._room.simulated(plan, ready, bought=False)
+        if before != self._found():
+            self._cache.changes.tell(Topic.BUFFER_ROOM, "")
+        for record in self._cache.buffers:
+            if record.key in self._resolved and not record.deleting:
+                await self._write(record, self._resolved[record.key])
+
+    def _found(self) -> tuple[object, ...]:
+        """What others must hear of when it changes."""
+        return self._room.known, self._room.hosts(), frozenset(pod.uid for pod in self._room.lacking())
+
+    async def _write(self, record: NamespacedRecord, found: Resolved) -> None:
+        buffer, _ = parse(CapacityBuffer, record.body)
+        if buffer is None:
+            return  # the API server does not take such a one
+        status = buffer_status(buffer, found, self._room.rooms().get(record.key), datetime.now(UTC))
+        wanted = status.model_dump(by_alias=True, mode="json", exclude_none=True)
+        gone = {field: None for field in record.status if field not in wanted}
+        changed = {field: value for field, value in wanted.items() if record.status.get(field) != value} | gone
+        if not changed:
+            return
+        try:
+            await self._kube.patch(
+                CAPACITYBUFFERS,
+                record.name,
+                {"status": changed},
+                namespace=record.body["metadata"]["namespace"],
+                subresource="status",
+            )
+        except ApiError as error:
+            if self._log_limiter.count((record.key, error.status)) is not None:
+                log.warning("status not written yet", extra={"capacitybuffer": record.key, "error": str(error)})
+            return
+        reasons = condition_reasons(status.conditions)
+        if reasons != condition_reasons(_status(record).conditions):
+            log.info("looked at buffer", extra={"capacitybuffer": record.key, "pods": found.count, "reasons": reasons})
+
+    @staticmethod
+    def _followed(record: NamespacedRecord) -> bool:
+        strategy = record.spec.get("provisioningStrategy") or ACTIVE_CAPACITY
+        return strategy == ACTIVE_CAPACITY and not record.deleting
+
+
+def _looked(
+    cluster: Cluster, pods: Sequence[Pod], policy: PlanPolicy, reserved: Mapping[str, Sequence[Pod]]
+) -> tuple[Plan, frozenset[str], float]:
+    """The plan, the nodes that are initialized, and the seconds of a core that it took: those that others took
+    meanwhile do not count.
+    """
+    began = time.thread_time()
+    problem = problem_of(cluster, pods, [], policy, reserved)
+    found = narrowed(problem, Limit(LONGEST), solved)
+    if found.error is not None:
+        log.error(
+            "the scheduling engine failed on pods of buffers", exc_info=found.error, extra={"pods": [*found.apart]}
+        )
+    plan = found.plan
+    ready = frozenset(node.name for node in problem.nodes if node.initialized)
+    return plan, ready, time.thread_time() - began
+
+
+def _status(record: NamespacedRecord) -> CapacityBufferStatus:
+    return CapacityBufferStatus.model_validate(dict(record.status))

@@ -1,0 +1,75 @@
+"""Waits where EC2 has nothing to sell: a static pool whose new nodes end unlaunched would else make them anew at once.
+
+A NodeClaim that EC2 refuses is gone within a second. The pause grows up to the three minutes for which a refused
+offering is avoided; after it one NodeClaim is made, and the others once that one is launched. All of it is over as soon
+as a node of the pool is launched or the pool is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tenon.provisioning.static_capacity import MOST_AT_ONCE, StaticClaim
+
+PAUSES = (30.0, 60.0, 120.0, 180.0)
+"""Seconds after the first, second, ... round that launched nothing; the last for all that follow."""
+
+
+class LaunchBackoff:
+    """What became of the NodeClaims that were made for one static pool, in one version of its spec."""
+
+    def __init__(self, generation: int) -> None:
+        """``generation``: of the NodePool."""
+        self.generation = generation
+        self._awaited: set[str] = set()
+        self._counted: set[str] = set()
+        """The awaited whose round has failed already: it fails once, however many of it end one after the other."""
+        self._failed = 0
+        self._until = float("-inf")
+
+    def made(self, name: str) -> None:
+        """A NodeClaim was written."""
+        self._awaited.add(name)
+
+    def taken_away(self, name: str) -> None:
+        """Its end is our own doing and says nothing of EC2."""
+        self._awaited.discard(name)
+
+    def launched(self, names: Iterable[str]) -> None:
+        """These NodeClaims have an instance, as a picture shows that may be old: it is certain all the same."""
+        launched = self._awaited.intersection(names)
+        if launched:
+            self._awaited -= launched
+            self._counted.clear()
+            self._failed = 0
+            self._until = float("-inf")
+
+    def read(self, claims: Sequence[StaticClaim], now: float) -> None:
+        """What the API server just said: an awaited claim that is gone, or leaves without an instance, has failed."""
+        self.launched(claim.name for claim in claims if claim.launched)
+        ended = self._awaited.difference(claim.name for claim in claims if not claim.leaving)
+        self._awaited -= ended
+        if ended - self._counted:
+            self._counted = set(self._awaited)
+            self.failed(now)
+
+    def failed(self, now: float) -> None:
+        """A round launched nothing, or found nothing that it could buy."""
+        self._until = now + PAUSES[min(self._failed, len(PAUSES) - 1)]
+        self._failed += 1
+
+    def doubts(self, claims: Iterable[StaticClaim]) -> bool:
+        """Whether a picture that may be old lacks an awaited claim, so that only the API server knows of its end."""
+        return not self._awaited.issubset(claim.name for claim in claims if not claim.leaving)
+
+    def wait(self, now: float) -> float:
+        """Seconds until the next is tried; 0 when none need pass."""
+        return max(0.0, self._until - now)
+
+    def may_make(self, now: float) -> int:
+        """How many NodeClaims may be made: one where the last were refused, and none while that one is under way."""
+        if self.wait(now) > 0:
+            return 0
+        if self._failed:
+            return 0 if self._awaited else 1
+        return MOST_AT_ONCE

@@ -1,0 +1,201 @@
+"""Lets Provisioners and AWSNodeTemplates act: NodePools and EC2NodeClasses stand for them, their status says so.
+
+Level-triggered: each round looks at all of them, in a fixed order, and writes what is not so yet. One that cannot be
+served never stops the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Collection, Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError, Conflict
+from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.resources import AWSNODETEMPLATES, MACHINES, PROVISIONERS, Resource
+from tenon.apis import labels
+from tenon.apis.legacy.awsnodetemplate import Defaults
+from tenon.apis.legacy.conversion import Manifest, name_of
+from tenon.apis.legacy.left_over import left_over
+from tenon.apis.legacy.materialising import Made
+from tenon.apis.legacy.old_status import (
+    CONVERTED,
+    LEFT_OVER,
+    NAME_TAKEN,
+    WAITING,
+    Outcome,
+    machine_status,
+    provisioner_status,
+    template_status,
+)
+from tenon.kube.records import ObjectRecord
+from worker.cache.changes import Topic
+from worker.cache.cluster import ClusterCache
+from worker.legacy.conversion_cache import ConversionCache, not_used_any_more, whole, without_use
+from worker.legacy.materializer import Materializer
+from worker.legacy.watches import LegacyObjects
+from worker.runtime.log_rate_limit import LogRateLimiter
+
+log = logging.getLogger("controller.legacy")
+
+SETTLE = 0.5
+"""Seconds in which changes gather."""
+RESYNC = 60.0
+
+
+class LegacyApiController:
+    """Serves the old objects of one cluster."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        recorder: EventRecorder,
+        cache: ClusterCache,
+        objects: LegacyObjects,
+        defaults: Defaults,
+    ) -> None:
+        """``defaults``: what the settings of the whole cluster say of node classes."""
+        self._kube = kube
+        self._recorder = recorder
+        self._cache = cache
+        self._objects = objects
+        self._defaults = defaults
+        self._materializer = Materializer(kube, recorder, cache)
+        self._log_limiter = LogRateLimiter()
+        self._conversions = ConversionCache(cache)
+        self._unused: Mapping[str, list[str]] = {}
+        self._written: dict[str, tuple[str, Manifest]] = {}
+        """By UID: the version that the last write of a status came to, and what was written."""
+        self._told: dict[str, str] = {}
+        """By UID: the problem that was told last."""
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        with self._cache.subscribe([Topic.LEGACY, Topic.POOL, Topic.NODECLASS, Topic.CLAIM]) as news:
+            await self._cache.wait_synced()
+            await self._objects.wait_known()
+            while True:
+                if self._objects.there:
+                    await self._round()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(RESYNC):
+                        await news.next()
+                await asyncio.sleep(SETTLE)
+                news.take()
+
+    async def _round(self) -> None:
+        templates, provisioners = _in_order(self._objects.templates), _in_order(self._objects.provisioners)
+        made = self._conversions.of(templates, provisioners, self._defaults)
+        self._unused = not_used_any_more(self._cache, made)
+        self._forget(made.keys() | {machine.uid for machine in self._objects.machines})
+        claimed: dict[tuple[str, str], str] = {}
+        scaled = self._scaled() if provisioners else {}
+        for resource, records in ((AWSNODETEMPLATES, templates), (PROVISIONERS, provisioners)):
+            for record in records:
+                await self._attend(resource, record, self._keep(resource, record, made, claimed, scaled))
+        for machine in self._objects.machines:
+            status = machine_status(machine.body, datetime.now(UTC))
+            await self._attend(MACHINES, machine, self._write(MACHINES, machine, status))
+
+    async def _attend(self, resource: Resource, record: ObjectRecord, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except Conflict:  # somebody else wrote meanwhile, which the cache is about to tell
+            log.debug("looked at again", extra={"kind": resource.kind, "object": record.name})
+        except ApiError as error:
+            if self._log_limiter.count((resource.kind, record.name, error.status)) is not None:
+                log.warning("not served yet", extra={"kind": resource.kind, "object": record.name, "error": str(error)})
+        except Exception:  # a fault of one object's making must not end the service of all others
+            if self._log_limiter.count((resource.kind, record.name)) is not None:
+                log.exception("could not be served", extra={"kind": resource.kind, "object": record.name})
+
+    async def _keep(
+        self,
+        resource: Resource,
+        record: ObjectRecord,
+        made: Mapping[str, Made],
+        claimed: dict[tuple[str, str], str],
+        scaled: Mapping[str, list[str]],
+    ) -> None:
+        if record.deleting:
+            return
+        old = whole(resource, record)
+        mine = made[record.uid]
+
+        def free(present: Mapping[str, Any], wanted: Manifest) -> bool:
+            return without_use(present, wanted, made)
+
+        why = left_over(old, (pool.body for pool in self._cache.pools)) if resource is PROVISIONERS else ""
+        if why:
+            outcome = Outcome(reason=LEFT_OVER, problem=why)
+        else:
+            outcome = await self._materializer.keep(old, mine, claimed, free)
+        if outcome.became and (unused := self._unused.get(record.uid)):
+            text = f"{', '.join(unused)} was made from it earlier and is of no use any more: delete it"
+            outcome = replace(outcome, notes=[*outcome.notes, text])
+        for body in mine.manifests if outcome.reason not in (NAME_TAKEN, LEFT_OVER) else ():
+            claimed.setdefault((body["kind"], name_of(body)), f"{resource.kind} {record.name}")
+        now = datetime.now(UTC)
+        if resource is PROVISIONERS:
+            pool = self._cache.pools.get(record.name) if outcome.became else None
+            status = provisioner_status(
+                old, outcome, None if pool is None else pool.body, scaled.get(record.name, ()), now
+            )
+        else:
+            found = self._cache.nodeclasses.get(record.name) if outcome.became else None
+            status = template_status(old, outcome, None if found is None else found.body, now)
+        await self._write(resource, record, status)
+        said = next(one["message"] for one in status["conditions"] if one["type"] == CONVERTED)
+        known = (record.condition(CONVERTED).get("message"), self._told.get(record.uid))
+        if outcome.problem and outcome.reason != WAITING and said not in known:
+            self._told[record.uid] = said
+            await self._tell(resource, record, outcome)
+
+    async def _write(self, resource: Resource, record: ObjectRecord, status: Manifest) -> None:
+        present = record.status
+        changed = {name: value for name, value in status.items() if present.get(name, type(value)()) != value}
+        if "resources" in changed:  # a merge patch keeps the names that it does not mention
+            gone = {name: None for name in present.get("resources") or {} if name not in status["resources"]}
+            changed["resources"] = {**status["resources"], **gone}
+        # A CRD of Karpenter's own age drops what it does not know: to write that again would never come to an end.
+        writing = (record.resource_version, _timeless(status))
+        if changed and self._written.get(record.uid) != writing:
+            answer = await self._kube.patch(resource, record.name, {"status": changed}, subresource="status")
+            if answer is not None:
+                self._written[record.uid] = (answer["metadata"]["resourceVersion"], writing[1])
+
+    def _forget(self, there: Collection[str]) -> None:
+        self._written = {uid: written for uid, written in self._written.items() if uid in there}
+        self._told = {uid: told for uid, told in self._told.items() if uid in there}
+
+    async def _tell(self, resource: Resource, record: ObjectRecord, outcome: Outcome) -> None:
+        """Say, when it is new, why an old object cannot act."""
+        await self._recorder.publish(whole(resource, record), outcome.reason, outcome.problem, "Warning")
+        log.warning(
+            "an object of an older API does not act",
+            extra={"kind": resource.kind, "object": record.name, "error": outcome.problem},
+        )
+
+    def _scaled(self) -> dict[str, list[str]]:
+        """When the NodeClaims of each pool were made."""
+        found: dict[str, list[str]] = {}
+        for claim in self._cache.claims:
+            found.setdefault(claim.labels.get(labels.NODEPOOL, ""), []).append(
+                str(claim.body["metadata"].get("creationTimestamp") or "")
+            )
+        return found
+
+
+def _timeless(status: Manifest) -> Manifest:
+    """The status without the instants at which it began to be so, which are new each time where none is kept."""
+    conditions = [{**one, "lastTransitionTime": ""} for one in status["conditions"]]
+    return {**status, "conditions": conditions}
+
+
+def _in_order(records: Iterable[ObjectRecord]) -> list[ObjectRecord]:
+    return sorted(records, key=lambda record: record.name)

@@ -1,0 +1,65 @@
+"""From EC2NodeClasses to their workflows, as `worker.controllers.nodeclaim_workflows` does it for NodeClaims."""
+
+from __future__ import annotations
+
+from temporalio.client import Client
+
+from tenon.apis import labels
+from tenon.kube.records import ObjectRecord
+from tenon.lifecycle.messages import NodeClassInput
+from worker.cache.cluster import ClusterCache
+from worker.runtime.workflow_start import ANSWER_WITHIN, start
+from workflows import names
+from workflows.nodeclass import NodeClassWorkflow
+
+
+class NodeClassWorkflowController:
+    """Makes sure that each EC2NodeClass has a workflow, and pokes it when the class changed."""
+
+    def __init__(self, client: Client, cache: ClusterCache, cluster: str) -> None:
+        self._client = client
+        self._cache = cache
+        self._cluster = cluster
+        self._levels: dict[str, str] = {}
+        self._started: set[str] = set()
+        self._guarded: set[str] = set()
+        """The UIDs of classes that were seen with their finalizer."""
+
+    def forget_started(self) -> None:
+        """Let each class be given its workflow once more, which somebody may have ended."""
+        self._started.clear()
+
+    async def attend(self, name: str) -> None:
+        """Give a class its workflow, and tell it of what changed."""
+        found = self._cache.nodeclasses.get(name)
+        if found is None:
+            self._levels.pop(name, None)
+            self._started.discard(name)
+            return
+        level = f"{found.uid}/{found.body['metadata'].get('generation')}/{found.deleting}/{self._holds(found)}"
+        changed = self._levels.get(name) != level or self._lost_finalizer(found)
+        if not changed and name in self._started:
+            return
+        workflow_id = names.nodeclass_id(self._cluster, name)
+        given = NodeClassInput(cluster=self._cluster, name=name)
+        await start(self._client, self._cluster, NodeClassWorkflow.run, given, workflow_id, summary=name)
+        self._started.add(name)
+        self._levels[name] = level
+        if changed:  # also at first sight: it may have changed while nobody led
+            handle = self._client.get_workflow_handle(workflow_id)
+            await handle.signal(NodeClassWorkflow.poke, rpc_timeout=ANSWER_WITHIN)
+            if self._lost_finalizer(found):
+                self._guarded.discard(found.uid)
+
+    def _lost_finalizer(self, node_class: ObjectRecord) -> bool:
+        """Whether a plain update (`kubectl replace`) took the finalizer off; its generation stays as it was."""
+        if labels.NODECLASS_FINALIZER in (node_class.body["metadata"].get("finalizers") or ()):
+            self._guarded.add(node_class.uid)
+            return False
+        return node_class.uid in self._guarded
+
+    def _holds(self, node_class: ObjectRecord) -> bool:
+        """Whether a class that is being deleted has to wait: its workflow is told when its last claim has gone."""
+        return node_class.deleting and any(
+            (claim.spec.get("nodeClassRef") or {}).get("name") == node_class.name for claim in self._cache.claims
+        )

@@ -1,0 +1,222 @@
+"""Keeps the status of NodePools true: conditions, what their nodes add up to, the hash for drift; and their metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from activities import metrics
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
+from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
+from activities.planning.blocked_pools import HeldPools
+from tenon.apis import labels
+from tenon.apis.conditions import READY, get_condition
+from tenon.apis.hashing import NODEPOOL_VERSION, nodepool_hashes, taken_over
+from tenon.apis.nodeclaim import DRIFTED
+from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NODES, OVERLAPPING, NodePool
+from tenon.apis.validation import parse, unknown_values
+from tenon.kube.records import ObjectRecord
+from tenon.provisioning.launch_blocks import with_launch_health
+from tenon.provisioning.pool_overlap import REASON, overlapping, with_overlap
+from tenon.provisioning.readiness import pool_conditions
+from tenon.resources import Resources, format_resources
+from worker.cache.changes import Topic
+from worker.cache.cluster import ClusterCache
+from worker.cache.planning_view import PlanningView
+from worker.controllers.nodepool_metrics import PoolMetrics
+from worker.runtime.log_rate_limit import LogRateLimiter
+
+log = logging.getLogger("controller.nodepool")
+
+SETTLE = 0.5
+"""Seconds in which changes gather before statuses are written."""
+LOOK_EVERY = 1.0
+"""Seconds from one look at all pools to the next on a cluster that changes all the time."""
+RESYNC = 60.0
+
+
+class NodePoolStatusController:
+    """Writes the status of every NodePool when something that it tells changed."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        recorder: EventRecorder,
+        cache: ClusterCache,
+        view: PlanningView,
+        *,
+        static_capacity: bool = False,
+        measured: bool = True,
+        held: HeldPools | None = None,
+    ) -> None:
+        """``static_capacity`` is the feature gate of that name; ``measured``: the metrics are kept too.
+
+        ``held``: the NodePools whose launches EC2 refuses.
+        """
+        self._held = held or HeldPools()
+        self._measured = measured
+        self._metrics = PoolMetrics()
+        self._static_capacity = static_capacity
+        self._kube = kube
+        self._recorder = recorder
+        self._cache = cache
+        self._view = view
+        self._log_limiter = LogRateLimiter()
+        self._overlaps: dict[str, tuple[str, ...]] = {}
+        self._compared: list[tuple[str, int, datetime | None]] = []
+        """The NodePools, as far as it matters, that were looked through for overlaps."""
+        self._read: dict[str, int] = {}
+        """The generation of each NodePool whose values were looked at."""
+        self._foreign: dict[str, list[ObjectRecord]] = {}
+        """By pool: the NodeClaims that do not bear Tenon's version of the digest, as this round found them."""
+
+        self._usages: Mapping[str, Resources] = {}
+        """What each NodePool's nodes take, as this round found it."""
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        clock = asyncio.get_running_loop().time
+        topics = [Topic.POOL, Topic.NODECLASS, Topic.CLAIM, Topic.NODE]
+        with self._cache.subscribe(topics) as news:
+            if self._measured:
+                metrics.CLUSTER_SYNCED.set(0)
+            await self._cache.wait_synced()
+            while True:
+                looked = clock()
+                if self._measured:
+                    metrics.CLUSTER_NODES.set(len(self._cache.nodes))
+                    metrics.CLUSTER_SYNCED.set(1)
+                    self._metrics.forget_all_but({pool.name for pool in self._cache.pools})
+                self._compare()
+                self._foreign = self._hashed_elsewhere()
+                self._usages = self._cache.pool_usages(with_leaving=True)
+                for record in self._cache.pools:
+                    await self._attend(record)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(RESYNC):
+                        await news.next()
+                await asyncio.sleep(max(SETTLE, looked + LOOK_EVERY - clock()))
+                news.take()
+
+    def _compare(self) -> None:
+        """Find the pools that take the same pods, anew when one of them changed."""
+        pools = self._view.node_pools()
+        present = [(p.metadata.name, p.metadata.generation, p.metadata.deletion_timestamp) for p in pools]
+        if present != self._compared:
+            self._overlaps, self._compared = overlapping(pools), present
+
+    async def _attend(self, record: ObjectRecord) -> None:
+        try:
+            await self._keep(record)
+        except ApiError as error:
+            if self._log_limiter.count((record.name, error.status)) is not None:
+                log.warning("NodePool not updated", extra={"nodepool": record.name, "error": str(error)})
+        except Exception:  # a fault of one NodePool's making must not end the service of all others
+            if self._log_limiter.count(record.name) is not None:
+                log.exception("NodePool could not be served", extra={"nodepool": record.name})
+
+    async def _keep(self, record: ObjectRecord) -> None:
+        pool = self._view.node_pool(record)
+        if pool is None:
+            await self._refuse(record)
+            return
+        usage = self._usages.get(record.name, {})
+        if self._measured:
+            self._metrics.measure(pool, usage)
+        now = datetime.now(UTC)
+        conditions = pool_conditions(pool, self._view.node_class, now, static_capacity=self._static_capacity)
+        others = self._overlaps.get(record.name, ())
+        conditions = with_overlap(conditions, others, now=now, observed_generation=pool.metadata.generation)
+        if self._held.known:
+            breaker = self._held.current().get(record.name)
+            conditions = with_launch_health(conditions, breaker, now=now, observed_generation=pool.metadata.generation)
+            if self._measured:
+                metrics.LAUNCHES_HELD.labels(record.name).set(breaker is not None)
+        status: dict[str, Any] = {
+            "resources": format_resources(usage),
+            "nodes": usage.get(NODES, 0),
+            "conditions": [
+                condition.model_dump(by_alias=True, exclude_none=True, mode="json") for condition in conditions
+            ],
+        }
+        self._tell_unknown_values(pool)
+        await self._write_hash(record, pool)
+        present = record.status
+        changed = {key: value for key, value in status.items() if present.get(key) != value}
+        if not changed:
+            return
+        if "resources" in changed:
+            # A merge patch keeps names that it does not mention: those that are gone are nulled.
+            gone = {name: None for name in present.get("resources") or {} if name not in status["resources"]}
+            changed["resources"] = {**status["resources"], **gone}
+        await self._kube.patch(NODEPOOLS, record.name, {"status": changed}, subresource="status")
+        await self._tell(record, pool, status)
+
+    async def _tell(self, record: ObjectRecord, pool: NodePool, status: dict[str, Any]) -> None:
+        before = get_condition(pool.status.conditions, READY)
+        aside = (READY, NODE_LAUNCH_HEALTHY)
+        failed = [c for c in status["conditions"] if c["status"] == "False" and c["type"] not in aside]
+        was_ready = before is None or before.status == "True"
+        if failed and (was_ready or record.condition("Ready").get("message") is None):
+            for condition in failed:
+                await self._recorder.publish(_reference(record), condition["reason"], condition["message"], "Warning")
+            log.warning(
+                "NodePool is not ready",
+                extra={"nodepool": record.name, "reasons": {c["type"]: c["message"] for c in failed}},
+            )
+        held: dict[str, Any] = next((c for c in status["conditions"] if c["type"] == NODE_LAUNCH_HEALTHY), {})
+        if held.get("status") == "False" and held["message"] != record.condition(NODE_LAUNCH_HEALTHY).get("message"):
+            await self._recorder.publish(_reference(record), "LaunchesHeldBack", held["message"], "Warning")
+        overlap = next((c["message"] for c in status["conditions"] if c["type"] == OVERLAPPING), "")
+        if overlap and overlap != record.condition(OVERLAPPING).get("message"):
+            await self._recorder.publish(_reference(record), REASON, overlap, "Warning")
+
+    def _tell_unknown_values(self, pool: NodePool) -> None:
+        """Log the values that no node will ever have, once for each form of the pool."""
+        name, generation = pool.metadata.name, pool.metadata.generation
+        if self._read.get(name) == generation:
+            return
+        self._read[name] = generation
+        for fault in unknown_values(pool.spec.template.spec.requirements):
+            log.warning(
+                "NodePool names unknown values", extra={"nodepool": name, "error": f"spec.template.spec.{fault}"}
+            )
+
+    async def _refuse(self, record: ObjectRecord) -> None:
+        """A NodePool that cannot even be read: say so on it; the others go on."""
+        _, faults = parse(NodePool, record.body)
+        why = "; ".join(str(fault) for fault in faults)
+        log.error("NodePool cannot be read and is left out", extra={"nodepool": record.name, "error": why})
+        await self._recorder.publish(_reference(record), "NodePoolValidationFailed", why, "Warning")
+
+    def _hashed_elsewhere(self) -> dict[str, list[ObjectRecord]]:
+        found: dict[str, list[ObjectRecord]] = {}
+        for claim in self._cache.claims:
+            if claim.annotations.get(labels.NODEPOOL_HASH_VERSION) != NODEPOOL_VERSION:
+                found.setdefault(claim.labels.get(labels.NODEPOOL, ""), []).append(claim)
+        return found
+
+    async def _write_hash(self, record: ObjectRecord, pool: NodePool) -> None:
+        wanted = nodepool_hashes(pool)
+        ours = record.annotations.get(labels.NODEPOOL_HASH_VERSION) == NODEPOOL_VERSION
+        # The claims first: should this end half-way, the pool still says that another controller hashed it. Claims that
+        # another hashed are looked for ever after: the cache may learn of one when the pool is Tenon's already.
+        for claim in self._foreign.get(record.name, ()):
+            if ours and labels.NODEPOOL_HASH_VERSION not in claim.annotations:
+                continue  # never hashed by anybody
+            drifted = claim.condition(DRIFTED).get("status") == "True"
+            if change := taken_over(claim.annotations, wanted, drifted=drifted):
+                await self._kube.patch(NODECLAIMS, claim.name, {"metadata": {"annotations": change}})
+        if any(record.annotations.get(key) != value for key, value in wanted.items()):
+            await self._kube.patch(NODEPOOLS, record.name, {"metadata": {"annotations": wanted}})
+
+
+def _reference(record: ObjectRecord) -> dict[str, Any]:
+    """The NodePool as an event names it; items of a list do not say their kind."""
+    return {"apiVersion": NODEPOOLS.api_version, "kind": NODEPOOLS.kind, "metadata": record.body["metadata"]}

@@ -1,0 +1,70 @@
+"""The NodeClaims of static NodePools as their keeper sees them: a cheap look at all, a dear one at those of one pool.
+
+A round follows nearly every change in the cluster, so the look at all must cost next to nothing: what the pods of a
+node mind is worked out only for a pool that has too many nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from activities.kubernetes.client import Object
+from tenon.apis import labels
+from tenon.disruption.cost import rescheduling_cost
+from tenon.kube.protection import protected_for, protects_node
+from tenon.kube.records import ObjectRecord, PodRecord
+from tenon.kube.timestamps import parse_instant
+from tenon.provisioning.static_capacity import StaticClaim
+from worker.cache.cluster import ClusterCache
+from worker.cache.evacuating_pods import leaving
+
+
+def claims_by_pool(cache: ClusterCache, pools: Collection[str]) -> dict[str, list[StaticClaim]]:
+    """The cached NodeClaims of these NodePools."""
+    found: dict[str, list[StaticClaim]] = {name: [] for name in pools}
+    for claim in cache.claims:
+        of_pool = found.get(claim.labels.get(labels.NODEPOOL, ""))
+        if of_pool is not None:
+            of_pool.append(static_claim(cache, claim))
+    return found
+
+
+def static_claim(cache: ClusterCache, claim: ObjectRecord) -> StaticClaim:
+    """A NodeClaim, without a look at its pods."""
+    return StaticClaim(
+        name=claim.name,
+        uid=claim.uid,
+        created=str(claim.body["metadata"].get("creationTimestamp") or ""),
+        launched=bool(claim.status.get("providerID")),
+        leaving=leaving(cache.node_of(claim), claim),
+    )
+
+
+def weighed(cache: ClusterCache, claim: ObjectRecord, now: datetime) -> StaticClaim:
+    """A NodeClaim, with what its end would mean to its pods."""
+    node = cache.node_of(claim)
+    pods = [pod for pod in cache.pods_on(node.name) if pod.reschedulable] if node is not None else []
+    keep_until = parse_instant(claim.annotations.get(labels.KEEP_UNTIL))
+    return replace(
+        static_claim(cache, claim),
+        empty=not pods,
+        cost=rescheduling_cost((pod.pod.priority, pod.deletion_cost) for pod in pods),
+        protected=protects_node(claim.annotations)
+        or (node is not None and protects_node(node.annotations))
+        or (keep_until is not None and keep_until > now)
+        or any(_held(pod, now) for pod in pods),
+    )
+
+
+def as_record(body: Object) -> ObjectRecord:
+    """A NodeClaim that was read from the API server, as the cache would hold it."""
+    metadata: dict[str, Any] = body["metadata"]
+    return ObjectRecord(metadata["name"], metadata["uid"], metadata["resourceVersion"], body)
+
+
+def _held(pod: PodRecord, now: datetime) -> bool:
+    started = datetime.fromtimestamp(pod.bound_at, UTC) if pod.bound_at else None
+    return bool(protected_for(pod.do_not_disrupt, started, now))

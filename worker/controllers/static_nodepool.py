@@ -1,0 +1,221 @@
+"""Keeps the number of nodes of static NodePools: makes and deletes NodeClaims until `spec.replicas` of them stand.
+
+The cache says which pools may have something to do. Before anything is made or deleted the NodePool and then its
+NodeClaims are read from the API server, and what to do is decided anew. New names count on from the ordinal that the
+NodePool bears, and it is moved on when all of them are written: whoever has read the old ordinal, be it a repeat or a
+second leader, writes what is there already, and who has read the new one sees the claims. Only a leader that stands
+still between its reading and its writing, while another serves the same pool, can make or delete one too many; the next
+round puts that right. The rest of a node's life is its workflow's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from datetime import UTC, datetime
+
+from activities import metrics
+from activities.ec2.errors import EC2Error
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError, Conflict
+from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
+from activities.planning.interfaces import Types
+from activities.planning.offerings import sold_by
+from tenon.apis import labels
+from tenon.apis.managed import manages_claim
+from tenon.apis.nodepool import NodePool
+from tenon.apis.validation import parse
+from tenon.kube.records import ObjectRecord
+from tenon.provisioning.claims import standing_claim
+from tenon.provisioning.planning_policy import PlanPolicy
+from tenon.provisioning.static_capacity import (
+    MOST_AT_ONCE,
+    Balance,
+    StaticClaim,
+    StaticDecision,
+    balance,
+    decide,
+    next_ordinal,
+    why_none_are_made,
+)
+from tenon.provisioning.static_node import NoStaticNode, static_node
+from worker.cache.changes import Topic
+from worker.cache.cluster import ClusterCache
+from worker.cache.planning_view import PlanningView
+from worker.controllers.launch_backoff import LaunchBackoff
+from worker.controllers.static_nodeclaims import as_record, claims_by_pool, static_claim, weighed
+from worker.runtime.log_rate_limit import LogRateLimiter
+
+log = logging.getLogger("controller.static")
+
+SETTLE = 0.5
+"""Seconds in which changes gather before pools are looked at."""
+RESYNC = 30.0
+REASON = "overprovisioned"
+
+
+class StaticNodePoolController:
+    """Serves every static NodePool."""
+
+    def __init__(self, kube: Kube, cache: ClusterCache, view: PlanningView, types: Types, policy: PlanPolicy) -> None:
+        """``policy``: what the operator set that bears on which types a node may have."""
+        self._kube = kube
+        self._cache = cache
+        self._view = view
+        self._types = types
+        self._policy = policy
+        self._backoffs: dict[str, LaunchBackoff] = {}
+        """By UID of the NodePool."""
+        self._log_limiter = LogRateLimiter()
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        topics = [Topic.POOL, Topic.NODECLASS, Topic.CLAIM, Topic.NODE]
+        with self._cache.subscribe(topics) as news:
+            await self._cache.wait_synced()
+            while True:
+                static = [record for record in self._cache.pools if record.spec.get("replicas") is not None]
+                self._forget_all_but({record.uid for record in static})
+                claims = claims_by_pool(self._cache, {record.name for record in static})
+                more = await asyncio.gather(*(self._attend(record, claims[record.name]) for record in static))
+                if not any(more):
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(RESYNC):
+                            await news.next()
+                await asyncio.sleep(SETTLE)
+                news.take()
+
+    async def _attend(self, record: ObjectRecord, cached: list[StaticClaim]) -> bool:
+        try:
+            pool = self._view.node_pool(record)  # one that cannot be read says so itself
+            return pool is not None and self._lacks(pool, cached) and await self._keep(record)
+        except (ApiError, EC2Error) as error:
+            self._complain(record.name, f"its NodeClaims could not be kept: {error}")
+        except Exception:  # a fault of one NodePool's making must not end the service of all others
+            if self._log_limiter.count(record.name) is not None:
+                log.exception("static NodePool could not be served", extra={"nodepool": record.name})
+        return False
+
+    def _lacks(self, pool: NodePool, cached: list[StaticClaim]) -> bool:
+        """Whether the cache shows something to do, so that the API server is worth asking."""
+        backoff = self._backoff_of(pool)
+        backoff.launched(claim.name for claim in cached if claim.launched)
+        found = _balance(pool, cached)
+        if found.held_back:
+            self._complain(pool.metadata.name, f"limits.nodes keeps {found.held_back} of its replicas from being made")
+        if found.surplus or not found.missing:
+            return found.surplus > 0
+        now = asyncio.get_running_loop().time()
+        return (backoff.doubts(cached) and not backoff.wait(now)) or self._may_make(pool, backoff) > 0
+
+    async def _keep(self, record: ObjectRecord) -> bool:
+        """Bring a pool nearer to its replicas; whether there is more to do at once."""
+        pool = await self._read_pool(record.name, record.uid)
+        if pool is None:
+            return False
+        # after the pool: whoever reads an ordinal that was moved on must see the claims that it was moved past
+        selector = f"{labels.NODEPOOL}={record.name}"
+        bodies = await self._kube.list(NODECLAIMS, label_selector=selector)
+        listed = [as_record(body) for body in bodies if manages_claim(body)]
+        known = [static_claim(self._cache, claim) for claim in listed]
+        backoff = self._backoff_of(pool)
+        backoff.read(known, asyncio.get_running_loop().time())
+        found = _balance(pool, known)
+        if found.surplus:
+            now = datetime.now(UTC)
+            known = [weighed(self._cache, claim, now) for claim in listed]
+        decision = decide(pool, known, self._may_make(pool, backoff) if found.missing else 0)
+        await self._delete(pool, decision, backoff)
+        if decision.create:
+            await self._create(pool, decision, backoff)
+        return MOST_AT_ONCE in (len(decision.create), len(decision.delete))
+
+    async def _read_pool(self, name: str, uid: str | None) -> NodePool | None:
+        """The NodePool as the API server has it now; None when it is gone or unreadable."""
+        body = await self._kube.get(NODEPOOLS, name)
+        return parse(NodePool, body)[0] if body is not None and body["metadata"]["uid"] == uid else None
+
+    def _may_make(self, pool: NodePool, backoff: LaunchBackoff) -> int:
+        """How many NodeClaims may be made for a pool that lacks some; the log says why none."""
+        now = asyncio.get_running_loop().time()
+        count = backoff.may_make(now)
+        if count == 0:
+            when = f"tried in {seconds:.0f} s" if (seconds := backoff.wait(now)) else "under way"
+            self._complain(pool.metadata.name, f"nothing could be launched for it: one NodeClaim is {when}")
+        elif why := why_none_are_made(pool, self._view.node_class):
+            self._complain(pool.metadata.name, why)
+            return 0
+        return count
+
+    async def _delete(self, pool: NodePool, decision: StaticDecision, backoff: LaunchBackoff) -> None:
+        for claim in decision.delete:
+            backoff.taken_away(claim.name)
+            if await self._kube.delete(NODECLAIMS, claim.name, uid=claim.uid):
+                known = self._cache.claims.get(claim.name)
+                capacity_type = known.labels.get(labels.CAPACITY_TYPE, "") if known is not None else ""
+                metrics.CLAIMS_DISRUPTED.labels(REASON, pool.metadata.name, capacity_type, "", "graceful").inc()
+                log.info(
+                    "deleted a nodeclaim of a static NodePool",
+                    extra={"nodeclaim": claim.name, "nodepool": pool.metadata.name, "reason": REASON},
+                )
+
+    async def _create(self, pool: NodePool, decision: StaticDecision, backoff: LaunchBackoff) -> None:
+        name = pool.metadata.name
+        try:
+            seen = await sold_by(self._view, self._types, [pool])
+            planned = await asyncio.to_thread(
+                static_node, pool, seen.sold[0][1], self._view.daemons(), self._view.namespaces(), self._policy
+            )
+        except NoStaticNode as error:
+            backoff.failed(asyncio.get_running_loop().time())
+            self._complain(name, f"no node can be made for it: {error}")
+            return
+        for claim in decision.create:
+            with contextlib.suppress(Conflict):  # another leader made it from the same ordinal
+                body = standing_claim(planned, pool, claim)
+                body["metadata"]["annotations"] |= seen.traces(name, planned.instance_types)
+                await self._kube.create(NODECLAIMS, body)
+                metrics.CLAIMS_CREATED.labels("provisioned", name, str(planned.min_values_relaxed).lower()).inc()
+                log.info(
+                    "created a nodeclaim of a static NodePool",
+                    extra={"nodeclaim": claim, "nodepool": name, "instance-type-options": len(planned.instance_types)},
+                )
+            backoff.made(claim)
+        await self._move_on(pool, decision.next_ordinal)
+
+    async def _move_on(self, pool: NodePool, ordinal: int) -> None:
+        """Have the pool bear this ordinal, or a higher one, whoever else writes to it meanwhile."""
+        name, uid = pool.metadata.name, pool.metadata.uid
+        known: NodePool | None = pool
+        while known is not None and next_ordinal(known) < ordinal:
+            metadata = {
+                "uid": uid,
+                "resourceVersion": known.metadata.resource_version,
+                "annotations": {labels.NEXT_ORDINAL: str(ordinal)},
+            }
+            try:
+                await self._kube.patch(NODEPOOLS, name, {"metadata": metadata})
+                return
+            except Conflict:
+                known = await self._read_pool(name, uid)
+
+    def _backoff_of(self, pool: NodePool) -> LaunchBackoff:
+        """What is remembered of the newest version of the pool that was seen, whichever is looked at now."""
+        uid, generation = pool.metadata.uid or "", pool.metadata.generation or 0
+        known = self._backoffs.get(uid)
+        if known is None or known.generation < generation:
+            known = self._backoffs[uid] = LaunchBackoff(generation)
+        return known
+
+    def _forget_all_but(self, uids: set[str]) -> None:
+        self._backoffs = {uid: kept for uid, kept in self._backoffs.items() if uid in uids}
+
+    def _complain(self, pool: str, why: str) -> None:
+        if self._log_limiter.count((pool, why[:40])) is not None:
+            log.warning("static NodePool lacks nodes", extra={"nodepool": pool, "error": why})
+
+
+def _balance(pool: NodePool, claims: list[StaticClaim]) -> Balance:
+    leaving = sum(claim.leaving for claim in claims)
+    return balance(pool, len(claims) - leaving, leaving)

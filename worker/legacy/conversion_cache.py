@@ -1,0 +1,121 @@
+"""Remembers what each old object becomes, for working it out takes longer than looking whether it changed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from activities.kubernetes.resources import AWSNODETEMPLATES, PROVISIONERS, Resource
+from tenon.apis.legacy.awsnodetemplate import Defaults
+from tenon.apis.legacy.conversion import NODE_CLASS_KIND, Manifest, name_of
+from tenon.apis.legacy.kubelets import class_of
+from tenon.apis.legacy.materialising import Made, made_of_provisioner, made_of_template
+from tenon.apis.legacy.provider_classes import provider_class, wanted_by_others
+from tenon.apis.legacy.v1alpha5 import DEFAULT_CLASS
+from tenon.kube.records import ObjectRecord
+from worker.cache.cluster import ClusterCache
+
+log = logging.getLogger("controller.legacy")
+
+
+class ConversionCache:
+    """What the old objects of one cluster become."""
+
+    def __init__(self, cache: ClusterCache) -> None:
+        self._cache = cache
+        self._known: dict[str, tuple[object, Made]] = {}
+        """By UID of the old object: what it was worked out from, and what it becomes."""
+
+    def of(
+        self, templates: Sequence[ObjectRecord], provisioners: Sequence[ObjectRecord], defaults: Defaults
+    ) -> dict[str, Made]:
+        """What each of them becomes, by UID."""
+        made = {record.uid: self._template(record, defaults) for record in templates}
+        classes = {name_of(body): body["spec"] for one in made.values() for body in one.manifests}
+
+        def class_spec(name: str) -> Mapping[str, Any] | None:
+            found = self._cache.nodeclasses.get(name)
+            return classes.get(name) or (found.spec if found is not None else None)
+
+        bodies = [record.body for record in provisioners]
+        names = {record.name for record in templates}
+        for record in provisioners:
+            own = self._provider_class(record, names | wanted_by_others(record.name, bodies))
+            made[record.uid] = self._provisioner(record, class_spec, defaults, own)
+        self._known = {uid: known for uid, known in self._known.items() if uid in made}
+        return made
+
+    def _template(self, record: ObjectRecord, defaults: Defaults) -> Made:
+        body = whole(AWSNODETEMPLATES, record)
+        return self._remembered(record, defaults, lambda: made_of_template(body, defaults))
+
+    def _provisioner(
+        self, record: ObjectRecord, class_spec: Callable[[str], Mapping[str, Any] | None], defaults: Defaults, own: str
+    ) -> Made:
+        body = whole(PROVISIONERS, record)
+        reference = record.spec.get("providerRef")
+        named = str(reference.get("name")) if isinstance(reference, dict) else DEFAULT_CLASS
+        base = class_spec(named)
+        if not record.spec.get("kubeletConfiguration"):
+            base = {} if base is not None else None  # whether it is there is all that matters
+        return self._remembered(
+            record, (defaults, base, own), lambda: made_of_provisioner(body, class_spec, defaults, own)
+        )
+
+    def _provider_class(self, record: ObjectRecord, taken: Collection[str]) -> str:
+        """The class of a provider in the Provisioner itself: the one that it has, or a name that is nobody else's."""
+        pool = self._cache.pools.get(record.name)
+        in_use = class_of(dict(pool.body)) if pool is not None else None
+        theirs = {one.name for one in self._cache.nodeclasses if not _made_for(one, record)}
+        own = [one.name for one in self._cache.nodeclasses if one.name not in theirs]
+        own.sort(key=lambda name: (name != in_use, name))
+        return provider_class(record.name, {*taken, *theirs}, own)
+
+    def _remembered(self, record: ObjectRecord, beside: object, work_out: Callable[[], Made]) -> Made:
+        origin = (record.body["metadata"].get("generation"), dict(record.annotations), beside)
+        known = self._known.get(record.uid)
+        if known is None or known[0] != origin:
+            try:
+                made = work_out()
+            except Exception:  # a fault of one object's making must not end the service of all others
+                log.exception("could not be converted", extra={"object": record.name})
+                made = Made(problem="it could not be converted: the log of Tenon's cluster process says why")
+            known = self._known[record.uid] = (origin, made)
+        return known[1]
+
+
+def _made_for(present: ObjectRecord, provisioner: ObjectRecord) -> bool:
+    """Whether a class was made from this Provisioner, or from an earlier one of its name, with which it is to go."""
+    owners = present.body["metadata"].get("ownerReferences") or ()
+    named = (PROVISIONERS.kind, provisioner.name)
+    return any(one.get("controller") and (one.get("kind"), one.get("name")) == named for one in owners)
+
+
+def whole(resource: Resource, record: ObjectRecord) -> dict[str, Any]:
+    """The object with its kind, which items of a list do not say."""
+    return {**record.body, "apiVersion": resource.api_version, "kind": resource.kind}
+
+
+def not_used_any_more(cache: ClusterCache, made: Mapping[str, Made]) -> dict[str, list[str]]:
+    """By UID of an old object: the objects that belong to it and that nothing old becomes any more, for a sentence."""
+    wanted = {(body["kind"], name_of(body)) for one in made.values() for body in one.manifests}
+    found: dict[str, list[str]] = {}
+    for kind, records in (("NodePool", cache.pools), (NODE_CLASS_KIND, cache.nodeclasses)):
+        for record in records:
+            if (kind, record.name) in wanted or record.deleting:
+                continue
+            for owner in record.body["metadata"].get("ownerReferences") or ():
+                if owner.get("controller") and owner["uid"] in made:
+                    found.setdefault(owner["uid"], []).append(f"{kind} {record.name}")
+    return found
+
+
+def without_use(present: Mapping[str, Any], wanted: Manifest, made: Mapping[str, Made]) -> bool:
+    """Whether an object belongs to an old one that is there and becomes something else now."""
+    owner = next((one for one in present["metadata"].get("ownerReferences") or () if one.get("controller")), None)
+    becomes = made.get(owner["uid"]) if owner is not None else None
+    if becomes is None or becomes.problem:
+        return False
+    names = {(body["kind"], name_of(body)) for body in becomes.manifests}
+    return (wanted["kind"], name_of(wanted)) not in names

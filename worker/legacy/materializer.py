@@ -1,0 +1,165 @@
+"""Makes the objects that stand for an old one, keeps them as they should be, and touches nobody else's."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError, Conflict
+from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.resources import EC2NODECLASSES, NODEPOOLS, Resource
+from tenon.apis.legacy.conversion import NODE_CLASS_KIND, Manifest, name_of
+from tenon.apis.legacy.materialising import Made, belongs_to, changes, differs
+from tenon.apis.legacy.old_status import INVALID, NAME_TAKEN, REFUSED, WAITING, Outcome
+from tenon.kube.records import ObjectRecord
+from worker.cache.cluster import ClusterCache
+
+log = logging.getLogger("controller.legacy")
+
+RESOURCES: Mapping[str, Resource] = {"NodePool": NODEPOOLS, NODE_CLASS_KIND: EC2NODECLASSES}
+
+REFUSALS = (400, 403, 422)
+"""Answers that stay the same until somebody changes something: an admission policy, a rule, a right."""
+
+Free = Callable[[Mapping[str, Any], Manifest], bool]
+"""Whether an object was made from an old one that has no use for it any more."""
+
+
+class Materializer:
+    """The objects that stand for old ones in one cluster."""
+
+    def __init__(self, kube: Kube, recorder: EventRecorder, cache: ClusterCache) -> None:
+        self._kube = kube
+        self._recorder = recorder
+        self._cache = cache
+        self._alike: dict[tuple[str, str], tuple[str, Manifest]] = {}
+        """By kind and name: the version that was found to be as it should, and the manifest that it was compared to."""
+        self._overruled: dict[tuple[str, str], tuple[str, int, Manifest]] = {}
+        """By kind and name: UID and generation that came of a manifest which something changed on its way in."""
+
+    def present(self, body: Manifest) -> ObjectRecord | None:
+        """The object of this kind and name, as the cache has it."""
+        table = self._cache.pools if body["kind"] == "NodePool" else self._cache.nodeclasses
+        return table.get(name_of(body))
+
+    async def keep(
+        self, old: Mapping[str, Any], made: Made, claimed: Mapping[tuple[str, str], str], free: Free
+    ) -> Outcome:
+        """Let the objects of ``made`` stand for an old one.
+
+        Args:
+            old: the old object.
+            made: what it becomes.
+            claimed: by kind and name, the other old objects that want one of the same name and come first.
+            free: tells which objects may be taken over.
+
+        Raises:
+            Conflict: what the cache has is not what is there any more, and it will soon know better.
+            ApiError: another failure that may pass.
+        """
+        if made.problem:
+            stands = "; what stands for it stays as it was" if self._anything_stands(old) else ""
+            return Outcome(reason=INVALID, problem=made.problem + stands)
+        for body in made.manifests:
+            taken = self._taken(old, body, claimed, free)
+            if taken is not None:
+                return taken
+        for body in reversed(made.manifests):  # a class before the pool that names it
+            try:
+                await self._keep_one(old, body, free)
+            except ApiError as error:
+                if error.status not in REFUSALS:
+                    raise
+                what = f"{body['kind']} {name_of(body)}"
+                return Outcome(reason=REFUSED, problem=f"the API server does not take {what}: {error.message}")
+        return Outcome(became=made.names, notes=made.notes)
+
+    def _anything_stands(self, old: Mapping[str, Any]) -> bool:
+        found = (self.present({"kind": kind, "metadata": {"name": name_of(old)}}) for kind in RESOURCES)
+        return any(record is not None and belongs_to(record.body, old) for record in found)
+
+    def _taken(
+        self, old: Mapping[str, Any], body: Manifest, claimed: Mapping[tuple[str, str], str], free: Free
+    ) -> Outcome | None:
+        """Why the name of an object cannot be had; None when it can."""
+        kind, name = body["kind"], name_of(body)
+        other = claimed.get((kind, name))
+        if other:
+            return Outcome(reason=NAME_TAKEN, problem=f"{other} becomes {kind} {name} too: rename one of them")
+        if kind == "NodePool" and name in self._cache.pools.left_out:
+            return Outcome(reason=NAME_TAKEN, problem=f"NodePool {name} is another controller's: rename one of the two")
+        record = self.present(body)
+        if record is None:
+            return None
+        mine = belongs_to(record.body, old)
+        if record.deleting and (mine or _of_namesake(record.body, old)):
+            why = "it is made anew when its nodes have ended" if kind == NODE_CLASS_KIND else "it is made anew then"
+            return Outcome(reason=WAITING, problem=f"{kind} {name} is being deleted: {why}")
+        if mine or free(record.body, body):
+            return None
+        if _of_namesake(record.body, old):
+            return Outcome(reason=WAITING, problem=f"{kind} {name} was made from an earlier one and is about to go")
+        return Outcome(
+            reason=NAME_TAKEN,
+            problem=f"{kind} {name} is there and was not made from it: delete that one, or rename one of the two",
+        )
+
+    async def _keep_one(self, old: Mapping[str, Any], body: Manifest, free: Free) -> None:
+        """Make one object as it should be."""
+        kind, name = body["kind"], name_of(body)
+        resource = RESOURCES[kind]
+        record = self.present(body)
+        if record is None:
+            await self._kube.create(resource, body)
+            log.info("made from an older object", extra={"kind": kind, "object": name, "from": _shown(old)})
+        elif self._is_known(record, body):
+            return
+        elif differs(record.body, body):
+            fresh = await self._kube.get(resource, name)
+            # One that was let go of (--cascade=orphan) must not be owned again: it would go with its late owner.
+            if fresh is None or not (belongs_to(fresh, old) or free(fresh, body)):
+                raise Conflict(409, "Conflict", f"{kind} {name} is not what it was a moment ago")
+            if differs(fresh, body):
+                await self._put_right(resource, fresh, body, old)
+        else:
+            self._alike[kind, name] = (record.resource_version, body)
+
+    def _is_known(self, record: ObjectRecord, body: Manifest) -> bool:
+        """Whether this object was compared to this manifest before, and nothing more can be done."""
+        known, generation = (body["kind"], name_of(body)), record.body["metadata"].get("generation")
+        alike = self._alike.get(known) == (record.resource_version, body)
+        return alike or self._overruled.get(known) == (record.uid, generation, body)
+
+    async def _put_right(
+        self, resource: Resource, present: Mapping[str, Any], body: Manifest, old: Mapping[str, Any]
+    ) -> None:
+        name = name_of(body)
+        answer = await self._kube.patch(resource, name, changes(present, body), kind="json")
+        if answer is None:
+            return
+        regarding = {"apiVersion": body["apiVersion"], "kind": body["kind"], **answer}
+        if differs(answer, body):
+            metadata = answer["metadata"]
+            self._overruled[body["kind"], name] = (metadata["uid"], metadata.get("generation"), body)
+            text = f"it is not quite as {_shown(old)} says: an admission policy, perhaps, changes what is written"
+            log.warning("not in step with an older object", extra={"object": name, "from": _shown(old), "error": text})
+            await self._recorder.publish(regarding, "NotInStep", text, "Warning")
+            return
+        log.info("brought in step with an older object", extra={"object": name, "from": _shown(old)})
+        _, before = self._alike.get((body["kind"], name), ("", body))
+        if before == body:  # somebody else edited it, and not the old object
+            text = f"it is as {_shown(old)} says again: edit that one to change it"
+            await self._recorder.publish(regarding, "KeptInStep", text)
+
+
+def _of_namesake(present: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+    """Whether an object belongs to an earlier old object of the same name."""
+    named = (old["kind"], name_of(old))
+    owners = present["metadata"].get("ownerReferences") or ()
+    return any(one.get("controller") and (one.get("kind"), one.get("name")) == named for one in owners)
+
+
+def _shown(old: Mapping[str, Any]) -> str:
+    return f"{old['kind']} {name_of(old)}"

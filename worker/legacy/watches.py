@@ -1,0 +1,77 @@
+"""Provisioners, AWSNodeTemplates and Machines as the cluster has them.
+
+Most clusters have none, and many have not even their CRDs: then nothing is read and nothing fails, and now and then is
+looked whether they have come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import AWSNODETEMPLATES, MACHINES, PROVISIONERS, Resource
+from tenon.kube.decode import decode_object
+from tenon.kube.records import ObjectRecord
+from worker.cache.changes import Changes, Topic
+from worker.cache.reflector import SILENCE_SECONDS, Reflector
+from worker.cache.served import LOOK_AGAIN, served
+from worker.cache.table import Table
+from worker.runtime.log_rate_limit import LogRateLimiter
+
+log = logging.getLogger("worker.legacy")
+
+
+class LegacyObjects:
+    """The tables ``provisioners``, ``templates`` and ``machines``; `run` keeps them fresh."""
+
+    def __init__(self, kube: Kube, changes: Changes, *, silence_limit: float = SILENCE_SECONDS) -> None:
+        """``changes`` are told of everything under `Topic.LEGACY`."""
+        self._kube = kube
+        self._changes = changes
+        self._silence_limit = silence_limit
+        self._log_limiter = LogRateLimiter()
+        self.provisioners: Table[ObjectRecord] = Table(self._teller(PROVISIONERS))
+        self.templates: Table[ObjectRecord] = Table(self._teller(AWSNODETEMPLATES))
+        self.machines: Table[ObjectRecord] = Table(self._teller(MACHINES))
+        self._tables = {
+            PROVISIONERS: self.provisioners,
+            AWSNODETEMPLATES: self.templates,
+            MACHINES: self.machines,
+        }
+        self._known = {resource: asyncio.Event() for resource in self._tables}
+
+    async def run(self) -> None:
+        """Follow what is served until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for resource, table in self._tables.items():
+                group.create_task(self._follow(resource, table), name=f"reflect {resource.plural}")
+
+    @property
+    def there(self) -> bool:
+        """Whether there is any old object."""
+        return any(len(table) for table in self._tables.values())
+
+    async def wait_known(self) -> None:
+        """Wait until each kind has been read completely once, or is known not to be served."""
+        for known in self._known.values():
+            await known.wait()
+
+    async def _follow(self, resource: Resource, table: Table[ObjectRecord]) -> None:
+        while not await served(self._kube, resource, self._log_limiter):
+            self._known[resource].set()
+            await asyncio.sleep(LOOK_AGAIN)
+        log.info("objects of an older API are read", extra={"kind": resource.kind, "version": resource.api_version})
+        reflector = Reflector(self._kube, resource, decode_object, table, silence_limit=self._silence_limit)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(reflector.run(), name=f"reflect {resource.plural}")
+            await reflector.synced.wait()
+            self._known[resource].set()
+
+    def _teller(self, resource: Resource) -> Callable[[str, object, object], None]:
+        return partial(self._tell, resource.kind)
+
+    def _tell(self, kind: str, key: str, _before: object, _after: object) -> None:
+        self._changes.tell(Topic.LEGACY, f"{kind}/{key}")

@@ -1,0 +1,41 @@
+"""Whether the Kubernetes API server serves: asked every few seconds, told by the readiness probe and the log.
+
+The reflectors notice an outage too, but only the cluster process has any, and a quiet watch tells nothing for a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError, ApiUnreachable
+from worker.runtime.outage import Outage, ReadinessLike
+
+log = logging.getLogger("worker.runtime.api_server_health")
+
+PERIOD = 10.0
+
+
+async def watch_api_server(kube: Kube, readiness: ReadinessLike, period: float = PERIOD) -> None:
+    """Keep asking until cancelled; while the API server does not serve, the process is unready and says why."""
+    outage = Outage(
+        f"The Kubernetes API server at {kube.host}",
+        "nodes live on, and nothing is decided or changed until it is back",
+        log,
+    )
+    readiness.checks.append(outage)
+    while True:
+        outage.note(await _why_away(kube, period))
+        await asyncio.sleep(period)
+
+
+async def _why_away(kube: Kube, seconds: float) -> str:
+    try:
+        await kube.request("GET", "/readyz", seconds=seconds)
+    except ApiUnreachable as error:
+        return error.why
+    except ApiError as error:
+        # A refusal (the right to look is missing, or too many requests) is an answer all the same.
+        return f"HTTP status {error.status}" if error.status >= 500 else ""
+    return ""

@@ -1,0 +1,177 @@
+"""Puts clients, activities and workflows together, for the worker processes and for tests alike."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from importlib.metadata import version
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.worker import Worker
+from temporalio.workflow import NondeterminismError
+
+from activities.cluster_version import ClusterVersion, server_version
+from activities.disrupting import disrupt
+from activities.ec2.client import Ec2
+from activities.ec2.cluster import describe_cluster, version_by_eks
+from activities.ec2.errors import EC2Error
+from activities.ec2.provider import Ec2Provider
+from activities.ec2.ttl_cache import Refresh
+from activities.housekeeping.sweep import Housekeeping
+from activities.kubernetes.client import Kube
+from activities.kubernetes.events import EventRecorder
+from activities.launch_breakers import LaunchBreakers
+from activities.node_life import NodeActivities
+from activities.nodeclasses import NodeClassActivities
+from tenon.ec2.cluster import Cluster
+from worker.runtime.concurrency import concurrency
+from worker.settings import Settings, SettingsError
+from workflows import names
+from workflows.disruption import DisruptionCommandWorkflow, DisruptionWorkflow
+from workflows.housekeeping import HousekeepingWorkflow
+from workflows.nodeclaim import NodeClaimWorkflow
+from workflows.nodeclass import NodeClassWorkflow
+from workflows.options import DRAINING, ENDING
+from workflows.provisioner import ProvisionerWorkflow
+
+log = logging.getLogger("worker.runtime.assembly")
+
+WORKFLOWS: Sequence[type] = (
+    NodeClaimWorkflow,
+    ProvisionerWorkflow,
+    DisruptionWorkflow,
+    DisruptionCommandWorkflow,
+    NodeClassWorkflow,
+    HousekeepingWorkflow,
+)
+GRACEFUL = timedelta(seconds=20)
+ENDS_ON: Sequence[type[BaseException]] = (NondeterminismError,)
+"""What another version of this code began and left in the middle of something may not be replayable by this one. It
+ends instead of failing task after task, and the bridge begins it anew from what the cluster and EC2 say."""
+BUILD_ID = version("tenon")
+"""Named, because a worker without one hashes the code of every loaded module, which takes seconds."""
+
+
+@dataclass(frozen=True)
+class Clients:
+    """The connections of one process."""
+
+    kube: Kube
+    recorder: EventRecorder
+    ec2: Ec2Provider
+    version: ClusterVersion
+
+    async def close(self) -> None:
+        """Close what needs closing."""
+        await self.kube.close()
+
+
+async def connect(settings: Settings) -> Clients:
+    """Connect to Kubernetes and EC2."""
+    kube = await Kube.connect(qps=settings.kube_client_qps, burst=settings.kube_client_burst)
+    answer = await kube.request("GET", "/version")  # says at once, in a sentence, when the address is wrong
+    by_server = "" if settings.eks_control_plane else server_version(answer)
+    aws = await asyncio.to_thread(Ec2, region_of_environment())
+    ec2 = await asyncio.to_thread(_ec2, aws, settings, by_server)
+
+    async def ask() -> str:
+        if settings.eks_control_plane:
+            return await asyncio.to_thread(version_by_eks, aws, settings.cluster_name)
+        return server_version(await kube.request("GET", "/version"))
+
+    return Clients(kube, EventRecorder(kube), ec2, ClusterVersion(ec2.cluster.kubernetes_version, ask))
+
+
+def region_of_environment() -> str:
+    """The AWS region, as EKS and the AWS command line name it.
+
+    Raises:
+        SettingsError: none is named.
+    """
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    if not region:
+        raise SettingsError("AWS_REGION is required: set it to the region of the cluster, such as us-west-2.")
+    return region
+
+
+def _ec2(clients: Ec2, settings: Settings, version: str) -> Ec2Provider:
+    cluster: Cluster = describe_cluster(
+        clients,
+        settings.cluster_name,
+        endpoint=settings.cluster_endpoint,
+        ca_bundle=settings.cluster_ca_bundle,
+        server_version=version,
+    )
+    return Ec2Provider(
+        clients,
+        cluster,
+        vm_memory_overhead=Decimal(str(settings.vm_memory_overhead_percent)),
+        reserved_enis=settings.reserved_enis,
+        isolated=settings.isolated_vpc,
+        expressions=settings.aws_feature_gates.node_class_cel,
+        refresh=Refresh(settings.ami_refresh_interval, settings.subnet_refresh_interval),
+    )
+
+
+async def warm_up(clients: Clients) -> None:
+    """Read the catalogue before the first pod waits for it; a failure is told by whoever needs it."""
+    try:
+        await asyncio.to_thread(clients.ec2.catalogue.warm)
+    except EC2Error as error:
+        log.warning("the instance type catalogue could not be read ahead", extra={"error": str(error)})
+
+
+def io_workers(
+    client: Client, settings: Settings, clients: Clients, breakers: LaunchBreakers | None = None
+) -> list[Worker]:
+    """The workers of workflows, EC2 calls and Kubernetes writes: one for each lane, and one for all that has none.
+
+    A node that is drained or ended holds its slot for minutes. The lanes keep such nodes from holding up launches. The
+    first worker also takes what an older version, which knows no lanes, asks for.
+    """
+    node = NodeActivities(
+        clients.kube,
+        clients.recorder,
+        clients.ec2,
+        settings.initialization_timeout,
+        settings.default_spread(),
+        breakers,
+    )
+    classes = NodeClassActivities(clients.kube, clients.recorder, clients.ec2, clients.version)
+    garbage = Housekeeping(clients.kube, clients.recorder, clients.ec2)
+    at_once = concurrency(settings.cpu_requests)
+    activities: list[Callable[..., Any]] = [*node.all(), classes.resolve, disrupt, garbage.collect]
+    queue = names.task_queue(settings.cluster_name)
+    common = Worker(
+        client,
+        task_queue=queue,
+        workflows=WORKFLOWS,
+        activities=activities,
+        build_id=BUILD_ID,
+        max_concurrent_workflow_tasks=at_once.workflow_tasks,
+        max_concurrent_activities=at_once.activities,
+        max_cached_workflows=2000,
+        workflow_failure_exception_types=ENDS_ON,
+        graceful_shutdown_timeout=GRACEFUL,
+    )
+    lanes = [
+        Worker(
+            client,
+            task_queue=names.lane_queue(queue, lane),
+            activities=own,
+            build_id=BUILD_ID,
+            max_concurrent_activities=slots,
+            graceful_shutdown_timeout=GRACEFUL,
+        )
+        for lane, own, slots in (
+            (DRAINING, node.draining(), at_once.draining),
+            (ENDING, node.ending(), at_once.ending),
+        )
+    ]
+    return [common, *lanes]

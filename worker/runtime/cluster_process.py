@@ -1,0 +1,279 @@
+"""The cluster process: cache, bridge, planning. One replica at a time, by a Lease.
+
+The Lease saves work; it guards nothing. Two active processes would find the same claims in the cluster and the same
+labels on them, and write nothing twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import sys
+import uuid
+from datetime import timedelta
+
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.service import RPCError
+from temporalio.worker import Worker
+
+from activities.kubernetes.client import Kube
+from activities.planning.batching import Batcher, Window
+from activities.planning.blocked_pools import HeldPools
+from activities.planning.buffers import BufferRoom
+from activities.planning.disrupting import Disruptor
+from activities.planning.planner import Planner
+from tenon.lifecycle.messages import (
+    ActivityName,
+    AwaitBatchInput,
+    AwaitDisruptionInput,
+    BatchSummary,
+    DisruptionDecision,
+    PlanInput,
+    PlanResult,
+)
+from worker.cache.changes import Topic
+from worker.cache.cluster import ClusterCache
+from worker.cache.planning_view import PlanningView
+from worker.controllers.capacity_buffer import CapacityBufferController
+from worker.controllers.node_overlay import NodeOverlayController
+from worker.controllers.nodeclaim_finalizer import NodeClaimFinalizerController
+from worker.controllers.nodeclaim_pod_events import PodEventsController
+from worker.controllers.nodeclaim_workflows import NodeClaimWorkflowController
+from worker.controllers.nodepool_status import NodePoolStatusController
+from worker.controllers.not_ready_nodes import NotReadyNodeController
+from worker.controllers.static_nodepool import StaticNodePoolController
+from worker.controllers.uncordon import UncordonController
+from worker.legacy.serving import serve_legacy
+from worker.runtime.api_server_health import watch_api_server
+from worker.runtime.assembly import BUILD_ID, Clients, connect, warm_up
+from worker.runtime.disabled_gate_warnings import tell_of_gated
+from worker.runtime.garbage_collector import keep_apart
+from worker.runtime.housekeeping_schedule import keep_schedule, sweep_now
+from worker.runtime.leader_announcements import Announcements
+from worker.runtime.leader_conflict import LeaderConflict
+from worker.runtime.lease import IDENTITY_PREFIX, LeaseElection
+from worker.runtime.process import Readiness, run, until_stopped
+from worker.runtime.temporal_client import watch_temporal
+from worker.runtime.temporal_connection import Connection
+from worker.runtime.temporal_isolation import TemporalIsolation
+from worker.runtime.tracing import tracing_wanted
+from worker.settings import Settings
+from worker.webhook.definitions import keep_definitions
+from workflows import names
+
+log = logging.getLogger("worker.cluster")
+
+TURN = 0.001
+"""Seconds after which a thread that plans gives the event loop its turn, which waits for one after each call to the
+system: it answers twice as many requests as with Python's own 5 ms."""
+TEMPORAL_PAUSE = 2.0
+"""Seconds between two tries of a call that Temporal did not answer."""
+ELECTION_QPS, ELECTION_BURST = 10.0, 20
+"""Requests for the election and for the health of the API server. They never wait for writes of the cluster's objects:
+a renewal that came ten seconds late would end leading."""
+
+
+class PlanActivities:
+    """The activities of the plan queues."""
+
+    def __init__(self, batcher: Batcher, planner: Planner, disruptor: Disruptor, announced: Announcements) -> None:
+        self._batcher = batcher
+        self._planner = planner
+        self._disruptor = disruptor
+        self._announced = announced
+
+    @activity.defn(name=ActivityName.AWAIT_BATCH)
+    async def await_batch(self, given: AwaitBatchInput) -> BatchSummary:
+        """Wait for pods that fit nowhere."""
+        with self._announced.question_of(activity.info().workflow_id or ""):
+            return await self._batcher.await_batch(given)
+
+    @activity.defn(name=ActivityName.PLAN)
+    async def plan(self, given: PlanInput) -> PlanResult:
+        """Decide one batch."""
+        with self._announced.question_of(activity.info().workflow_id or ""):
+            return await self._planner.plan(given)
+
+    @activity.defn(name=ActivityName.AWAIT_DISRUPTION)
+    async def await_disruption(self, given: AwaitDisruptionInput) -> DisruptionDecision:
+        """Wait for nodes that may leave."""
+        with self._announced.question_of(activity.info().workflow_id or ""):
+            return await self._disruptor.await_candidates(given)
+
+
+async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) -> None:
+    """Watch the cluster, and while holding the Lease decide for it."""
+    sys.setswitchinterval(TURN)
+    temporal = await Connection.open(tracing=tracing_wanted())
+    clients = await connect(settings)
+    election = await Kube.connect(qps=ELECTION_QPS, burst=ELECTION_BURST)
+    cache = ClusterCache(
+        clients.kube,
+        silence_limit=settings.watch_silence_limit.total_seconds(),
+        gates=settings.feature_gates,
+        default_spread=settings.default_spread(),
+    )
+    rivals = LeaderConflict(
+        election, clients.recorder, namespace=settings.namespace(), name=settings.leader_election_name
+    )
+    warming = asyncio.create_task(warm_up(clients), name="warm up")
+    readiness.checks.append(
+        lambda: f"the cluster cache still reads {', '.join(waits)}" if (waits := cache.awaited) else ""
+    )
+    readiness.checks.append(lambda: rivals.unseen)
+    readiness.why = ""
+    cut_off = TemporalIsolation()
+    try:
+        await until_stopped(
+            stop,
+            [
+                asyncio.create_task(watch_temporal(temporal, readiness, note=cut_off.note), name="temporal health"),
+                asyncio.create_task(temporal.run(), name="temporal certificates"),
+                asyncio.create_task(watch_api_server(election, readiness), name="api server health"),
+                asyncio.create_task(cache.run(), name="cache"),
+                asyncio.create_task(_garbage_apart(cache), name="garbage"),
+                asyncio.create_task(rivals.run(), name="rivals"),
+                # Needs neither Temporal nor the lead: while another controller leads, what Tenon closed is opened too.
+                asyncio.create_task(UncordonController(clients.kube, cache).run(), name="node opener"),
+                asyncio.create_task(
+                    _lead_when_elected(settings, temporal, clients, cache, rivals, cut_off, election),
+                    name="lead when elected",
+                ),
+            ],
+        )
+    finally:
+        readiness.why = "stopping"
+        warming.cancel()
+        await asyncio.gather(warming, return_exceptions=True)
+        await clients.close()
+        await election.close()
+
+
+async def _garbage_apart(cache: ClusterCache) -> None:
+    await cache.wait_synced()
+    await keep_apart()
+
+
+async def _lead_when_elected(
+    settings: Settings,
+    temporal: Connection,
+    clients: Clients,
+    cache: ClusterCache,
+    rivals: LeaderConflict,
+    cut_off: TemporalIsolation,
+    kube: Kube,
+) -> None:
+    """``kube`` renews the Lease and does nothing else that could hold it up."""
+
+    async def lead() -> None:
+        definitions = asyncio.create_task(keep_definitions(clients.kube, settings), name="definitions")
+        try:
+            await _lead(settings, temporal, clients, cache)
+        finally:
+            definitions.cancel()
+            await asyncio.gather(definitions, return_exceptions=True)
+
+    if settings.disable_leader_election:
+        await rivals.serve(lead)
+        return
+    election = LeaseElection(
+        kube,
+        name=settings.leader_election_name,
+        namespace=settings.namespace(),
+        identity=f"{IDENTITY_PREFIX}{socket.gethostname()}_{os.getpid()}",
+        stand_by=lambda leading: rivals.stand_by(leading) or cut_off.stand_by(leading),
+    )
+    await election.run(lead)
+
+
+async def _lead(settings: Settings, temporal: Connection, clients: Clients, cache: ClusterCache) -> None:
+    """Serve the plan queues, the bridge and the NodePools' status until cancelled."""
+    view = PlanningView(cache)
+    gates, policy = settings.feature_gates, settings.plan_policy()
+    room = BufferRoom(gate=gates.capacity_buffer)
+    window = Window(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
+    held = HeldPools(lambda pool: cache.changes.tell(Topic.POOL, pool))
+    batcher = Batcher(view, buffers=room, window=window, held=held)
+    planner = Planner(
+        view, clients.ec2, clients.kube, clients.recorder, batcher, policy=policy, buffers=room, held=held
+    )
+    disruptor = Disruptor(view, promised=batcher.promised, buffers=room)
+    static = settings.feature_gates.static_capacity
+    keeper = NodePoolStatusController(
+        clients.kube,
+        clients.recorder,
+        cache,
+        view,
+        static_capacity=static,
+        measured=not settings.disable_cluster_state_observability,
+        held=held,
+    )
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(keeper.run(), name="nodepools")
+        group.create_task(PodEventsController(clients.kube, cache).run(), name="pod events")
+        group.create_task(
+            NodeClaimFinalizerController(clients.kube, cache, settings.cluster_name).run(), name="finalizers"
+        )
+        group.create_task(
+            serve_legacy(clients.kube, clients.recorder, cache, settings, clients.ec2.cluster), name="legacy"
+        )
+        group.create_task(tell_of_gated(clients.kube, gates), name="gated kinds")
+        if gates.node_overlay:
+            group.create_task(NodeOverlayController(clients.kube, cache, view, clients.ec2).run(), name="overlays")
+        if gates.capacity_buffer:
+            buffers = CapacityBufferController(clients.kube, cache, view, room, policy, batcher.reserved)
+            group.create_task(buffers.run(), name="buffers")
+        if static:
+            static_keeper = StaticNodePoolController(clients.kube, cache, view, clients.ec2, settings.plan_policy())
+            group.create_task(static_keeper.run(), name="static pools")
+        await temporal.serve(lambda client: _decide(client, settings, cache, batcher, planner, disruptor))
+
+
+async def _decide(
+    client: Client, settings: Settings, cache: ClusterCache, batcher: Batcher, planner: Planner, disruptor: Disruptor
+) -> None:
+    """All that a leader does by this client of Temporal, until cancelled."""
+    cluster = settings.cluster_name
+    queue = names.leader_queue(cluster, f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
+    announcements = Announcements(client, cluster, queue)
+    plan = PlanActivities(batcher, planner, disruptor, announcements)
+
+    async def sweep() -> None:
+        await sweep_now(client, cluster)
+
+    def serving(task_queue: str) -> Worker:
+        return Worker(
+            client,
+            task_queue=task_queue,
+            activities=[plan.await_batch, plan.plan, plan.await_disruption],
+            build_id=BUILD_ID,
+            max_concurrent_activities=10,
+            graceful_shutdown_timeout=timedelta(),  # long polls have nothing to finish; a plan is made again
+        )
+
+    await _temporal_serves(client)  # a Worker that begins while it does not would end the process
+    async with serving(queue), serving(names.plan_queue(cluster)), asyncio.TaskGroup() as group:
+        log.info("planning for the cluster", extra={"cluster": cluster})
+        group.create_task(announcements.run(), name="announcements")
+        group.create_task(keep_schedule(client, cluster, settings.garbage_collection_interval), name="housekeeping")
+        group.create_task(NotReadyNodeController(cache, sweep).run(), name="lost nodes")
+        group.create_task(NodeClaimWorkflowController(client, cache, cluster, queue).run(), name="bridge")
+
+
+async def _temporal_serves(client: Client) -> None:
+    """Wait until Temporal answers: a leader outlives its outages."""
+    while True:
+        with contextlib.suppress(RPCError):  # told once a minute by the watch on its health
+            if await client.service_client.check_health():
+                return
+        await asyncio.sleep(TEMPORAL_PAUSE)
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        run("cluster", main)

@@ -1,0 +1,35 @@
+"""Objects of a kind whose feature gate is off have no effect, which nobody would see: the log says so once."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
+from activities.kubernetes.resources import CAPACITYBUFFERS, NODEOVERLAYS
+from tenon.provisioning.gates import FeatureGates
+
+log = logging.getLogger("worker.runtime.disabled_gate_warnings")
+
+
+async def tell_of_gated(kube: Kube, gates: FeatureGates) -> None:
+    """One small request for each gate that is off; a cluster that lacks the kind, or the right, has nothing to tell."""
+    for gate, on, resource in (
+        ("NodeOverlay", gates.node_overlay, NODEOVERLAYS),
+        ("CapacityBuffer", gates.capacity_buffer, CAPACITYBUFFERS),
+    ):
+        if on:
+            continue
+        try:
+            page = json.loads(await kube.request("GET", resource.path(), query={"limit": "1"}))
+        except ApiError:
+            continue
+        if page.get("items"):
+            log.warning(
+                "%s objects are in the cluster and have no effect: the feature gate %s is off; to turn it on set "
+                "FEATURE_GATES=%s=true",
+                resource.kind,
+                gate,
+                gate,
+            )

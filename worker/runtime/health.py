@@ -1,0 +1,135 @@
+"""Health and metrics of a worker: two child processes report to their parent, which answers the probes.
+
+Live: both processes run and their event loops turn. Ready: caches are synced, Temporal and the API server answer. An
+outage of either makes a worker unready, never dead, so that Kubernetes does not restart it in circles.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import IO
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from worker.runtime.dual_stack import DualStackServer
+from worker.runtime.profiling import asked, gather
+
+SILENCE_LIMIT = 60.0
+"""Seconds without a report after which a child counts as dead."""
+
+LATE_LIMIT = 10.0
+"""Seconds without a report after which a child, which reports every two, counts as late."""
+
+
+@dataclass
+class ChildHealth:
+    """What one child process last said of itself."""
+
+    ready: bool = False
+    why: str = "starting"
+    heard_at: float = field(default_factory=time.monotonic)
+
+
+class Health:
+    """The reports of all children, and the verdicts drawn from them."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._children = {name: ChildHealth() for name in names}
+        self._lock = threading.Lock()
+        self._failures: dict[str, None] = {}
+
+    def listen(self, name: str, stream: IO[str]) -> None:
+        """Follow the reports that a child writes, until it closes the stream."""
+        for line in stream:
+            report = json.loads(line)
+            with self._lock:
+                if "failed" in report:
+                    self._failures.setdefault(report["failed"])
+                    continue
+                self._children[name] = ChildHealth(report["ready"], report["why"])
+
+    def failures(self) -> list[str]:
+        """Why children could not work, each reason once."""
+        with self._lock:
+            return list(self._failures)
+
+    def live(self) -> tuple[bool, str]:
+        """Whether every child has reported lately."""
+        now = time.monotonic()
+        with self._lock:
+            silent = [name for name, child in self._children.items() if now - child.heard_at > SILENCE_LIMIT]
+        return not silent, f"silent: {', '.join(silent)}" if silent else "ok"
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether every child is ready; else what each waits for. Of one whose event loop hangs its silence tells."""
+        now = time.monotonic()
+        with self._lock:
+            silences = {name: now - child.heard_at for name, child in self._children.items()}
+            waiting = [
+                f"{name}: {child.why}" if not child.ready else f"{name}: its event loop is {silences[name]:.0f} s late"
+                for name, child in self._children.items()
+                if not child.ready or silences[name] > LATE_LIMIT
+            ]
+        return not waiting, "; ".join(waiting) if waiting else "ok"
+
+
+def serve_probes(health: Health, port: int) -> ThreadingHTTPServer:
+    """Answer /healthz and /readyz on ``port`` from a background thread."""
+
+    class Probes(_Quiet):
+        def do_GET(self) -> None:
+            """One probe."""
+            verdict = {"/healthz": health.live, "/readyz": health.ready}.get(self.path)
+            if verdict is None:
+                self.answer(404, "text/plain", b"not found\n")
+                return
+            ok, why = verdict()
+            self.answer(200 if ok else 503, "text/plain", f"{why}\n".encode())
+
+    return _serve(Probes, port)
+
+
+def serve_metrics(directory: str, port: int, *, profiling: bool = False) -> ThreadingHTTPServer:
+    """Answer /metrics on ``port`` with the sum over the child processes, and on wish /debug/pprof/ with their work."""
+
+    class Metrics(_Quiet):
+        def do_GET(self) -> None:
+            """One scrape, or one profile."""
+            if profiling and (wanted := asked(self.path)):
+                profile = gather(directory, *wanted)
+                if profile is None:
+                    self.answer(503, "text/plain", b"another profile is being taken: ask again when it is done\n")
+                else:
+                    self.answer(200, "text/plain; charset=utf-8", profile.encode())
+                return
+            if self.path.split("?")[0] != "/metrics":
+                self.answer(404, "text/plain", b"not found\n")
+                return
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry, path=directory)  # type: ignore[no-untyped-call]
+            self.answer(200, "text/plain; version=0.0.4; charset=utf-8", generate_latest(registry))
+
+    return _serve(Metrics, port)
+
+
+class _Quiet(BaseHTTPRequestHandler):
+    def answer(self, status: int, content_type: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Probes are not worth a log line."""
+
+
+def _serve(handler: type[BaseHTTPRequestHandler], port: int) -> ThreadingHTTPServer:
+    server = DualStackServer(("", port), handler)
+    threading.Thread(target=server.serve_forever, name=f"http-{port}", daemon=True).start()
+    return server

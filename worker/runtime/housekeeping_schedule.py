@@ -1,0 +1,125 @@
+"""Keeps the Schedule that sweeps for lost things: made when missing, changed when it differs, triggered at a start."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+
+from temporalio.api.common.v1 import Payload
+from temporalio.client import (
+    Client,
+    Schedule,
+    ScheduleActionStartWorkflow,
+    ScheduleAlreadyRunningError,
+    ScheduleIntervalSpec,
+    ScheduleOverlapPolicy,
+    SchedulePolicy,
+    ScheduleSpec,
+    ScheduleUpdate,
+    ScheduleUpdateInput,
+)
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
+from temporalio.service import RPCError
+
+from tenon.housekeeping.messages import HousekeepingInput
+from workflows import names
+from workflows.housekeeping import HousekeepingWorkflow, housekeeping_id, schedule_id
+
+log = logging.getLogger("worker.runtime.housekeeping_schedule")
+
+EVERY = timedelta(minutes=10)
+"""A sweep costs about three billed actions: ten minutes keep a quiet cluster below twenty an hour."""
+CATCH_UP = timedelta(minutes=1)
+"""Sweeps that an outage missed are not made up for: the next one finds the same."""
+JITTER_SHARE = 10
+"""The jitter is this part of the interval, so that clusters of one namespace do not sweep together."""
+AGAIN = 600.0
+"""Seconds until the Schedule is looked at again, should somebody have deleted it."""
+RETRY = 15.0
+
+
+async def ensure_schedule(client: Client, cluster: str, every: timedelta = EVERY) -> bool:
+    """Makes the Schedule as it should be; whether that took a change. A pause by an operator is kept."""
+    wanted = _schedule(cluster, every)
+    try:
+        await client.create_schedule(schedule_id(cluster), wanted)
+    except ScheduleAlreadyRunningError:
+        return await _mend(client, cluster, wanted)
+    return True
+
+
+async def sweep_now(client: Client, cluster: str) -> None:
+    """Starts a sweep, unless one runs or an operator paused the Schedule."""
+    handle = client.get_schedule_handle(schedule_id(cluster))
+    if not (await handle.describe()).schedule.state.paused:
+        await handle.trigger(overlap=ScheduleOverlapPolicy.SKIP)
+
+
+async def keep_schedule(client: Client, cluster: str, every: timedelta = EVERY) -> None:
+    """Sweep once now, then see to the Schedule until cancelled."""
+    begun = False
+    while True:
+        try:
+            changed = await ensure_schedule(client, cluster, every)
+            if changed:
+                log.info("the housekeeping schedule was written", extra={"cluster": cluster, "every": str(every)})
+            if not begun:
+                await sweep_now(client, cluster)
+                begun = True
+            pause = AGAIN
+        except RPCError as error:
+            log.warning("the housekeeping schedule could not be seen to", extra={"error": error.message})
+            pause = RETRY
+        await asyncio.sleep(pause)
+
+
+async def _mend(client: Client, cluster: str, wanted: Schedule) -> bool:
+    changed = False
+    essence = await _essence(client, wanted)
+
+    async def update(given: ScheduleUpdateInput) -> ScheduleUpdate | None:
+        nonlocal changed
+        present = given.description.schedule
+        if await _essence(client, present) == essence:
+            return None
+        changed = True
+        wanted.state = present.state
+        return ScheduleUpdate(schedule=wanted)
+
+    await client.get_schedule_handle(schedule_id(cluster)).update(update)
+    return changed
+
+
+def _schedule(cluster: str, every: timedelta) -> Schedule:
+    return Schedule(
+        action=ScheduleActionStartWorkflow(
+            HousekeepingWorkflow.run,
+            HousekeepingInput(cluster=cluster),
+            id=housekeeping_id(cluster),
+            task_queue=names.task_queue(cluster),
+            typed_search_attributes=TypedSearchAttributes([SearchAttributePair(names.CLUSTER, cluster)]),
+            static_summary="what was lost",
+        ),
+        spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=every)], jitter=every / JITTER_SHARE),
+        policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=CATCH_UP),
+    )
+
+
+async def _essence(client: Client, schedule: Schedule) -> tuple[object, ...]:
+    """What must not differ; the rest is the server's own spelling."""
+    action = schedule.action
+    assert isinstance(action, ScheduleActionStartWorkflow)
+    # A description holds the arguments as the server keeps them, encoded.
+    encoded = [each for each in action.args if isinstance(each, Payload)]
+    encoded = encoded or list(await client.data_converter.encode(action.args))
+    return (
+        action.workflow,
+        action.id,
+        action.task_queue,
+        [each.data for each in encoded],
+        [each.every for each in schedule.spec.intervals],
+        schedule.spec.jitter,
+        schedule.policy.overlap,
+        schedule.policy.catchup_window,
+    )

@@ -1,0 +1,86 @@
+"""The io process: workflows, EC2 and Kubernetes writes, conversions of older objects. Every replica runs one.
+
+While another controller leads, no task is taken from Temporal: timers of workflows that are open may come to their end
+there, and nothing is done about it before Tenon leads again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+
+from temporalio.client import Client
+
+from activities.launch_breakers import LaunchBreakers
+from activities.node_life import now
+from worker.runtime.api_server_health import watch_api_server
+from worker.runtime.assembly import connect, io_workers, warm_up
+from worker.runtime.launch_reports import keep_told
+from worker.runtime.leader_conflict import LeaderConflict
+from worker.runtime.process import Readiness, run, until_stopped
+from worker.runtime.search_attributes import ensure_search_attributes
+from worker.runtime.temporal_client import watch_temporal
+from worker.runtime.temporal_connection import Connection
+from worker.runtime.tracing import tracing_wanted
+from worker.settings import Settings
+from worker.webhook.serving import conversions_served
+
+log = logging.getLogger("worker.io")
+
+
+async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) -> None:
+    """Serve the io task queue, and conversions, until told to stop."""
+    with conversions_served(settings):
+        await _serve(settings, readiness, stop)
+
+
+async def _serve(settings: Settings, readiness: Readiness, stop: asyncio.Event) -> None:
+    temporal = await Connection.open(tracing=tracing_wanted())
+    await ensure_search_attributes(temporal.client)
+    clients = await connect(settings)
+    rivals = LeaderConflict(
+        clients.kube, clients.recorder, namespace=settings.namespace(), name=settings.leader_election_name
+    )
+    warming = asyncio.create_task(warm_up(clients), name="warm up")
+
+    breakers = LaunchBreakers(now)
+
+    async def tell(client: Client) -> None:
+        await keep_told(client, settings.cluster_name, breakers)
+
+    async def serve() -> None:
+        workers = io_workers(temporal.client, settings, clients, breakers)
+        async with AsyncExitStack() as running:
+            for worker in workers:
+                await running.enter_async_context(worker)
+            log.info("serving workflows and activities", extra={"cluster": settings.cluster_name})
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(temporal.keep(*workers), name="new connections")
+                    group.create_task(temporal.serve(tell), name="launch reports")
+            finally:
+                if stop.is_set():
+                    readiness.why = "stopping"
+
+    readiness.checks.append(lambda: rivals.unseen)
+    readiness.why = ""
+    try:
+        await until_stopped(
+            stop,
+            [
+                asyncio.create_task(watch_temporal(temporal, readiness), name="temporal health"),
+                asyncio.create_task(temporal.run(), name="temporal certificates"),
+                asyncio.create_task(watch_api_server(clients.kube, readiness), name="api server health"),
+                asyncio.create_task(rivals.run(), name="rivals"),
+                asyncio.create_task(rivals.serve(serve), name="serve"),
+            ],
+        )
+    finally:
+        warming.cancel()
+        await asyncio.gather(warming, return_exceptions=True)
+        await clients.close()
+
+
+if __name__ == "__main__":
+    run("io", main)

@@ -1,0 +1,91 @@
+"""One JSON object a line, in the field names that operators of Karpenter grep for."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from logging.handlers import WatchedFileHandler
+from typing import Any, TextIO
+
+from pythonjsonlogger.json import JsonFormatter
+
+from worker.settings import Settings, SettingsError
+
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
+_STREAMS: dict[str, Callable[[], TextIO]] = {"stdout": lambda: sys.stdout, "stderr": lambda: sys.stderr}
+
+
+class TenonFormatter(JsonFormatter):
+    """level, time, logger, message, then the named values of the record."""
+
+    def __init__(self, process: str) -> None:
+        """``process`` names the worker process that writes."""
+        super().__init__("%(message)s")
+        self.process = process
+
+    def add_fields(self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]) -> None:
+        """The fixed fields first, the record's own after them."""
+        log_data["level"] = record.levelname.replace("WARNING", "WARN")
+        log_data["time"] = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        log_data["logger"] = record.name
+        log_data["process"] = self.process
+        super().add_fields(log_data, record, message_dict)
+        for noise in ("taskName", "temporal_activity", "temporal_workflow", "__temporal_original_message"):
+            log_data.pop(noise, None)
+
+
+def set_up(process: str, settings: Settings) -> None:
+    """Send all logs of this process to LOG_OUTPUT_PATHS.
+
+    Raises:
+        SettingsError: a file cannot be written.
+    """
+    handlers = _handlers("LOG_OUTPUT_PATHS", settings.log_output_paths)
+    formatter = TenonFormatter(process)
+    for handler in handlers:
+        handler.setFormatter(formatter)
+    root = logging.getLogger()
+    root.handlers[:] = handlers
+    logging.captureWarnings(True)  # Python's own would be bare text between the lines
+    root.setLevel(_LEVELS[settings.log_level])
+    for chatty in ("botocore", "boto3", "urllib3", "aiohttp", "kubernetes", "kubernetes_asyncio", "asyncio"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+    _report_faults(handlers, _handlers("LOG_ERROR_OUTPUT_PATHS", settings.log_error_output_paths), formatter)
+
+
+def _handlers(setting: str, paths: Sequence[str]) -> list[logging.Handler]:
+    try:
+        return [
+            logging.StreamHandler(_STREAMS[path]()) if path in _STREAMS else WatchedFileHandler(path, encoding="utf-8")
+            for path in paths
+        ]
+    except OSError as error:
+        raise SettingsError(
+            f"{setting} names {error.filename}, which cannot be written ({error.strerror}): name another file, "
+            "stdout or stderr."
+        ) from None
+
+
+def _report_faults(handlers: Sequence[logging.Handler], to: Sequence[logging.Handler], formatter: Any) -> None:
+    """A line that cannot be written is told where LOG_ERROR_OUTPUT_PATHS says, in the form of the others."""
+    for handler in to:
+        handler.setFormatter(formatter)
+
+    def tell(record: logging.LogRecord) -> None:
+        why = sys.exc_info()[1]
+        fault = logging.LogRecord(
+            "worker.runtime.logs",
+            logging.ERROR,
+            __file__,
+            0,
+            f"A line of {record.name} was not logged: {why}",
+            None,
+            None,
+        )
+        for handler in to:
+            handler.handle(fault)
+
+    for handler in handlers:
+        handler.handleError = tell  # type: ignore[method-assign]

@@ -1,0 +1,121 @@
+"""What the two worker processes share: start-up with sentences instead of tracebacks, and a graceful stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from activities.ec2.errors import EC2Error
+from activities.kubernetes.errors import ApiError, ApiUnreachable, ConfigError
+from worker.runtime import logs
+from worker.runtime.hard_exit import end
+from worker.runtime.health_report import REPORT_FD, report_failure, report_health
+from worker.runtime.log_rate_limit import OnceAMinute
+from worker.runtime.loop_lag import LoopLag
+from worker.runtime.memory import watch_memory
+from worker.runtime.profiling import serve_profiles
+from worker.runtime.temporal_client import TemporalError
+from worker.runtime.tracing import set_up_tracing
+from worker.settings import Settings, SettingsError, load
+
+EXIT_UNUSABLE = 2
+AWS_THREADS = 64
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""Environment variable: the private folder that all processes of a worker share."""
+
+Main = Callable[[Settings, "Readiness", asyncio.Event], Awaitable[None]]
+
+
+class Readiness:
+    """Why the process is not ready yet; empty once it is."""
+
+    def __init__(self) -> None:
+        self.why = "starting"
+        self.checks: list[Callable[[], str]] = []
+
+    def __call__(self) -> str:
+        """The first reason that holds."""
+        return self.why or next((why for check in self.checks if (why := check())), "")
+
+
+def run(name: str, main: Main) -> None:
+    """Run a worker process until it is told to stop; exits with 2 when it cannot work with what it was given."""
+    try:
+        settings = load()
+        logs.set_up(name, settings)
+        logging.getLogger("temporalio.activity").addFilter(OnceAMinute())
+        set_up_tracing(name, settings.cluster_name)
+        asyncio.run(_run(name, settings, main))
+    except (SettingsError, TemporalError, ApiUnreachable, ConfigError, ApiError, EC2Error) as error:
+        if not report_failure(str(error)):
+            print(error, file=sys.stderr, flush=True)
+        end(EXIT_UNUSABLE)
+    end(0)
+
+
+async def _run(name: str, settings: Settings, main: Main) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    # Calls to AWS block a thread each; the default of cores + 4 would make many launches wait for each other.
+    loop.set_default_executor(ThreadPoolExecutor(AWS_THREADS, thread_name_prefix="aws"))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    readiness = Readiness()
+    lag = LoopLag(name)
+    readiness.checks.append(lag.why_late)
+    async with _reporting(readiness, stop), _watched(name, settings, lag):
+        await main(settings, readiness, stop)
+
+
+async def until_stopped(stop: asyncio.Event, endless: Iterable[asyncio.Task[None]]) -> None:
+    """Wait until told to stop; what should never end and does ends the process, with its error, to be begun anew."""
+    tasks = list(endless)
+    told = asyncio.create_task(stop.wait(), name="stop")
+    try:
+        ended, _ = await asyncio.wait({told, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task in ended:
+                await task
+    finally:
+        told.cancel()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(told, *tasks, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def _watched(name: str, settings: Settings, lag: LoopLag) -> AsyncIterator[None]:
+    """Memory and the event loop are looked after, and profiles are served where they are wanted."""
+    tasks = [
+        asyncio.create_task(watch_memory(settings.memory_limit), name="memory"),
+        asyncio.create_task(lag.run(), name="loop lag"),
+    ]
+    folder = os.environ.get(METRICS_FOLDER)
+    if settings.enable_profiling and folder:
+        tasks.append(asyncio.create_task(serve_profiles(folder, name), name="profiles"))
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def _reporting(readiness: Readiness, stop: asyncio.Event) -> AsyncIterator[None]:
+    """Report health; a parent that is gone means stop."""
+    reporter = asyncio.create_task(report_health(readiness))
+    if os.environ.get(REPORT_FD):
+        reporter.add_done_callback(lambda _: stop.set())
+    try:
+        yield
+    finally:
+        reporter.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await reporter

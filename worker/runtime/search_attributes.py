@@ -1,0 +1,98 @@
+"""The search attributes that workflows bear: looked for at the start, and added where the worker may.
+
+Temporal Cloud lets no worker list them or add any. There a query that names an attribute tells whether it exists.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
+from temporalio.client import Client
+from temporalio.common import SearchAttributeKey
+from temporalio.service import RPCError, RPCStatusCode
+
+from worker.runtime.temporal_client import TemporalError
+from workflows.names import SEARCH_ATTRIBUTES
+
+log = logging.getLogger("worker.runtime.temporal_client")
+
+Keys = Collection[SearchAttributeKey[Any]]
+NOT_ALLOWED = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED, RPCStatusCode.UNIMPLEMENTED)
+
+
+async def ensure_search_attributes(client: Client) -> None:
+    """Add the search attributes that are missing.
+
+    Raises:
+        TemporalError: some are missing and this client may not add them; the sentence holds the command that does.
+    """
+    missing = await _missing(client)
+    if not missing:
+        return
+    try:
+        await client.operator_service.add_search_attributes(
+            AddSearchAttributesRequest(
+                namespace=client.namespace,
+                search_attributes={key.name: IndexedValueType.ValueType(key.indexed_value_type) for key in missing},
+            )
+        )
+    except RPCError as error:
+        if error.status not in NOT_ALLOWED:
+            raise TemporalError(f"Temporal does not add search attributes: {error.message}.") from None
+        raise TemporalError(
+            f"Temporal namespace {client.namespace} lacks search attributes and this worker may not add them; run: "
+            + "temporal operator search-attribute create "
+            + " ".join(f"--name {key.name} --type {_type_name(key.indexed_value_type)}" for key in missing)
+        ) from None
+    log.info("added search attributes", extra={"names": _names(missing)})
+
+
+async def _missing(client: Client) -> Keys:
+    """The attributes that are known to be missing."""
+    try:
+        listed = await client.operator_service.list_search_attributes(
+            ListSearchAttributesRequest(namespace=client.namespace)
+        )
+    except RPCError as error:
+        if error.status not in NOT_ALLOWED:
+            raise TemporalError(f"Temporal does not tell its search attributes: {error.message}.") from None
+        return await _missing_by_queries(client)
+    return [key for key in SEARCH_ATTRIBUTES if key.name not in listed.custom_attributes]
+
+
+async def _missing_by_queries(client: Client) -> Keys:
+    keys: Keys = SEARCH_ATTRIBUTES
+    answers = await asyncio.gather(*(_asked(client, key) for key in keys))
+    found = list(zip(keys, answers, strict=True))
+    unknown = [key for key, exists in found if exists is None]
+    if unknown:
+        log.warning(
+            "Temporal namespace %s does not tell whether these search attributes exist, and without them no workflow "
+            "can start: %s",
+            client.namespace,
+            ", ".join(_names(unknown)),
+        )
+    return [key for key, exists in found if exists is False]
+
+
+async def _asked(client: Client, key: SearchAttributeKey[Any]) -> bool | None:
+    """Whether a query may name the attribute; None when no query is answered."""
+    try:
+        await client.count_workflows(f"{key.name} IS NOT NULL")
+    except RPCError as error:
+        return False if error.status is RPCStatusCode.INVALID_ARGUMENT else None
+    return True
+
+
+def _names(keys: Iterable[SearchAttributeKey[Any]]) -> list[str]:
+    return [key.name for key in keys]
+
+
+def _type_name(value: int) -> str:
+    name: str = IndexedValueType.Name(IndexedValueType.ValueType(value))
+    return name.removeprefix("INDEXED_VALUE_TYPE_").capitalize()

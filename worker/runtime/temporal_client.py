@@ -1,0 +1,132 @@
+"""The connection to Temporal: made with the standard environment, and watched."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable
+from typing import Protocol
+
+from temporalio.client import Client
+from temporalio.envconfig import ClientConfig, ClientConnectConfig
+from temporalio.service import RPCError
+
+from worker.runtime.outage import Outage, ReadinessLike
+from worker.runtime.temporal_core_logs import runtime
+from worker.runtime.temporal_plugin import TenonPlugin
+
+log = logging.getLogger("worker.runtime.temporal_client")
+
+DEFAULT_ADDRESS = "localhost:7233"
+CONNECT_TIMEOUT = 10.0
+
+
+class ConnectionLike(Protocol):
+    """What has a client at any time, not always the same."""
+
+    @property
+    def client(self) -> Client:
+        """The client of the moment."""
+
+
+class TemporalError(Exception):
+    """Temporal cannot be used, in one sentence."""
+
+
+async def connect(*, tracing: bool = False) -> Client:
+    """A client from the standard environment (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TLS, API key, profiles).
+
+    Raises:
+        TemporalError: the environment cannot be used, the address does not answer, or the namespace is unknown.
+    """
+    return await connect_by(connection_config(), tracing=tracing)
+
+
+def connection_config() -> ClientConnectConfig:
+    """What the standard environment says, with the certificates that are in its files now.
+
+    Raises:
+        TemporalError: it cannot be used.
+    """
+    try:
+        config = ClientConfig.load_client_connect_config()
+    except (RuntimeError, OSError, ValueError) as error:
+        raise TemporalError(
+            f"The configuration for Temporal cannot be read ({readable(error)}): "
+            "check the environment variables TEMPORAL_..., and the files that they name."
+        ) from None
+    config.setdefault("target_host", DEFAULT_ADDRESS)
+    return config
+
+
+async def connect_by(config: ClientConnectConfig, *, tracing: bool = False) -> Client:
+    """A client by this configuration.
+
+    Raises:
+        TemporalError: the address does not answer, or the namespace is unknown.
+    """
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            return await Client.connect(**config, runtime=runtime(), plugins=[TenonPlugin(tracing=tracing)])
+    except (RuntimeError, RPCError, TimeoutError, ValueError) as error:
+        raise TemporalError(
+            f"Temporal at {config.get('target_host')} cannot be reached ({readable(error)}): "
+            "check TEMPORAL_ADDRESS and that the server is up."
+        ) from None
+
+
+async def watch_temporal(
+    connection: ConnectionLike,
+    readiness: ReadinessLike,
+    period: float = 10.0,
+    patience: float = 10.0,
+    note: Callable[[bool], None] = lambda _answers: None,
+) -> None:
+    """Keep asking Temporal whether it serves; while it does not, the process is unready and says so once a minute.
+
+    ``period`` is the pause between two questions, ``patience`` the wait for an answer, both in seconds; ``note`` learns
+    each time whether Temporal answered.
+    """
+    outage = Outage(
+        f"Temporal at {connection.client.service_client.config.target_host}",
+        "nodes live on, and nothing new is decided until it is back",
+        log,
+    )
+    readiness.checks.append(outage)
+    while True:
+        why = await _why_away(connection.client, patience)
+        # Servers close connections that have grown old, and a question under way goes down with one.
+        why = await _why_away(connection.client, patience) if why else ""
+        outage.note(why)
+        note(not why)
+        await asyncio.sleep(period)
+
+
+async def _why_away(client: Client, seconds: float) -> str:
+    try:
+        async with asyncio.timeout(seconds):
+            healthy = await client.service_client.check_health()
+    except (RPCError, RuntimeError, TimeoutError) as error:
+        return readable(error)
+    return "" if healthy else "it says that it does not serve"
+
+
+_QUOTED = re.compile(r'(?:message|error): "([^"]+)"')
+_PLAIN = {
+    "tcp connect error": "no connection can be made",
+    "transport error": "the connection broke",
+    "dns error": "the name of the host is not known",
+}
+
+
+def readable(error: Exception) -> str:
+    """What went wrong, without the layers of the library that it came through."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    text = str(error).strip()
+    quoted = _QUOTED.findall(text)
+    if quoted:
+        return str(quoted[-1]).rstrip(".")
+    first = text.splitlines()[0] if text else type(error).__name__
+    return _PLAIN.get(first, first).rstrip(".")

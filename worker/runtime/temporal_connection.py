@@ -1,0 +1,100 @@
+"""The connection to Temporal, made again when the files of its certificates are renewed.
+
+Temporal's client reads its certificates once. A connection that stands outlives them, but the next one fails. So the
+files are read again and again. When what they hold has changed a new client is made, which shows that they are right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Self
+
+from temporalio.client import Client
+from temporalio.envconfig import ClientConnectConfig
+from temporalio.worker import Worker
+
+from worker.runtime.cancellation import interrupted
+from worker.runtime.log_rate_limit import LogRateLimiter
+from worker.runtime.temporal_client import TemporalError, connect_by, connection_config
+
+log = logging.getLogger("worker.runtime.temporal_client")
+
+PERIOD = 30.0
+"""Seconds between two looks at the files. The kubelet renews those of a Secret about once a minute."""
+
+
+class Connection:
+    """The client of the moment, and those who must have the next one."""
+
+    def __init__(self, client: Client, config: ClientConnectConfig, connect: Connect) -> None:
+        self.client = client
+        self._config = config
+        self._connect = connect
+        self._renewed = asyncio.Event()
+        self._log_limiter = LogRateLimiter()
+
+    @classmethod
+    async def open(cls, *, tracing: bool = False) -> Self:
+        """A connection by the standard environment.
+
+        Raises:
+            TemporalError: Temporal cannot be reached.
+        """
+
+        async def connect(config: ClientConnectConfig) -> Client:
+            return await connect_by(config, tracing=tracing)
+
+        config = connection_config()
+        return cls(await connect(config), config, connect)
+
+    async def run(self, period: float = PERIOD) -> None:
+        """Look at the files until cancelled."""
+        while True:
+            await asyncio.sleep(period)
+            await self.look()
+
+    async def look(self) -> None:
+        """One look; what cannot be read or does not serve leaves the client as it is until the next one."""
+        try:
+            config = await asyncio.to_thread(connection_config)
+            if _credentials(config) == _credentials(self._config):
+                return
+            self.client = await self._connect(config)
+        except TemporalError as error:
+            if self._log_limiter.count(str(error)) is not None:
+                log.warning("The certificates for Temporal changed, and the old ones stay in use: %s", error)
+            return
+        log.info("The certificates for Temporal changed: a new connection was made with them")
+        self._config = config
+        renewed, self._renewed = self._renewed, asyncio.Event()
+        renewed.set()
+
+    async def next_client(self, after: Client) -> Client:
+        """Wait for another client than this one."""
+        while self.client is after:
+            await self._renewed.wait()
+        return self.client
+
+    async def keep(self, *workers: Worker) -> None:
+        """Give workers of one client each new one, until cancelled; what they do goes on."""
+        while True:
+            client = await self.next_client(workers[0].client)
+            for worker in workers:
+                worker.client = client
+
+    async def serve(self, work: Callable[[Client], Coroutine[Any, Any, None]]) -> None:
+        """Run ``work`` with the client, and again from the beginning with each new one; ends when it ends by itself."""
+        again = True
+        while again:
+            client = self.client
+            again = await interrupted(work(client), self.next_client(client), name="a new connection to Temporal")
+
+
+Connect = Callable[[ClientConnectConfig], Awaitable[Client]]
+
+
+def _credentials(config: ClientConnectConfig) -> tuple[object, ...]:
+    """What may change while a worker runs; another address or namespace takes a restart."""
+    return config.get("tls"), config.get("api_key")

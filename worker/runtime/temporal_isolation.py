@@ -1,0 +1,58 @@
+"""When a leader gives its Lease up because Temporal does not answer it.
+
+It may be the only replica that is cut off, and then another can lead. When Temporal is away for all replicas, none is
+better off, so the lead passes to and fro more and more slowly.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+log = logging.getLogger("worker.runtime.lease")
+
+PATIENCE, LONGEST_PATIENCE = 60.0, 960.0
+"""Seconds that a leader waits for Temporal; they double each time until Temporal answers again."""
+STANDS_BACK = 60.0
+"""Seconds in which a replica that gave up leaves the Lease to others."""
+
+
+class TemporalIsolation:
+    """What one replica knows: whether Temporal answers it, and how long it has led without an answer."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._answered_at = clock()
+        self._away_since: float | None = None
+        self._led_since: float | None = None
+        self._patience = PATIENCE
+        self._back_until = float("-inf")
+
+    def note(self, answers: bool) -> None:
+        """Takes the outcome of a look at Temporal."""
+        if answers:
+            self._answered_at = self._clock()
+            self._away_since, self._patience, self._back_until = None, PATIENCE, float("-inf")
+        elif self._away_since is None:
+            self._away_since = self._answered_at  # a look takes up to half a minute to fail
+
+    def stand_by(self, leading: bool) -> bool:
+        """Whether this replica must give the Lease up, or leave it to others."""
+        now = self._clock()
+        if not leading:
+            self._led_since = None
+            return now < self._back_until
+        if self._led_since is None:
+            self._led_since = now
+        if self._away_since is None or now < max(self._away_since, self._led_since) + self._patience:
+            return False
+        log.warning(
+            "Temporal has not answered this leader for %.0f s: it gives up its Lease so that another replica may lead "
+            "and leaves it to others for %.0f s or until Temporal answers",
+            now - self._away_since,
+            STANDS_BACK,
+        )
+        self._back_until = now + STANDS_BACK
+        self._patience = min(2 * self._patience, LONGEST_PATIENCE)
+        return True
