@@ -33,7 +33,7 @@ from benchmarks.running import Worker, running
 from benchmarks.usage import Usage, worker_and_sandbox
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
-from tenon.lifecycle.binding import parse_planned
+from tenon.kube.planned_pods import parse_planned
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Problem
 

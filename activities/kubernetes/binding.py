@@ -20,9 +20,10 @@ from activities.kubernetes.resources import PODS
 from activities.kubernetes.uncordon import open_node
 from tenon.apis import labels
 from tenon.kube import pods
+from tenon.kube.planned_pods import PlannedPod, planned_pods
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.lifecycle import startup_cordon
-from tenon.lifecycle.binding import Choice, PlannedPod, choose, parse_planned, waits
+from tenon.lifecycle.binding import Choice, choose, waits
 from tenon.lifecycle.messages import BindResult, NodeInput
 
 log = logging.getLogger("controller.nodeclaim.binding")
@@ -111,8 +112,7 @@ async def _any_waits(kube: Kube, entries: Sequence[PlannedPod]) -> bool:
 
 
 def _planned(claim: Object | None) -> list[PlannedPod]:
-    annotations = claim["metadata"].get("annotations") if claim else None
-    return parse_planned((annotations or {}).get(labels.PLANNED_PODS) or "")
+    return planned_pods(claim["metadata"].get("annotations")) if claim else []
 
 
 def _missing(entries: Sequence[PlannedPod], company: Sequence[Object]) -> list[PlannedPod]:

@@ -20,8 +20,8 @@ from tenon.apis.duration import go_seconds
 from tenon.apis.managed import manages_claim
 from tenon.apis.nodeclaim import INITIALIZED, INSTANCE_TERMINATING, LAUNCHED, READY_DEPENDENTS, REGISTERED
 from tenon.apis.reasons import Reason, camel_case
+from tenon.kube.planned_pods import planned_pods
 from tenon.kube.timestamps import format_instant, parse_instant
-from tenon.lifecycle.binding import parse_planned
 from tenon.lifecycle.messages import ClaimRef, ClaimView, ErrorType, Instance
 from tenon.resources import Resources, format_resources
 
@@ -107,7 +107,7 @@ def view_of(claim: Object) -> ClaimView:
         node_name=status.get("nodeName") or "",
         registered=is_true(conditions, REGISTERED),
         initialized=is_true(conditions, INITIALIZED),
-        planned_pods=len(parse_planned(annotations.get(labels.PLANNED_PODS) or "")),
+        planned_pods=len(planned_pods(annotations)),
     )
 
 

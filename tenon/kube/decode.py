@@ -17,12 +17,15 @@ import msgspec
 from tenon.apis import labels
 from tenon.kube.default_spread import OWNERS
 from tenon.kube.host_ports import host_ports
+from tenon.kube.node_affinity import required_terms
+from tenon.kube.owners import controller, deciding_owner, workload
 from tenon.kube.pod import Pod
+from tenon.kube.pod_kinds import is_mirror
 from tenon.kube.pod_rules import NO_RULES, pod_rules
 from tenon.kube.protection import wish
 from tenon.kube.records import DaemonRecord, NamespacedRecord, NodeRecord, ObjectRecord, PodRecord
 from tenon.kube.requests import effective_requests, units
-from tenon.kube.requirements import DOES_NOT_EXIST, Requirement, Requirements
+from tenon.kube.requirements import DOES_NOT_EXIST, Requirements
 from tenon.kube.sharing import share, share_texts, share_texts_in_order, share_value
 from tenon.kube.structs import (
     Condition,
@@ -33,14 +36,12 @@ from tenon.kube.structs import (
     PodObject,
     PodSpec,
     PodStatus,
-    SelectorTerm,
     TaintSpec,
     TolerationSpec,
 )
 from tenon.kube.taints import Taint, Toleration
-from tenon.kube.volumes import VolumeClaim, VolumeUse
+from tenon.kube.volumes import VolumeClaim, VolumeUse, ephemeral_claim
 
-MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 NOBODY = ("", "")
 UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
@@ -61,7 +62,8 @@ def decode_pod(raw: bytes | msgspec.Raw) -> PodRecord:
     wire = _pods.decode(raw)
     spec, status, metadata = wire.spec, wire.status, wire.metadata
     pod = scheduling_pod(metadata, spec, status)
-    owner = _controller(metadata) or _daemonset(metadata)
+    owner = deciding_owner(metadata.owner_references)
+    owner_kind = sys.intern(owner.kind) if owner else ""
     scheduled = _condition(status.conditions, "PodScheduled")
     annotations = metadata.annotations or {}
     return PodRecord(
@@ -69,11 +71,11 @@ def decode_pod(raw: bytes | msgspec.Raw) -> PodRecord:
         resource_version=metadata.resource_version,
         node_name=pod.node_name,
         phase=sys.intern(status.phase),
-        owner_kind=sys.intern(owner.kind) if owner else "",
+        owner_kind=owner_kind,
         owner_uid=sys.intern(owner.uid) if owner else "",
-        selector_owner=_selector_owner(pod.namespace, owner),
+        selector_owner=_selector_owner(pod.namespace, controller(metadata.owner_references)),
         scheduler=sys.intern(spec.scheduler_name),
-        mirror=MIRROR_ANNOTATION in annotations or (owner is not None and owner.kind == "Node"),
+        mirror=is_mirror(annotations, owner_kind),
         deleting=metadata.deletion_timestamp is not None,
         unschedulable=scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable",
         nominated=bool(status.nominated_node_name),
@@ -193,7 +195,7 @@ def _share_values(body: dict[str, Any]) -> None:
 def scheduling_pod(metadata: Metadata, spec: PodSpec, status: PodStatus | None) -> Pod:
     """A pod as scheduling sees it; what it asks for and the engine cannot do is said in ``unsupported``."""
     try:
-        terms, unsupported = _required_terms(spec)
+        terms, unsupported = required_terms(spec)
     except ValueError as error:
         terms, unsupported = (), f"its node affinity is malformed: {error}"
     try:
@@ -214,28 +216,8 @@ def scheduling_pod(metadata: Metadata, spec: PodSpec, status: PodStatus | None) 
         node_name=sys.intern(spec.node_name),
         unsupported=unsupported or _unsupported(spec),
         rules=share_value(rules) if rules else NO_RULES,
-        workload=sys.intern(_workload(metadata)),
+        workload=sys.intern(workload(metadata)),
     )
-
-
-def _controller(metadata: Metadata) -> Owner | None:
-    return next((owner for owner in metadata.owner_references or () if owner.controller), None)
-
-
-def _daemonset(metadata: Metadata) -> Owner | None:
-    """A DaemonSet among the owners, which makes the pod one of its own even where it does not say that it controls."""
-    return next((owner for owner in metadata.owner_references or () if owner.kind == "DaemonSet"), None)
-
-
-def _workload(metadata: Metadata) -> str:
-    """What controls a pod, as ``Kind/name``; a ReplicaSet that is named after its template's hash is a Deployment's."""
-    owner = _controller(metadata)
-    if owner is None:
-        return ""
-    template = (metadata.labels or {}).get("pod-template-hash")
-    if owner.kind == "ReplicaSet" and template and owner.name.endswith(f"-{template}"):
-        return f"Deployment/{owner.name.removesuffix(f'-{template}')}"
-    return f"{owner.kind}/{owner.name}"
 
 
 def _selector_owner(namespace: str, owner: Owner | None) -> tuple[str, str]:
@@ -256,32 +238,6 @@ def instant(text: str | None) -> float:
     return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
-def _required_terms(spec: PodSpec) -> tuple[tuple[Requirements, ...], str]:
-    base = Requirements.of(*(Requirement.new(k, "In", (v,)) for k, v in sorted((spec.node_selector or {}).items())))
-    affinity = spec.affinity.node_affinity if spec.affinity else None
-    stated = affinity.required.node_selector_terms if affinity and affinity.required else None
-    if not stated:
-        return ((base,) if base else (), "")
-    terms: list[Requirements] = []
-    fields = False
-    for term in stated:
-        if term.match_fields:
-            fields = True
-        elif term.match_expressions:
-            terms.append(base.with_(_term(term)))
-    if fields:
-        return tuple(terms), "it has a node affinity by matchFields, which no new node can be known to meet"
-    if not terms:
-        return (), "its required node affinity has only empty terms, which match no node"
-    return tuple(terms), ""
-
-
-def _term(term: SelectorTerm) -> Requirements:
-    return Requirements.of(
-        *(Requirement.new(sys.intern(e.key), e.operator, e.values or ()) for e in term.match_expressions or ())
-    )
-
-
 def _unsupported(spec: PodSpec) -> str:
     return "it asks for dynamic resource claims, which are not planned for yet" if spec.resource_claims else ""
 
@@ -296,7 +252,7 @@ def _volumes(metadata: Metadata, spec: PodSpec) -> tuple[VolumeUse, ...]:
         elif volume.ephemeral is not None:
             template = volume.ephemeral.volume_claim_template.spec
             made = VolumeClaim(template.storage_class_name, template.volume_name)
-            uses.append(VolumeUse(f"{namespace}/{metadata.name}-{volume.name}", share_value(made)))
+            uses.append(VolumeUse(f"{namespace}/{ephemeral_claim(metadata.name, volume.name)}", share_value(made)))
     return tuple(uses)
 
 

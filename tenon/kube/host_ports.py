@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
-from tenon.kube.structs import PodSpec
+from collections.abc import Iterable
+
+from tenon.kube.structs import Object, PodSpec, read
 
 HostPort = tuple[str, int, str]
-"""(address, port, protocol); the address 0.0.0.0 is every address."""
+"""(address, port, protocol)."""
 ANY_ADDRESS = "0.0.0.0"
+WILD_ADDRESSES = frozenset({"", ANY_ADDRESS, "::"})
+"""The addresses that stand for every address of the node."""
 
 
 def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
-    """(address, port, protocol) of every port that the pod takes on its node; no address means all of them.
+    """Every port that the pod takes on its node; without an address it takes the port on all of them.
 
     In the node's own network every port is one of the node's. The API server writes that into pods, but not into the
-    templates that they are made from.
+    templates that pods are made from.
     """
     lasting = [c for c in spec.init_containers or () if c.restart_policy == "Always"]
     return tuple(
-        (port.host_ip or "0.0.0.0", number, port.protocol or "TCP")
+        (port.host_ip or ANY_ADDRESS, number, port.protocol or "TCP")
         for container in [*(spec.containers or ()), *lasting]
         for port in container.ports or ()
         if (number := port.host_port or (port.container_port if spec.host_network else 0))
     )
+
+
+def host_ports_of(pod: Object) -> tuple[HostPort, ...]:
+    """The same of a pod as JSON."""
+    return host_ports(read(pod.get("spec"), PodSpec))
+
+
+def clash(left: Iterable[HostPort], right: Iterable[HostPort]) -> HostPort | None:
+    """The first port of ``left`` that ``right`` occupies too; None if both fit on one node."""
+    taken = list(right)
+    for address, port, protocol in left:
+        for other, other_port, other_protocol in taken:
+            if port != other_port or protocol != other_protocol:
+                continue
+            if address == other or address in WILD_ADDRESSES or other in WILD_ADDRESSES:
+                return (address, port, protocol)
+    return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tenon.kube.host_ports import HostPort
 from tenon.kube.pod_rules import NO_RULES, PodRules
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Toleration
@@ -30,7 +31,7 @@ class Pod:
     labels: Mapping[str, str] = field(default_factory=dict)
     required_terms: tuple[Requirements, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
-    host_ports: tuple[tuple[str, int, str], ...] = ()
+    host_ports: tuple[HostPort, ...] = ()
     created: float = 0.0
     priority: int = 0
     node_name: str = ""

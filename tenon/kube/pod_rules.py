@@ -6,12 +6,12 @@ Records only, so that pods which say the same share one of them; `tenon.scheduli
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tenon.kube.requirements import Requirement, Requirements
+from tenon.kube.node_affinity import requirements
+from tenon.kube.requirements import Requirements
 from tenon.kube.selectors import LabelSelector, label_selector
-from tenon.kube.structs import Expression, PodAffinity, PodAffinityTerm, PodSpec, Spread
+from tenon.kube.structs import PodAffinity, PodAffinityTerm, PodSpec, Spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def pod_rules(spec: PodSpec) -> PodRules:
         affinity=tuple(_term(term) for term in near.required or ()),
         anti_affinity=tuple(_term(term) for term in away.required or ()),
         preferred_nodes=tuple(
-            (preferred.weight, _requirements(preferred.preference.match_expressions or ()))
+            (preferred.weight, requirements(preferred.preference.match_expressions or ()))
             for preferred in nodes or ()
             if preferred.preference.match_expressions and not preferred.preference.match_fields
         ),
@@ -110,7 +110,3 @@ def _term(wire: PodAffinityTerm) -> PodTerm:
         namespaces=tuple(sorted(wire.namespaces or ())),
         namespace_selector=label_selector(wire.namespace_selector),
     )
-
-
-def _requirements(expressions: Sequence[Expression]) -> Requirements:
-    return Requirements.of(*(Requirement.new(sys.intern(e.key), e.operator, e.values or ()) for e in expressions))

@@ -1,22 +1,22 @@
-"""What draining and binding ask of a raw Pod: who owns it, whether it has ended, what it tolerates.
+"""What draining and binding ask of a pod as JSON: who owns it, whether it has ended, what it tolerates.
 
-Pods stay plain JSON here: a node has a hundred of them at most, and only a handful of fields matter.
+Activities read at most a hundred pods of one node, and write back what they read, so pods stay JSON here. The rules are
+those of the cache's records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
 
 from tenon.apis import labels
+from tenon.kube import pod_kinds
+from tenon.kube.owners import deciding_owner
+from tenon.kube.structs import Object, Owner, read
 from tenon.kube.taints import Taint, Toleration
 from tenon.kube.timestamps import parse_instant
 
-Object = Mapping[str, Any]
-
 CRITICAL_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
-MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 DEFAULT_GRACE_SECONDS = 30
 DISRUPTED = Taint(key=labels.DISRUPTED_TAINT[0], effect=labels.DISRUPTED_TAINT[1])
 
@@ -39,17 +39,17 @@ def deletion_instant(obj: Object) -> datetime | None:
 
 def is_terminal(pod: Object) -> bool:
     """Whether the pod has ended for good and will vanish without help."""
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    return pod_kinds.is_terminal((pod.get("status") or {}).get("phase") or "")
 
 
 def is_daemon(pod: Object) -> bool:
-    """Whether a DaemonSet owns the pod."""
-    return _owned_by(pod, "DaemonSet")
+    """Whether a DaemonSet replaces the pod, and only on the same node."""
+    return pod_kinds.is_daemon(_owner_kind(pod))
 
 
 def is_mirror(pod: Object) -> bool:
     """Whether the pod only mirrors a static pod, which no API call can take off its node."""
-    return MIRROR_ANNOTATION in (pod["metadata"].get("annotations") or {}) or _owned_by(pod, "Node")
+    return pod_kinds.is_mirror(pod["metadata"].get("annotations") or {}, _owner_kind(pod))
 
 
 def is_critical(pod: Object) -> bool:
@@ -58,13 +58,11 @@ def is_critical(pod: Object) -> bool:
 
 
 def is_reschedulable(pod: Object) -> bool:
-    """Whether the pod makes its node non-empty: it runs, and would need another node.
-
-    A terminating pod counts only in a StatefulSet, which starts the same pod again elsewhere.
-    """
-    if is_terminal(pod) or is_daemon(pod) or is_mirror(pod):
-        return False
-    return not pod["metadata"].get("deletionTimestamp") or _owned_by(pod, "StatefulSet")
+    """Whether the pod makes its node non-empty: it runs, and would need another node."""
+    deleting = bool(pod["metadata"].get("deletionTimestamp"))
+    return pod_kinds.is_reschedulable(
+        _owner_kind(pod), mirror=is_mirror(pod), terminal=is_terminal(pod), deleting=deleting
+    )
 
 
 def grace_seconds(pod: Object) -> int:
@@ -102,5 +100,6 @@ def taints(raw: Iterable[Object] | None) -> tuple[Taint, ...]:
     return tuple(Taint(key=taint["key"], effect=taint["effect"], value=taint.get("value") or "") for taint in raw or ())
 
 
-def _owned_by(pod: Object, kind: str) -> bool:
-    return any(owner.get("kind") == kind for owner in pod["metadata"].get("ownerReferences") or ())
+def _owner_kind(pod: Object) -> str:
+    owner = deciding_owner([read(reference, Owner) for reference in pod["metadata"].get("ownerReferences") or ()])
+    return owner.kind if owner is not None else ""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
+from tenon.kube import pod_kinds
 from tenon.kube.pod import Pod
 from tenon.kube.structs import PodSpec
 from tenon.kube.taints import Taint
@@ -78,12 +79,12 @@ class PodRecord:
     @property
     def daemon(self) -> bool:
         """Whether a DaemonSet owns the pod."""
-        return self.owner_kind == "DaemonSet"
+        return pod_kinds.is_daemon(self.owner_kind)
 
     @property
     def terminal(self) -> bool:
         """Whether the pod has ended for good and holds nothing on its node."""
-        return self.phase in ("Succeeded", "Failed")
+        return pod_kinds.is_terminal(self.phase)
 
     @property
     def provisionable(self) -> bool:
@@ -106,9 +107,9 @@ class PodRecord:
 
         A terminating pod counts only in a StatefulSet, which starts the same pod again.
         """
-        if self.daemon or self.mirror or self.terminal:
-            return False
-        return not self.deleting or self.owner_kind == "StatefulSet"
+        return pod_kinds.is_reschedulable(
+            self.owner_kind, mirror=self.mirror, terminal=self.terminal, deleting=self.deleting
+        )
 
 
 @dataclass(frozen=True, slots=True)

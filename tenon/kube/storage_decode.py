@@ -13,6 +13,7 @@ import msgspec
 
 from tenon.apis import labels
 from tenon.kube.decode import instant
+from tenon.kube.node_affinity import requirements
 from tenon.kube.records import ValueRecord
 from tenon.kube.requirements import Requirement, Requirements
 from tenon.kube.sharing import share, share_texts, share_value
@@ -97,8 +98,7 @@ def _reachable_from(spec: VolumeSpec) -> tuple[Requirements, ...] | None:
 
 
 def _term(term: SelectorTerm, local: bool) -> Requirements:
-    kept = (e for e in term.match_expressions or () if not (local and e.key == labels.HOSTNAME))
-    return Requirements.of(*(Requirement.new(sys.intern(e.key), e.operator, e.values or ()) for e in kept))
+    return requirements(e for e in term.match_expressions or () if not (local and e.key == labels.HOSTNAME))
 
 
 def _class(wire: ClassObject) -> StorageClass:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from msgspec import field
 
-from tenon.kube.structs import ClaimSpec, Metadata, NodeSelector, Wire
-
-
-class Present(Wire):
-    """Something whose presence is all that matters."""
+from tenon.kube.structs import ClaimSpec, Metadata, NodeSelector, Present, Wire
 
 
 class ClaimStatus(Wire):

@@ -6,14 +6,25 @@ neither time nor memory.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
 import msgspec
-from msgspec import Raw, field
+from msgspec import field
 
 Quantities = dict[str, str | int | float]
+Object = Mapping[str, Any]
+"""An object of Kubernetes as JSON."""
+
+Struct = TypeVar("Struct", bound="Wire")
 
 
 class Wire(msgspec.Struct, rename="camel", gc=False):
     """Base of all structs: camelCase names, unknown fields skipped."""
+
+
+class Present(Wire):
+    """Something whose presence is all that matters."""
 
 
 class Owner(Wire):
@@ -169,8 +180,8 @@ class PodSpec(Wire):
     topology_spread_constraints: list[Spread] | None = None
     volumes: list[Volume] | None = None
     host_network: bool = False
-    resource_claims: list[Raw] | None = None
-    scheduling_gates: list[Raw] | None = None
+    resource_claims: list[Present] | None = None
+    scheduling_gates: list[Present] | None = None
     scheduler_name: str = ""
     priority: int | None = None
 
@@ -185,6 +196,7 @@ class Condition(Wire):
 class ContainerStatus(Wire):
     name: str = ""
     allocated_resources: Quantities | None = None
+    resources: ResourceNeeds | None = None
 
 
 class PodStatus(Wire):
@@ -231,3 +243,12 @@ class DaemonSetSpec(Wire):
 class DaemonSetObject(Wire):
     metadata: Metadata
     spec: DaemonSetSpec = field(default_factory=DaemonSetSpec)
+
+
+def read(part: Object | None, shape: type[Struct]) -> Struct:
+    """The struct of a part of a JSON object, such as a pod's spec; without the part, one that says nothing.
+
+    Raises:
+        ValueError: the part does not have this shape.
+    """
+    return msgspec.convert(part or {}, shape)

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
+from tenon.kube.structs import Object, PodSpec, read
 
 EBS = "ebs.csi.aws.com"
 IN_TREE = {
@@ -36,6 +37,22 @@ AUTO_MODE_KEYS = frozenset({"eks.amazonaws.com/compute-type"})
 """Labels that nodes of EKS Auto Mode alone carry."""
 MOST_WAYS = 64
 """Alternatives that the volumes of one pod may have together."""
+
+
+def ephemeral_claim(pod: str, volume: str) -> str:
+    """The name of the claim that Kubernetes makes for a pod's ephemeral volume."""
+    return f"{pod}-{volume}"
+
+
+def claim_names(pod: Object) -> list[str]:
+    """The names of the claims that a pod as JSON uses, in its own namespace."""
+    names = []
+    for volume in read(pod.get("spec"), PodSpec).volumes or ():
+        if volume.persistent_volume_claim is not None:
+            names.append(volume.persistent_volume_claim.claim_name)
+        elif volume.ephemeral is not None:
+            names.append(ephemeral_claim(pod["metadata"]["name"], volume.name))
+    return names
 
 
 @dataclass(frozen=True, slots=True)

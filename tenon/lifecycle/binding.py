@@ -9,29 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tenon.kube import pods
-from tenon.kube.pods import Object
+from tenon.kube import pods, requests
+from tenon.kube.host_ports import HostPort, clash, host_ports_of
+from tenon.kube.node_affinity import accepts_node
+from tenon.kube.planned_pods import PlannedPod
+from tenon.kube.requests import requests_of
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
-from tenon.lifecycle import room, startup_cordon
-from tenon.lifecycle.selectors import admits_node, selects
+from tenon.kube.selectors import selects
+from tenon.kube.structs import Object, PodSpec, read
+from tenon.lifecycle import startup_cordon
 from tenon.resources import format_quantity, subtract
 
 DEFAULT_SCHEDULER = "default-scheduler"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedPod:
-    """A pod that a claim was bought for; a new pod of the same name has another UID and was not planned."""
-
-    namespace: str
-    name: str
-    uid: str
-
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +32,6 @@ class Choice:
     here: tuple[str, ...] = ()
     settled: tuple[str, ...] = ()
     left: Mapping[str, str] = field(default_factory=dict)
-
-
-def parse_planned(text: str) -> list[PlannedPod]:
-    """The pods of the annotation; an entry that is none is passed over, for people may edit annotations."""
-    planned = []
-    for entry in filter(None, (part.strip() for part in text.split(","))):
-        path, _, uid = entry.rpartition("=")
-        namespace, _, name = path.partition("/")
-        if namespace and name and uid:
-            planned.append(PlannedPod(namespace, name, uid))
-    return planned
 
 
 def choose(
@@ -73,8 +52,8 @@ def choose(
     """
     name = node["metadata"]["name"]
     company = [pod for pod in node_pods if not pods.is_terminal(pod)]
-    available = room.free(node, company)
-    ports = {port for pod in company for port in room.host_ports(pod)}
+    available = requests.free(node, company)
+    ports = {port for pod in company for port in host_ports_of(pod)}
     bind: list[Object] = []
     here: list[str] = []
     settled: list[str] = []
@@ -94,8 +73,8 @@ def choose(
             continue
         bind.append(pod)
         company.append(pod)
-        available = subtract(available, room.requests(pod))
-        ports |= room.host_ports(pod)
+        available = subtract(available, requests_of(pod))
+        ports.update(host_ports_of(pod))
     return Choice(tuple(bind), tuple(here), tuple(settled), left)
 
 
@@ -153,19 +132,19 @@ def _node_refuses(pod: Object, node: Object) -> str:
             continue
         if taint.effect in ("NoSchedule", "NoExecute") and not pods.tolerates(pod, taint):
             return f"it does not tolerate the taint {taint.key}:{taint.effect}"
-    if not admits_node(pod, metadata["name"], metadata.get("labels") or {}):
+    if not accepts_node(read(pod.get("spec"), PodSpec), metadata["name"], metadata.get("labels") or {}):
         return "its node selector or affinity does not match the Node"
     return ""
 
 
-def _crowded(pod: Object, available: Mapping[str, int], ports: set[room.HostPort], company: Sequence[Object]) -> str:
+def _crowded(pod: Object, available: Mapping[str, int], ports: set[HostPort], company: Sequence[Object]) -> str:
     """Why the pod does not get on with the pods that are there."""
-    wanted = room.requests(pod)
-    if not room.suits(wanted, dict(available)):
+    wanted = requests_of(pod)
+    if not requests.suits(wanted, dict(available)):
         short = min(name for name, units in wanted.items() if units > max(0, available.get(name, 0)))
         has = format_quantity(short, max(0, available.get(short, 0)))
         return f"it does not fit: {short} {format_quantity(short, wanted[short])} asked, {has} free"
-    taken = room.clash(room.host_ports(pod), ports)
+    taken = clash(sorted(host_ports_of(pod)), ports)
     if taken is not None:
         return f"host port {taken[1]}/{taken[2]} is taken"
     for other in company:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tenon.kube import pods
-from tenon.kube.pods import Object
-from tenon.lifecycle.selectors import selects
+from tenon.kube.selectors import selects
+from tenon.kube.structs import Object
 
 
 def covering(pod: Object, budgets: Iterable[Object]) -> list[Object]:

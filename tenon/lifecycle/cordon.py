@@ -6,7 +6,7 @@ from typing import Any
 
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
-from tenon.kube.pods import Object
+from tenon.kube.structs import Object
 from tenon.lifecycle.registration import merged, without
 
 BALANCER_VALUE = "karpenter"

@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from tenon.kube import pods
-from tenon.kube.pods import Object
 from tenon.kube.protection import pod_protected
+from tenon.kube.structs import Object
 from tenon.kube.timestamps import parse_instant
 from tenon.lifecycle.drain_blockers import lingering, sentenced
 

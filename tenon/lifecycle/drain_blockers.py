@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from tenon.kube import pods
-from tenon.kube.pods import Object
+from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenon.apis import labels
-from tenon.kube.pods import Object
+from tenon.kube.structs import Object
 from tenon.lifecycle import cordon, startup_cordon
 
 _PREFIX = f"{labels.TENON_GROUP}/"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tenon.apis import labels
 from tenon.kube import pods
-from tenon.kube.pods import Object
+from tenon.kube.structs import Object
 from tenon.resources import parse_resources
 
 

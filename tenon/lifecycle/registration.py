@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tenon.apis import labels
-from tenon.kube.pods import Object
+from tenon.kube.planned_pods import planned_pods
+from tenon.kube.structs import Object
 from tenon.lifecycle import startup_cordon
-from tenon.lifecycle.binding import parse_planned
 
 OWN_ANNOTATIONS = frozenset(
     {
@@ -135,4 +135,4 @@ def _owners(present: Sequence[Object], claim: Object) -> list[Object]:
 
 
 def _bought_for_pods(claim: Object) -> bool:
-    return bool(parse_planned((claim["metadata"].get("annotations") or {}).get(labels.PLANNED_PODS) or ""))
+    return bool(planned_pods(claim["metadata"].get("annotations")))

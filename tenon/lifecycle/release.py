@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tenon.apis import labels
-from tenon.kube.pods import Object
+from tenon.kube.structs import Object
 
 OF_KUBERNETES = frozenset({"foregroundDeletion", "orphan"})
 """Finalizers that Kubernetes' own garbage collection takes off by itself."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tenon.apis.capacitybuffer import CapacityBufferSpec
-from tenon.lifecycle.room import requests
+from tenon.kube.requests import requests_of
 from tenon.resources import Resources, parse_resources
 
 LOWEST_PRIORITY = -(2**31)
@@ -41,7 +41,7 @@ def unit_requests(template: Mapping[str, Any]) -> Resources:
     spec["overhead"] = _stated(spec.get("overhead"))
     for part in ("containers", "initContainers"):
         spec[part] = [_with_requests(container) for container in spec.get(part) or ()]
-    return requests({"spec": spec})
+    return requests_of({"spec": spec})
 
 
 def buffer_pod(name: str, namespace: str, template: Mapping[str, Any], number: int) -> Manifest:

@@ -11,6 +11,7 @@ from tenon.apis import labels
 from tenon.apis.hashing import nodepool_hashes
 from tenon.apis.nodepool import NodePool
 from tenon.ec2.own_kubelet import own_kubelet
+from tenon.kube.planned_pods import format_planned_pods
 from tenon.kube.pod import Pod
 from tenon.provisioning.pools import instance_type_requirement, template_labels
 from tenon.resources import Resources, format_resources, parse_resources, total
@@ -87,17 +88,6 @@ def standing_claim(planned: PlannedClaim, pool: NodePool, name: str) -> dict[str
             **({"terminationGracePeriod": str(spec.termination_grace_period)} if spec.termination_grace_period else {}),
         },
     }
-
-
-def format_planned_pods(pods: tuple[Pod, ...]) -> str:
-    """The annotation that names the pods a claim is bought for; those that stand for buffers nobody can wait for."""
-    return ",".join(f"{pod.key}={pod.uid}" for pod in sorted(pods, key=lambda pod: pod.key) if not pod.buffer)
-
-
-def planned_uids(annotations: Mapping[str, str]) -> frozenset[str]:
-    """The UIDs of the pods that a claim was bought for."""
-    text = annotations.get(labels.PLANNED_PODS, "")
-    return frozenset(entry.rpartition("=")[2] for entry in text.split(",") if "=" in entry)
 
 
 def format_planned_requests(pods: tuple[Pod, ...]) -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from tenon.apis import labels
+from tenon.kube.host_ports import HostPort, clash
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirement, Requirements
 from tenon.kube.taints import Taint
@@ -13,7 +14,7 @@ from tenon.scheduling.blast_radius import Kin, Shares
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.hostname_rules import Counts
 from tenon.scheduling.model import Node, Pool
-from tenon.scheduling.pod_classes import Amounts, PodClass, Port, ports_clash, workload_key
+from tenon.scheduling.pod_classes import Amounts, PodClass, workload_key
 
 
 class Room:
@@ -27,7 +28,7 @@ class Room:
     def __init__(self, node: Node, names: tuple[str, ...], startup_taints: Iterable[Taint], shares: Shares) -> None:
         self.name = node.name
         self.free = [node.allocatable.get(name, 0) - node.used.get(name, 0) for name in names]
-        self.ports: list[Port] = list(node.host_ports)
+        self.ports: list[HostPort] = list(node.host_ports)
         self.taints = lasting_taints(node, startup_taints)
         known = {labels.ALIASES.get(key, key): value for key, value in node.labels.items()}
         self.values = Requirements.from_labels(known)
@@ -55,7 +56,7 @@ class Room:
         if count <= 0 or not self._suited(pod_class):
             return 0
         if pod_class.ports:
-            count = 0 if ports_clash(pod_class.ports, self.ports) else 1
+            count = 1 if clash(pod_class.ports, self.ports) is None else 0
         return count if self._attachable(pod_class) else 0
 
     def take(self, pod_class: PodClass, start: int, most: int | None = None) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tenon.kube.host_ports import HostPort
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint
@@ -84,7 +85,7 @@ class Node:
     allocatable: Resources
     used: Resources
     initialized: bool = True
-    host_ports: tuple[tuple[str, int, str], ...] = ()
+    host_ports: tuple[HostPort, ...] = ()
     requirements: Requirements | None = None
     """Set for in-flight claims without a Node: what is known of its labels so far."""
     pods: Sequence[Pod] = ()

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from operator import mul
 
+from tenon.kube.host_ports import HostPort, clash
 from tenon.scheduling.blast_radius import Kin
 from tenon.scheduling.hostname_rules import Counts
-from tenon.scheduling.pod_classes import PodClass, Port, ports_clash
+from tenon.scheduling.pod_classes import PodClass
 from tenon.scheduling.template import SPOT_FLEXIBILITY, State, Template
 
 Load = list[tuple[PodClass, int]]
@@ -33,7 +34,7 @@ class Bin:
         self.types = self.state.types & permitted
         self.amounts: list[int] = [0] * len(template.table.names)
         self.load: Load = []
-        self.ports: list[Port] = []
+        self.ports: list[HostPort] = []
         self.hosts: Counts = {}
         self.spot_floor = 0
         self._ceiling: tuple[int, ...] | None = None
@@ -46,7 +47,7 @@ class Bin:
     def room_for(self, pod_class: PodClass, count: int) -> tuple[int, State | None, int]:
         """How many of ``count`` pods of the class fit, in which state and with which types left."""
         if pod_class.ports:
-            count = 1 if count and not ports_clash(pod_class.ports, self.ports) else 0
+            count = 1 if count and clash(pod_class.ports, self.ports) is None else 0
         if pod_class.host is not None:
             count = min(count, pod_class.host.room(self.hosts))
         shares = self.template.shares

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tenon.kube.host_ports import HostPort
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint, Toleration
@@ -13,10 +14,8 @@ from tenon.resources import CPU, MEMORY, PODS
 from tenon.scheduling.hostname_rules import HostRules
 from tenon.scheduling.topology import AreaRules, HostAffinity, Part, Topology
 
-Port = tuple[str, int, str]
 Amounts = tuple[int, ...]
 
-WILD_ADDRESSES = frozenset({"", "0.0.0.0", "::"})
 NO_TERM = (Requirements(),)
 
 
@@ -28,7 +27,7 @@ class PodClass:
     amounts: Amounts
     terms: tuple[Requirements, ...]
     tolerations: tuple[Toleration, ...]
-    ports: tuple[Port, ...]
+    ports: tuple[HostPort, ...]
     part: Part | None = None
     """How the pods take part in rules between pods; None when they do not."""
     host: HostRules | None = None
@@ -152,15 +151,3 @@ def queue_order(pod_class: PodClass) -> tuple[object, ...]:
     """Sorts classes as the pods are queued."""
     first = pod_class.pods[0]
     return (-pod_class.amounts[0], -pod_class.amounts[1], first.created, first.uid, first.key)
-
-
-def ports_clash(left: Iterable[Port], right: Iterable[Port]) -> bool:
-    """Whether two lists of (address, port, protocol) cannot share a node; an unspecified address means all."""
-    taken = list(right)
-    return any(
-        port == other_port
-        and protocol == other_protocol
-        and (address == other or address in WILD_ADDRESSES or other in WILD_ADDRESSES)
-        for address, port, protocol in left
-        for other, other_port, other_protocol in taken
-    )

@@ -11,6 +11,7 @@ from itertools import islice, product
 from math import inf
 
 from tenon.apis import labels
+from tenon.kube.host_ports import HostPort, clash
 from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.scheduling import burstable
 from tenon.scheduling.blast_radius import Shares
@@ -19,7 +20,7 @@ from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.label_values import possible
 from tenon.scheduling.limits import Limits
 from tenon.scheduling.model import NODE_CHARGE, Pool
-from tenon.scheduling.pod_classes import Amounts, PodClass, Port, ports_clash
+from tenon.scheduling.pod_classes import Amounts, PodClass
 from tenon.scheduling.type_table import OFFERING_KEYS, Market, TypeTable, members
 
 SPOT_FLEXIBILITY = 15
@@ -207,11 +208,11 @@ class Template:
             found ^= asked ^ left
         return found
 
-    def blocked(self, state: State, ports: Sequence[Port]) -> int:
+    def blocked(self, state: State, ports: Sequence[HostPort]) -> int:
         """Types on which a DaemonSet takes one of the host ports."""
         found = 0
         for daemon, types in state.daemons:
-            if daemon.pod_class.ports and ports_clash(ports, daemon.pod_class.ports):
+            if daemon.pod_class.ports and clash(ports, daemon.pod_class.ports) is not None:
                 found |= types
         return found
 

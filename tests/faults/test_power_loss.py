@@ -18,7 +18,7 @@ from sandbox.cluster import Sandbox
 from sandbox.faults.apiproxy import ApiProxy
 from sandbox.faults.wire import Wire
 from tenon.apis import labels
-from tenon.lifecycle.binding import parse_planned
+from tenon.kube.planned_pods import parse_planned
 from tests.e2e.conftest import MakePool
 from tests.e2e.pools import KEY, NAMESPACE, SMALL, Pool
 from tests.e2e.worker_process import WorkerProcess

@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenon.kube.planned_pods import PlannedPod, format_planned_pods, parse_planned
 from tenon.kube.pod import Pod
+from tenon.kube.requests import requests_of
 from tenon.kube.scheduler_config import scheduler_config
-from tenon.lifecycle import binding, room
-from tenon.lifecycle.binding import PlannedPod, choose, parse_planned
+from tenon.lifecycle import binding
+from tenon.lifecycle.binding import choose
 from tenon.lifecycle.cordon import cordoned, uncordoned
 from tenon.lifecycle.initialization import initialization
 from tenon.lifecycle.registration import registration
-from tenon.provisioning.claims import format_planned_pods
 
 UNREGISTERED = {"key": "karpenter.sh/unregistered", "effect": "NoExecute"}
 DISRUPTED = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
@@ -355,7 +356,7 @@ def test_bound_pods_never_overfill_a_node(asked: list[int], there: list[tuple[in
     choice = judge(*planned, on=company)
     used = sum(cpu for cpu, ended in there if not ended)
     count = sum(not ended for _, ended in there)
-    bound = sum(room.requests(one)["cpu"] for one in choice.bind)
+    bound = sum(requests_of(one)["cpu"] for one in choice.bind)
     if choice.bind:
         assert used + bound <= 2000
         assert count + len(choice.bind) <= 4
@@ -375,8 +376,8 @@ def test_effective_requests_follow_init_containers_sidecars_overhead_and_pod_lev
         "containers": [container("1"), container("500m")],
         "overhead": {"cpu": "10m"},
     }
-    assert room.requests({"spec": spec}) == {"cpu": 3110, "pods": 1}
+    assert requests_of({"spec": spec}) == {"cpu": 3110, "pods": 1}
     spec["initContainers"] = [container("100m", restartPolicy="Always"), container("1")]
-    assert room.requests({"spec": spec}) == {"cpu": 1610, "pods": 1}
+    assert requests_of({"spec": spec}) == {"cpu": 1610, "pods": 1}
     spec["resources"] = {"requests": {"cpu": "2"}}
-    assert room.requests({"spec": spec}) == {"cpu": 2010, "pods": 1}
+    assert requests_of({"spec": spec}) == {"cpu": 2010, "pods": 1}

@@ -15,8 +15,8 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.model import ManagedNode
+from tenon.kube.planned_pods import planned_pods
 from tenon.kube.pod import Pod
-from tenon.provisioning.claims import planned_uids
 from tenon.provisioning.planning_context import ClaimFacts, Fingerprint
 from tenon.provisioning.problem import Cluster
 from tenon.resources import Resources
@@ -215,7 +215,7 @@ class FakeClaims:
             raise Conflict(409, "AlreadyExists", f"{name} exists")
         self.objects[name] = copy.deepcopy(body)
         if self._view is not None:
-            self._view.claim(name, *planned_uids(body["metadata"]["annotations"]))
+            self._view.claim(name, *(pod.uid for pod in planned_pods(body["metadata"]["annotations"])))
         return body
 
     async def delete(self, resource: Resource, name: str, *, uid: str | None = None) -> bool:

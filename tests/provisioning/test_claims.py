@@ -14,9 +14,10 @@ from tenon.apis.legacy.conversion import KUBELET_ANNOTATION
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import check
+from tenon.kube.planned_pods import format_planned_pods, planned_pods
 from tenon.kube.pod import Pod
 from tenon.kube.taints import Toleration
-from tenon.provisioning.claims import claim_body, claim_name, format_planned_pods, planned_requests, planned_uids
+from tenon.provisioning.claims import claim_body, claim_name, planned_requests
 from tenon.provisioning.pools import scheduling_pool
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import PlannedClaim
@@ -164,13 +165,13 @@ def test_planned_pods_read_back_in_any_order(names: list[str]) -> None:
     pods = tuple(pod(name) for name in names)
     text = format_planned_pods(pods)
     assert text == format_planned_pods(tuple(reversed(pods)))
-    assert planned_uids({labels.PLANNED_PODS: text}) == {found.uid for found in pods}
+    assert {found.uid for found in planned_pods({labels.PLANNED_PODS: text})} == {found.uid for found in pods}
 
 
 @pytest.mark.parametrize("annotations", [{}, {labels.PLANNED_PODS: ""}, {labels.PLANNED_PODS: "nonsense,,"}])
 def test_claims_without_planned_pods_answer_for_none(annotations: dict[str, str]) -> None:
     """A claim that a person wrote, or spoiled, covers no pod."""
-    assert planned_uids(annotations) == frozenset()
+    assert planned_pods(annotations) == []
 
 
 def test_a_claim_says_when_min_values_were_lowered_for_it() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tenon.apis import labels
+from tenon.kube.planned_pods import parse_planned
 from tenon.kube.records import ObjectRecord
 
 
@@ -31,7 +32,7 @@ class Bought:
         text = claim.annotations.get(labels.PLANNED_PODS, "") if claim is not None else ""
         if text == self._text.get(name, ""):
             return
-        had, has = self._pods.pop(name, {}), planned_pods(text)
+        had, has = self._pods.pop(name, {}), {pod.key: pod.uid for pod in parse_planned(text)}
         for uid in set(had.values()) - set(has.values()):
             left = tuple(other for other in self._claims.pop(uid) if other != name)
             if left:
@@ -51,9 +52,3 @@ class Bought:
     def claims_for(self, uid: str) -> tuple[str, ...]:
         """The names of the claims that were bought for a pod, in order."""
         return self._claims.get(uid, ())
-
-
-def planned_pods(text: str) -> dict[str, str]:
-    """What the annotation of a claim says: ``namespace/name`` -> UID; entries that cannot be read are left out."""
-    entries = (entry.partition("=") for entry in text.split(","))
-    return {key.strip(): uid.strip() for key, _, uid in entries if key.strip() and uid.strip()}

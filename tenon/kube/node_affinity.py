@@ -1,0 +1,73 @@
+"""The nodes that a pod accepts by its nodeSelector and required node affinity."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+
+from tenon.kube.requirements import Requirement, Requirements
+from tenon.kube.structs import Expression, NodeSelector, PodSpec
+
+NODE_NAME = "metadata.name"
+"""The only field that Kubernetes lets ``matchFields`` name."""
+
+
+def required_terms(spec: PodSpec) -> tuple[tuple[Requirements, ...], str]:
+    """The alternatives that a new node may meet, each together with the nodeSelector, and what cannot be planned for.
+
+    Raises:
+        ValueError: an operator in it is unknown, or a bound is not one whole number.
+    """
+    base = Requirements.of(*(Requirement.new(k, "In", (v,)) for k, v in sorted((spec.node_selector or {}).items())))
+    required = _required(spec)
+    if required is None or not required.node_selector_terms:
+        return ((base,) if base else (), "")
+    terms: list[Requirements] = []
+    fields = False
+    for term in required.node_selector_terms:
+        if term.match_fields:
+            fields = True
+        elif term.match_expressions:
+            terms.append(base.with_(requirements(term.match_expressions)))
+    if fields:
+        return tuple(terms), "it has a node affinity by matchFields, which no new node can be known to meet"
+    if not terms:
+        return (), "its required node affinity has only empty terms, which match no node"
+    return tuple(terms), ""
+
+
+def requirements(expressions: Iterable[Expression]) -> Requirements:
+    """The expressions of one term together."""
+    return Requirements.of(*(Requirement.new(sys.intern(e.key), e.operator, e.values or ()) for e in expressions))
+
+
+def accepts_node(spec: PodSpec, name: str, labels: Mapping[str, str]) -> bool:
+    """Whether the pod accepts the node of this name with these labels, as kube-scheduler judges it."""
+    if any(labels.get(key) != value for key, value in (spec.node_selector or {}).items()):
+        return False
+    required = _required(spec)
+    if required is None:
+        return True
+    fields = {NODE_NAME: name}
+    for term in required.node_selector_terms or ():
+        by_label, by_field = term.match_expressions or (), term.match_fields or ()
+        if not by_label and not by_field:
+            continue  # an empty term matches no node
+        if all(_holds(one, labels) for one in by_label) and all(_holds(one, fields) for one in by_field):
+            return True
+    return False
+
+
+def _required(spec: PodSpec) -> NodeSelector | None:
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    return affinity.required if affinity else None
+
+
+def _holds(expression: Expression, labels: Mapping[str, str]) -> bool:
+    """Whether one expression holds; one that Kubernetes would refuse holds for no node."""
+    try:
+        requirement = Requirement.new(expression.key, expression.operator, expression.values or ())
+    except ValueError:
+        return False
+    value = labels.get(expression.key)
+    return requirement.may_be_absent if value is None else requirement.has(value)
