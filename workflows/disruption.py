@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from pydantic import Field
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, WorkflowAlreadyStartedError
+from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.workflow import ParentClosePolicy
 
 with workflow.unsafe.imports_passed_through():
@@ -25,7 +25,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from workflows import names
     from workflows.options import OPTIONS
-    from workflows.planner import AsksPlanner
+    from workflows.planner_call import PlannerCaller
 
 REFUSED_PAUSE = timedelta(seconds=30)
 """How long a node that refused a command is left alone."""
@@ -42,7 +42,7 @@ class DisruptionInput(Message):
 
 
 @workflow.defn(name="Disruption")
-class DisruptionWorkflow(AsksPlanner):
+class DisruptionWorkflow(PlannerCaller):
     """Wait for candidates, start a command, remember it until it is settled."""
 
     @workflow.init
@@ -68,15 +68,13 @@ class DisruptionWorkflow(AsksPlanner):
                 )
 
     async def _await_decision(self) -> DisruptionDecision | None:
-        """What is to be done; None when the question must be put again, perhaps to another replica."""
+        """The commands to start; None if the planner must be polled again."""
         now = workflow.now()
         self.ledger = {claim: entry for claim, entry in self.ledger.items() if entry.until > now}
         given = AwaitDisruptionInput(cluster=self.cluster, ledger=self.ledger)
-        try:
-            return await self.ask(ActivityName.AWAIT_DISRUPTION, given, DisruptionDecision, "empty nodes")
-        except ActivityError as error:
-            workflow.logger.info("asking the planner again: %s", error.cause)
-            return None
+        return await self.poll(
+            ActivityName.AWAIT_DISRUPTION, given, DisruptionDecision, "wait for nodes that may be disrupted"
+        )
 
     async def _start(self, command: DisruptionCommand) -> None:
         for candidate in command.candidates:

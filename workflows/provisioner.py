@@ -2,6 +2,11 @@
 
 The waiting is a long poll of the cluster process, which sees the pods; the plan activity writes the NodeClaims itself
 and answers in figures. Nothing here grows with the number of pods.
+
+Waiting and planning are two activities on purpose. What EC2 refuses is kept here, and comes at any time. A wait must be
+open to such news: a NodePool that EC2 refuses interrupts it, and the plan that follows gets every refusal up to its
+start. A plan must not be interrupted, or a stream of refusals would keep pods from ever being planned. One activity
+that does both could not tell the two apart (`tests/workflows/test_provisioner_refusals.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +15,6 @@ from datetime import timedelta
 
 from pydantic import Field
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
     from tenon.ec2.avoided import by_offering, grouped
@@ -29,7 +33,7 @@ with workflow.unsafe.imports_passed_through():
         RefusedTypes,
         UnavailableOffering,
     )
-    from workflows.planner import AsksPlanner
+    from workflows.planner_call import PlannerCaller
 
 UNAVAILABLE_FOR = timedelta(minutes=3)
 """How long an offering that EC2 refused for want of capacity is avoided (AWS-033)."""
@@ -54,7 +58,7 @@ class ProvisionerInput(Message):
 
 
 @workflow.defn(name="Provisioner")
-class ProvisionerWorkflow(AsksPlanner):
+class ProvisionerWorkflow(PlannerCaller):
     """Collect, plan, remember."""
 
     @workflow.init
@@ -95,16 +99,10 @@ class ProvisionerWorkflow(AsksPlanner):
                 )
 
     async def _await_batch(self) -> BatchSummary | None:
-        """The next batch; None when the question must be put again: to another replica perhaps, or because the planner
-        is to know of other NodePools that EC2 refuses.
-        """
+        """The next batch; None if it must be polled for again, for example because EC2 now refuses other NodePools."""
         self.breakers_changed = False
         given = AwaitBatchInput(cluster=self.cluster, breakers=list(self.breakers.values()))
-        try:
-            return await self.ask(ActivityName.AWAIT_BATCH, given, BatchSummary, "batch window", self._outdated)
-        except ActivityError as error:
-            workflow.logger.info("asking the planner again: %s", error.cause)
-            return None
+        return await self.poll(ActivityName.AWAIT_BATCH, given, BatchSummary, "batch window", self._outdated)
 
     def _outdated(self) -> bool:
         return self.breakers_changed or self.reports >= MOST_REPORTS
@@ -113,23 +111,18 @@ class ProvisionerWorkflow(AsksPlanner):
         now = workflow.now()
         self.avoided = {key: until for key, until in self.avoided.items() if until > now}
         self.batch += 1
-        while (planned := await self._ask_for_plan(batch)) is None:
-            workflow.logger.info("asking the new planner for batch %d", self.batch)
-        self.last_plan = planned
-        workflow.set_current_details(
-            f"Batch {self.batch}: {planned.pods} pods, {len(planned.claims)} NodeClaims, "
-            f"{planned.price:.4f} $/h, {planned.unschedulable} unschedulable"
-        )
-
-    async def _ask_for_plan(self, batch: BatchSummary) -> PlanResult | None:
-        """The plan of this batch; None when another replica took over meanwhile: the same batch is put to it."""
         given = PlanInput(
             cluster=self.cluster,
             batch=self.batch,
             refused=grouped(self.avoided),
             breakers=list(self.breakers.values()),
         )
-        return await self.ask(ActivityName.PLAN, given, PlanResult, f"{batch.pods} pending pods")
+        planned = await self.call(ActivityName.PLAN, given, PlanResult, f"{batch.pods} pending pods")
+        self.last_plan = planned
+        workflow.set_current_details(
+            f"Batch {self.batch}: {planned.pods} pods, {len(planned.claims)} NodeClaims, "
+            f"{planned.price:.4f} $/h, {planned.unschedulable} unschedulable"
+        )
 
     @workflow.signal
     def offerings_unavailable(self, offerings: list[OfferingKey]) -> None:

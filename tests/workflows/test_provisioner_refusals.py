@@ -37,6 +37,9 @@ class Planning:
         self.asked: list[AwaitBatchInput] = []
         self.planned: list[PlanInput] = []
         self.pods = asyncio.Event()
+        self.solves = asyncio.Event()
+        """Unset while a plan takes its time."""
+        self.solves.set()
 
     @activity.defn(name=ActivityName.AWAIT_BATCH)
     async def await_batch(self, given: AwaitBatchInput) -> BatchSummary:
@@ -48,6 +51,7 @@ class Planning:
     @activity.defn(name=ActivityName.PLAN)
     async def plan(self, given: PlanInput) -> PlanResult:
         self.planned.append(given)
+        await self.solves.wait()
         return PlanResult(batch=given.batch)
 
 
@@ -166,6 +170,34 @@ async def test_what_a_node_of_an_earlier_version_tells_is_kept(temporal: Workflo
     (group,) = planning.planned[0].refused
     assert (group.capacity_type, group.zone, group.instance_types) == ("spot", "us-west-2a", ["m5.large"])
     assert group.until - datetime.now(UTC) > timedelta(minutes=2)
+
+
+async def test_refusals_reach_a_plan_without_a_new_wait_and_never_interrupt_it(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """The reason why waiting and planning are two activities: one that did both would miss the first refusal, or be
+    interrupted by the second in the middle of a plan.
+    """
+    planning = Planning()
+    planning.solves.clear()
+    async with provisioner(temporal, cluster, planning) as handle:
+        await until(lambda: asked(planning, 1))
+        breakers = LaunchBreakers(lambda: datetime.now(UTC))
+        breakers.sold_out([SPOT])
+        await handle.signal(ProvisionerWorkflow.launches_reported, breakers.report())
+        planning.pods.set()
+        await until(lambda: planned(planning, 1))
+        assert len(planning.asked) == 1
+        assert [group.instance_types for group in planning.planned[0].refused] == [["m5.large"]]
+        breakers.refused("web", "Unauthorized", "you may not")
+        await handle.signal(ProvisionerWorkflow.launches_reported, breakers.report())
+        planning.solves.set()
+        await until(lambda: asked(planning, 2))
+        last = await handle.query(ProvisionerWorkflow.last)
+        assert last is not None
+        assert last.batch == planning.planned[0].batch
+    assert len(planning.planned) == 1
+    assert [held.pool for held in planning.asked[-1].breakers] == ["web"]
 
 
 async def asked(planning: Planning, times: int) -> bool:

@@ -1,0 +1,105 @@
+"""How the two workflows of a cluster call its planner: on the task queue of the replica that leads.
+
+A call may be a long poll without heartbeats, so Temporal does not notice when a replica loses power in the middle of
+one. For a minute Temporal also gives new tasks to the polls of that replica. So each leader serves a task queue of its
+own and announces its name. The workflow then abandons the open call, and repeats it on that queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+with workflow.unsafe.imports_passed_through():
+    from tenon.lifecycle.messages import ActivityName, Message
+    from workflows.options import OPTIONS
+
+Answer = TypeVar("Answer", bound=Message)
+
+
+class PlannerCaller:
+    """Base of the workflows that call the planner."""
+
+    def __init__(self, plan_queue: str) -> None:
+        self.plan_queue = plan_queue
+        """The task queue of the leader. Empty while no leader is known: each leader serves the shared queue too."""
+        self.planner_changed = False
+        self._next_queue = ""
+
+    async def poll(
+        self,
+        activity: ActivityName,
+        given: Message,
+        answer: type[Answer],
+        summary: str,
+        outdated: Callable[[], bool] = lambda: False,
+    ) -> Answer | None:
+        """A long poll of the planner; None if the caller must poll again, perhaps with other input.
+
+        That is so when another leader announced itself, when the input became ``outdated``, and when the planner
+        failed.
+        """
+        try:
+            return await self._call(activity, given, answer, summary, outdated)
+        except ActivityError as error:
+            workflow.logger.info("The planner failed and is polled again: %s", error.cause)
+            return None
+
+    async def call(self, activity: ActivityName, given: Message, answer: type[Answer], summary: str) -> Answer:
+        """The planner's answer. Each leader that announces itself meanwhile gets the same call.
+
+        Raises:
+            ActivityError: the planner failed.
+        """
+        while (found := await self._call(activity, given, answer, summary, lambda: False)) is None:
+            workflow.logger.info("Another leader announced itself: it gets the call %s", activity.value)
+        return found
+
+    async def _call(
+        self,
+        activity: ActivityName,
+        given: Message,
+        answer: type[Answer],
+        summary: str,
+        outdated: Callable[[], bool],
+    ) -> Answer | None:
+        self.planner_changed = False
+        options = OPTIONS[activity]
+        call = workflow.start_activity(
+            activity.value,
+            given,
+            result_type=answer,
+            task_queue=self.plan_queue or f"{workflow.info().task_queue}-plan",
+            start_to_close_timeout=options.try_for,
+            retry_policy=options.retry,
+            cancellation_type=options.cancellation,
+            summary=summary,
+        )
+        await workflow.wait_condition(lambda: call.done() or self.planner_changed or outdated())
+        if not call.done():
+            call.cancel()
+        try:
+            found: Answer = await call
+            return found
+        except ActivityError:
+            if not (self.planner_changed or outdated()):
+                raise
+            return None
+
+    @workflow.signal
+    def planner_serves(self, queue: str) -> None:
+        """The leader that announces itself next serves this task queue.
+
+        This is a signal of its own without any effect, because earlier versions of this code do not know it and must be
+        able to replay what follows.
+        """
+        self._next_queue = queue
+
+    @workflow.signal
+    def planner_started(self) -> None:
+        """A leader has no open call of this workflow: call it. One that named no queue serves the shared queue."""
+        self.plan_queue, self._next_queue = self._next_queue, ""
+        self.planner_changed = True
