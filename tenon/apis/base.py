@@ -53,7 +53,7 @@ class Rule:
     holds: Callable[[Any], bool] | None = None
 
 
-def _stored(fields: dict[Any, Any], *, maps: bool = True) -> dict[Any, Any]:
+def as_stored(fields: dict[Any, Any], *, maps: bool = True) -> dict[Any, Any]:
     """The fields of an object as the API server reads them, and the entries of the maps among them.
 
     Nulls are dropped, 5.0 is the whole number 5, and a number that fits in no 64 bits is no whole number.
@@ -62,7 +62,7 @@ def _stored(fields: dict[Any, Any], *, maps: bool = True) -> dict[Any, Any]:
     for name, value in fields.items():
         found: Any = value
         if type(value) is dict:
-            found = _stored(value, maps=False) if maps else value
+            found = as_stored(value, maps=False) if maps else value
         elif type(value) is float and value.is_integer() and abs(value) < 2**63:
             found = int(value)
         elif type(value) is int and not -(2**63) <= value < 2**63:
@@ -90,7 +90,7 @@ class ApiModel(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _as_stored(cls, data: Any) -> Any:
-        return _stored(data) if isinstance(data, dict) else data
+        return as_stored(data) if isinstance(data, dict) else data
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

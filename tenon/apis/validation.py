@@ -46,6 +46,28 @@ def parse(model: type[ModelT], manifest: Mapping[str, Any]) -> tuple[ModelT | No
     return parsed, check(parsed)
 
 
+def unreadable_fields(model: type[ApiModel], manifest: Mapping[str, Any], fields: Iterable[str]) -> list[Problem]:
+    """The problems that keep these fields from being read; with ``.*`` behind its path, also those inside a field."""
+    wanted = [tuple(field.split(".")) for field in fields]
+    try:
+        model.model_validate(dict(manifest))
+    except ValidationError as error:
+        return [
+            Problem(_path(place), _sentence(fault))
+            for fault in error.errors()
+            if any(_leads_to(place := fault["loc"], field) for field in wanted)
+        ]
+    return []
+
+
+def _leads_to(place: tuple[int | str, ...], field: tuple[str, ...]) -> bool:
+    """Whether a field, or what it is in, stands at the place."""
+    if field[-1] == "*":
+        field = field[:-1]
+        return place[: len(field)] == field[: len(place)]
+    return place == field[: len(place)]
+
+
 def check(resource: ApiModel) -> list[Problem]:
     """All problems of a resource of any of the three kinds."""
     if isinstance(resource, NodePool):

@@ -10,16 +10,16 @@ from collections.abc import Mapping
 
 from pydantic import ValidationError
 
+from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.kubelet import KubeletConfiguration, expressions_in
-from tenon.apis.legacy.conversion import KUBELET_ANNOTATION
 from tenon.apis.validation import check_ec2nodeclass
 
 
 def own_kubelet(annotations: Mapping[str, str]) -> dict[str, str]:
     """The annotation that a NodeClaim takes over from its NodePool."""
-    text = annotations.get(KUBELET_ANNOTATION)
-    return {} if text is None else {KUBELET_ANNOTATION: text}
+    text = annotations.get(labels.V1BETA1_KUBELET)
+    return {} if text is None else {labels.V1BETA1_KUBELET: text}
 
 
 def with_own_kubelet(node_class: EC2NodeClass, annotations: Mapping[str, str]) -> EC2NodeClass:
@@ -35,22 +35,22 @@ def with_own_kubelet(node_class: EC2NodeClass, annotations: Mapping[str, str]) -
 
 def own_kubelet_faults(node_class: EC2NodeClass, annotations: Mapping[str, str]) -> list[str]:
     """Why a NodePool's own kubelet settings cannot be used with its class, a sentence each."""
-    if KUBELET_ANNOTATION not in annotations:
+    if labels.V1BETA1_KUBELET not in annotations:
         return []
     if _read(annotations) is None:
         return [
-            f"annotation {KUBELET_ANNOTATION} holds no kubelet settings in JSON, or expressions, which an EC2NodeClass "
-            "takes: correct it, or remove it"
+            f"annotation {labels.V1BETA1_KUBELET} holds no kubelet settings in JSON, or expressions, which an "
+            "EC2NodeClass takes: correct it, or remove it"
         ]
     present = check_ec2nodeclass(node_class)
     composed = check_ec2nodeclass(with_own_kubelet(node_class, annotations))
-    return [f"annotation {KUBELET_ANNOTATION}: {fault}" for fault in composed if fault not in present]
+    return [f"annotation {labels.V1BETA1_KUBELET}: {fault}" for fault in composed if fault not in present]
 
 
 def _read(annotations: Mapping[str, str]) -> KubeletConfiguration | None:
     """The settings of the annotation; None when there are none, or none that can be read."""
     try:
-        given = json.loads(annotations.get(KUBELET_ANNOTATION, "null"))
+        given = json.loads(annotations.get(labels.V1BETA1_KUBELET, "null"))
         if not isinstance(given, dict):
             return None
         kubelet = {name: value for name, value in given.items() if name != "containerRuntime"}

@@ -7,13 +7,12 @@ from typing import Any
 
 from tenon.apis import labels
 from tenon.apis.legacy.awsnodetemplate import convert_template
-from tenon.apis.legacy.conversion import KUBELET_ANNOTATION, Converted, Manifest, Note, name_of
+from tenon.apis.legacy.conversion import Converted, Manifest, Note, name_of
 from tenon.apis.legacy.global_settings import convert_settings, is_settings, merged
 from tenon.apis.legacy.kubelets import class_of, move_kubelets
 from tenon.apis.legacy.provider_classes import made_from, provider_class, wanted_by_others
 from tenon.apis.legacy.v1alpha5 import convert_machine, convert_provisioner
-from tenon.apis.legacy.v1beta1_nodeclass import convert_nodeclass
-from tenon.apis.legacy.v1beta1_nodepool import convert_nodeclaim, convert_nodepool
+from tenon.apis.legacy.v1beta1 import convert_nodeclaim, convert_nodeclass, convert_nodepool
 
 OLDER: Mapping[tuple[str, str], str] = {
     ("AWSNodeTemplate", "karpenter.k8s.aws/v1alpha1"): "EC2NodeClass",
@@ -110,8 +109,10 @@ def _with_kubelets_moved(bodies: Sequence[Manifest], found: Mapping[int, Convert
                 name = name_of(manifest)
                 own = class_of(moved.pools[name]) if name in moved.pools else None
                 if own is not None:
-                    notes = [note for note in notes if not (isinstance(note, Note) and KUBELET_ANNOTATION in note.path)]
-                place = "spec.template.spec.nodeClassRef" if own else f"metadata.annotations[{KUBELET_ANNOTATION}]"
+                    notes = [
+                        note for note in notes if not (isinstance(note, Note) and labels.V1BETA1_KUBELET in note.path)
+                    ]
+                place = "spec.template.spec.nodeClassRef" if own else f"metadata.annotations[{labels.V1BETA1_KUBELET}]"
                 notes.append(Note(moved.notes[name], place))
                 if own is not None and own not in classes:
                     changed.append(moved.classes[own])

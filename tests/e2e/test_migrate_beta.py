@@ -17,8 +17,8 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import CRDS, NODES
 from sandbox.bootstrap import DEPLOY
 from sandbox.cluster import Sandbox
+from tenon.apis import labels
 from tenon.apis.hashing import EC2NODECLASS_VERSION, NODEPOOL_VERSION
-from tenon.apis.legacy.conversion import KUBELET_ANNOTATION
 from tenon.apis.versions.definitions import NAMES
 from tests.e2e.pools import Pool, clear, condition
 from tests.e2e.upstream_beta import DISRUPTING, MAX_PODS, OldKarpenter
@@ -107,7 +107,7 @@ async def test_v1b09_v1b10_what_was_stored_as_v1beta1_is_v1_and_hashed_anew(stor
     assert claim is not None
     assert pool["spec"]["disruption"]["consolidationPolicy"] == "WhenEmptyOrUnderutilized"
     for obj in (pool, claim):
-        assert json.loads(obj["metadata"]["annotations"][KUBELET_ANNOTATION]) == {"maxPods": MAX_PODS}
+        assert json.loads(obj["metadata"]["annotations"][labels.V1BETA1_KUBELET]) == {"maxPods": MAX_PODS}
     assert claim["spec"]["expireAfter"] == "720h"
     assert claim["spec"]["nodeClassRef"]["group"] == "karpenter.k8s.aws"
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from activities.kubernetes.client import ApiError, Kube
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODEPOOLS
 from sandbox.cluster import Sandbox
-from tenon.apis.legacy.conversion import KUBELET_ANNOTATION
+from tenon.apis import labels
 from tests.e2e.account import user_data
 from tests.e2e.pools import KEY, SMALL, Pool, clear
 from tests.e2e.worker_process import WorkerProcess
@@ -56,7 +56,7 @@ async def test_v1b04_a_pool_of_v1beta1_buys_nodes_with_its_own_kubelet_settings(
         await pool.running(1)
         (claim,) = await pool.settled(1)
         assert claim["spec"]["expireAfter"] == "24h"
-        assert KUBELET_ANNOTATION in claim["metadata"]["annotations"]
+        assert labels.V1BETA1_KUBELET in claim["metadata"]["annotations"]
         assert claim["status"]["capacity"]["pods"] == str(MAX_PODS)
         (instance,) = pool.instances()
         assert f"maxPods: {MAX_PODS}" in user_data(sandbox, instance["id"])

@@ -11,10 +11,10 @@ import yaml
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import describe_cluster
 from activities.ec2.provider import Ec2Provider
+from tenon.apis import labels
 from tenon.apis.conditions import get_condition
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
 from tenon.apis.expressions import ExpressionError
-from tenon.apis.legacy.conversion import KUBELET_ANNOTATION
 from tenon.ec2 import mime
 from tenon.ec2.capacity import NodeSettings
 from tenon.ec2.expressions import worked_out
@@ -149,7 +149,7 @@ def test_ec15_nodes_are_told_numbers_and_types_of_one_result_share_a_template(
 
 
 def test_ec15_settings_of_an_older_pool_hold_no_expressions() -> None:
-    annotations = {KUBELET_ANNOTATION: '{"maxPods": "min(50, max_pods)"}'}
+    annotations = {labels.V1BETA1_KUBELET: '{"maxPods": "min(50, max_pods)"}'}
     given = node_class(kubelet={"maxPods": 7})
     assert with_own_kubelet(given, annotations) is given
     (fault,) = own_kubelet_faults(given, annotations)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from activities.ec2.provider import Ec2Provider
+from tenon.apis import labels
 from tenon.apis.conditions import READY, is_false
 from tenon.apis.ec2nodeclass import AMIS_READY, EC2NodeClass
-from tenon.apis.legacy.conversion import KUBELET_ANNOTATION
 from tenon.apis.nodepool import NodePool
 from tenon.apis.versions.objects import converted
 from tenon.ec2.own_kubelet import own_kubelet, own_kubelet_faults, with_own_kubelet
@@ -17,7 +17,7 @@ from tests.ec2.samples import node_class
 
 
 def annotated(text: str) -> dict[str, str]:
-    return {KUBELET_ANNOTATION: text, "other": "x"}
+    return {labels.V1BETA1_KUBELET: text, "other": "x"}
 
 
 def test_v1b04_the_annotation_stands_for_all_settings_of_the_class() -> None:
@@ -39,7 +39,7 @@ def test_v1b04_ec14_what_the_class_may_not_have_the_pool_may_not_have_for_it() -
     """And what is wrong with the class itself is told of the class alone."""
     bottlerocket = {"role": "r", "amiSelectorTerms": [{"alias": "bottlerocket@latest"}]}
     (fault,) = own_kubelet_faults(node_class({}, **bottlerocket), annotated('{"podsPerCore": 2}'))
-    assert KUBELET_ANNOTATION in fault
+    assert labels.V1BETA1_KUBELET in fault
     assert "podsPerCore does not work with Bottlerocket" in fault
     broken = node_class({}, **bottlerocket, kubelet={"podsPerCore": 2})
     assert own_kubelet_faults(broken, annotated('{"podsPerCore": 3}')) == []
@@ -51,13 +51,13 @@ def test_v1b04_a_pool_whose_own_settings_cannot_be_used_says_so(ready_class: EC2
     spec = {"template": {"spec": {"nodeClassRef": reference, "requirements": []}}}
     pool = NodePool.model_validate({"metadata": {"name": "p"}, "spec": spec})
     assert why_class_unready(pool, lambda _: ready_class) == ""
-    pool.metadata.annotations[KUBELET_ANNOTATION] = "no JSON"
-    assert KUBELET_ANNOTATION in why_class_unready(pool, lambda _: ready_class)
+    pool.metadata.annotations[labels.V1BETA1_KUBELET] = "no JSON"
+    assert labels.V1BETA1_KUBELET in why_class_unready(pool, lambda _: ready_class)
 
 
 def test_v1b04_without_annotation_nothing_is_carried() -> None:
     assert own_kubelet({"other": "x"}) == {}
-    assert own_kubelet(annotated("{}")) == {KUBELET_ANNOTATION: "{}"}
+    assert own_kubelet(annotated("{}")) == {labels.V1BETA1_KUBELET: "{}"}
 
 
 def test_v1b04_pools_of_one_class_have_types_of_their_own(provider: Ec2Provider, ready_class: EC2NodeClass) -> None:

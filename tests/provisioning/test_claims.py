@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from tenon.apis import labels
 from tenon.apis.hashing import nodepool_hash
-from tenon.apis.legacy.conversion import KUBELET_ANNOTATION
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import check
@@ -117,10 +116,10 @@ def test_a_label_that_no_node_carries_any_more_is_said_to_be_gone(name: str) -> 
 
 def test_v1b04_a_claim_carries_the_kubelet_settings_of_a_pool_of_before_v1() -> None:
     """Its launch must see what its plan saw, whatever becomes of the pool."""
-    annotations = {KUBELET_ANNOTATION: '{"maxPods":9}', "other": "x"}
+    annotations = {labels.V1BETA1_KUBELET: '{"maxPods":9}', "other": "x"}
     old = node_pool("apps", annotations=annotations)
     found = claim_body(planned(old, pod("a")), old, batch=7, ordinal=0)["metadata"]["annotations"]
-    assert found[KUBELET_ANNOTATION] == '{"maxPods":9}'
+    assert found[labels.V1BETA1_KUBELET] == '{"maxPods":9}'
     assert "other" not in found
 
 

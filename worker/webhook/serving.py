@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
 from activities.kubernetes.resources import CRDS, NODEPOOLS
-from tenon.apis.legacy.v1beta1_nodepool import DEFAULT_EXPIRY
 from tenon.apis.versions.definitions import NAMES, trusted_authorities
+from tenon.apis.versions.objects import DEFAULT_EXPIRY
 from worker.runtime.log_rate_limit import LogRateLimiter
 from worker.settings import Settings, SettingsError
 from worker.settings.namespace import own_namespace

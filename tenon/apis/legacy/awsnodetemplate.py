@@ -12,7 +12,7 @@ from typing import Any
 from tenon.apis import labels
 from tenon.apis.base import ApiModel
 from tenon.apis.ec2nodeclass import MOST_TAGS
-from tenon.apis.legacy.amis import OldFamily, convert_family, family_problem, incompatible_status, is_incompatible
+from tenon.apis.legacy.amis import OldFamily, convert_family, family_problem, incompatible_status
 from tenon.apis.legacy.conversion import (
     NODE_CLASS_KIND,
     PROVISIONER_NAME,
@@ -26,6 +26,7 @@ from tenon.apis.legacy.conversion import (
     without_empty,
 )
 from tenon.apis.validation import Problem
+from tenon.apis.versions.nodeclasses import is_incompatible
 
 METADATA_OPTIONS: Manifest = {
     "httpEndpoint": "enabled",

@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tenon.apis import labels
-from tenon.apis.base import ApiModel
-from tenon.apis.validation import Problem, parse
+from tenon.apis.base import ApiModel, as_stored
+from tenon.apis.managed import KIND
+from tenon.apis.validation import Problem, parse, unreadable_fields
 
 Manifest = dict[str, Any]
 
-NODE_CLASS_KIND = "EC2NodeClass"
-COMPATIBILITY = "compatibility.karpenter.sh"
-KUBELET_ANNOTATION = f"{COMPATIBILITY}/v1beta1-kubelet-conversion"
-"""On a converted NodePool: its kubelet settings as JSON, until they are moved to its class."""
+NODE_CLASS_KIND = KIND
 PROVISIONER_NAME = labels.PROVISIONER
 
 _GONE = frozenset(
@@ -31,7 +29,7 @@ _GONE = frozenset(
         f"{labels.AWS_GROUP}/nodetemplate-hash",
         f"{labels.AWS_GROUP}/ec2nodeclass-hash",
         f"{labels.AWS_GROUP}/ec2nodeclass-hash-version",
-        KUBELET_ANNOTATION,
+        labels.V1BETA1_KUBELET,
         "kubectl.kubernetes.io/last-applied-configuration",
     }
 )
@@ -81,6 +79,26 @@ def read(model: type[ModelT], manifest: Mapping[str, Any]) -> tuple[ModelT | Non
     """The old manifest as its model; None where there are problems."""
     found, problems = parse(model, manifest)
     return (None, problems) if problems else (found, [])
+
+
+_COMMON = ("metadata.labels.*", "metadata.annotations.*", "status")
+"""Fields that the conversions of all kinds read."""
+
+
+def stored(model: type[ApiModel], manifest: Mapping[str, Any], fields: Iterable[str]) -> tuple[Manifest, list[Problem]]:
+    """The manifest as the API server stores it, and what is wrong in the fields that its conversion reads.
+
+    What is wrong in other fields shows in v1, where they are the same: nothing is refused here that v1 would take.
+    """
+    problems = unreadable_fields(model, manifest, (*_COMMON, *fields))
+    return (_without_nulls(manifest) if not problems else {}), problems
+
+
+def _without_nulls(fields: Mapping[str, Any]) -> Manifest:
+    return {
+        name: _without_nulls(value) if isinstance(value, dict) else value
+        for name, value in as_stored(dict(fields)).items()
+    }
 
 
 def name_of(manifest: Mapping[str, Any]) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tenon.apis.legacy.conversion import KUBELET_ANNOTATION, Manifest, listed, name_of
+from tenon.apis import labels
+from tenon.apis.legacy.conversion import Manifest, listed, name_of
 
 
 @dataclass(slots=True)
@@ -62,7 +63,7 @@ def class_of(pool: Manifest) -> str | None:
 
 
 def _kubelet(pool: Manifest) -> str | None:
-    text = (pool["metadata"].get("annotations") or {}).get(KUBELET_ANNOTATION)
+    text = (pool["metadata"].get("annotations") or {}).get(labels.V1BETA1_KUBELET)
     return str(text) if text else None
 
 
@@ -76,7 +77,7 @@ def _with_kubelet(node_class: Manifest, name: str, text: str) -> Manifest:
 
 
 def _without_annotation(pool: Manifest, class_name: str) -> Manifest:
-    annotations = {k: v for k, v in pool["metadata"]["annotations"].items() if k != KUBELET_ANNOTATION}
+    annotations = {k: v for k, v in pool["metadata"]["annotations"].items() if k != labels.V1BETA1_KUBELET}
     template = pool["spec"]["template"]
     reference = {**template["spec"]["nodeClassRef"], "name": class_name}
     spec = {**pool["spec"], "template": {**template, "spec": {**template["spec"], "nodeClassRef": reference}}}

@@ -15,7 +15,7 @@ from tenon.apis import labels
 from tenon.apis.base import ApiModel
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.legacy.awsnodetemplate import Defaults, convert_template
-from tenon.apis.legacy.conversion import KUBELET_ANNOTATION, NODE_CLASS_KIND, Converted, Manifest, listed, name_of
+from tenon.apis.legacy.conversion import NODE_CLASS_KIND, Converted, Manifest, listed, name_of
 from tenon.apis.legacy.kubelets import class_of
 from tenon.apis.legacy.v1alpha5 import convert_provisioner
 from tenon.apis.nodepool import NodePool
@@ -57,7 +57,7 @@ def made_of_provisioner(
     if converted.problems:
         return _refused(converted)
     pool, *classes = converted.manifests
-    kubelet = (pool["metadata"].get("annotations") or {}).get(KUBELET_ANNOTATION)
+    kubelet = (pool["metadata"].get("annotations") or {}).get(labels.V1BETA1_KUBELET)
     named = class_of(pool) or ""
     base = classes[0]["spec"] if classes else class_spec(named)
     if not kubelet:
@@ -158,7 +158,9 @@ def _made(kind: str, owner: Mapping[str, Any], converted: Converted) -> Made:
 def _owned(kind: str, owner: Mapping[str, Any], body: Manifest) -> Manifest:
     """The object as it is written: its own labels and annotations only, for others' tools look for theirs."""
     given = (body["metadata"].get("annotations") or {}).items()
-    annotations = {key: value for key, value in given if key.startswith("compatibility.") and key != KUBELET_ANNOTATION}
+    annotations = {
+        key: value for key, value in given if key.startswith("compatibility.") and key != labels.V1BETA1_KUBELET
+    }
     metadata: Manifest = {
         "name": name_of(body),
         "annotations": {**annotations, labels.MADE_FROM: f"{kind} {name_of(owner)}{EDITS}"},

@@ -15,7 +15,6 @@ from tenon.apis.base import ApiModel
 from tenon.apis.duration import NEVER_TEXT
 from tenon.apis.legacy.awsnodetemplate import Defaults, convert_provider
 from tenon.apis.legacy.conversion import (
-    KUBELET_ANNOTATION,
     PROVISIONER_NAME,
     Converted,
     Manifest,
@@ -248,11 +247,13 @@ def _kubelet(given: Mapping[str, Any], notes: list[str]) -> dict[str, str]:
     """The kubelet settings as an annotation, for the class."""
     if not given:
         return {}
-    notes.append(Note("kubelet settings belong to the EC2NodeClass now", f"metadata.annotations[{KUBELET_ANNOTATION}]"))
+    notes.append(
+        Note("kubelet settings belong to the EC2NodeClass now", f"metadata.annotations[{labels.V1BETA1_KUBELET}]")
+    )
     kept = {name: value for name, value in given.items() if name != "containerRuntime"}
     if len(kept) < len(given):
         notes.append(Note("containerRuntime is dropped: every node runs containerd", "spec.template.spec.nodeClassRef"))
-    return {KUBELET_ANNOTATION: json.dumps(kept, sort_keys=True)} if kept else {}
+    return {labels.V1BETA1_KUBELET: json.dumps(kept, sort_keys=True)} if kept else {}
 
 
 def _gone(condition: Any) -> bool:

@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, get_args
 
+from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClassSpec
 from tenon.apis.ec2terms import FAMILY_OF_ALIAS
-from tenon.apis.legacy.amis import ALIAS_VERSION, NO_IMAGE, UBUNTU, UBUNTU_VOLUMES, OldFamily, is_incompatible
-from tenon.apis.legacy.v1beta1_nodeclass import HOP_LIMIT
+from tenon.apis.legacy.kinds.v1beta1_ec2nodeclass import AMIFamily
 from tenon.apis.versions.parts import Object, Part, Values
 from tenon.apis.versions.shared import ANNOTATIONS, only_v1, taken_by
 
 LATEST = "latest"
+NO_IMAGE = "ami-placeholder"
+UBUNTU_VOLUMES: list[dict[str, Any]] = [
+    {
+        "deviceName": "/dev/sda1",
+        "rootVolume": True,
+        "ebs": {"encrypted": True, "volumeType": "gp3", "volumeSize": "20Gi"},
+    }
+]
 _PLACEHOLDER = [{"id": NO_IMAGE}]
 _IMAGES = {name: ("spec", name) for name in ("amiFamily", "amiSelectorTerms")}
-_MARKS = {"version": (*ANNOTATIONS, ALIAS_VERSION), "ubuntu": (*ANNOTATIONS, UBUNTU)}
+_MARKS = {"version": (*ANNOTATIONS, labels.ALIAS_VERSION), "ubuntu": (*ANNOTATIONS, labels.V1BETA1_UBUNTU)}
 """The mark of Ubuntu on what is none would make it Ubuntu on the way back: it is only kept."""
 _VOLUMES = {"blockDeviceMappings": ("spec", "blockDeviceMappings")}
 _TAKES = taken_by(EC2NodeClassSpec)
 _OPTIONS = {"metadataOptions": ("spec", "metadataOptions")}
-_UBUNTU = {**_IMAGES, **_VOLUMES, "ubuntu": (*ANNOTATIONS, UBUNTU)}
+_UBUNTU = {**_IMAGES, **_VOLUMES, "ubuntu": (*ANNOTATIONS, labels.V1BETA1_UBUNTU)}
 _FAMILIES = frozenset(FAMILY_OF_ALIAS.values())
-_OLD_FAMILIES = frozenset(get_args(OldFamily)) | _FAMILIES
+_OLD_FAMILIES = frozenset(get_args(AMIFamily))
+
+
+def is_incompatible(annotations: Mapping[str, str]) -> bool:
+    """Whether the class was Ubuntu and names no images, so that no node may be launched from it."""
+    return "incompatible" in annotations.get(labels.V1BETA1_UBUNTU, "").split(",")
 
 
 def images_up(values: Values) -> Values:
@@ -68,7 +82,7 @@ def ubuntu_down(values: Values) -> Values:
     """Ubuntu again, without what was added to it."""
     marks = str(values.get("ubuntu") or "")
     found: Values = {"amiFamily": "Ubuntu"}
-    if not (is_incompatible({UBUNTU: marks}) and values.get("amiSelectorTerms") == _PLACEHOLDER):
+    if not (is_incompatible({labels.V1BETA1_UBUNTU: marks}) and values.get("amiSelectorTerms") == _PLACEHOLDER):
         found["amiSelectorTerms"] = values.get("amiSelectorTerms") or []
     if not ("blockDeviceMappings" in marks and values.get("blockDeviceMappings") == UBUNTU_VOLUMES):
         found["blockDeviceMappings"] = values.get("blockDeviceMappings") or []
@@ -82,13 +96,14 @@ def _hop_limit(default: int) -> Any:
         options = values.get("metadataOptions")
         if not isinstance(options, dict) or options.get("httpPutResponseHopLimit") is not None:
             return values
-        return {"metadataOptions": {**options, "httpPutResponseHopLimit": default}}
+        given = {name: value for name, value in options.items() if name != "httpPutResponseHopLimit"}
+        return {"metadataOptions": {"httpPutResponseHopLimit": default, **given}}
 
     return stated
 
 
 _COMMON = (
-    Part("metadataOptions", _OPTIONS, _OPTIONS, _hop_limit(HOP_LIMIT), _hop_limit(1)),
+    Part("metadataOptions", _OPTIONS, _OPTIONS, _hop_limit(2), _hop_limit(1)),
     *(
         only_v1(name, ("spec", name), _TAKES)
         for name in (
@@ -116,5 +131,5 @@ def parts_of(body: Object) -> tuple[Part, ...]:
     if str(body.get("apiVersion")).endswith("/v1beta1"):
         return _OF_UBUNTU if family == "Ubuntu" else _PLAIN
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-    marked = isinstance(annotations, dict) and UBUNTU in annotations
+    marked = isinstance(annotations, dict) and labels.V1BETA1_UBUNTU in annotations
     return _OF_UBUNTU if family == "AL2" and marked else _PLAIN

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from tenon.apis import labels
-from tenon.apis.legacy.conversion import NODE_CLASS_KIND
-from tenon.apis.legacy.v1beta1_nodepool import DEFAULT_EXPIRY
+from tenon.apis.managed import KIND as NODE_CLASS_KIND
 from tenon.apis.versions import nodeclasses, pools_and_claims
 from tenon.apis.versions.parts import Object, Part, Side, Unconvertible, convert
 
 V1, V1BETA1 = "v1", "v1beta1"
+DEFAULT_EXPIRY = "720h"
+"""expireAfter where nothing states it, in both versions."""
 _SIDES = {
     V1: Side(lambda part: part.v1, labels.KEPT_OF_V1BETA1),
     V1BETA1: Side(lambda part: part.v1beta1, labels.KEPT_OF_V1),
@@ -57,4 +58,4 @@ def _expire(claim: Object, expiry: Mapping[str, str] | None) -> None:
     owner = (claim["metadata"].get("labels") or {}).get(labels.NODEPOOL)
     if owner is not None and expiry is None:
         raise Unconvertible(f"how long nodes of NodePool {owner} live is not known yet: try again")
-    spec["expireAfter"] = (expiry or {}).get(str(owner), str(DEFAULT_EXPIRY))
+    spec["expireAfter"] = (expiry or {}).get(str(owner), DEFAULT_EXPIRY)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tenon.apis.legacy.v1beta1_nodepool import DROPPED_CONDITIONS
 from tenon.apis.nodeclaim import NodeClaimSpec
 from tenon.apis.nodepool import Budget, Disruption, NodePoolSpec, TemplateSpec
 from tenon.apis.versions.parts import Object, Part, Values
@@ -14,6 +13,7 @@ _POLICY = {name: (*_DISRUPTION, name) for name in ("consolidationPolicy", "conso
 _BUDGETS = {"budgets": (*_DISRUPTION, "budgets")}
 _DISRUPTION_TAKES = taken_by(Disruption)
 _CLAIM_TAKES = taken_by(NodeClaimSpec)
+_DROPPED_CONDITIONS = ("Empty", "Expired")
 _CONDITIONS = {"conditions": ("status", "conditions")}
 
 
@@ -42,7 +42,7 @@ def conditions_up(values: Values) -> Values:
     conditions = values.get("conditions")
     if not isinstance(conditions, list):
         return values
-    return {"conditions": [c for c in conditions if not (isinstance(c, dict) and c.get("type") in DROPPED_CONDITIONS)]}
+    return {"conditions": [c for c in conditions if not (isinstance(c, dict) and c.get("type") in _DROPPED_CONDITIONS)]}
 
 
 NODEPOOL = (

@@ -10,8 +10,7 @@ from pydantic import ValidationError, create_model
 from tenon.apis import labels
 from tenon.apis.base import ApiModel, kubernetes_name
 from tenon.apis.common import SelectorRequirement
-from tenon.apis.legacy.conversion import KUBELET_ANNOTATION, NODE_CLASS_KIND
-from tenon.apis.legacy.v1beta1_nodepool import REFERENCE_ANNOTATION
+from tenon.apis.managed import KIND as NODE_CLASS_KIND
 from tenon.apis.versions.parts import Object, Part, Path, Taken, Unconvertible, Values, mapping_of, text_of
 
 ANNOTATIONS: Path = ("metadata", "annotations")
@@ -55,8 +54,8 @@ _REQUIREMENT_TAKES = taken_by(SelectorRequirement)
 
 def node_parts(place: Path, takes: Taken) -> tuple[Part, ...]:
     """The parts of a node's description at this place."""
-    reference = {"nodeClassRef": (*place, "nodeClassRef"), "original": (*ANNOTATIONS, REFERENCE_ANNOTATION)}
-    kubelet = {"annotation": (*ANNOTATIONS, KUBELET_ANNOTATION)}
+    reference = {"nodeClassRef": (*place, "nodeClassRef"), "original": (*ANNOTATIONS, labels.V1BETA1_REFERENCE)}
+    kubelet = {"annotation": (*ANNOTATIONS, labels.V1BETA1_KUBELET)}
     requirements = {"requirements": (*place, "requirements")}
     return (
         Part(

@@ -6,8 +6,7 @@ from typing import Any
 
 from tenon.apis.legacy.kubelets import Moved, move_kubelets
 from tenon.apis.legacy.pods_and_nodes import convert_node, convert_pod
-from tenon.apis.legacy.v1beta1_nodeclass import convert_nodeclass
-from tenon.apis.legacy.v1beta1_nodepool import convert_nodepool
+from tenon.apis.legacy.v1beta1 import convert_nodeclass, convert_nodepool
 from tests.apis.legacy.sound import manifest, sound
 from tests.apis.legacy.test_v1beta1 import CLASS, NODE
 

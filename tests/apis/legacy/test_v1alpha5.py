@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from tenon.apis import labels
 from tenon.apis.legacy.awsnodetemplate import Defaults
-from tenon.apis.legacy.conversion import KUBELET_ANNOTATION, Converted
+from tenon.apis.legacy.conversion import Converted
 from tenon.apis.legacy.v1alpha5 import convert_machine, convert_provisioner
 from tests.apis.case import taint, term
 from tests.apis.legacy.sound import manifest, problems, sound
@@ -75,7 +76,7 @@ def test_leg04_requirements_stay() -> None:
 def test_leg05_kubelet_settings_wait_for_the_class_without_container_runtime() -> None:
     converted = provisioner({"kubeletConfiguration": {**KUBELET, "containerRuntime": "dockerd"}})
     (found,) = sound(converted)
-    assert json.loads(found["metadata"]["annotations"][KUBELET_ANNOTATION]) == KUBELET
+    assert json.loads(found["metadata"]["annotations"][labels.V1BETA1_KUBELET]) == KUBELET
     assert any("containerRuntime is dropped" in note for note in converted.notes)
 
 
@@ -231,7 +232,7 @@ def test_leg20_a_machine_is_a_nodeclaim() -> None:
     assert {name: found["spec"][name] for name in edits if name != "kubelet"} == {
         name: value for name, value in edits.items() if name != "kubelet"
     }
-    assert json.loads(found["metadata"]["annotations"][KUBELET_ANNOTATION]) == {"maxPods": 5}
+    assert json.loads(found["metadata"]["annotations"][labels.V1BETA1_KUBELET]) == {"maxPods": 5}
     assert found["spec"]["nodeClassRef"]["name"] == "mine"
     assert found["spec"]["expireAfter"] == "15m"
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from tenon.apis import labels
 from tenon.apis.conditions import READY, is_false
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.apis.legacy.conversion import KUBELET_ANNOTATION, Converted
-from tenon.apis.legacy.v1beta1_nodeclass import convert_nodeclass
-from tenon.apis.legacy.v1beta1_nodepool import convert_nodeclaim, convert_nodepool
+from tenon.apis.legacy.conversion import Converted
+from tenon.apis.legacy.v1beta1 import convert_nodeclaim, convert_nodeclass, convert_nodepool
 from tests.apis.case import REMOVED, taint, term
 from tests.apis.legacy.sound import manifest, problems, sound
 
@@ -92,7 +92,7 @@ def test_v1b04_kubelet_settings_wait_for_the_class() -> None:
     converted = pool({f"{PLACE}kubelet": {**kubelet, "containerRuntime": "containerd"}})
     (found,) = sound(converted)
     assert "kubelet" not in found["spec"]["template"]["spec"]
-    assert json.loads(found["metadata"]["annotations"][KUBELET_ANNOTATION]) == kubelet
+    assert json.loads(found["metadata"]["annotations"][labels.V1BETA1_KUBELET]) == kubelet
     assert any("EC2NodeClass" in note for note in converted.notes)
     assert any("containerRuntime" in note for note in converted.notes)
 

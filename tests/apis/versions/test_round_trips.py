@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.apis.legacy.v1beta1_nodeclass import convert_nodeclass
-from tenon.apis.legacy.v1beta1_nodepool import convert_nodepool
+from tenon.apis.legacy.v1beta1 import convert_nodeclass, convert_nodepool
 from tenon.apis.versions.objects import converted
 from tests.apis.versions.manifests import OLD_CLAIMS, OLD_OBJECTS, V1_OBJECTS, Manifest
 
