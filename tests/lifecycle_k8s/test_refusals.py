@@ -145,6 +145,14 @@ async def test_lif01_want_of_capacity_and_a_class_that_is_not_ready_end_the_clai
     assert (result.waits, there(world)) == (None, False)
 
 
+async def test_m8_a_claim_that_finds_nothing_left_has_the_provisioner_told_what_is_avoided() -> None:
+    """One that was begun anew has forgotten it, and would ask for the same again and again."""
+    _, launching = waiting(Refuser(prepare=InsufficientCapacity("nothing is left")))
+    assert not launching._breakers.news.is_set()
+    await launching.prepare(PrepareLaunchInput(claim=REF))
+    assert launching._breakers.news.is_set()
+
+
 async def test_a_claim_that_is_there_before_its_class_waits_for_it() -> None:
     """Both are applied in one moment, and the claim arrives first."""
     world, launching = waiting(Refuser())
@@ -185,6 +193,8 @@ async def test_offerings_without_capacity_are_avoided_although_the_claim_stays()
     sold_out = OfferingKey(capacity_type="spot", instance_type="m5.large", zone="us-west-2a")
     world, launching = waiting(Refuser(launch=refused(unavailable=[sold_out])))
     breakers = launching._breakers
-    await launching.launch(LaunchInput(claim=REF, request=REQUEST))
+    result = await launching.launch(LaunchInput(claim=REF, request=REQUEST))
     assert there(world)
     assert ("spot", "m5.large", "us-west-2a") in breakers.avoided()
+    assert breakers.news.is_set(), "the provisioner hears of it, in one message for all claims of a moment"
+    assert result.unavailable == [], "or each of a thousand claims would tell it of all its types and zones"

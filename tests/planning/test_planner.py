@@ -315,6 +315,21 @@ async def test_refused_offerings_are_avoided_until_their_time_is_over() -> None:
     assert cheapest in await _types_bought([UnavailableOffering(offering=refused, until=START)])
 
 
+async def test_a_pod_that_fits_nowhere_is_planned_again_when_a_refused_offering_may_be_bought() -> None:
+    """After some plans in vain its own pause would be longer."""
+    at = Setting(pod("a", cpu="5000"))
+    offering = OfferingKey(capacity_type="spot", instance_type=CATALOG[0].name, zone="us-west-2a")
+    for number in range(3):
+        at.now += timedelta(minutes=2)
+        refused = UnavailableOffering(offering=offering, until=at.now + timedelta(seconds=15))
+        given = {"batch": 41 + number, "unavailable": [refused]}
+        assert (await at.planner.plan(BATCH.model_copy(update=given))).unschedulable == 1
+    at.now += timedelta(seconds=14)
+    assert at.batcher.undecided() == []
+    at.now += timedelta(seconds=1)
+    assert [found.name for found in at.batcher.undecided()] == ["a"]
+
+
 async def _types_bought(unavailable: Sequence[UnavailableOffering]) -> Sequence[str]:
     at = Setting(pod("a"))
     result = await at.planner.plan(BATCH.model_copy(update={"unavailable": list(unavailable)}))

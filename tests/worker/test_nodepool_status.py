@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import copy
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -18,6 +18,7 @@ from activities.kubernetes.resources import NODECLAIMS
 from activities.planning.blocked_pools import HeldPools
 from tenon.kube.decode import decode_object
 from tenon.lifecycle.breaker import refused
+from tenon.resources import Resources
 from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
 from tests.cache.objects import claim, metadata
 from tests.lifecycle_k8s.fake_kube import Recorder
@@ -195,6 +196,24 @@ async def test_a_status_that_is_true_is_not_written_again() -> None:
         cache.tell(claim("a", node_name=""))
         await asyncio.sleep(200 * MOMENT)
         assert len(server.patches) == written
+
+
+async def test_all_pools_are_counted_together_and_once_a_second_however_much_changes() -> None:
+    """Each walk over 5,000 nodes holds up the leader's event loop."""
+    async with keeping(pool("a"), pool("b"), pool("c")) as (cache, _, _):
+        walks: list[float] = []
+        clock, counted = asyncio.get_running_loop().time, cache.pool_usages
+
+        def counting(**how: bool) -> Mapping[str, Resources]:
+            walks.append(clock())
+            return counted(**how)
+
+        cache.pool_usages = counting  # type: ignore[method-assign]
+        began = clock()
+        while clock() < began + 10:
+            cache.tell(claim(f"a-{clock()}", node_name=""))
+            await asyncio.sleep(0.1)
+        assert 5 <= len(walks) <= 12
 
 
 async def test_nodes_and_resources_follow_the_claims_of_the_pool() -> None:
