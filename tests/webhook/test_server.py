@@ -123,7 +123,7 @@ def test_ops05_a_request_has_one_deadline_however_slowly_it_comes(
                     while not ended.wait(0.1):
                         slow.sendall(b" ")
 
-            slow.sendall(b"POST /convert HTTP/1.1\r\nContent-Length: 100000\r\n\r\n")
+            slow.sendall(b"POST /convert HTTP/1.1\r\nHost: tenon\r\nContent-Length: 100000\r\n\r\n")
             sender = threading.Thread(target=dribble)
             sender.start()
             slow.settimeout(10)
