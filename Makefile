@@ -23,7 +23,7 @@ help:  ## What there is
 	.uv/bin/pip install --quiet uv
 
 $(SYNCED): pyproject.toml uv.lock | $(filter .uv/bin/uv,$(UV))
-	$(UV) sync --locked --quiet
+	$(UV) sync --locked --quiet --extra sandbox
 	@touch $@
 
 setup: $(SYNCED)  ## Python environment and the sandbox's control plane (built once, then cached)

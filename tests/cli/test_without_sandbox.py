@@ -1,4 +1,4 @@
-"""The ``tenon`` command where the sandbox's packages are not installed, as in the image of a worker."""
+"""The ``tenon`` command where the extra `sandbox` is not installed, as in the image of a worker."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from cli.main import COMMANDS
 
-ABSENT = ("flask", "flask_cors", "hypothesis", "jsonpath_ng", "moto", "psutil", "pytest", "werkzeug")
-"""What only the dependency groups of the sandbox and of tests bring."""
+ABSENT = ("sandbox", "flask", "flask_cors", "hypothesis", "jsonpath_ng", "moto", "psutil", "pytest", "werkzeug")
+"""What only the extra `sandbox` and the dependency group of tests bring."""
 PROGRAM = """
 import sys
 for name in {absent!r}:
@@ -38,6 +38,6 @@ def test_a_command_of_the_sandbox_says_in_a_sentence_what_is_missing(arguments: 
     done = tenon(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        f"tenon {arguments[0]} needs the sandbox, whose packages are not installed here (psutil is missing): "
-        "clone Tenon's repository and run `make setup` there.\n"
+        f"tenon {arguments[0]} needs the extra `sandbox`, which is not installed here (sandbox is missing): "
+        "clone Tenon's repository and run `make setup` there, or `pip install '.[sandbox]'`.\n"
     )
