@@ -227,6 +227,7 @@ async def test_one_fault_stops_nothing_else(lost: Cluster, server: Server) -> No
     assert result.figures["instance_without_claim"] == Figures(found=3, ended=2, failed=1)
     assert len(result.faults) == 1
     assert "UnauthorizedOperation" in result.faults[0]
+    assert len(result.failed) == 1, "it has its turn after those that did not fail"
     assert (await lost.sweep()).figures["instance_without_claim"] == Figures(found=1, ended=1)
     assert lost.alive() == set()
 

@@ -248,7 +248,8 @@ async def test_a_snapshot_stays_as_it_was_and_says_what_the_cache_says() -> None
     async with viewing() as (_, cache, view):
         cache.nodes.on_event("n", node("n"))
         cache.claims.on_event("c", claim("c", meta={"labels": {labels.NODEPOOL: "default"}}))
-        bought = {"labels": {labels.NODEPOOL: "default"}, "annotations": {labels.PLANNED_PODS: "ns/w=uid-w"}}
+        notes = {labels.PLANNED_PODS: "ns/w=uid-w", labels.LARGEST_CAPACITY: '{"cpu":"8"}'}
+        bought = {"labels": {labels.NODEPOOL: "default"}, "annotations": notes}
         cache.claims.on_event("d", claim("d", node_name="", meta=bought))
         for record in (running("p", "n"), waiting("w"), waiting("v", volumes=mounting("data"))):
             cache.pods.on_event(record.key, record)
@@ -264,6 +265,7 @@ async def test_a_snapshot_stays_as_it_was_and_says_what_the_cache_says() -> None
         )
         assert seen == before
         assert [found.name for found in seen[0]] == ["d", "n"]
+        assert seen[1]["cpu"] >= 8_000, "what a claim may become counts against the limits of its pool"
         assert view.nodes() == []
 
 
