@@ -88,6 +88,26 @@ CLUSTER_NODES = Gauge(
 CLUSTER_SYNCED = Gauge(
     "karpenter_cluster_state_synced", "1 when the cache holds the whole cluster.", multiprocess_mode="mostrecent"
 )
+RECONCILES = Counter(
+    "controller_runtime_reconcile_total", "Reconciles of a controller by result.", ["controller", "result"]
+)
+RECONCILE_ERRORS = Counter(
+    "controller_runtime_reconcile_errors_total", "Objects and reconciles that failed.", ["controller"]
+)
+RECONCILE_SECONDS = Histogram(
+    "controller_runtime_reconcile_time_seconds", "Duration of a reconcile.", ["controller"], buckets=_DURATIONS
+)
+ACTIVE_RECONCILES = Gauge(
+    "controller_runtime_active_workers",
+    "Whether a controller reconciles at this moment.",
+    ["controller"],
+    multiprocess_mode="livesum",
+)
+QUEUED_CHANGES = Gauge(
+    "workqueue_depth", "Changes that the last reconcile took up.", ["name", "controller"], multiprocess_mode="livesum"
+)
+QUEUE_ADDS = Counter("workqueue_adds_total", "Changes that a controller collected.", ["name", "controller"])
+QUEUE_RETRIES = Counter("workqueue_retries_total", "Failures that a controller retries.", ["name", "controller"])
 EVENT_LOOP_LAG = Gauge(
     "tenon_event_loop_lag_seconds",
     "The worst delay of a process's event loop in the last minute.",

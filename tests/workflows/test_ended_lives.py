@@ -19,10 +19,10 @@ async def test_a_life_that_ended_stays_ended(temporal: WorkflowEnvironment, clus
     client, workflow_id = temporal.client, names.nodeclaim_id(cluster, "a")
     handle = client.get_workflow_handle(workflow_id)
     async with served(client, cluster, FakeWorld(exists=False)):
-        await NodeClaimWorkflowController(client, cache, cluster)._attend_claim("a")
+        await NodeClaimWorkflowController(client, cache, cluster)._reconcile_claim("a")
         await handle.result()
         first = (await handle.describe()).run_id
-        await NodeClaimWorkflowController(client, cache, cluster)._attend_claim("a")
+        await NodeClaimWorkflowController(client, cache, cluster)._reconcile_claim("a")
         assert (await handle.describe()).run_id == first
 
 
@@ -34,7 +34,7 @@ async def test_a_claim_of_a_name_that_had_a_life_gets_one(temporal: WorkflowEnvi
     async with served(client, cluster, FakeWorld(exists=False)):
         for uid in ("one", "another"):
             cache.tell(claim("a", node_name="a", meta={**LEAVING, "uid": uid}))
-            await NodeClaimWorkflowController(client, cache, cluster)._attend_claim("a")
+            await NodeClaimWorkflowController(client, cache, cluster)._reconcile_claim("a")
             await handle.result()
             runs.append((await handle.describe()).run_id)
     assert len(set(runs)) == 2
@@ -45,8 +45,8 @@ async def test_a_life_that_an_operator_terminated_begins_again(temporal: Workflo
     cache.tell(claim("a", node_name="a", meta=LEAVING))
     client, workflow_id = temporal.client, names.nodeclaim_id(cluster, "a")
     handle = client.get_workflow_handle(workflow_id)
-    await NodeClaimWorkflowController(client, cache, cluster)._attend_claim("a")  # no worker serves it yet
+    await NodeClaimWorkflowController(client, cache, cluster)._reconcile_claim("a")  # no worker serves it yet
     await handle.terminate()
-    await NodeClaimWorkflowController(client, cache, cluster)._attend_claim("a")
+    await NodeClaimWorkflowController(client, cache, cluster)._reconcile_claim("a")
     async with served(client, cluster, FakeWorld(exists=False)):
         assert (await handle.result())["claim"] == "a"

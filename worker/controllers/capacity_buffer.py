@@ -6,10 +6,8 @@ What lacks room is not bought here. The batcher takes it up, and the next plan d
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from activities.kubernetes.bounded_concurrency import bounded
@@ -45,12 +43,12 @@ from tenon.provisioning.problem import Cluster, problem_of
 from tenon.provisioning.solving import solved
 from tenon.scheduling.model import Plan
 from worker.cache.buffer_pods import StandingPods
-from worker.cache.changes import Topic
+from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
-from worker.runtime.log_rate_limit import LogRateLimiter
+from worker.controllers.base import Controller, logger
 
-log = logging.getLogger("capacitybuffer")
+NAME = "capacitybuffer"
 
 LOOK_AGAIN = 30.0
 """Seconds after which everything is read and looked at again, whether or not the cluster changed."""
@@ -69,8 +67,11 @@ NOT_FOUND = (SCALABLE_REF_NOT_FOUND, POD_TEMPLATE_NOT_FOUND)
 Reserved = Callable[[], Mapping[str, Sequence[Pod]]]
 
 
-class CapacityBufferController:
-    """Serves every CapacityBuffer of the strategy that is followed; others are somebody else's."""
+class CapacityBufferController(Controller):
+    """Reconciles every CapacityBuffer of the strategy that Tenon implements; others belong to other controllers."""
+
+    name = NAME
+    topics = (Topic.BUFFER, Topic.CLAIM, Topic.NODE, Topic.NODE_PODS)
 
     def __init__(
         self,
@@ -82,48 +83,28 @@ class CapacityBufferController:
         reserved: Reserved,
     ) -> None:
         """``reserved``: pods that earlier plans promised to nodes, whose room is taken."""
+        super().__init__(cache)
         self._kube = kube
-        self._cache = cache
         self._view = view
         self._room = room
         self._policy = policy
         self._reserved = reserved
         self._standing = StandingPods()
         self._resolved: dict[str, Resolved] = {}
-        self._log_limiter = LogRateLimiter()
-        self._cost = 0.0
-        """Seconds of a core that the last look took."""
+        self._read_at = float("-inf")
+        """When the buffers are read again even if none of them changed."""
 
-    async def run(self) -> None:
-        """Serve until cancelled."""
+    async def reconcile(self, changes: Sequence[Change]) -> float | None:
+        """Read the buffers if one of them changed or it is time to; look for room in any case."""
         clock = asyncio.get_running_loop().time
-        topics = [Topic.BUFFER, Topic.CLAIM, Topic.NODE, Topic.NODE_PODS]
-        with self._cache.subscribe(topics) as news:
-            await self._cache.wait_synced()
-            read_again = clock()
-            changed = True
-            while True:
-                if changed or clock() >= read_again:
-                    await self._guarded(self._read)
-                    read_again = clock() + (LOOK_SOON if self._awaits_something() else LOOK_AGAIN)
-                await self._guarded(self._look)
-                pause = min(LONGEST_PAUSE, max(SETTLE, self._cost / SHARE))
-                fresh = []
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout_at(read_again):
-                        fresh = await news.next()
-                await asyncio.sleep(pause)
-                changed = any(topic is Topic.BUFFER for topic, _ in (*fresh, *news.take()))
+        if clock() >= self._read_at or any(topic is Topic.BUFFER for topic, _ in changes):
+            await self.isolate("", self._read())
+            self._read_at = clock() + (LOOK_SOON if self._awaits_something() else LOOK_AGAIN)
+        await self.isolate("", self._look())
+        return max(0.0, self._read_at - clock())
 
     def _awaits_something(self) -> bool:
         return any(found.reason in NOT_FOUND for found in self._resolved.values())
-
-    async def _guarded(self, step: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await step()
-        except Exception:  # a fault of one buffer's making must not end the service of the cluster
-            if self._log_limiter.count(step) is not None:
-                log.exception("CapacityBuffers could not be served")
 
     async def _read(self) -> None:
         """Find out which pods the buffers stand for; what could not be asked stays as it was."""
@@ -155,7 +136,7 @@ class CapacityBufferController:
             found = await self._kube.get(REFERRED[kind], name, record.body["metadata"]["namespace"])
         except ApiError as error:
             if self._log_limiter.count((record.key, error.status)) is not None:
-                log.warning("could not be resolved", extra={"capacitybuffer": record.key, "error": str(error)})
+                self._log.warning("could not be resolved", extra={"capacitybuffer": record.key, "error": str(error)})
             refused = 400 <= error.status < 500 and error.status != 429
             return unreadable(f"{kind} {name} could not be read: {error}") if refused else None
         return resolved(buffer, found)
@@ -168,9 +149,10 @@ class CapacityBufferController:
         ready: frozenset[str] = frozenset()
         plan = Plan()
         if pods:
-            plan, ready, self._cost = await asyncio.to_thread(
+            plan, ready, cost = await asyncio.to_thread(
                 _looked, self._view.snapshot(), pods, self._policy, self._reserved()
             )
+            self.settle = min(LONGEST_PAUSE, max(SETTLE, cost / SHARE))
         if version == self._room.simulations:  # else a plan knows better
             self._room.simulated(plan, ready, bought=False)
         if before != self._found():
@@ -203,11 +185,13 @@ class CapacityBufferController:
             )
         except ApiError as error:
             if self._log_limiter.count((record.key, error.status)) is not None:
-                log.warning("status not written yet", extra={"capacitybuffer": record.key, "error": str(error)})
+                self._log.warning("status not written yet", extra={"capacitybuffer": record.key, "error": str(error)})
             return
         reasons = condition_reasons(status.conditions)
         if reasons != condition_reasons(_status(record).conditions):
-            log.info("looked at buffer", extra={"capacitybuffer": record.key, "pods": found.count, "reasons": reasons})
+            self._log.info(
+                "looked at buffer", extra={"capacitybuffer": record.key, "pods": found.count, "reasons": reasons}
+            )
 
     @staticmethod
     def _followed(record: NamespacedRecord) -> bool:
@@ -225,7 +209,7 @@ def _looked(
     problem = problem_of(cluster, pods, [], policy, reserved)
     found = narrowed(problem, Limit(LONGEST), solved)
     if found.error is not None:
-        log.error(
+        logger(NAME).error(
             "the scheduling engine failed on pods of buffers", exc_info=found.error, extra={"pods": [*found.apart]}
         )
     plan = found.plan

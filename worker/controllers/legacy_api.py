@@ -6,16 +6,13 @@ served never stops the others.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import logging
-from collections.abc import Awaitable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError, Conflict
+from activities.kubernetes.errors import Conflict
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import AWSNODETEMPLATES, MACHINES, PROVISIONERS, Resource
 from tenon.apis import labels
@@ -34,22 +31,22 @@ from tenon.apis.legacy.old_status import (
     template_status,
 )
 from tenon.kube.records import ObjectRecord
-from worker.cache.changes import Topic
+from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
+from worker.controllers.base import Controller
 from worker.legacy.conversion_cache import ConversionCache, not_used_any_more, whole, without_use
 from worker.legacy.materializer import Materializer
 from worker.legacy.watches import LegacyObjects
-from worker.runtime.log_rate_limit import LogRateLimiter
 
-log = logging.getLogger("controller.legacy")
-
-SETTLE = 0.5
-"""Seconds in which changes gather."""
 RESYNC = 60.0
 
 
-class LegacyApiController:
-    """Serves the old objects of one cluster."""
+class LegacyApiController(Controller):
+    """Makes and updates what stands for the old objects of one cluster."""
+
+    name = "legacy"
+    topics = (Topic.LEGACY, Topic.POOL, Topic.NODECLASS, Topic.CLAIM)
+    resync = RESYNC
 
     def __init__(
         self,
@@ -60,13 +57,12 @@ class LegacyApiController:
         defaults: Defaults,
     ) -> None:
         """``defaults``: what the settings of the whole cluster say of node classes."""
+        super().__init__(cache)
         self._kube = kube
         self._recorder = recorder
-        self._cache = cache
         self._objects = objects
         self._defaults = defaults
         self._materializer = Materializer(kube, recorder, cache)
-        self._log_limiter = LogRateLimiter()
         self._conversions = ConversionCache(cache)
         self._unused: Mapping[str, list[str]] = {}
         self._written: dict[str, tuple[str, Manifest]] = {}
@@ -74,21 +70,18 @@ class LegacyApiController:
         self._told: dict[str, str] = {}
         """By UID: the problem that was told last."""
 
-    async def run(self) -> None:
-        """Serve until cancelled."""
-        with self._cache.subscribe([Topic.LEGACY, Topic.POOL, Topic.NODECLASS, Topic.CLAIM]) as news:
-            await self._cache.wait_synced()
-            await self._objects.wait_known()
-            while True:
-                if self._objects.there:
-                    await self._round()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(RESYNC):
-                        await news.next()
-                await asyncio.sleep(SETTLE)
-                news.take()
+    async def wait_ready(self) -> None:
+        """Wait for the old objects too, or for the knowledge that they are not served."""
+        await super().wait_ready()
+        await self._objects.wait_known()
 
-    async def _round(self) -> None:
+    async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
+        """Look at all old objects, in a fixed order: the first one that claims a name gets it."""
+        if self._objects.there:
+            await self._reconcile_all()
+        return None
+
+    async def _reconcile_all(self) -> None:
         templates, provisioners = _in_order(self._objects.templates), _in_order(self._objects.provisioners)
         made = self._conversions.of(templates, provisioners, self._defaults)
         self._unused = not_used_any_more(self._cache, made)
@@ -97,24 +90,21 @@ class LegacyApiController:
         scaled = self._scaled() if provisioners else {}
         for resource, records in ((AWSNODETEMPLATES, templates), (PROVISIONERS, provisioners)):
             for record in records:
-                await self._attend(resource, record, self._keep(resource, record, made, claimed, scaled))
+                await self._isolate_old(resource, record, self._reconcile_old(resource, record, made, claimed, scaled))
         for machine in self._objects.machines:
             status = machine_status(machine.body, datetime.now(UTC))
-            await self._attend(MACHINES, machine, self._write(MACHINES, machine, status))
+            await self._isolate_old(MACHINES, machine, self._write(MACHINES, machine, status))
 
-    async def _attend(self, resource: Resource, record: ObjectRecord, work: Awaitable[None]) -> None:
-        try:
-            await work
-        except Conflict:  # somebody else wrote meanwhile, which the cache is about to tell
-            log.debug("looked at again", extra={"kind": resource.kind, "object": record.name})
-        except ApiError as error:
-            if self._log_limiter.count((resource.kind, record.name, error.status)) is not None:
-                log.warning("not served yet", extra={"kind": resource.kind, "object": record.name, "error": str(error)})
-        except Exception:  # a fault of one object's making must not end the service of all others
-            if self._log_limiter.count((resource.kind, record.name)) is not None:
-                log.exception("could not be served", extra={"kind": resource.kind, "object": record.name})
+    async def _isolate_old(self, resource: Resource, record: ObjectRecord, work: Awaitable[None]) -> None:
+        async def reconcile() -> None:
+            try:
+                await work
+            except Conflict:  # another client wrote meanwhile, and the cache is about to see it
+                self._log.debug("Another client changed the object", extra={"object": record.name})
 
-    async def _keep(
+        await self.isolate(f"{resource.kind}/{record.name}", reconcile())
+
+    async def _reconcile_old(
         self,
         resource: Resource,
         record: ObjectRecord,
@@ -176,7 +166,7 @@ class LegacyApiController:
     async def _tell(self, resource: Resource, record: ObjectRecord, outcome: Outcome) -> None:
         """Say, when it is new, why an old object cannot act."""
         await self._recorder.publish(whole(resource, record), outcome.reason, outcome.problem, "Warning")
-        log.warning(
+        self._log.warning(
             "an object of an older API does not act",
             extra={"kind": resource.kind, "object": record.name, "error": outcome.problem},
         )

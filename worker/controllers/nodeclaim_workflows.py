@@ -1,15 +1,14 @@
-"""From the cluster to the workflows: makes sure that each NodeClaim and EC2NodeClass has one, and pokes it when due.
+"""Starts a workflow for each NodeClaim and EC2NodeClass, and pokes it when the objects changed.
 
-Level-triggered: for each object the present level is computed from the cache, and sent when it differs from what was
-sent last. A sweep once a minute compares the claims with the workflows that are open, so that one which an operator
-terminated or reset, or a poke that was lost, is made good.
+Level-triggered: the controller computes the present level of each object from the cache, and sends it if it differs
+from the level that it sent last. A sweep once a minute compares the claims with the open workflows. It repairs what an
+operator terminated or reset, and repeats pokes that were lost.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
 from temporalio.client import Client
@@ -24,26 +23,22 @@ from tenon.kube.taints import Taint
 from tenon.lifecycle.messages import ClaimRef, Poke
 from tenon.lifecycle.state import NodeClaimInput
 from tenon.lifecycle.wakeups import poke_for
-from worker.cache.changes import Topic
+from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
+from worker.controllers.base import Controller
 from worker.controllers.keyed_tasks import Key, KeyedTasks
-from worker.controllers.nodeclass_workflows import NodeClassWorkflowController
+from worker.controllers.nodeclass_workflows import NodeClassWorkflows
 from worker.runtime.workflow_start import ANSWER_WITHIN, start
 from workflows import names
 from workflows.disruption import DisruptionInput, DisruptionWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.provisioner import ProvisionerInput, ProvisionerWorkflow
 
-log = logging.getLogger("worker.controllers.nodeclaim_workflows")
-
-SETTLE = 0.1
-"""Seconds in which changes of one object gather before they are sent."""
 SWEEP = 60.0
 SWEEP_SOON = 5.0
 """Seconds until the next sweep where Temporal did not answer in full, or answered what may be over in a moment."""
 RESEND_SWEEPS = 10
 """After so many sweeps a node that leaves is poked again although nothing changed; each poke costs some events."""
-COMPLAINT_SECONDS = 60.0
 SENDERS = 20
 """Calls to Temporal at the same time."""
 PATIENCE = 1.0
@@ -54,13 +49,17 @@ PORTION = 200
 """Objects that are attended to at once: most need nothing, and to find that out for thousands takes its time."""
 
 
-class NodeClaimWorkflowController:
+class NodeClaimWorkflowController(Controller):
     """Keeps the workflows of one cluster in step with its objects."""
+
+    name = "nodeclaim.workflows"
+    topics = (Topic.CLAIM, Topic.NODECLASS)
+    settle = 0.1
 
     def __init__(self, client: Client, cache: ClusterCache, cluster: str, plan_queue: str = "") -> None:
         """``plan_queue``: where this leader is asked, for workflows that are started here."""
+        super().__init__(cache)
         self._client = client
-        self._cache = cache
         self._cluster = cluster
         self._plan_queue = plan_queue
         self._sent: dict[str, Poke] = {}
@@ -69,53 +68,51 @@ class NodeClaimWorkflowController:
         """UIDs of claims whose life has come to its end: they are about to vanish from the cache."""
         self._served: set[str] = set()
         self._runs: dict[str, str] = {}
-        self._classes = NodeClassWorkflowController(client, cache, cluster)
+        self._classes = NodeClassWorkflows(client, cache, cluster)
         self._gate = asyncio.Semaphore(SENDERS)
         self._tasks = KeyedTasks()
-        self._soon = float("inf")
-        """When a sweep is due before its turn."""
+        self._sweeps = 0
+        self._sweep_at = float("-inf")
+        """When the next sweep is due."""
         self._sweeping = False
-        self._complained = float("-inf")
 
     async def run(self) -> None:
-        """Serve until cancelled."""
+        """Reconcile until cancelled."""
         try:
-            await self._serve()
+            await super().run()
         finally:
             await self._tasks.close()
 
-    async def _serve(self) -> None:
-        loop = asyncio.get_running_loop()
-        with self._cache.subscribe([Topic.CLAIM, Topic.NODECLASS]) as news:
-            await self._cache.wait_synced()
-            sweeps = 0
-            while True:
-                self._soon = float("inf")
-                await self._retrying(self._start_singletons())
-                await self._retrying(self._compare())
-                self._forget_sent(all_of_them=sweeps % RESEND_SWEEPS == 0)
-                self._classes.forget_started()
-                self._sweeping = True
-                await self._attend(
-                    [claim.name for claim in self._cache.claims], [found.name for found in self._cache.nodeclasses]
-                )
-                self._sweeping = False
-                sweeps += 1
-                next_sweep = loop.time() + SWEEP
-                while (due := min(next_sweep, self._soon)) > loop.time():
-                    try:
-                        # a call that fails meanwhile may want a sweep soon
-                        async with asyncio.timeout_at(min(due, loop.time() + SWEEP_SOON)):
-                            changes = await news.next()
-                    except TimeoutError:
-                        continue
-                    await asyncio.sleep(SETTLE)
-                    changes += news.take()
-                    claims = {key for topic, key in changes if topic is Topic.CLAIM}
-                    classes = {key for topic, key in changes if topic is Topic.NODECLASS}
-                    if any(self._cache.claims.get(name) is None for name in claims):
-                        classes |= {found.name for found in self._cache.nodeclasses if found.deleting}
-                    await self._attend(claims, classes)
+    async def reconcile(self, changes: Sequence[Change]) -> float | None:
+        """Start and poke the workflows of what changed, or of everything if a sweep is due."""
+        clock = asyncio.get_running_loop().time
+        claims = {key for topic, key in changes if topic is Topic.CLAIM}
+        classes = {key for topic, key in changes if topic is Topic.NODECLASS}
+        if any(self._cache.claims.get(name) is None for name in claims):
+            classes |= {found.name for found in self._cache.nodeclasses if found.deleting}
+        if clock() >= self._sweep_at:
+            await self._sweep(claims, classes)
+        else:
+            await self._reconcile_objects(claims, classes)
+        # a call that fails meanwhile may want a sweep soon
+        return max(0.0, min(self._sweep_at - clock(), SWEEP_SOON))
+
+    async def _sweep(self, claims: Iterable[str], classes: Iterable[str]) -> None:
+        self._sweep_at = float("inf")
+        try:
+            await self._isolate_call("", self._start_singletons())
+            await self._isolate_call("", self._compare())
+            self._forget_sent(all_of_them=self._sweeps % RESEND_SWEEPS == 0)
+            self._classes.forget_started()
+            self._sweeping = True
+            await self._reconcile_objects(
+                {claim.name for claim in self._cache.claims}.union(claims),
+                {found.name for found in self._cache.nodeclasses}.union(classes),
+            )
+        finally:
+            self._sweeping = False
+            self._sweeps += 1
+            self._sweep_at = min(self._sweep_at, asyncio.get_running_loop().time() + SWEEP)
 
     def _forget_sent(self, *, all_of_them: bool) -> None:
         """Let levels that still hold be told again: of nodes that start each time, for pods wait for them."""
@@ -126,7 +123,7 @@ class NodeClaimWorkflowController:
         }
 
     def _sweep_soon(self) -> None:
-        self._soon = min(self._soon, asyncio.get_running_loop().time() + SWEEP_SOON)
+        self._sweep_at = min(self._sweep_at, asyncio.get_running_loop().time() + SWEEP_SOON)
 
     async def _compare(self) -> None:
         """Forget what was done for claims whose workflow is not open, or is another run than was told of things."""
@@ -155,31 +152,30 @@ class NodeClaimWorkflowController:
                 NodeClaimWorkflow.poke, Poke(not_managed=True, reason="not managed"), rpc_timeout=ANSWER_WITHIN
             )
 
-    async def _attend(self, claims: Iterable[str], classes: Iterable[str]) -> None:
+    async def _reconcile_objects(self, claims: Iterable[str], classes: Iterable[str]) -> None:
         keys = [("claim", name) for name in sorted(claims)] + [("class", name) for name in sorted(classes)]
         for first in range(0, len(keys), PORTION):
-            await self._tasks.work(keys[first : first + PORTION], self._attend_one, patience=PATIENCE)
+            await self._tasks.work(keys[first : first + PORTION], self._reconcile_one, patience=PATIENCE)
             await asyncio.sleep(0)
 
-    async def _attend_one(self, key: Key) -> None:
+    async def _reconcile_one(self, key: Key) -> None:
         kind, name = key
-        await self._retrying(self._attend_claim(name) if kind == "claim" else self._classes.attend(name))
+        await self._isolate_call(
+            name, self._reconcile_claim(name) if kind == "claim" else self._classes.reconcile(name)
+        )
 
-    async def _retrying(self, work: Coroutine[Any, Any, None]) -> None:
-        """One object that cannot be served never stops the others; the next sweep comes back to it."""
-        try:
-            async with self._gate:
-                await work
-        except RPCError as error:
-            self._sweep_soon()
-            now = asyncio.get_running_loop().time()
-            if now - self._complained >= COMPLAINT_SECONDS:  # one sentence speaks for all objects of an outage
-                self._complained = now
-                log.warning("Temporal did not take a message; the next sweep repeats it", extra={"error": str(error)})
-        except Exception:  # a fault of one object's making must not end the service of all others
-            log.exception("an object could not be served; the next sweep comes back to it")
+    async def _isolate_call(self, key: str, work: Coroutine[Any, Any, None]) -> None:
+        async def bounded() -> None:
+            try:
+                async with self._gate:
+                    await work
+            except RPCError:
+                self._sweep_soon()
+                raise
 
-    async def _attend_claim(self, name: str) -> None:
+        await self.isolate(key, bounded())
+
+    async def _reconcile_claim(self, name: str) -> None:
         claim = self._cache.claims.get(name)
         if claim is None:
             await self._tell_gone(name)

@@ -1,4 +1,4 @@
-"""From EC2NodeClasses to their workflows, as `worker.controllers.nodeclaim_workflows` does it for NodeClaims."""
+"""Starts and pokes the workflows of EC2NodeClasses, within the sweeps of `nodeclaim_workflows`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from workflows import names
 from workflows.nodeclass import NodeClassWorkflow
 
 
-class NodeClassWorkflowController:
-    """Makes sure that each EC2NodeClass has a workflow, and pokes it when the class changed."""
+class NodeClassWorkflows:
+    """Ensures that each EC2NodeClass has a workflow, and pokes it when the class changed."""
 
     def __init__(self, client: Client, cache: ClusterCache, cluster: str) -> None:
         self._client = client
@@ -26,11 +26,11 @@ class NodeClassWorkflowController:
         """The UIDs of classes that were seen with their finalizer."""
 
     def forget_started(self) -> None:
-        """Let each class be given its workflow once more, which somebody may have ended."""
+        """Start each workflow once more at the next reconcile: an operator may have ended it."""
         self._started.clear()
 
-    async def attend(self, name: str) -> None:
-        """Give a class its workflow, and tell it of what changed."""
+    async def reconcile(self, name: str) -> None:
+        """Start the workflow of a class if it has none, and poke it if the class changed."""
         found = self._cache.nodeclasses.get(name)
         if found is None:
             self._levels.pop(name, None)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from activities import metrics
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
 from activities.planning.blocked_pools import HeldPools
@@ -26,23 +22,20 @@ from tenon.provisioning.launch_blocks import with_launch_health
 from tenon.provisioning.pool_overlap import REASON, overlapping, with_overlap
 from tenon.provisioning.readiness import pool_conditions
 from tenon.resources import Resources, format_resources
-from worker.cache.changes import Topic
+from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
+from worker.controllers.base import Controller
 from worker.controllers.nodepool_metrics import PoolMetrics
-from worker.runtime.log_rate_limit import LogRateLimiter
-
-log = logging.getLogger("controller.nodepool")
-
-SETTLE = 0.5
-"""Seconds in which changes gather before statuses are written."""
-LOOK_EVERY = 1.0
-"""Seconds from one look at all pools to the next on a cluster that changes all the time."""
-RESYNC = 60.0
 
 
-class NodePoolStatusController:
-    """Writes the status of every NodePool when something that it tells changed."""
+class NodePoolStatusController(Controller):
+    """Writes the status of every NodePool when something that it reports changed."""
+
+    name = "nodepool"
+    topics = (Topic.POOL, Topic.NODECLASS, Topic.CLAIM, Topic.NODE)
+    interval = 1.0
+    resync = 60.0
 
     def __init__(
         self,
@@ -59,15 +52,14 @@ class NodePoolStatusController:
 
         ``held``: the NodePools whose launches EC2 refuses.
         """
+        super().__init__(cache)
         self._held = held or HeldPools()
         self._measured = measured
         self._metrics = PoolMetrics()
         self._static_capacity = static_capacity
         self._kube = kube
         self._recorder = recorder
-        self._cache = cache
         self._view = view
-        self._log_limiter = LogRateLimiter()
         self._overlaps: dict[str, tuple[str, ...]] = {}
         self._compared: list[tuple[str, int, datetime | None]] = []
         """The NodePools, as far as it matters, that were looked through for overlaps."""
@@ -79,30 +71,24 @@ class NodePoolStatusController:
         self._usages: Mapping[str, Resources] = {}
         """What each NodePool's nodes take, as this round found it."""
 
-    async def run(self) -> None:
-        """Serve until cancelled."""
-        clock = asyncio.get_running_loop().time
-        topics = [Topic.POOL, Topic.NODECLASS, Topic.CLAIM, Topic.NODE]
-        with self._cache.subscribe(topics) as news:
-            if self._measured:
-                metrics.CLUSTER_SYNCED.set(0)
-            await self._cache.wait_synced()
-            while True:
-                looked = clock()
-                if self._measured:
-                    metrics.CLUSTER_NODES.set(len(self._cache.nodes))
-                    metrics.CLUSTER_SYNCED.set(1)
-                    self._metrics.forget_all_but({pool.name for pool in self._cache.pools})
-                self._compare()
-                self._foreign = self._hashed_elsewhere()
-                self._usages = self._cache.pool_usages(with_leaving=True)
-                for record in self._cache.pools:
-                    await self._attend(record)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(RESYNC):
-                        await news.next()
-                await asyncio.sleep(max(SETTLE, looked + LOOK_EVERY - clock()))
-                news.take()
+    async def wait_ready(self) -> None:
+        """Wait for the cache, which metrics show too."""
+        if self._measured:
+            metrics.CLUSTER_SYNCED.set(0)
+        await super().wait_ready()
+
+    async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
+        """Write what is not true yet on every NodePool: most of it depends on other objects."""
+        if self._measured:
+            metrics.CLUSTER_NODES.set(len(self._cache.nodes))
+            metrics.CLUSTER_SYNCED.set(1)
+            self._metrics.forget_all_but({pool.name for pool in self._cache.pools})
+        self._compare()
+        self._foreign = self._hashed_elsewhere()
+        self._usages = self._cache.pool_usages(with_leaving=True)
+        for record in self._cache.pools:
+            await self.isolate(record.name, self._reconcile_pool(record))
+        return None
 
     def _compare(self) -> None:
         """Find the pools that take the same pods, anew when one of them changed."""
@@ -111,17 +97,7 @@ class NodePoolStatusController:
         if present != self._compared:
             self._overlaps, self._compared = overlapping(pools), present
 
-    async def _attend(self, record: ObjectRecord) -> None:
-        try:
-            await self._keep(record)
-        except ApiError as error:
-            if self._log_limiter.count((record.name, error.status)) is not None:
-                log.warning("NodePool not updated", extra={"nodepool": record.name, "error": str(error)})
-        except Exception:  # a fault of one NodePool's making must not end the service of all others
-            if self._log_limiter.count(record.name) is not None:
-                log.exception("NodePool could not be served", extra={"nodepool": record.name})
-
-    async def _keep(self, record: ObjectRecord) -> None:
+    async def _reconcile_pool(self, record: ObjectRecord) -> None:
         pool = self._view.node_pool(record)
         if pool is None:
             await self._refuse(record)
@@ -166,7 +142,7 @@ class NodePoolStatusController:
         if failed and (was_ready or record.condition("Ready").get("message") is None):
             for condition in failed:
                 await self._recorder.publish(_reference(record), condition["reason"], condition["message"], "Warning")
-            log.warning(
+            self._log.warning(
                 "NodePool is not ready",
                 extra={"nodepool": record.name, "reasons": {c["type"]: c["message"] for c in failed}},
             )
@@ -184,7 +160,7 @@ class NodePoolStatusController:
             return
         self._read[name] = generation
         for fault in unknown_values(pool.spec.template.spec.requirements):
-            log.warning(
+            self._log.warning(
                 "NodePool names unknown values", extra={"nodepool": name, "error": f"spec.template.spec.{fault}"}
             )
 
@@ -192,7 +168,7 @@ class NodePoolStatusController:
         """A NodePool that cannot even be read: say so on it; the others go on."""
         _, faults = parse(NodePool, record.body)
         why = "; ".join(str(fault) for fault in faults)
-        log.error("NodePool cannot be read and is left out", extra={"nodepool": record.name, "error": why})
+        self._log.error("NodePool cannot be read and is left out", extra={"nodepool": record.name, "error": why})
         await self._recorder.publish(_reference(record), "NodePoolValidationFailed", why, "Warning")
 
     def _hashed_elsewhere(self) -> dict[str, list[ObjectRecord]]:

@@ -1,64 +1,67 @@
-"""A node that stops reporting may have lost its instance: housekeeping looks at once, not at its next turn.
+"""Brings the housekeeping sweep forward when a node stops reporting, because it may have lost its instance.
 
-Karpenter asks EC2 every two minutes. A Schedule that fires so often costs a quiet cluster more than all the rest of it,
-so here the Node's own silence, which the cache sees for nothing, brings the sweep forward.
+Karpenter asks EC2 every two minutes. A Schedule that fires so often costs a quiet cluster more than everything else,
+so the Node's own silence, which the cache sees for free, triggers the sweep instead.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 
 from temporalio.service import RPCError
 
 from tenon.apis.nodeclaim import INITIALIZED, INSTANCE_TERMINATING
 from tenon.kube.records import NodeRecord
-from worker.cache.changes import Topic
+from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
-
-log = logging.getLogger("worker.controllers.not_ready_nodes")
+from worker.controllers.base import Controller
 
 LOOKS = (10.0, 120.0)
-"""Seconds after a Node stopped being Ready at which housekeeping looks; afterwards it is left to the Schedule."""
+"""Seconds after a Node stopped being Ready at which housekeeping runs; afterwards the Schedule takes over."""
 RETRY = 15.0
 
 
-class NotReadyNodeController:
-    """Calls for a sweep when a Node of ours stops being Ready."""
+class NotReadyNodeController(Controller):
+    """Starts a sweep when a live Node of Tenon stops being Ready."""
+
+    name = "node.notready"
+    topics = (Topic.NODE,)
+    settle = 0.0
 
     def __init__(self, cache: ClusterCache, sweep: Callable[[], Awaitable[None]]) -> None:
-        self._cache = cache
+        super().__init__(cache)
         self._sweep = sweep
-        self._silent: dict[str, tuple[float, int]] = {}
-        """By Node: since when it has not been Ready, and how often that was looked at."""
+        self._not_ready: dict[str, tuple[float, int]] = {}
+        """By Node: since when it has not been Ready, and how many sweeps it has triggered."""
+        self._not_before = float("-inf")
 
-    async def run(self) -> None:
-        """Serve until cancelled."""
+    def initial(self) -> Sequence[Change]:
+        """All Nodes."""
+        return [(Topic.NODE, node.name) for node in self._cache.nodes]
+
+    async def reconcile(self, changes: Sequence[Change]) -> float | None:
+        """Note which Nodes are not Ready, and sweep if one of them is due."""
         clock = asyncio.get_running_loop().time
-        with self._cache.subscribe([Topic.NODE]) as news:
-            await self._cache.wait_synced()
-            self._observe(list(self._cache.nodes.keys()), clock())
-            while True:
-                try:
-                    async with asyncio.timeout_at(self._next_look()):
-                        self._observe({name for _, name in await news.next()}, clock())
-                except TimeoutError:
-                    await self._look(clock())
+        self._observe(changes, clock())
+        next_look = self._next_look()
+        if next_look is not None and max(next_look, self._not_before) <= clock():
+            await self._look(clock())
+            next_look = self._next_look()
+        return None if next_look is None else max(0.0, max(next_look, self._not_before) - clock())
 
-    def _observe(self, names: Iterable[str], now: float) -> None:
-        """Look at these Nodes."""
-        for name in names:
+    def _observe(self, changes: Sequence[Change], now: float) -> None:
+        for _, name in changes:
             node = self._cache.nodes.get(name)
-            if node is not None and not node.ready and self._ran(node):
-                self._silent.setdefault(name, (now, 0))
+            if node is not None and not node.ready and self._was_live(node):
+                self._not_ready.setdefault(name, (now, 0))
             else:
-                self._silent.pop(name, None)
+                self._not_ready.pop(name, None)
 
-    def _ran(self, node: NodeRecord) -> bool:
-        """Whether the Node is a live one of ours, or one that drains.
+    def _was_live(self, node: NodeRecord) -> bool:
+        """Whether the Node is a live one of Tenon, or one that drains.
 
-        One that still starts has its own time limits, and one falls silent because Tenon ends its instance.
+        A Node that starts has its own time limits, and a Node whose instance Tenon terminates falls silent by itself.
         """
         claim = self._cache.claim_of(node)
         if claim is None or claim.condition(INSTANCE_TERMINATING).get("status") == "True":
@@ -66,19 +69,22 @@ class NotReadyNodeController:
         return claim.condition(INITIALIZED).get("status") == "True"
 
     def _next_look(self) -> float | None:
-        return min((since + LOOKS[looks] for since, looks in self._silent.values() if looks < len(LOOKS)), default=None)
+        looks = (since + LOOKS[looks] for since, looks in self._not_ready.values() if looks < len(LOOKS))
+        return min(looks, default=None)
 
     async def _look(self, now: float) -> None:
         due = [
-            name for name, (since, looks) in self._silent.items() if looks < len(LOOKS) and since + LOOKS[looks] <= now
+            name
+            for name, (since, looks) in self._not_ready.items()
+            if looks < len(LOOKS) and since + LOOKS[looks] <= now
         ]
-        log.info("nodes stopped reporting: looking for their instances", extra={"nodes": due[:20]})
+        self._log.info("Nodes stopped reporting, so housekeeping looks for their instances", extra={"nodes": due[:20]})
         try:
             await self._sweep()
         except RPCError as error:
-            log.warning("housekeeping could not be called", extra={"error": error.message})
-            await asyncio.sleep(RETRY)
+            self._log.warning("Housekeeping could not be started", extra={"error": error.message})
+            self._not_before = asyncio.get_running_loop().time() + RETRY
             return
         for name in due:
-            since, looks = self._silent[name]
-            self._silent[name] = (since, looks + 1)
+            since, looks = self._not_ready[name]
+            self._not_ready[name] = (since, looks + 1)

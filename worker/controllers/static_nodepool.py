@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from activities import metrics
-from activities.ec2.errors import EC2Error
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError, Conflict
+from activities.kubernetes.errors import Conflict
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
 from activities.planning.interfaces import Types
 from activities.planning.offerings import sold_by
@@ -40,62 +39,48 @@ from tenon.provisioning.static_capacity import (
     why_none_are_made,
 )
 from tenon.provisioning.static_node import NoStaticNode, static_node
-from worker.cache.changes import Topic
+from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
+from worker.controllers.base import Controller
 from worker.controllers.launch_backoff import LaunchBackoff
 from worker.controllers.static_nodeclaims import as_record, claims_by_pool, static_claim, weighed
-from worker.runtime.log_rate_limit import LogRateLimiter
 
-log = logging.getLogger("controller.static")
-
-SETTLE = 0.5
-"""Seconds in which changes gather before pools are looked at."""
 RESYNC = 30.0
 REASON = "overprovisioned"
 
 
-class StaticNodePoolController:
-    """Serves every static NodePool."""
+class StaticNodePoolController(Controller):
+    """Makes and deletes the NodeClaims of every static NodePool."""
+
+    name = "static"
+    topics = (Topic.POOL, Topic.NODECLASS, Topic.CLAIM, Topic.NODE)
+    resync = RESYNC
 
     def __init__(self, kube: Kube, cache: ClusterCache, view: PlanningView, types: Types, policy: PlanPolicy) -> None:
         """``policy``: what the operator set that bears on which types a node may have."""
+        super().__init__(cache)
         self._kube = kube
-        self._cache = cache
         self._view = view
         self._types = types
         self._policy = policy
         self._backoffs: dict[str, LaunchBackoff] = {}
         """By UID of the NodePool."""
-        self._log_limiter = LogRateLimiter()
 
-    async def run(self) -> None:
-        """Serve until cancelled."""
-        topics = [Topic.POOL, Topic.NODECLASS, Topic.CLAIM, Topic.NODE]
-        with self._cache.subscribe(topics) as news:
-            await self._cache.wait_synced()
-            while True:
-                static = [record for record in self._cache.pools if record.spec.get("replicas") is not None]
-                self._forget_all_but({record.uid for record in static})
-                claims = claims_by_pool(self._cache, {record.name for record in static})
-                more = await asyncio.gather(*(self._attend(record, claims[record.name]) for record in static))
-                if not any(more):
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(RESYNC):
-                            await news.next()
-                await asyncio.sleep(SETTLE)
-                news.take()
+    async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
+        """Look at all static pools: the cache cannot tell which of them a claim that is gone belonged to."""
+        static = [record for record in self._cache.pools if record.spec.get("replicas") is not None]
+        self._forget_all_but({record.uid for record in static})
+        claims = claims_by_pool(self._cache, {record.name for record in static})
+        unfinished: set[str] = set()
 
-    async def _attend(self, record: ObjectRecord, cached: list[StaticClaim]) -> bool:
-        try:
-            pool = self._view.node_pool(record)  # one that cannot be read says so itself
-            return pool is not None and self._lacks(pool, cached) and await self._keep(record)
-        except (ApiError, EC2Error) as error:
-            self._complain(record.name, f"its NodeClaims could not be kept: {error}")
-        except Exception:  # a fault of one NodePool's making must not end the service of all others
-            if self._log_limiter.count(record.name) is not None:
-                log.exception("static NodePool could not be served", extra={"nodepool": record.name})
-        return False
+        async def one(record: ObjectRecord) -> None:
+            pool = self._view.node_pool(record)  # a pool that cannot be read says so itself
+            if pool is not None and self._lacks(pool, claims[record.name]) and await self._reconcile_pool(record):
+                unfinished.add(record.name)
+
+        await asyncio.gather(*(self.isolate(record.name, one(record)) for record in static))
+        return 0.0 if unfinished else None
 
     def _lacks(self, pool: NodePool, cached: list[StaticClaim]) -> bool:
         """Whether the cache shows something to do, so that the API server is worth asking."""
@@ -109,7 +94,7 @@ class StaticNodePoolController:
         now = asyncio.get_running_loop().time()
         return (backoff.doubts(cached) and not backoff.wait(now)) or self._may_make(pool, backoff) > 0
 
-    async def _keep(self, record: ObjectRecord) -> bool:
+    async def _reconcile_pool(self, record: ObjectRecord) -> bool:
         """Bring a pool nearer to its replicas; whether there is more to do at once."""
         pool = await self._read_pool(record.name, record.uid)
         if pool is None:
@@ -155,7 +140,7 @@ class StaticNodePoolController:
                 known = self._cache.claims.get(claim.name)
                 capacity_type = known.labels.get(labels.CAPACITY_TYPE, "") if known is not None else ""
                 metrics.CLAIMS_DISRUPTED.labels(REASON, pool.metadata.name, capacity_type, "", "graceful").inc()
-                log.info(
+                self._log.info(
                     "deleted a nodeclaim of a static NodePool",
                     extra={"nodeclaim": claim.name, "nodepool": pool.metadata.name, "reason": REASON},
                 )
@@ -177,7 +162,7 @@ class StaticNodePoolController:
                 body["metadata"]["annotations"] |= seen.traces(name, planned.instance_types)
                 await self._kube.create(NODECLAIMS, body)
                 metrics.CLAIMS_CREATED.labels("provisioned", name, str(planned.min_values_relaxed).lower()).inc()
-                log.info(
+                self._log.info(
                     "created a nodeclaim of a static NodePool",
                     extra={"nodeclaim": claim, "nodepool": name, "instance-type-options": len(planned.instance_types)},
                 )
@@ -213,7 +198,7 @@ class StaticNodePoolController:
 
     def _complain(self, pool: str, why: str) -> None:
         if self._log_limiter.count((pool, why[:40])) is not None:
-            log.warning("static NodePool lacks nodes", extra={"nodepool": pool, "error": why})
+            self._log.warning("static NodePool lacks nodes", extra={"nodepool": pool, "error": why})
 
 
 def _balance(pool: NodePool, claims: list[StaticClaim]) -> Balance:

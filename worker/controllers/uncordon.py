@@ -1,66 +1,58 @@
-"""Whatever happens to a node's workflow, no node stays closed: the leader opens those that are closed for too long.
+"""Uncordons nodes that stayed reserved for too long, whatever happens to their workflows.
 
-A node that was bought for pods is closed to others until its workflow has bound them. While Temporal is away, while a
-binding is refused again and again, or when a worker of another version serves the step, nobody else would open it.
+A node that was bought for pods is closed to other pods until its workflow has bound them. If Temporal is away, if a
+binding is refused again and again, or if a worker of another version runs the step, nothing else would open the node.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError
 from activities.kubernetes.uncordon import open_named
 from tenon.apis import labels
-from worker.cache.changes import Topic
+from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
-
-log = logging.getLogger("worker.controllers.uncordon")
+from worker.controllers.base import ObjectController
 
 LONGEST = 90.0
-"""Seconds that a node may be closed. Its own workflow takes a few; opening it early costs no more than a poorer fit."""
+"""Seconds that a node may be closed. Its own workflow needs a few; to open a node early only costs a poorer fit."""
 RETRY = 15.0
 
 
-class UncordonController:
-    """Opens nodes by the cache and the API server alone."""
+class UncordonController(ObjectController):
+    """Opens nodes with the help of the cache and the API server alone."""
+
+    name = "node.uncordon"
+    topics = (Topic.NODE,)
+    settle = 0.0
+    backoff = (RETRY, RETRY)
 
     def __init__(self, kube: Kube, cache: ClusterCache) -> None:
+        super().__init__(cache)
         self._kube = kube
-        self._cache = cache
-        self._closed: dict[str, float] = {}
-        """By Node: since when it was seen closed; an attempt that failed moves it on."""
+        self._closed_since: dict[str, float] = {}
 
-    async def run(self) -> None:
-        """Serve until cancelled."""
-        clock = asyncio.get_running_loop().time
-        with self._cache.subscribe([Topic.NODE]) as news:
-            await self._cache.wait_synced()
-            self._observe(list(self._cache.nodes.keys()), clock())
-            while True:
-                try:
-                    async with asyncio.timeout_at(min(self._closed.values()) + LONGEST if self._closed else None):
-                        self._observe({name for _, name in await news.next()}, clock())
-                except TimeoutError:
-                    await self._open(clock())
+    def initial(self) -> Sequence[Change]:
+        """All Nodes."""
+        return [(Topic.NODE, node.name) for node in self._cache.nodes]
 
-    def _observe(self, names: Iterable[str], now: float) -> None:
-        """Look at these Nodes."""
-        for name in names:
-            node = self._cache.nodes.get(name)
-            if node is not None and node.annotations.get(labels.CLOSED) == "true":
-                self._closed.setdefault(name, now)
-            else:
-                self._closed.pop(name, None)
+    def needs_reconcile(self, name: str) -> bool:
+        """Whether the Node is closed."""
+        node = self._cache.nodes.get(name)
+        closed = node is not None and node.annotations.get(labels.CLOSED) == "true"
+        if not closed:
+            self._closed_since.pop(name, None)
+        return closed
 
-    async def _open(self, now: float) -> None:
-        for name in [name for name, since in self._closed.items() if since + LONGEST <= now]:
-            try:
-                if await open_named(self._kube, name):
-                    log.warning("a node was closed for too long and is open now", extra={"Node": name})
-                del self._closed[name]
-            except ApiError as error:
-                log.warning("a node could not be opened", extra={"Node": name, "error": str(error)})
-                self._closed[name] = now - LONGEST + RETRY
+    async def reconcile_object(self, name: str) -> float | None:
+        """Open the Node once it was closed for too long."""
+        now = asyncio.get_running_loop().time()
+        opens_at = self._closed_since.setdefault(name, now) + LONGEST
+        if opens_at > now:
+            return opens_at - now
+        if await open_named(self._kube, name):
+            self._log.warning("A node was closed for too long and is open now", extra={"Node": name})
+        self._closed_since.pop(name, None)
+        return None
