@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
 
 Resources = dict[str, int]
 
@@ -51,8 +52,12 @@ def parse_quantity(text: str | int | float) -> Decimal:
     return number * (_BINARY[suffix] if suffix in _BINARY else _DECIMAL[suffix])
 
 
+@lru_cache(16_384, typed=True)
 def to_units(name: str, quantity: str | int | float) -> int:
-    """A quantity in the unit of this module: millicores for CPU, else whole base units, rounded up."""
+    """A quantity in the unit of this module: millicores for CPU, else whole base units, rounded up.
+
+    The results are kept: thousands of nodes state the same quantities, and parsing them took 100 ms at once.
+    """
     value = parse_quantity(quantity)
     return int((value * 1000 if name == CPU else value).to_integral_value(rounding=ROUND_CEILING))
 

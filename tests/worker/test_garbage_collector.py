@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from worker.runtime.garbage_collector import keep_apart
+from worker.runtime.garbage_collector import THRESHOLDS, keep_apart
 from worker.runtime.memory import free
 
 
@@ -25,7 +25,13 @@ def collector() -> Iterator[None]:
 @pytest.mark.usefixtures("collector")
 async def test_what_the_cache_holds_is_not_looked_through_until_memory_is_short() -> None:
     held = [{"record": number} for number in range(1000)]
-    task = asyncio.create_task(keep_apart())
+    synced = asyncio.Event()
+    task = asyncio.create_task(keep_apart(synced.wait))
+    await asyncio.sleep(0)
+    assert gc.get_threshold() == THRESHOLDS, "nothing old is looked through while the cache is read"
+    assert gc.get_freeze_count() == 0
+    synced.set()
+    await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert gc.get_freeze_count() > len(held)
     free()

@@ -135,7 +135,7 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
                 asyncio.create_task(temporal.run(), name="temporal certificates"),
                 asyncio.create_task(watch_api_server(election, readiness), name="api server health"),
                 asyncio.create_task(cache.run(), name="cache"),
-                asyncio.create_task(_garbage_apart(cache), name="garbage"),
+                asyncio.create_task(keep_apart(cache.wait_synced), name="garbage"),
                 asyncio.create_task(rivals.run(), name="rivals"),
                 # Needs neither Temporal nor the lead: while another controller leads, what Tenon closed is opened too.
                 asyncio.create_task(UncordonController(clients.kube, cache).run(), name="node opener"),
@@ -151,11 +151,6 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
         await asyncio.gather(warming, return_exceptions=True)
         await clients.close()
         await election.close()
-
-
-async def _garbage_apart(cache: ClusterCache) -> None:
-    await cache.wait_synced()
-    await keep_apart()
 
 
 async def _lead_when_elected(

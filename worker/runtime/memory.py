@@ -22,6 +22,8 @@ SHARE = 0.9
 PERIOD = 10.0
 REST = 60.0
 """Seconds after a collection before the next: what is still held then is in use."""
+_M_ARENA_MAX, _ARENAS = -8, 2
+"""Of malloc.h; and how many."""
 _PROC = Path("/proc")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -62,9 +64,24 @@ def free() -> None:
     """Collect garbage, and let the allocator return what is free."""
     gc.unfreeze()  # what `worker.runtime.garbage_collector` set apart
     gc.collect()
+    return_free_memory()
+
+
+def return_free_memory() -> None:
+    """Let the allocator give free memory back to the system, where it is glibc's."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def share_arenas() -> None:
+    """Let all threads allocate from two arenas.
+
+    glibc gives every thread one of its own, up to eight for each core, and what is free in one is of no use to another.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_ARENA_MAX, _ARENAS)
 
 
 def _children(process: int) -> set[int]:

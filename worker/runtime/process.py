@@ -18,7 +18,7 @@ from worker.runtime.hard_exit import end
 from worker.runtime.health_report import REPORT_FD, report_failure, report_health
 from worker.runtime.log_rate_limit import OnceAMinute
 from worker.runtime.loop_lag import LoopLag
-from worker.runtime.memory import watch_memory
+from worker.runtime.memory import share_arenas, watch_memory
 from worker.runtime.profiling import serve_profiles
 from worker.runtime.temporal_client import TemporalError
 from worker.runtime.tracing import set_up_tracing
@@ -46,6 +46,7 @@ class Readiness:
 
 def run(name: str, main: Main) -> None:
     """Run a worker process until it is told to stop; exits with 2 when it cannot work with what it was given."""
+    share_arenas()
     try:
         settings = load()
         logs.set_up(name, settings)
