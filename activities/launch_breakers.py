@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
 from tenon.ec2.avoided import Avoided, by_offering, grouped
-from tenon.ec2.instance_types import OfferingId
+from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle import breaker as rules
-from tenon.lifecycle.messages import LaunchBreaker, LaunchReport, OfferingKey
+from tenon.lifecycle.messages import LaunchBreaker, LaunchReport, OfferingRef
 
 AVOIDED_FOR = timedelta(minutes=3)
 """How long an offering that EC2 refused for want of capacity is not asked for again (AWS-033)."""
@@ -35,7 +35,7 @@ class LaunchBreakers:
     def __init__(self, now: Callable[[], datetime], patience: float = PATIENCE) -> None:
         self._now = now
         self._patience = patience
-        self._avoided_until: dict[OfferingId, datetime] = {}
+        self._avoided_until: dict[OfferingKey, datetime] = {}
         self._open: dict[str, LaunchBreaker] = {}
         self._closed: set[str] = set()
         self._answered: dict[str, datetime] = {}
@@ -54,11 +54,11 @@ class LaunchBreakers:
         self._avoided_until = {key: until for key, until in self._avoided_until.items() if until > now}
         return Avoided(self._avoided_until)
 
-    def sold_out(self, offerings: Iterable[OfferingKey]) -> None:
+    def sold_out(self, offerings: Iterable[OfferingRef]) -> None:
         """EC2 had no capacity for these."""
         until = self._now() + AVOIDED_FOR
         for offering in offerings:
-            self._avoided_until[offering.capacity_type, offering.instance_type, offering.zone] = until
+            self._avoided_until[offering.key] = until
             self.news.set()
 
     # --- NodePools ---

@@ -143,7 +143,7 @@ def _simulate(
     decision = decide(view, question, time.perf_counter)
     for note in decision.notes:
         print(f"note: {one_line(note)}", file=sys.stderr)
-    if catalog is None and any(claim.offering[2] == labels.SPOT for claim in decision.plan.claims):
+    if catalog is None and any(claim.offering.capacity_type == labels.SPOT for claim in decision.plan.claims):
         print("note: spot prices of the built-in catalogue are estimates, the same in every zone", file=sys.stderr)
     if catalog is None and (empty := [pool.name for pool in decision.problem.pools if not pool.instance_types]):
         names = f"NodePool{'s' if len(empty) > 1 else ''} {', '.join(empty)}"

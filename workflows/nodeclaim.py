@@ -27,7 +27,7 @@ with workflow.unsafe.imports_passed_through():
         Keep,
         LaunchResult,
         Message,
-        OfferingKey,
+        OfferingRef,
         Poke,
     )
     from tenon.lifecycle.state import Life, NodeClaimInput, NodeState, Stage
@@ -133,7 +133,7 @@ class NodeClaimWorkflow:
         if isinstance(event, LaunchResult) and event.unavailable:
             await self._tell_provisioner(event.unavailable)
 
-    async def _tell_provisioner(self, unavailable: list[OfferingKey]) -> None:
+    async def _tell_provisioner(self, unavailable: list[OfferingRef]) -> None:
         handle = workflow.get_external_workflow_handle(names.provisioner_id(self.state.claim.cluster))
         try:
             await handle.signal("offerings_unavailable", unavailable)

@@ -18,7 +18,6 @@ from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from tenon.ec2.avoided import by_offering, grouped
-    from tenon.ec2.instance_types import OfferingId
     from tenon.lifecycle import breaker
     from tenon.lifecycle.messages import (
         ActivityName,
@@ -27,7 +26,7 @@ with workflow.unsafe.imports_passed_through():
         LaunchBreaker,
         LaunchReport,
         Message,
-        OfferingKey,
+        OfferingRef,
         PlanInput,
         PlanResult,
         RefusedTypes,
@@ -68,7 +67,7 @@ class ProvisionerWorkflow(PlannerCaller):
         # Batch numbers start at the wall clock, so that a provisioner that was terminated and begun anew
         # never repeats the number, and with it the NodeClaim names, of an earlier batch.
         self.batch = begin.batch or int(workflow.now().timestamp())
-        self.avoided = {_key(u.offering): u.until for u in begin.unavailable}
+        self.avoided = {u.offering.key: u.until for u in begin.unavailable}
         self.avoided |= by_offering(begin.refused, workflow.now())
         self.breakers = {held.pool: held for held in begin.breakers}
         self.reports = 0
@@ -125,10 +124,10 @@ class ProvisionerWorkflow(PlannerCaller):
         )
 
     @workflow.signal
-    def offerings_unavailable(self, offerings: list[OfferingKey]) -> None:
+    def offerings_unavailable(self, offerings: list[OfferingRef]) -> None:
         """As `launches_reported`, of a node's workflow whose launch an earlier version carried out."""
         until = workflow.now() + UNAVAILABLE_FOR
-        self.avoided |= {_key(offering): until for offering in offerings}
+        self.avoided |= {offering.key: until for offering in offerings}
 
     @workflow.signal
     def launches_reported(self, report: LaunchReport) -> None:
@@ -153,7 +152,3 @@ class ProvisionerWorkflow(PlannerCaller):
         held = breaker.merged(self.breakers, LaunchReport(), now)
         avoided = {key: until for key, until in self.avoided.items() if until > now}
         return LaunchReport(refused=grouped(avoided), breakers=list(held.values()))
-
-
-def _key(offering: OfferingKey) -> OfferingId:
-    return offering.capacity_type, offering.instance_type, offering.zone

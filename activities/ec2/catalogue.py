@@ -23,8 +23,9 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.kubelet import expressions_in
 from tenon.ec2.capacity import NodeSettings
 from tenon.ec2.expressions import worked_out
-from tenon.ec2.instance_types import OfferingId, build, supported, without
+from tenon.ec2.instance_types import build, supported, without
 from tenon.ec2.settings import kubelet_map, settings_of
+from tenon.kube.offerings import OfferingKey
 from tenon.scheduling.model import InstanceType
 
 log = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ class Catalogue:
         """By class, its kubelet settings, which a NodePool may have of its own, and whether unpriced types count."""
 
     def instance_types(
-        self, node_class: EC2NodeClass, unavailable: Container[OfferingId] = (), *, unpriced: bool = False
+        self, node_class: EC2NodeClass, unavailable: Container[OfferingKey] = (), *, unpriced: bool = False
     ) -> list[InstanceType]:
         """The types that the class's nodes may have, by name; ``unavailable`` offerings are marked as such.
 

@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from activities import metrics
 from tenon.ec2 import errors as codes
-from tenon.lifecycle.messages import OfferingKey
+from tenon.lifecycle.messages import OfferingRef
 
 THROTTLED_SECONDS = 120.0
 """For how long a call that EC2 refuses, because there are too many, is sent again; the pauses are the client's."""
@@ -43,7 +43,7 @@ class Throttled(EC2Error):
 class InsufficientCapacity(Exception):
     """Nothing that the claim allows can be bought now; ``unavailable`` lists the offerings EC2 refused, if any."""
 
-    def __init__(self, message: str, unavailable: Sequence[OfferingKey] = ()) -> None:
+    def __init__(self, message: str, unavailable: Sequence[OfferingRef] = ()) -> None:
         super().__init__(message)
         self.unavailable = list(unavailable)
 

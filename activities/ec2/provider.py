@@ -22,11 +22,12 @@ from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.ec2.cluster import Cluster
 from tenon.ec2.expressions_finding import expressions_finding
-from tenon.ec2.instance_types import OfferingId, without
+from tenon.ec2.instance_types import without
 from tenon.ec2.launch_filters import NoOfferingError
 from tenon.ec2.launch_request import plan_launch
 from tenon.ec2.nodeclass_status import Finding, not_ready, readiness_unknown
 from tenon.housekeeping.facts import InstanceSeen, TemplateSeen
+from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages import Instance, LaunchGroup, LaunchRequest, LaunchResult
 from tenon.scheduling.model import InstanceType
 
@@ -70,9 +71,9 @@ class Ec2Provider:
         return expressions_finding(node_class, self.catalogue.described, allowed=self._expressions)
 
     def instance_types(
-        self, node_class: EC2NodeClass, unavailable: Container[OfferingId] = (), *, unpriced: bool = False
+        self, node_class: EC2NodeClass, unavailable: Container[OfferingKey] = (), *, unpriced: bool = False
     ) -> list[InstanceType]:
-        """The types that the class's nodes may have; ``unavailable`` are (capacity type, instance type, zone).
+        """The types that the class's nodes may have; ``unavailable`` are those that EC2 refused.
 
         ``unpriced``: types whose price nobody knows are among them, at a price without end.
         """
@@ -83,7 +84,7 @@ class Ec2Provider:
         claim: NodeClaim,
         node_class: EC2NodeClass,
         attempt: int,
-        unavailable: Container[OfferingId] = (),
+        unavailable: Container[OfferingKey] = (),
         types: Sequence[InstanceType] | None = None,
     ) -> LaunchRequest:
         """The exact request of a launch attempt; the launch templates that it names exist afterwards.

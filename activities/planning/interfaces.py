@@ -8,6 +8,7 @@ from typing import Protocol
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.disruption.model import ManagedNode
+from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.provisioning.planning_context import ClaimFacts, Fingerprint
 from tenon.provisioning.problem import Cluster
@@ -92,9 +93,9 @@ class Types(Protocol):
     """The instance types of a node class."""
 
     def instance_types(
-        self, node_class: EC2NodeClass, unavailable: frozenset[tuple[str, str, str]], *, unpriced: bool = False
+        self, node_class: EC2NodeClass, unavailable: frozenset[OfferingKey], *, unpriced: bool = False
     ) -> Sequence[InstanceType]:
-        """Types with their offerings; ``unavailable`` holds (capacity type, instance type, zone). Blocking.
+        """Types with their offerings; ``unavailable`` holds those that EC2 refused. Blocking.
 
         ``unpriced``: types whose price nobody knows are among them, at a price without end.
         """

@@ -9,11 +9,12 @@ from functools import partial
 from activities.planning.interfaces import ClusterView, Types
 from tenon.apis.nodepool import NodePool
 from tenon.ec2.own_kubelet import with_own_kubelet
+from tenon.kube.offerings import OfferingKey
 from tenon.provisioning.overlays import Overlaid, overlaid
 from tenon.scheduling.model import InstanceType
 
-Refused = frozenset[tuple[str, str, str]]
-"""Offerings that EC2 refused lately: (capacity type, instance type, zone)."""
+Refused = frozenset[OfferingKey]
+"""Offerings that EC2 refused lately."""
 
 
 async def sold_by(

@@ -43,7 +43,7 @@ from activities.planning.solving import Solver
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.ec2.avoided import Avoided, by_offering
-from tenon.ec2.instance_types import OfferingId
+from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.lifecycle.breaker import sentences
 from tenon.lifecycle.messages import PlanInput, PlanResult
@@ -224,14 +224,10 @@ class Planner:
         """The pools with what can be bought for each, as NodeOverlays want it seen."""
         return await sold_by(self._view, self._types, pools, Avoided(self._avoided(given)))
 
-    def _avoided(self, given: PlanInput) -> dict[OfferingId, datetime]:
+    def _avoided(self, given: PlanInput) -> dict[OfferingKey, datetime]:
         """The offerings that EC2 refused lately, and until when each is avoided."""
         now = self._now()
-        single = {
-            (u.offering.capacity_type, u.offering.instance_type, u.offering.zone): u.until
-            for u in given.unavailable
-            if u.until > now
-        }
+        single = {u.offering.key: u.until for u in given.unavailable if u.until > now}
         return {**single, **by_offering(given.refused, now)}
 
     def _remember(self, made: _Decision, written: Written, given: PlanInput) -> None:

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from tenon.ec2.instance_types import OfferingId
+from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages import RefusedTypes
 
 MOST = 3000
 """Offerings that a message carries: some 60 KB. Those that are avoided for longest are kept."""
 
 
-class Avoided(frozenset[OfferingId]):
-    """(capacity type, instance type, zone) of each; one without type and zone stands for its whole capacity type."""
+class Avoided(frozenset[OfferingKey]):
+    """What EC2 refused; a key without type and zone stands for its whole capacity type."""
 
     def __contains__(self, offering: object) -> bool:
         if super().__contains__(offering):
             return True
-        return isinstance(offering, tuple) and super().__contains__((offering[0], "", ""))
+        return isinstance(offering, OfferingKey) and super().__contains__(offering.whole_capacity_type)
 
 
-def grouped(until: Mapping[OfferingId, datetime]) -> list[RefusedTypes]:
+def grouped(until: Mapping[OfferingKey, datetime]) -> list[RefusedTypes]:
     """The offerings as messages carry them, types of a zone together: one by one they would be five times as long."""
     newest = sorted(until.items(), key=lambda one: (one[1], one[0]), reverse=True)[:MOST]
     groups: dict[tuple[str, str, datetime], list[str]] = {}
@@ -33,12 +33,12 @@ def grouped(until: Mapping[OfferingId, datetime]) -> list[RefusedTypes]:
     ]
 
 
-def by_offering(refused: Iterable[RefusedTypes], now: datetime) -> dict[OfferingId, datetime]:
+def by_offering(refused: Iterable[RefusedTypes], now: datetime) -> dict[OfferingKey, datetime]:
     """Until when each offering is avoided; what is over is left out."""
-    found: dict[OfferingId, datetime] = {}
+    found: dict[OfferingKey, datetime] = {}
     for group in refused:
         if group.until > now:
             for name in group.instance_types:
-                key = group.capacity_type, name, group.zone
+                key = OfferingKey(group.capacity_type, name, group.zone)
                 found[key] = max(group.until, found.get(key, group.until))
     return found

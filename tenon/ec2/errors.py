@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tenon.lifecycle.messages import OfferingKey
+from tenon.lifecycle.messages import OfferingRef
 
 INSUFFICIENT_CAPACITY = frozenset(
     {
@@ -102,7 +102,7 @@ def unavailable_offerings(
     fleet_errors: Iterable[Mapping[str, Any]],
     capacity_type: str,
     tried: Iterable[tuple[str, str]],
-) -> list[OfferingKey]:
+) -> list[OfferingRef]:
     """The offerings that a fleet's ``Errors`` rule out, sorted.
 
     ``tried`` are the (instance type, zone) pairs of the request. What rules out all of spot is one key without type and
@@ -113,11 +113,11 @@ def unavailable_offerings(
     for error in fleet_errors:
         code = error.get("ErrorCode", "")
         if code in NO_SPOT:
-            return [OfferingKey(capacity_type=capacity_type, instance_type="", zone="")]
+            return [OfferingRef(capacity_type=capacity_type, instance_type="", zone="")]
         if code in INSUFFICIENT_CAPACITY:
             override = error.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
             wanted_type, wanted_zone = override.get("InstanceType", ""), override.get("AvailabilityZone", "")
             refused.update(
                 (name, zone) for name, zone in pairs if wanted_type in ("", name) and wanted_zone in ("", zone)
             )
-    return [OfferingKey(capacity_type=capacity_type, instance_type=name, zone=zone) for name, zone in sorted(refused)]
+    return [OfferingRef(capacity_type=capacity_type, instance_type=name, zone=zone) for name, zone in sorted(refused)]

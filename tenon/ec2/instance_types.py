@@ -13,14 +13,12 @@ from tenon.ec2 import capacity
 from tenon.ec2.capacity import Item, NodeSettings
 from tenon.ec2.expressions import worked_out
 from tenon.ec2.instance_labels import architectures, label_values
+from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirement, Requirements
 from tenon.scheduling.model import InstanceType, Offering
 
 _CAPACITY_TYPES = {"on-demand": labels.ON_DEMAND, "spot": labels.SPOT}
 """EC2's usage classes that Tenon buys."""
-
-OfferingId = tuple[str, str, str]
-"""(capacity type, instance type, zone)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +115,13 @@ def _requirements(values: Mapping[str, list[str]]) -> Requirements:
     )
 
 
-def without(instance_types: Iterable[InstanceType], unavailable: Container[OfferingId]) -> list[InstanceType]:
+def without(instance_types: Iterable[InstanceType], unavailable: Container[OfferingKey]) -> list[InstanceType]:
     """The same types with the refused offerings marked; untouched types are the same objects."""
     return [_marked(each, unavailable) for each in instance_types]
 
 
-def _marked(each: InstanceType, unavailable: Container[OfferingId]) -> InstanceType:
-    refused = [(offering.capacity_type, each.name, offering.zone) in unavailable for offering in each.offerings]
+def _marked(each: InstanceType, unavailable: Container[OfferingKey]) -> InstanceType:
+    refused = [OfferingKey(one.capacity_type, each.name, one.zone) in unavailable for one in each.offerings]
     if not any(refused):
         return each
     offerings = tuple(

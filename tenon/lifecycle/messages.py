@@ -12,6 +12,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field
 
 from tenon.apis.reasons import Reason
+from tenon.kube.offerings import OfferingKey
 
 
 class Message(BaseModel):
@@ -61,12 +62,17 @@ class ClaimRef(Message):
     uid: str
 
 
-class OfferingKey(Message):
+class OfferingRef(Message):
     """One way to buy an instance type."""
 
     capacity_type: str
     instance_type: str
     zone: str
+
+    @property
+    def key(self) -> OfferingKey:
+        """The same as a value that can be compared and sorted."""
+        return OfferingKey(self.capacity_type, self.instance_type, self.zone)
 
 
 # --- launch ---
@@ -171,7 +177,7 @@ class LaunchResult(Message):
     """Either an instance, or why there is none; ``unavailable`` offerings were refused for want of capacity."""
 
     instance: Instance | None = None
-    unavailable: list[OfferingKey] = Field(default_factory=list)
+    unavailable: list[OfferingRef] = Field(default_factory=list)
     reason: str = ""
     message: str = ""
     waits: LaunchWait | None = None
@@ -386,7 +392,7 @@ class KeepInput(Message):
 class UnavailableOffering(Message):
     """An offering that was refused for want of capacity, and until when it is avoided."""
 
-    offering: OfferingKey
+    offering: OfferingRef
     until: datetime
 
 

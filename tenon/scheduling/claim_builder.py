@@ -107,7 +107,7 @@ def _take_pods(load: Load, handed_out: dict[int, int]) -> tuple[Pod, ...]:
 
 
 def _claim(template: Template, node: Bin, listed: _List, pods: tuple[Pod, ...]) -> PlannedClaim:
-    price, type_name, zone, capacity_type = node.state.market.best[listed.cheapest]
+    cheapest = node.state.market.best[listed.cheapest]
     lowered = {
         key: offered
         for key, least in template.wished.items()
@@ -124,8 +124,8 @@ def _claim(template: Template, node: Bin, listed: _List, pods: tuple[Pod, ...]) 
         instance_types=listed.names,
         requirements=requirements,
         requests=_requests(template.table.names, node.amounts, state, listed.types),
-        price=price,
-        offering=(type_name, zone, capacity_type),
+        price=cheapest.price,
+        offering=cheapest.key,
         min_values_relaxed=bool(lowered),
         largest=listed.largest,
     )

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tenon.kube.host_ports import HostPort
+from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint
@@ -128,8 +129,8 @@ class PlannedClaim:
     requests: Resources
     """Pods and DaemonSets together."""
     price: float
-    offering: tuple[str, str, str]
-    """(instance type, zone, capacity type) of the cheapest way to buy it."""
+    offering: OfferingKey
+    """The cheapest way to buy it."""
     min_values_relaxed: bool = False
     """Whether a ``minValues`` of the pool was lowered for it."""
     largest: Resources = field(default_factory=dict)

@@ -9,10 +9,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from tenon.apis import labels
+from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirement, Requirements
 from tenon.scheduling.model import InstanceType, Offering
 from tenon.scheduling.pod_classes import Amounts
@@ -25,8 +27,19 @@ TYPE_KEYS = frozenset(
 )
 """Well-known labels that a node gets from its instance type or not at all."""
 
-Sale = tuple[float, str, str, str]
-"""How a type is bought: price, type, zone, capacity type."""
+
+class Sale(NamedTuple):
+    """An offering at its price, in the order in which the cheapest is found: ties break by name."""
+
+    price: float
+    instance_type: str
+    zone: str
+    capacity_type: str
+
+    @property
+    def key(self) -> OfferingKey:
+        """The offering without its price."""
+        return OfferingKey(self.capacity_type, self.instance_type, self.zone)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -193,7 +206,7 @@ class TypeTable:
                 if known is None:
                     known = found[key] = (_Offer(offering), {})
                 sales = known[1]
-                sale = (offering.price, instance_type.name, offering.zone, offering.capacity_type)
+                sale = Sale(offering.price, instance_type.name, offering.zone, offering.capacity_type)
                 sales[number] = min(sale, sales.get(number, sale))
         return [found[key] for key in sorted(found)]
 

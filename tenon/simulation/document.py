@@ -70,7 +70,7 @@ def plan_document(
 
 def claim_entry(claim: PlannedClaim, name: str, why: str = "") -> Document:
     """A planned node; ``why`` its cheapest type is what it is."""
-    instance_type, zone, capacity_type = claim.offering
+    capacity_type, instance_type, zone = claim.offering
     return {
         "name": name,
         "nodePool": claim.pool,

@@ -98,7 +98,7 @@ def report(decision: Decision, document: Document, types: Sequence[InstanceType]
     known = {kind.name: kind for kind in types}
     nodes = []
     for claim, entry in zip(decision.plan.claims, document["nodeClaims"], strict=True):
-        instance_type, zone, capacity_type = claim.offering
+        capacity_type, instance_type, zone = claim.offering
         shares = shares_of(claim.pods)
         daemons = subtract(claim.requests, total(share.requests for share in shares))
         if any(daemons.values()):

@@ -10,6 +10,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from activities.ec2.errors import EC2Error, Throttled, translated
 from tenon.ec2 import errors
 from tenon.ec2.errors import reason_for, unavailable_offerings
+from tenon.kube.offerings import OfferingKey
 
 TRIED = [("m5.large", "us-west-2a"), ("m5.large", "us-west-2b"), ("c5.large", "us-west-2a")]
 
@@ -18,16 +19,16 @@ def refused(code: str, **override: str) -> dict[str, Any]:
     return {"ErrorCode": code, "LaunchTemplateAndOverrides": {"Overrides": override}}
 
 
-def keys(*failures: dict[str, Any]) -> list[tuple[str, str, str]]:
+def keys(*failures: dict[str, Any]) -> list[OfferingKey]:
     found = unavailable_offerings(failures, "spot", TRIED)
-    return [(key.capacity_type, key.instance_type, key.zone) for key in found]
+    return [offering.key for offering in found]
 
 
 @pytest.mark.parametrize("code", sorted(errors.INSUFFICIENT_CAPACITY))
 def test_capacity_codes_rule_out_their_offering(code: str) -> None:
     """AWS-040, AWS-041."""
     failure = refused(code, InstanceType="m5.large", AvailabilityZone="us-west-2a")
-    assert keys(failure, failure) == [("spot", "m5.large", "us-west-2a")]
+    assert keys(failure, failure) == [OfferingKey("spot", "m5.large", "us-west-2a")]
 
 
 def test_other_codes_rule_out_nothing() -> None:
@@ -44,7 +45,7 @@ def test_an_error_without_a_zone_rules_out_the_type_everywhere() -> None:
 
 def test_a_missing_spot_role_rules_out_all_of_spot() -> None:
     """AWS-042: also the types that were not tried; one key says so."""
-    assert keys(refused(errors.SPOT_ROLE_MISSING)) == [("spot", "", "")]
+    assert keys(refused(errors.SPOT_ROLE_MISSING)) == [OfferingKey("spot", "", "")]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from activities.ec2.launch import Launcher
 from tenon.ec2.avoided import Avoided
+from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages import FleetOverride, FleetTemplate, Instance, LaunchRequest, LaunchResult
 
 BOUGHT = Instance(
@@ -90,10 +91,10 @@ def test_a_spot_quota_rules_out_all_of_spot_and_nothing_else() -> None:
     """AWS-042: one key stands for every type and zone, so that on-demand is tried next."""
     result = launched("MaxSpotInstanceCountExceeded", "MaxSpotInstanceCountExceeded")
     assert result.waits is None
-    avoided = Avoided((each.capacity_type, each.instance_type, each.zone) for each in result.unavailable)
+    avoided = Avoided(each.key for each in result.unavailable)
     assert len(avoided) == 1
-    assert ("spot", "never-asked.for", "us-west-2c") in avoided
-    assert ("on-demand", "m5.large", "us-west-2a") not in avoided
+    assert OfferingKey("spot", "never-asked.for", "us-west-2c") in avoided
+    assert OfferingKey("on-demand", "m5.large", "us-west-2a") not in avoided
 
 
 def test_no_capacity_at_all_gives_the_claim_up() -> None:

@@ -9,6 +9,7 @@ from tenon.ec2.capacity import NodeSettings
 from tenon.ec2.families import FAMILIES
 from tenon.ec2.instance_labels import label_values
 from tenon.ec2.instance_types import Prices, build, supported, without
+from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirement, Requirements
 from tests.ec2.samples import ZONES, instance_type, item, rows
 
@@ -97,7 +98,7 @@ def test_spot_costs_on_demand_until_its_price_is_known() -> None:
 def test_refused_offerings_are_marked_and_others_untouched() -> None:
     """AWS-041."""
     m5, c5 = instance_type("m5.large"), instance_type("c5.18xlarge")
-    marked, same = without([m5, c5], {("on-demand", "m5.large", "us-west-2a")})
+    marked, same = without([m5, c5], {OfferingKey("on-demand", "m5.large", "us-west-2a")})
     assert [offering.available for offering in marked.offerings] == [False, True]
     assert same is c5
     assert all(offering.available for offering in m5.offerings)

@@ -9,6 +9,7 @@ import pytest
 
 from tenon.ec2.instance_types import without
 from tenon.ec2.launch_filters import MAX_TYPES, NoOfferingError, choose
+from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirements
 from tenon.scheduling.model import InstanceType
 from tests.ec2.samples import ZONES, instance_type
@@ -37,7 +38,7 @@ def test_spot_is_preferred_and_on_demand_is_the_fallback() -> None:
     m5 = instance_type("m5.large", 1.0, spot=ANY)
     assert chosen(terms(), m5)[0] == "spot"
     assert chosen(terms((CAPACITY_TYPE, "In", ["on-demand"])), m5)[0] == "on-demand"
-    refused = without([m5], {("spot", "m5.large", zone) for zone in ZONES})
+    refused = without([m5], {OfferingKey("spot", "m5.large", zone) for zone in ZONES})
     assert chosen(terms(), *refused) == ("on-demand", {"m5.large": sorted(ZONES)})
 
 

@@ -14,6 +14,7 @@ from activities.ec2.instances import Instances
 from activities.ec2.launch import Launcher
 from activities.ec2.provider import Ec2Provider
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages import Instance, LaunchRequest
 from tests.ec2.samples import node_claim, node_class, rows
 
@@ -56,7 +57,7 @@ def test_the_catalogue_is_read_once(provider: Ec2Provider, server: Server, ready
 
 def test_refused_offerings_are_marked(provider: Ec2Provider, ready_class: EC2NodeClass) -> None:
     """AWS-041: without spoiling what other callers get."""
-    refused = {("spot", "m5.large", "us-west-2a")}
+    refused = {OfferingKey("spot", "m5.large", "us-west-2a")}
     marked = {each.name: each for each in provider.instance_types(ready_class, refused)}["m5.large"]
     kept = {each.name: each for each in provider.instance_types(ready_class)}["m5.large"]
     assert [o.zone for o in marked.offerings if not o.available] == ["us-west-2a"]
@@ -133,8 +134,8 @@ def test_no_capacity_anywhere_names_every_offering(
     result = provider.launch(request)
     assert result.instance is None
     assert result.message
-    refused = {(key.capacity_type, key.instance_type, key.zone) for key in result.unavailable}
-    assert refused == {("on-demand", "m5.large", f"us-west-2{letter}") for letter in "abcd"}
+    refused = {each.key for each in result.unavailable}
+    assert refused == {OfferingKey("on-demand", "m5.large", f"us-west-2{letter}") for letter in "abcd"}
     with pytest.raises(InsufficientCapacity):
         provider.prepare_launch(node_claim(term, on_demand, name="ice-1"), ready_class, 2, refused)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from tenon.ec2.avoided import MOST, Avoided, by_offering, grouped
+from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.breaker import UNTRIED_FOR, merged, refused, untried
 from tenon.lifecycle.launch_retry import LAUNCH_WITHIN, LONGEST_PAUSE, given_up
 from tenon.lifecycle.messages import LaunchBreaker, LaunchReport
@@ -56,7 +57,7 @@ def test_lif05_only_a_claim_that_ec2_answered_is_given_up() -> None:
 
 def test_refused_offerings_travel_in_groups_and_arrive_as_they_were() -> None:
     until = NOW + timedelta(minutes=3)
-    offerings = {("spot", f"m{n}.large", zone): until for n in range(60) for zone in ("a", "b")}
+    offerings = {OfferingKey("spot", f"m{n}.large", zone): until for n in range(60) for zone in ("a", "b")}
     groups = grouped(offerings)
     assert len(groups) == 2
     assert by_offering(groups, NOW) == offerings
@@ -64,13 +65,13 @@ def test_refused_offerings_travel_in_groups_and_arrive_as_they_were() -> None:
 
 
 def test_a_capacity_type_as_a_whole_travels_too() -> None:
-    kept = by_offering(grouped({("spot", "", ""): NOW + timedelta(minutes=3)}), NOW)
-    assert ("spot", "m5.large", "us-west-2a") in Avoided(kept)
+    kept = by_offering(grouped({OfferingKey("spot", "", ""): NOW + timedelta(minutes=3)}), NOW)
+    assert OfferingKey("spot", "m5.large", "us-west-2a") in Avoided(kept)
 
 
 def test_a_storm_of_refusals_stays_a_message_of_bounded_size() -> None:
     """Those that are avoided for longest are kept."""
-    many = {("spot", f"t{n}", "a"): NOW + timedelta(seconds=n) for n in range(2 * MOST)}
+    many = {OfferingKey("spot", f"t{n}", "a"): NOW + timedelta(seconds=n) for n in range(2 * MOST)}
     report = LaunchReport(refused=grouped(many))
     assert sum(len(group.instance_types) for group in report.refused) == MOST
-    assert by_offering(report.refused, NOW).keys() == {("spot", f"t{n}", "a") for n in range(MOST, 2 * MOST)}
+    assert by_offering(report.refused, NOW).keys() == {OfferingKey("spot", f"t{n}", "a") for n in range(MOST, 2 * MOST)}

@@ -6,10 +6,11 @@ import asyncio
 from datetime import timedelta
 
 from activities.launch_breakers import FIRST_LAUNCHES, TURN, UNANSWERED, LaunchBreakers
-from tenon.lifecycle.messages import LaunchReport, OfferingKey
+from tenon.kube.offerings import OfferingKey
+from tenon.lifecycle.messages import LaunchReport, OfferingRef
 from tests.lifecycle_k8s.fake_kube import Clock
 
-SPOT = OfferingKey(capacity_type="spot", instance_type="m5.large", zone="us-west-2a")
+SPOT = OfferingRef(capacity_type="spot", instance_type="m5.large", zone="us-west-2a")
 
 
 async def settle() -> None:
@@ -122,7 +123,7 @@ async def test_refusals_are_told_once_and_known_again_after_a_restart() -> None:
     after = LaunchBreakers(clock)
     after.launched("batch")
     after.adopt(LaunchReport(refused=report.refused, breakers=[*report.breakers]))
-    assert ("spot", "m5.large", "us-west-2a") in after.avoided()
+    assert OfferingKey("spot", "m5.large", "us-west-2a") in after.avoided()
     assert await after.admit("web", "c1") is not None
     clock.instant += timedelta(minutes=4)
     assert after.report() == LaunchReport()

@@ -17,6 +17,7 @@ from activities.ec2.errors import (
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
 from activities.launch_failure import TRIES_IN_PLACE
 from activities.launching import Launching
+from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.launch_retry import LAUNCH_WITHIN
 from tenon.lifecycle.messages import (
     Instance,
@@ -25,7 +26,7 @@ from tenon.lifecycle.messages import (
     LaunchRequest,
     LaunchResult,
     LaunchWait,
-    OfferingKey,
+    OfferingRef,
     PrepareLaunchInput,
 )
 from tests.lifecycle_k8s.fake_kube import stamp
@@ -190,11 +191,11 @@ async def test_a_launch_group_that_is_refused_is_never_asked_for_again() -> None
 
 async def test_offerings_without_capacity_are_avoided_although_the_claim_stays() -> None:
     """Of one request EC2 refused some offerings, and was too busy for the others."""
-    sold_out = OfferingKey(capacity_type="spot", instance_type="m5.large", zone="us-west-2a")
+    sold_out = OfferingRef(capacity_type="spot", instance_type="m5.large", zone="us-west-2a")
     world, launching = waiting(Refuser(launch=refused(unavailable=[sold_out])))
     breakers = launching._breakers
     result = await launching.launch(LaunchInput(claim=REF, request=REQUEST))
     assert there(world)
-    assert ("spot", "m5.large", "us-west-2a") in breakers.avoided()
+    assert OfferingKey("spot", "m5.large", "us-west-2a") in breakers.avoided()
     assert breakers.news.is_set(), "the provisioner hears of it, in one message for all claims of a moment"
     assert result.unavailable == [], "or each of a thousand claims would tell it of all its types and zones"

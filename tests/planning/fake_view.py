@@ -15,6 +15,7 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.model import ManagedNode
+from tenon.kube.offerings import OfferingKey
 from tenon.kube.planned_pods import planned_pods
 from tenon.kube.pod import Pod
 from tenon.provisioning.planning_context import ClaimFacts, Fingerprint
@@ -170,10 +171,10 @@ class FakeTypes:
         self.on_read: Callable[[], None] = lambda: None
 
     def instance_types(
-        self, node_class: EC2NodeClass, unavailable: frozenset[tuple[str, str, str]], *, unpriced: bool = False
+        self, node_class: EC2NodeClass, unavailable: frozenset[OfferingKey], *, unpriced: bool = False
     ) -> Sequence[InstanceType]:
         self.on_read()
-        return [kind for kind in CATALOG if not any(name == kind.name for _, name, _ in unavailable)]
+        return [kind for kind in CATALOG if not any(key.instance_type == kind.name for key in unavailable)]
 
 
 class FakeClaims:

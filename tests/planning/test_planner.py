@@ -15,7 +15,7 @@ from tenon.apis import labels
 from tenon.kube.pod_rules import PodRules, PodTerm
 from tenon.kube.requirements import Requirements
 from tenon.kube.selectors import LabelSelector
-from tenon.lifecycle.messages import OfferingKey, PlanInput, PlanResult, UnavailableOffering
+from tenon.lifecycle.messages import OfferingRef, PlanInput, PlanResult, UnavailableOffering
 from tenon.provisioning.claims import largest_capacity
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.scheduling.model import Node
@@ -309,7 +309,7 @@ async def test_a_pool_mended_while_the_plan_was_made_is_tried_at_once() -> None:
 async def test_refused_offerings_are_avoided_until_their_time_is_over() -> None:
     """AWS-033."""
     cheapest = (await _types_bought(()))[0]
-    refused = OfferingKey(capacity_type="spot", instance_type=cheapest, zone="us-west-2a")
+    refused = OfferingRef(capacity_type="spot", instance_type=cheapest, zone="us-west-2a")
     until = START + timedelta(minutes=3)
     assert cheapest not in await _types_bought([UnavailableOffering(offering=refused, until=until)])
     assert cheapest in await _types_bought([UnavailableOffering(offering=refused, until=START)])
@@ -318,7 +318,7 @@ async def test_refused_offerings_are_avoided_until_their_time_is_over() -> None:
 async def test_a_pod_that_fits_nowhere_is_planned_again_when_a_refused_offering_may_be_bought() -> None:
     """After some plans in vain its own pause would be longer."""
     at = Setting(pod("a", cpu="5000"))
-    offering = OfferingKey(capacity_type="spot", instance_type=CATALOG[0].name, zone="us-west-2a")
+    offering = OfferingRef(capacity_type="spot", instance_type=CATALOG[0].name, zone="us-west-2a")
     for number in range(3):
         at.now += timedelta(minutes=2)
         refused = UnavailableOffering(offering=offering, until=at.now + timedelta(seconds=15))

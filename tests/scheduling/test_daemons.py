@@ -59,7 +59,7 @@ def test_where_the_daemon_runs_everywhere_the_pod_has_no_place() -> None:
 
 def test_of_the_zones_without_the_daemon_the_cheapest_is_taken() -> None:
     plan = solve(problem([pod("p", HUGE)], pool("default", AMD64), daemons=[daemon(IN_ZONE_A)]))
-    assert plan.claims[0].offering[2] == labels.SPOT
+    assert plan.claims[0].offering.capacity_type == labels.SPOT
 
 
 def test_pods_with_and_without_room_beside_the_daemon_are_planned_together() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tenon.apis import labels
+from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirement, Requirements
 from tenon.kube.taints import Taint, Toleration
@@ -90,7 +91,7 @@ def test_sch019_a_claim_is_the_template_and_its_pods() -> None:
     assert claim.requirements[labels.ZONE].values == (ZONES[1],)
     assert claim.requirements.labels()["team"] == "a"
     assert claim.requirements.labels()[labels.NODEPOOL] == "default"
-    assert claim.offering == ("c6g.large", ZONES[1], labels.ON_DEMAND)
+    assert claim.offering == OfferingKey(labels.ON_DEMAND, "c6g.large", ZONES[1])
 
 
 def test_pods_that_contradict_each_other_get_nodes_of_their_own() -> None:

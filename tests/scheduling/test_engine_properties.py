@@ -169,7 +169,7 @@ def test_every_plan_keeps_the_rules(batch: Problem) -> None:
     for claim in plan.claims:
         pool = by_name[claim.pool]
         assert claim.pods
-        assert claim.instance_types[0] == claim.offering[0]
+        assert claim.instance_types[0] == claim.offering.instance_type
         check_ports(claim.pods)
         summed = add(*(pod.requests for pod in claim.pods))
         for instance_type, zone, capacity_type in ways(claim):
@@ -181,8 +181,8 @@ def test_every_plan_keeps_the_rules(batch: Problem) -> None:
                 assert suits(pod, known, pool.taints)
             for requirement in pool.requirements.values():
                 assert always(known, requirement) or requirement.key == "team"
-        prices = {(t.name, o.zone, o.capacity_type): o.price for t in CATALOG for o in t.offerings}
-        assert claim.price == min(prices[t.name, zone, ct] for t, zone, ct in ways(claim)) == prices[claim.offering]
+        prices = {(o.capacity_type, t.name, o.zone): o.price for t in CATALOG for o in t.offerings}
+        assert claim.price == min(prices[ct, t.name, zone] for t, zone, ct in ways(claim)) == prices[claim.offering]
         peaks.setdefault(claim.pool, []).append(
             maximum(*(TYPES[name].capacity for name in claim.instance_types)) | {"nodes": 1}
         )

@@ -43,7 +43,7 @@ def test_zones_are_chosen_with_a_look_at_prices() -> None:
     """Packed zone by zone the nodes cost more: two zones then have both eight of the thirty and one of the three."""
     plan = solve(batch())
     assert plan.unschedulable == {}
-    assert [(claim.offering[0], len(claim.pods)) for claim in plan.claims] == [
+    assert [(claim.offering.instance_type, len(claim.pods)) for claim in plan.claims] == [
         ("m5.12xlarge", 9),
         ("r5.8xlarge", 8),
         ("r5.8xlarge", 8),

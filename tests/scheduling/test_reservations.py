@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenon.apis import labels
+from tenon.kube.offerings import OfferingKey
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import InstanceType, PlannedClaim
 from tenon.scheduling.type_table import RESERVATION_ID
@@ -40,12 +41,12 @@ def types(*places: tuple[str, str, int]) -> list[InstanceType]:
 
 
 def markets(claims: tuple[PlannedClaim, ...]) -> Counter[str]:
-    return Counter(claim.offering[2] for claim in claims)
+    return Counter(claim.offering.capacity_type for claim in claims)
 
 
 def test_sch095_a_reservation_is_taken_before_spot() -> None:
     (claim,) = solve(problem([pod()], pool(types=types(("cr-1", ZONES[1], 1))))).claims
-    assert claim.offering == ("m5.large", ZONES[1], "reserved")
+    assert claim.offering == OfferingKey("reserved", "m5.large", ZONES[1])
     assert claim.instance_types == ("m5.large",)
     assert claim.requirements[labels.CAPACITY_TYPE].values == ("reserved",)
     assert claim.requirements[RESERVATION_ID].values == ("cr-1",)
@@ -56,7 +57,7 @@ def test_sch094_nodes_beyond_the_places_are_bought() -> None:
     assert markets(plan.claims)["reserved"] == 2
     assert markets(plan.claims)["spot"] == len(plan.claims) - 2 > 0
     assert plan.unschedulable == {}
-    bought = [claim for claim in plan.claims if claim.offering[2] != "reserved"]
+    bought = [claim for claim in plan.claims if claim.offering.capacity_type != "reserved"]
     assert not any(claim.requirements[labels.CAPACITY_TYPE].has("reserved") for claim in bought)
 
 
@@ -87,7 +88,7 @@ def test_a_pool_of_reservations_alone_buys_nothing() -> None:
 def test_a_pool_without_reserved_capacity_takes_no_place() -> None:
     on_demand = need(labels.CAPACITY_TYPE, "In", "on-demand")
     (claim,) = solve(problem([pod()], pool("default", on_demand, types=types(("cr-1", ZONES[0], 2))))).claims
-    assert claim.offering[2] == "on-demand"
+    assert claim.offering.capacity_type == "on-demand"
 
 
 def test_the_limits_of_a_pool_count_its_reserved_nodes() -> None:
@@ -133,7 +134,9 @@ def test_no_reservation_is_oversold(
     load = [one for n, (cpu, count) in enumerate(pods) for one in replicas(count, cpu, prefix=f"g{n}")]
     plan = solve(problem(load, *(pool(f"pool-{n}", types=some, limits=limit) for n in range(pools))))
     taken = Counter(
-        claim.requirements[RESERVATION_ID].values[0] for claim in plan.claims if claim.offering[2] == "reserved"
+        claim.requirements[RESERVATION_ID].values[0]
+        for claim in plan.claims
+        if claim.offering.capacity_type == "reserved"
     )
     assert all(taken[name] <= count for name, _, count in named)
     planned = sorted([p.key for claim in plan.claims for p in claim.pods] + list(plan.unschedulable))

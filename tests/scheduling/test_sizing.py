@@ -79,7 +79,7 @@ def test_a_pool_of_burstable_types_alone_still_works() -> None:
 
 def test_spot_claims_stay_flexible_where_they_can() -> None:
     plan = solve(problem(replicas(300, "1", "2Gi"), pool("default", AMD64)))
-    assert {claim.offering[2] for claim in plan.claims} == {labels.SPOT}
+    assert {claim.offering.capacity_type for claim in plan.claims} == {labels.SPOT}
     assert min(len(claim.instance_types) for claim in plan.claims) >= SPOT_FLEXIBILITY
 
 
@@ -183,8 +183,8 @@ def test_pods_that_keep_each_other_away_are_placed_before_others_of_their_size()
 def test_a_pool_of_few_types_on_spot_uses_the_larger_ones_too() -> None:
     types = catalog(entry("m5.large", 2, 8, 0.096), entry("m5.2xlarge", 8, 32, 0.384))
     plan = solve(problem(replicas(7, "1", "1Gi"), pool(types=types)))
-    assert [claim.offering[0] for claim in plan.claims] == ["m5.2xlarge"]
-    assert plan.claims[0].offering[2] == labels.SPOT
+    assert [claim.offering.instance_type for claim in plan.claims] == ["m5.2xlarge"]
+    assert plan.claims[0].offering.capacity_type == labels.SPOT
 
 
 kinds = st.tuples(

@@ -18,7 +18,7 @@ from tenon.lifecycle.messages import (
     AwaitBatchInput,
     BatchSummary,
     LaunchReport,
-    OfferingKey,
+    OfferingRef,
     PlanInput,
     PlanResult,
 )
@@ -27,7 +27,7 @@ from worker.runtime.launch_reports import keep_told
 from workflows import names
 from workflows.provisioner import MOST_REPORTS, ProvisionerInput, ProvisionerWorkflow
 
-SPOT = OfferingKey(capacity_type="spot", instance_type="m5.large", zone="us-west-2a")
+SPOT = OfferingRef(capacity_type="spot", instance_type="m5.large", zone="us-west-2a")
 
 
 class Planning:

@@ -79,7 +79,7 @@ class Winners:
         return self._told[same]
 
     def _tell(self, claim: PlannedClaim, shelf: _Shelf, asked: Requirements) -> str:
-        name, zone, capacity_type = claim.offering
+        capacity_type, name, zone = claim.offering
         market = _market(shelf, asked)
         *most, last = _amounts(claim.requests) or ["its pods"]
         held = f"{', '.join(most)} and {last}" if most else last
