@@ -14,7 +14,7 @@ import typer
 from cli.simulating.files import NAME_OF_STANDARD_INPUT, read_named_texts
 from tenon.manifests.converting import Output, Part, convert, joined
 from tenon.manifests.documents import Finding
-from tenon.simulation.faults import Fault, Source, one_line
+from tenon.manifests.faults import Fault, Source, one_line
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 

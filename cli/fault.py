@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from cli.sandbox import Output, StateDir, fail, wide_console
+from cli.sandbox_output import Output, StateDir, fail, wide_console
 from sandbox.cluster import Sandbox, SandboxError
 from sandbox.faults import catalogue
 from sandbox.faults.registry import NamedFault, Option

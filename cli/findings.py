@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tenon.manifests.documents import Finding, as_shown
-from tenon.simulation.faults import one_line
+from tenon.manifests.faults import one_line
 
 
 def show(findings: Sequence[Finding], console: Console | None = None) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from importlib import import_module
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +13,7 @@ from rich.table import Table
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from cli.sandbox_output import Output, StateDir, fail, wide_console
 from sandbox import build, helm, stale_worker
 from sandbox.build import BuildError
 from sandbox.cluster import Sandbox, SandboxError
@@ -49,12 +48,6 @@ app = typer.Typer(
     help="Temporal, Kubernetes and EC2 on this machine, to try Tenon in.",
 )
 
-StateDir = Annotated[
-    Path | None,
-    typer.Option("--state", metavar="FOLDER", help="State folder.  [default: $TENON_SANDBOX_DIR, else ./.sandbox]"),
-]
-
-FAILED = 2
 COLOURS = {
     State.READY: "green",
     State.FAILED: "red",
@@ -62,25 +55,6 @@ COLOURS = {
     State.STOPPING: "yellow",
     State.FROZEN: "cyan",
 }
-
-
-class Output(StrEnum):
-    """How an answer is printed."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
-def fail(error: Exception) -> typer.Exit:
-    """Print an error in a sentence; the exit to raise."""
-    Console(stderr=True).print(f"[red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
-    return typer.Exit(FAILED)
-
-
-def wide_console() -> Console:
-    """Wide where nobody looks at the width, so that a pipe gets whole lines."""
-    console = Console()
-    return console if console.is_terminal else Console(width=200)
 
 
 @app.command(name="build")

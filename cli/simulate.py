@@ -20,11 +20,11 @@ from cli.simulating.patience import patience
 from tenon.apis import labels
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.kube.scheduler_config import KIND, NOTHING, DefaultSpread, scheduler_config
+from tenon.manifests.faults import Fault, Source, in_order, one_line
 from tenon.scheduling.bound import lower_bounds
 from tenon.simulation.deciding import Decision, Question, decide
 from tenon.simulation.defaults import fill_in, newest_instant
 from tenon.simulation.document import plan_document, to_json
-from tenon.simulation.faults import Fault, Source, in_order, one_line
 from tenon.simulation.objects import Objects
 from tenon.simulation.reading import finish
 from tenon.simulation.report import Report, report

@@ -13,7 +13,7 @@ import typer
 from cli.simulating.files import read_named_texts
 from tenon.manifests.checking import Checked, check
 from tenon.manifests.documents import Finding, as_shown
-from tenon.simulation.faults import Fault, one_line
+from tenon.manifests.faults import Fault, one_line
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 

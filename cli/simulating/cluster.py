@@ -15,9 +15,9 @@ from tenon.kube.records import PodRecord, ValueRecord
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.kube.selector_decode import decode_replication_controller, decode_service, decode_workload
 from tenon.kube.storage_decode import decode_claim, decode_class, decode_csi_node, decode_volume
+from tenon.manifests.faults import Fault
 from tenon.provisioning.buffers import buffer_of
 from tenon.simulation.defaults import namespace_labels
-from tenon.simulation.faults import Fault
 from tenon.simulation.objects import Found, Objects
 from tenon.simulation.workloads import replica_set
 from worker.cache.cluster import ClusterCache

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from cli.simulating import builtin
+from tenon.manifests.faults import Fault, Source
 from tenon.scheduling.model import InstanceType
 from tenon.simulation.catalogue import read_catalogue
-from tenon.simulation.faults import Fault, Source
 from tenon.simulation.objects import Objects
 from tenon.simulation.reading import read_text
 

@@ -30,8 +30,8 @@ from activities.kubernetes.resources import (
     STORAGECLASSES,
     Resource,
 )
+from tenon.manifests.faults import Fault, Source
 from tenon.provisioning.gates import FeatureGates
-from tenon.simulation.faults import Fault, Source
 from tenon.simulation.objects import Found, Objects
 
 PRIORITYCLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", False, "PriorityClass")

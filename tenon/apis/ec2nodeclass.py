@@ -28,6 +28,10 @@ from tenon.apis.ec2terms import (
 from tenon.apis.kubelet import KubeletConfiguration
 
 AMIFamily = Literal["AL2", "AL2023", "Bottlerocket", "Custom", "Windows2019", "Windows2022", "Windows2025"]
+V1beta1AMIFamily = Literal[
+    "AL2", "AL2023", "Bottlerocket", "Ubuntu", "Windows2019", "Windows2022", "Windows2025", "Custom"
+]
+"""The families of v1beta1. Windows2025 came later: a class of v1 that has it must also have a form in v1beta1."""
 
 AMIS_READY = "AMIsReady"
 SUBNETS_READY = "SubnetsReady"

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tenon.manifests.faults import one_line
 from tenon.manifests.paths import Path
 from tenon.manifests.places import Lines, Place, find_documents
 from tenon.manifests.tabs import without_tab
-from tenon.simulation.faults import one_line
-from tenon.simulation.yaml_scalars import UnreadableError
-from tenon.simulation.yaml_values import read_documents
+from tenon.manifests.yaml_scalars import UnreadableError
+from tenon.manifests.yaml_values import read_documents
 
 Body = dict[str, Any]
 

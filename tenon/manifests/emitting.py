@@ -11,7 +11,7 @@ import yaml
 
 from tenon.manifests.paths import Path
 from tenon.manifests.places import Lines, find_documents
-from tenon.simulation.yaml_scalars import UnreadableError, plain_value
+from tenon.manifests.yaml_scalars import UnreadableError, plain_value
 
 WIDEST = 120
 """Columns of a line with its comment; what does not fit goes above it."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from tenon.manifests.emitting import as_yaml
 from tenon.manifests.places import find_documents
-from tenon.simulation.yaml_values import read_documents
+from tenon.manifests.yaml_values import read_documents
 
 _HEADER = re.compile(r"[|>][-+0-9]*")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tenon.manifests.documents import Item
 from tenon.manifests.paths import Path
-from tenon.simulation.yaml_scalars import UnreadableError, plain_value
+from tenon.manifests.yaml_scalars import UnreadableError, plain_value
 
 
 def misread_keys(item: Item) -> Iterator[tuple[Path, str]]:

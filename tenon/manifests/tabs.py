@@ -6,8 +6,8 @@ import json
 import re
 
 from tenon.manifests.places import Lines
-from tenon.simulation.yaml_scalars import UnreadableError
-from tenon.simulation.yaml_values import read_documents
+from tenon.manifests.yaml_scalars import UnreadableError
+from tenon.manifests.yaml_values import read_documents
 
 _LARGEST = 100_000
 """Characters of a document in which guesses are tried."""

@@ -12,9 +12,9 @@ from pydantic import Field, ValidationError, model_validator
 from tenon.apis.base import ApiModel
 from tenon.apis.labels import RESERVED
 from tenon.apis.validation import Problem
+from tenon.manifests.faults import Fault, Source
 from tenon.scheduling.catalog import parse_catalog
 from tenon.scheduling.model import InstanceType
-from tenon.simulation.faults import Fault, Source
 from tenon.simulation.fields import Amounts, Text, located
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from tenon.apis.kubelet import expressions_in
 from tenon.ec2.expressions_finding import expressions_are_off
+from tenon.manifests.faults import Source
 from tenon.simulation.admission import admitted
-from tenon.simulation.faults import Source
 from tenon.simulation.objects import Body, Found, Objects
 from tenon.simulation.volumes import complete_bindings
 

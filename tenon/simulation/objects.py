@@ -10,7 +10,7 @@ from typing import Any
 from tenon.apis import capacitybuffer, labels
 from tenon.apis.legacy.global_settings import is_settings
 from tenon.kube import scheduler_config
-from tenon.simulation.faults import Fault, Source
+from tenon.manifests.faults import Fault, Source
 
 Body = dict[str, Any]
 

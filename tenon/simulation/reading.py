@@ -11,13 +11,13 @@ from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import Problem, parse
+from tenon.manifests.faults import Fault, Source
+from tenon.manifests.yaml_scalars import UnreadableError
+from tenon.manifests.yaml_values import read_documents
 from tenon.simulation import manifests, older_kinds
 from tenon.simulation.buffers import add_buffer_pods
-from tenon.simulation.faults import Fault, Source
 from tenon.simulation.objects import Found, Objects
 from tenon.simulation.workloads import expand
-from tenon.simulation.yaml_scalars import UnreadableError
-from tenon.simulation.yaml_values import read_documents
 
 OWN_KINDS: dict[str, type[ApiModel]] = {
     "NodePool": NodePool,

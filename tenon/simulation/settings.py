@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tenon.manifests.faults import Fault, Source
 from tenon.provisioning.gates import AwsFeatureGates, FeatureGates, parse_aws_feature_gates, parse_feature_gates
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.scheduling.model import NODE_CHARGE
-from tenon.simulation.faults import Fault, Source
 
 
 @dataclass(frozen=True, slots=True)

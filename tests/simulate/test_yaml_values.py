@@ -11,8 +11,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.simulation.yaml_scalars import UnreadableError
-from tenon.simulation.yaml_values import read_documents
+from tenon.manifests.yaml_scalars import UnreadableError
+from tenon.manifests.yaml_values import read_documents
 
 NUMBERS_OF_TODAY = re.compile(r"[-+]?[0-9][0-9_.]*([eE][-+]?[0-9]+|o[0-7]+)")
 """What Kubernetes reads as a number, and the YAML 1.1 of `yaml.safe_dump` takes for text and writes without quotes."""

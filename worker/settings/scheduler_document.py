@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread, scheduler_config
-from tenon.simulation.yaml_scalars import UnreadableError
-from tenon.simulation.yaml_values import read_documents
+from tenon.manifests.yaml_scalars import UnreadableError
+from tenon.manifests.yaml_values import read_documents
 
 LARGEST = 2**20
 """Bytes of a file."""

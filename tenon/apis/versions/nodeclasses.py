@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from tenon.apis import labels
-from tenon.apis.ec2nodeclass import EC2NodeClassSpec
+from tenon.apis.ec2nodeclass import EC2NodeClassSpec, V1beta1AMIFamily
 from tenon.apis.ec2terms import FAMILY_OF_ALIAS
-from tenon.apis.legacy.kinds.v1beta1_ec2nodeclass import AMIFamily
 from tenon.apis.versions.parts import Object, Part, Values
 from tenon.apis.versions.shared import ANNOTATIONS, only_v1, taken_by
 
@@ -30,7 +29,7 @@ _TAKES = taken_by(EC2NodeClassSpec)
 _OPTIONS = {"metadataOptions": ("spec", "metadataOptions")}
 _UBUNTU = {**_IMAGES, **_VOLUMES, "ubuntu": (*ANNOTATIONS, labels.V1BETA1_UBUNTU)}
 _FAMILIES = frozenset(FAMILY_OF_ALIAS.values())
-_OLD_FAMILIES = frozenset(get_args(AMIFamily))
+_OLD_FAMILIES = frozenset(get_args(V1beta1AMIFamily))
 
 
 def is_incompatible(annotations: Mapping[str, str]) -> bool:

@@ -11,11 +11,9 @@ from pydantic import Field
 from tenon.apis.base import ApiModel, Rule
 from tenon.apis.common import ObjectMeta
 from tenon.apis.ec2launch import BlockDeviceMapping, MetadataOptions
-from tenon.apis.ec2nodeclass import EC2NodeClassStatus
+from tenon.apis.ec2nodeclass import EC2NodeClassStatus, V1beta1AMIFamily
 from tenon.apis.ec2terms import NO_EMPTY_TAGS, TAGS_CEL, SecurityGroupSelectorTerm, SubnetSelectorTerm, Tags
 
-AMIFamily = Literal["AL2", "AL2023", "Bottlerocket", "Ubuntu", "Windows2019", "Windows2022", "Windows2025", "Custom"]
-"""With Windows2025, which came later: a class of v1 that has it must be writable here too."""
 OLD_OWN_TAGS = ("karpenter.sh/nodepool", "karpenter.sh/managed-by", "karpenter.sh/nodeclaim")
 """Tags that said whose an instance was; users could not set them."""
 _OWN_TAG_LIST = ", ".join(f"'{tag}'" for tag in OLD_OWN_TAGS)
@@ -97,7 +95,7 @@ class EC2NodeClassSpec(ApiModel):
     """Whether instances get a public address; unset leaves it to the subnet."""
     ami_selector_terms: Annotated[list[AMITerm], Field(max_length=30)] = []
     """The machine images that instances may run; none means the newest of the family."""
-    ami_family: AMIFamily
+    ami_family: V1beta1AMIFamily
     """How user data and defaults are made, and which images are taken where no term names them."""
     user_data: str | None = None
     """The user's part of the instances' user data."""

@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import yaml
 
-from tenon.simulation.json_values import read_json
-from tenon.simulation.yaml_scalars import UnreadableError, check_tag, scalar_value
+from tenon.manifests.json_values import read_json
+from tenon.manifests.yaml_scalars import UnreadableError, check_tag, scalar_value
 
 DEEPEST = 100
 """Nesting that no Kubernetes object comes near."""
