@@ -1,7 +1,7 @@
 """Whether a kubelet would run a pod that was bound to its node.
 
 A kubelet repeats the scheduler's checks against what it really runs, and fails a pod that does not fit. These are
-those checks, as pure functions. They repeat rules of `tenon.kube` on purpose: the sandbox judges what the product bound,
+those checks, as pure functions. They repeat rules of `tenon.kube` on purpose: the sandbox judges what the product did,
 and a judge that shares the formula for requests, selectors or host ports would share its mistakes. Only quantities are
 parsed by the product (`tenon.resources`), which tests hold against Kubernetes' own texts.
 """

@@ -1,4 +1,5 @@
-"""What Kubernetes objects mean, once for everybody who reads them.
+"""What Kubernetes objects mean: every rule about pods, nodes, volumes and claims is written here once.
 
-Rules here are pure: they take objects, or the records made of them, and know neither the engine nor the cluster.
+The cache decodes bytes into records, activities read the JSON of a few objects; both use the same rules. The rules are
+pure: they know neither the scheduling engine nor the cluster.
 """

@@ -1,7 +1,7 @@
-"""From the API server's bytes to records.
+"""Decodes the bytes of the API server into records.
 
-Pods of one workload are alike, so texts, label sets, requests and tolerations are shared between records: a cluster
-of ten thousand pods then costs a few megabytes. Volumes, their claims and classes are in `tenon.kube.storage_decode`.
+Pods of one workload have much in common, so records share texts, label sets, requests and tolerations: a cluster of ten
+thousand pods then takes a few megabytes. Volumes, their claims and classes are in `tenon.kube.storage_decode`.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ OF_EVERY_DAEMON = (
     Toleration("node.kubernetes.io/pid-pressure", "Exists", effect="NoSchedule"),
     Toleration("node.kubernetes.io/unschedulable", "Exists", effect="NoSchedule"),
 )
-"""What the DaemonSet controller lets its pods tolerate, whatever their template says."""
+"""What the DaemonSet controller adds to the tolerations of its pods."""
 
 
 def decode_daemonset(raw: bytes | msgspec.Raw) -> DaemonRecord:
@@ -183,7 +183,7 @@ def _object(raw: bytes | msgspec.Raw, record: type[AnyRecord]) -> AnyRecord:
 
 
 def _share_values(body: dict[str, Any]) -> None:
-    """Thousands of NodeClaims name the same hundreds of instance types."""
+    """Thousands of NodeClaims name the same hundreds of instance types, so each list is held once."""
     spec = body.get("spec")
     requirements = spec.get("requirements") if isinstance(spec, dict) else None
     for term in requirements if isinstance(requirements, list) else ():
@@ -193,7 +193,7 @@ def _share_values(body: dict[str, Any]) -> None:
 
 
 def scheduling_pod(metadata: Metadata, spec: PodSpec, status: PodStatus | None) -> Pod:
-    """A pod as scheduling sees it; what it asks for and the engine cannot do is said in ``unsupported``."""
+    """A pod as scheduling sees it; ``unsupported`` says what it asks for that the engine cannot plan."""
     try:
         terms, unsupported = required_terms(spec)
     except ValueError as error:
@@ -226,7 +226,7 @@ def _selector_owner(namespace: str, owner: Owner | None) -> tuple[str, str]:
 
 
 def _whole_number(text: str | None) -> int:
-    """The number that an annotation holds; 0 when it holds none."""
+    """The number that an annotation holds; 0 if it holds no number."""
     try:
         return int(text or 0)
     except ValueError:
@@ -234,7 +234,7 @@ def _whole_number(text: str | None) -> int:
 
 
 def instant(text: str | None) -> float:
-    """Seconds since the epoch of a Kubernetes time; 0 for none."""
+    """A Kubernetes time in seconds since the epoch; 0 without a time."""
     return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
@@ -243,7 +243,7 @@ def _unsupported(spec: PodSpec) -> str:
 
 
 def _volumes(metadata: Metadata, spec: PodSpec) -> tuple[VolumeUse, ...]:
-    """The pod's volumes that are claims; the claim of an ephemeral one is made after the pod, and named after both."""
+    """The pod's volumes that are claims; Kubernetes creates the claim of an ephemeral volume after the pod."""
     namespace = metadata.namespace or "default"
     uses = []
     for volume in spec.volumes or ():
@@ -257,7 +257,7 @@ def _volumes(metadata: Metadata, spec: PodSpec) -> tuple[VolumeUse, ...]:
 
 
 def _opted_out(terms: Sequence[Requirements]) -> bool:
-    """Whether every alternative asks for a node without a NodePool, or a Provisioner, as it was called before."""
+    """Whether every alternative asks for a node without a NodePool, or a Provisioner, its name before v1beta1."""
     return bool(terms) and all(
         any(key in term and term[key].operator == DOES_NOT_EXIST for key in (labels.NODEPOOL, labels.PROVISIONER))
         for term in terms

@@ -1,8 +1,8 @@
-"""The topology spread of pods that state none, by the constraints that kube-scheduler is configured with.
+"""The default topology spread constraints of kube-scheduler, for pods that state no constraints of their own.
 
-Whom such a constraint counts is deduced for each pod, as kube-scheduler does: by the selectors of the Services that
-choose the pod, and by that of the ReplicationController, ReplicaSet or StatefulSet that owns it. A pod of which nothing
-can be deduced is not spread.
+The pods that such a constraint counts are deduced as kube-scheduler does it: from the selectors of the Services that
+select the pod, and of the ReplicationController, ReplicaSet or StatefulSet that controls it. Without any selector the
+pod is not spread.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ OWNERS: Mapping[tuple[str, str], str] = {
     ("apps/v1", "ReplicaSet"): "replicasets",
     ("apps/v1", "StatefulSet"): "statefulsets",
 }
-"""The owners whose selectors count, by apiVersion and kind: the plural that they are kept by."""
+"""The controllers whose selectors count: (apiVersion, kind) to the plural of the resource."""
 
 
 def deduced_selector(
     labels: Mapping[str, str], services: Iterable[Mapping[str, str]], owner: LabelSelector | None
 ) -> LabelSelector | None:
-    """The pods that count for one with these labels; None when nothing is known of it.
+    """The selector of the pods that count for a pod with these labels; None if no Service or workload selects it.
 
     Args:
         labels: the pod's.
@@ -41,7 +41,7 @@ def deduced_selector(
 
 
 def with_defaults(rules: PodRules, constraints: Iterable[SpreadRule], selector: LabelSelector | None) -> PodRules:
-    """What a pod says, the constraints included; unchanged when it states its own, or nothing is known of it."""
+    """The rules of a pod with the default constraints; unchanged if it states its own or ``selector`` is None."""
     if rules.spreads or selector is None:
         return rules
     return replace(rules, spreads=tuple(replace(constraint, selector=selector) for constraint in constraints))

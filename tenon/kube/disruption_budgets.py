@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets, as far as the cache needs them: which pods they keep where they are for ever."""
+"""PodDisruptionBudgets as the cache needs them: which pods they never let go."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class BudgetObject(Wire):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A PodDisruptionBudget: the pods of its namespace that it selects (None: none), and whether it never lets one go.
+    """A PodDisruptionBudget: which pods of its namespace it selects (None: no pod), and whether it never lets one go.
 
-    One that is used up for the moment does let pods go, later.
+    A budget that allows no disruption at the moment still lets pods go later.
     """
 
     namespace: str

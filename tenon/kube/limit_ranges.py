@@ -1,4 +1,4 @@
-"""What LimitRanges let containers request that state nothing, so that the first plan knows the pods of DaemonSets.
+"""What LimitRanges make containers request by default, so that the first plan knows the pods of DaemonSets.
 
 The API server writes these requests into pods as they are created. A DaemonSet whose pods have yet to come only has its
 template.

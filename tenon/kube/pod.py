@@ -1,6 +1,6 @@
-"""A pod as scheduling, disruption and the cache see it: what it asks of its node, worked out once.
+"""A pod as scheduling, disruption and the cache see it: its effective request, and what else it asks of a node.
 
-The cluster cache and the file reader of ``tenon simulate`` both make it from the same decoder.
+The cluster cache and ``tenon simulate`` both get it from `tenon.kube.decode`.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Pod:
     priority: int = 0
     node_name: str = ""
     unsupported: str = ""
-    """Why this pod must not be placed: a rule that it states and the engine does not know, in one sentence."""
+    """Why this pod must not be placed: it states a rule that the engine does not know. One sentence."""
     rules: PodRules = NO_RULES
     """What it says about other pods, and its preferences."""
     volume_terms: tuple[Requirements, ...] = ()
-    """Where its volumes can be reached: OR-ed alternatives that its node must meet beside ``required_terms``."""
+    """Where its volumes can be reached: OR-ed alternatives that its node must meet as well as ``required_terms``."""
     attachments: tuple[tuple[str, str], ...] = ()
     """(CSI driver, claim) of each volume that must be attached to its node."""
     workload: str = ""

@@ -1,6 +1,6 @@
-"""The pod annotation karpenter.sh/do-not-disrupt: for ever, or for a while from the pod's start.
+"""The annotation karpenter.sh/do-not-disrupt: it protects a pod for good, or for a duration from the pod's start.
 
-Before v1 it was karpenter.sh/do-not-evict, which many manifests still carry and which protects as well.
+Before v1beta1 its name was karpenter.sh/do-not-evict. Many manifests still have that name, which protects as well.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tenon.kube.timestamps import format_instant
 
 
 def wish(annotations: Mapping[str, str]) -> str | None:
-    """What a pod's annotations say of its protection, under whichever name: None when they say nothing."""
+    """The value of the annotation under either name; None if the pod has neither."""
     return "true" if annotations.get(labels.DO_NOT_EVICT) == "true" else annotations.get(labels.DO_NOT_DISRUPT)
 
 

@@ -1,6 +1,6 @@
-"""What the cache holds: one small immutable record an object.
+"""What the cache holds: one small immutable record for each object.
 
-Two records of an object are equal when they say the same; the version that they were read from is no part of that.
+Two records of an object are equal if they say the same, whatever resource version they were read from.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Record(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PodRecord:
-    """A pod: what scheduling sees of it, and what the cache alone must know."""
+    """A pod: what scheduling sees of it, and what only the cache and its views need."""
 
     pod: Pod
     resource_version: str = field(compare=False)
@@ -184,7 +184,7 @@ class ObjectRecord:
         return status
 
     def condition(self, type_: str) -> Mapping[str, Any]:
-        """The status condition of a type; empty when there is none."""
+        """The status condition of a type; empty if the object does not have it."""
         for condition in self.status.get("conditions") or ():
             if condition.get("type") == type_:
                 found: Mapping[str, Any] = condition
@@ -224,7 +224,7 @@ class DaemonRecord:
 
 @dataclass(frozen=True, slots=True)
 class ValueRecord(Generic[V_co]):
-    """An object of which one value is all that is needed, such as the labels of a Namespace."""
+    """An object of which Tenon needs one value only, such as the labels of a Namespace."""
 
     key: str
     uid: str

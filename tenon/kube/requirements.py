@@ -2,7 +2,7 @@
 
 A requirement holds the values that a label may have: a set, or everything but a set, within inclusive whole-number
 bounds. Beside the values it remembers whether the label may be missing, because `NotIn` and `DoesNotExist` accept a
-node without the label while `In` and `Exists` do not; that is what tells "must not exist" from "contradicts itself".
+node without the label while `In` and `Exists` do not; this distinguishes "must not exist" from "contradicts itself".
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 _ANY_NUMBER = re.compile(r"[+-]?[0-9]{1,63}")
 _VALUES_SHOWN = 5
 _ALIKE = 0.85
-"""How much of a label must be as in another one, of 1, to be taken for a slip of the pen."""
+"""How similar two labels must be, from 0 to 1, for one to count as a typing error of the other."""
 _NOTHING: frozenset[str] = frozenset()
 
 
 def _whole(text: str) -> int | None:
-    """The whole number that a label value spells, None when it spells none."""
+    """The whole number that a label value spells; None for any other text."""
     return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
 
 
@@ -213,7 +213,7 @@ def _between(value: str, gte: int | None, lte: int | None) -> bool:
 
 
 def hint(key: str, known: Iterable[str]) -> str:
-    """A question in parentheses after a label that looks like one of the known ones; empty when it looks like none."""
+    """A question in parentheses that names the known label which this one resembles; empty if it resembles none."""
     close = difflib.get_close_matches(key, sorted(known), n=1, cutoff=_ALIKE)
     return f" (did you mean {close[0]}?)" if close else ""
 
@@ -266,7 +266,7 @@ class Requirements(Mapping[str, Requirement]):
         return Requirements(by_key)
 
     def get(self, key: str, default: object = None) -> Requirement:  # noqa: ARG002
-        """The requirement on a label; one that allows everything when there is none."""
+        """The requirement on a label; without one, a requirement that allows everything."""
         return self._by_key.get(key) or Requirement(key, True, _NOTHING, may_be_absent=True)
 
     def conflict(self, other: Requirements, allow_undefined: frozenset[str] = frozenset()) -> str | None:

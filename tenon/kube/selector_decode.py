@@ -1,4 +1,4 @@
-"""From the API server's bytes to the selectors of Services and workloads, which are all that is kept of them."""
+"""Decodes Services and workloads into their selectors, the only part that Tenon needs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _full = msgspec.json.Decoder(_FullObject)
 
 
 def decode_service(raw: bytes | msgspec.Raw) -> ValueRecord[Mapping[str, str] | None]:
-    """The selector of a Service; None for one that chooses no pods.
+    """The selector of a Service; None if the Service selects no pods.
 
     Raises:
         ValueError: the bytes are no Service.

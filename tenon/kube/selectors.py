@@ -31,16 +31,16 @@ class LabelSelector:
         return True
 
     def also(self, labels: Mapping[str, str]) -> LabelSelector:
-        """The selector with these labels asked for besides."""
+        """This selector, and these labels required as well."""
         return LabelSelector((*self.expressions, *((key, "In", (value,)) for key, value in sorted(labels.items()))))
 
     def both(self, other: LabelSelector) -> LabelSelector:
-        """What this selector and the other one select."""
+        """The intersection of both selectors."""
         return LabelSelector(tuple(dict.fromkeys((*self.expressions, *other.expressions))))
 
 
 def label_selector(wire: Selector | None) -> LabelSelector | None:
-    """A label selector; None, which selects nothing, where there is none.
+    """The label selector that was decoded; None, which selects nothing, if the object has no selector.
 
     Raises:
         ValueError: an operator in it is unknown.

@@ -1,6 +1,6 @@
-"""From the API server's bytes to the records that say where volumes can be, and to the labels of namespaces.
+"""Decodes volumes, their claims and classes, CSI nodes and the labels of namespaces.
 
-Classes and affinities are few and volumes many: alike terms and names are shared between records.
+A cluster has many volumes with few different classes and affinities, so records share terms and names.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _driver(spec: VolumeSpec) -> str:
 
 
 def _reachable_from(spec: VolumeSpec) -> tuple[Requirements, ...] | None:
-    """The nodes that reach a volume; a disk of a machine that is gone shall not tie its pod to that name."""
+    """The nodes that reach a volume. The hostname of a local disk is left out: its machine may be gone for good."""
     required = spec.node_affinity.required if spec.node_affinity is not None else None
     stated = required.node_selector_terms if required is not None else None
     if not stated:

@@ -1,6 +1,6 @@
 """The fields of Kubernetes objects that Tenon reads; everything else is skipped while decoding.
 
-A pod's JSON is seven kilobytes and a cluster holds ten thousand of them, so what a struct here does not name costs
+The JSON of a pod is about seven kilobytes and a cluster holds ten thousand pods, so fields that no struct names cost
 neither time nor memory.
 """
 
@@ -20,7 +20,7 @@ Struct = TypeVar("Struct", bound="Wire")
 
 
 class Wire(msgspec.Struct, rename="camel", gc=False):
-    """Base of all structs: camelCase names, unknown fields skipped."""
+    """Base of all structs: field names are camelCase in JSON, unknown fields are skipped."""
 
 
 class Present(Wire):

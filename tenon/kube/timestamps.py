@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 
 def parse_instant(text: object) -> datetime | None:
-    """The instant of an RFC 3339 text, in UTC; None when there is none or a person mistyped it."""
+    """The instant of an RFC 3339 text, in UTC; None if the text is missing or malformed."""
     if isinstance(text, datetime):
         return text.astimezone(UTC)
     if not isinstance(text, str) or not text:

@@ -1,7 +1,7 @@
-"""What the volumes of a pod ask of its node: where they can be reached, and what must be attached.
+"""What the volumes of a pod require of its node: where they can be reached, and what must be attached.
 
-A claim that is bound holds its pod where its volume is. One that waits for its first consumer may be made wherever its
-StorageClass allows. A pod with any other claim cannot run anywhere yet, and buying a node for it would be a waste.
+A bound claim keeps its pod where its volume is. The volume of a claim that waits for its first consumer can be created
+wherever its StorageClass allows. A pod with any other claim cannot run yet, so Tenon buys no node for it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ IN_TREE = {
     "kubernetes.io/portworx-volume": "pxd.portworx.com",
     "kubernetes.io/vsphere-volume": "csi.vsphere.vmware.com",
 }
-"""Provisioners of old names, by the driver that serves them now."""
+"""In-tree provisioners and the CSI drivers that replaced them."""
 WAITS = "WaitForFirstConsumer"
-"""The binding mode of classes whose volumes are made where the pod goes."""
+"""The binding mode of classes whose volumes are created where the pod is placed."""
 DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 """Annotations that make a class the default one."""
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
@@ -34,9 +34,9 @@ BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 AUTO_MODE_DRIVERS = frozenset({"ebs.csi.eks.amazonaws.com"})
 """Drivers that run on nodes of EKS Auto Mode only."""
 AUTO_MODE_KEYS = frozenset({"eks.amazonaws.com/compute-type"})
-"""Labels that nodes of EKS Auto Mode alone carry."""
+"""Labels that only nodes of EKS Auto Mode have."""
 MOST_WAYS = 64
-"""Alternatives that the volumes of one pod may have together."""
+"""The most alternatives that the volumes of one pod may have together."""
 
 
 def ephemeral_claim(pod: str, volume: str) -> str:
@@ -94,7 +94,7 @@ class StorageClass:
 
 @dataclass(frozen=True, slots=True)
 class VolumeUse:
-    """A volume of a pod: the claim's ``namespace/name``, and what it will say if it is made with its pod."""
+    """A volume of a pod: the claim's ``namespace/name``, and the template of a claim that is created with its pod."""
 
     claim: str
     template: VolumeClaim | None = None
@@ -121,7 +121,7 @@ class UnplacedVolumeError(Exception):
 
 
 def with_volumes(pod: Pod, uses: Sequence[VolumeUse], storage: Storage) -> Pod:
-    """The pod with what its volumes ask; why it cannot run yet, if so, is in ``unsupported``."""
+    """The pod with the requirements of its volumes; ``unsupported`` says why it cannot run yet, if so."""
     if not uses:
         return pod
     attachments = tuple(sorted({(driver, use.claim) for use in uses if (driver := _driver(use, storage))}))
