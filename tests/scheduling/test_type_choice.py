@@ -126,7 +126,8 @@ def test_every_claim_of_every_plan_has_a_true_sentence(sizes: list[tuple[int, in
     winners, known = Winners(batch), {kind.name: kind for kind in CATALOG}
     for claim in solve(batch).claims:
         head, *clauses = winners.why(claim).split("; ")
-        assert head.startswith("{} in {} ({}): ".format(*claim.offering))
+        capacity_type, instance_type, zone = claim.offering
+        assert head.startswith(f"{instance_type} in {zone} ({capacity_type}): ")
         for clause in clauses:
             if " is cheaper but has " in clause:
                 smaller = known[clause.partition(" ")[0]]
