@@ -2,10 +2,14 @@
 
 The first YAML document describes the scenario, the others are the manifests of its input, taken as they stand. Nothing
 in the description is guessed at: a key that nobody reads would make a scenario pass for the wrong reason.
+
+What nearly all scenarios have in common need not be written: a NodePool without a nodeClassRef gets that of the default
+EC2NodeClass, and manifests without any NodePool get the default one, unless the description says `defaults: false`.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +26,24 @@ BUILT_IN = "built-in"
 
 ROW = re.compile(r"[A-Z][A-Z0-9]{1,3}-[0-9]{2,3}")
 """The id of a row of behaviour."""
+ON_DEMAND_AMD64 = [
+    {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
+    {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},
+]
+"""Requirements of the default NodePool."""
+_NODE_CLASS_REF = "      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}\n"
+_NODEPOOL = f"""
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {{name: default}}
+spec:
+  template:
+    spec:
+{_NODE_CLASS_REF}      requirements: REQUIREMENTS
+---"""
+_IS_NODEPOOL = re.compile(r"^kind: NodePool$", re.MULTILINE)
+_IS_POOL = re.compile(r"^kind: (NodePool|Provisioner)$", re.MULTILINE)
+_NODE_SPEC = re.compile(r"^    spec:\n", re.MULTILINE)
 _END_OF_DOCUMENT = re.compile(r"^---[ \t]*$", re.MULTILINE)
 
 
@@ -90,6 +112,10 @@ class Description(_Strict):
     catalog: str = "ordinary"
     """A file in catalogs/, or BUILT_IN for the command's own."""
     set: dict[str, str] = {}
+    pool_requirements: list[dict[str, Any]] | None = None
+    """Requirements of the default NodePool, where they are others than `ON_DEMAND_AMD64`."""
+    defaults: bool = True
+    """Whether manifests without a NodePool get the default one, and NodePools without a nodeClassRef get one."""
     now: str | None = None
     arguments: list[str] = []
     status: Literal[0, 2] = 0
@@ -147,4 +173,30 @@ def read(path: Path) -> Scenario:
     if len(parts) < 2:
         raise ValueError("no manifests follow the description")
     stated: Any = yaml.safe_load(parts[0])
-    return Scenario(path, Description.model_validate(stated), parts[1])
+    description = Description.model_validate(stated)
+    return Scenario(path, description, completed(parts[1], description))
+
+
+def completed(manifests: str, description: Description) -> str:
+    """The manifests with the default NodePool, if they have none, and with the nodeClassRefs that are left out.
+
+    Raises:
+        ValueError: requirements of the default NodePool are given, but it is not used.
+    """
+    has_pool = _IS_POOL.search(manifests) is not None
+    if description.pool_requirements is not None and (has_pool or not description.defaults):
+        raise ValueError("poolRequirements are of the default NodePool, which is not used here")
+    if not description.defaults:
+        return manifests
+    if not has_pool:
+        requirements = ON_DEMAND_AMD64 if description.pool_requirements is None else description.pool_requirements
+        return _NODEPOOL.replace("REQUIREMENTS", json.dumps(requirements)) + manifests
+    return "---".join(map(_with_node_class, _END_OF_DOCUMENT.split(manifests)))
+
+
+def _with_node_class(document: str) -> str:
+    """The document; a NodePool of v1 with its nodeClassRef."""
+    is_nodepool = _IS_NODEPOOL.search(document) is not None and "apiVersion: karpenter.sh/v1\n" in document
+    if not is_nodepool or "nodeClassRef" in document:
+        return document
+    return _NODE_SPEC.sub(lambda found: found[0] + _NODE_CLASS_REF, document, count=1)
