@@ -315,7 +315,7 @@ async def test_a_pool_that_trips_the_keeper_up_does_not_end_it(caplog: pytest.Lo
         assert (server.status("a")["nodes"], server.status("b")["nodes"]) == (1, 1)
     (line,) = [record for record in caplog.records if record.exc_info]
     assert line.getMessage() == "The reconcile of an object failed unexpectedly and is retried"
-    assert line.__dict__["object"] == "a"
+    assert line.__dict__["nodepool"] == "a"
 
 
 async def _unforeseen(*_: object, **__: object) -> None:

@@ -28,7 +28,7 @@ from worker.cache.managed_nodes import ManagedNodes
 from worker.cache.snapshot import Snapshot
 from worker.cache.state import answers_for
 
-log = logging.getLogger("worker.cache.planning_view")
+log = logging.getLogger(__name__)
 
 CATCH_UP_SECONDS = 3.0
 """How long a watch may take to tell of a NodeClaim that the API server has; then the cache counts as behind."""

@@ -35,6 +35,8 @@ class Controller(abc.ABC):
     """The label ``controller`` of the metrics, and the last part of the logger's name."""
     topics: ClassVar[Sequence[Topic]]
     """The changes that start a reconcile."""
+    object_field: ClassVar[str] = "object"
+    """The field of a log line that names the object."""
     settle: float = 0.5
     """Seconds in which changes gather before a reconcile."""
     interval: float = 0.0
@@ -139,7 +141,7 @@ class Controller(abc.ABC):
     def _log_failure(self, key: str, error: Exception) -> None:
         """Log one line a minute: for all objects together if a service is away, else for each object."""
         what = "The reconcile of an object" if key else "A reconcile"
-        fields = {"controller": self.name} | ({"object": key} if key else {})
+        fields = {"controller": self.name} | ({self.object_field: key} if key else {})
         if not isinstance(error, ApiError | EC2Error | RPCError):
             if self._log_limiter.count((key, type(error))) is not None:
                 self._log.error("%s failed unexpectedly and is retried", what, exc_info=error, extra=fields)

@@ -1,6 +1,6 @@
-"""Keeps CapacityBuffers: reads what they refer to, looks whether there is room for them, and writes their status.
+"""Reads what CapacityBuffers refer to, checks whether the cluster has room for them, and writes their status.
 
-What lacks room is not bought here. The batcher takes it up, and the next plan decides for pods and buffers together.
+This controller buys nothing. The batcher takes up what lacks room, and the next plan decides for pods and buffers.
 """
 
 from __future__ import annotations
@@ -136,7 +136,10 @@ class CapacityBufferController(Controller):
             found = await self._kube.get(REFERRED[kind], name, record.body["metadata"]["namespace"])
         except ApiError as error:
             if self._log_limiter.count((record.key, error.status)) is not None:
-                self._log.warning("could not be resolved", extra={"capacitybuffer": record.key, "error": str(error)})
+                self._log.warning(
+                    "The target of a CapacityBuffer could not be read",
+                    extra={"capacitybuffer": record.key, "error": str(error)},
+                )
             refused = 400 <= error.status < 500 and error.status != 429
             return unreadable(f"{kind} {name} could not be read: {error}") if refused else None
         return resolved(buffer, found)
@@ -185,12 +188,16 @@ class CapacityBufferController(Controller):
             )
         except ApiError as error:
             if self._log_limiter.count((record.key, error.status)) is not None:
-                self._log.warning("status not written yet", extra={"capacitybuffer": record.key, "error": str(error)})
+                self._log.warning(
+                    "The status of a CapacityBuffer was not written and is retried",
+                    extra={"capacitybuffer": record.key, "error": str(error)},
+                )
             return
         reasons = condition_reasons(status.conditions)
         if reasons != condition_reasons(_status(record).conditions):
             self._log.info(
-                "looked at buffer", extra={"capacitybuffer": record.key, "pods": found.count, "reasons": reasons}
+                "The conditions of a CapacityBuffer changed",
+                extra={"capacitybuffer": record.key, "pods": found.count, "reasons": reasons},
             )
 
     @staticmethod

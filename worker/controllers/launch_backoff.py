@@ -1,8 +1,8 @@
-"""Waits where EC2 has nothing to sell: a static pool whose new nodes end unlaunched would else make them anew at once.
+"""Backs off when EC2 has no capacity, so that a static pool does not recreate failed claims in a tight loop.
 
 A NodeClaim that EC2 refuses is gone within a second. The pause grows up to the three minutes for which a refused
-offering is avoided; after it one NodeClaim is made, and the others once that one is launched. All of it is over as soon
-as a node of the pool is launched or the pool is changed.
+offering is avoided. After the pause one NodeClaim is created, and the others once that one is launched. The backoff
+ends as soon as a node of the pool is launched or the pool is changed.
 """
 
 from __future__ import annotations

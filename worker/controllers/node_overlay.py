@@ -30,6 +30,7 @@ class NodeOverlayController(Controller):
     """Writes the conditions of every NodeOverlay when an overlay, a NodePool or a class changed."""
 
     name = "nodeoverlay"
+    object_field = "nodeoverlay"
     topics = (Topic.OVERLAY, Topic.POOL, Topic.NODECLASS)
     resync = 6 * 3600.0
 

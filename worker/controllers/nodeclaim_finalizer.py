@@ -21,6 +21,7 @@ class NodeClaimFinalizerController(ObjectController):
     """Guards launched NodeClaims. Before the launch their own workflows add the finalizer."""
 
     name = "nodeclaim.finalizer"
+    object_field = "nodeclaim"
     topics = (Topic.CLAIM,)
     settle = 1.0
     backoff = (0.5, 30.0)

@@ -29,6 +29,7 @@ class PodEventsController(Controller):
     """Keeps status.lastPodEventTime."""
 
     name = "nodeclaim.podevents"
+    object_field = "nodeclaim"
     topics = (Topic.NODE_PODS,)
     settle = 0.0
     interval = QUIET

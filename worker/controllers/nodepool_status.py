@@ -33,6 +33,7 @@ class NodePoolStatusController(Controller):
     """Writes the status of every NodePool when something that it reports changed."""
 
     name = "nodepool"
+    object_field = "nodepool"
     topics = (Topic.POOL, Topic.NODECLASS, Topic.CLAIM, Topic.NODE)
     interval = 1.0
     resync = 60.0

@@ -54,6 +54,7 @@ class StaticNodePoolController(Controller):
     """Makes and deletes the NodeClaims of every static NodePool."""
 
     name = "static"
+    object_field = "nodepool"
     topics = (Topic.POOL, Topic.NODECLASS, Topic.CLAIM, Topic.NODE)
     resync = RESYNC
 

@@ -25,6 +25,7 @@ class UncordonController(ObjectController):
     """Opens nodes with the help of the cache and the API server alone."""
 
     name = "node.uncordon"
+    object_field = "Node"
     topics = (Topic.NODE,)
     settle = 0.0
     backoff = (RETRY, RETRY)

@@ -16,7 +16,7 @@ from tenon.apis.legacy.v1alpha5 import DEFAULT_CLASS
 from tenon.kube.records import ObjectRecord
 from worker.cache.cluster import ClusterCache
 
-log = logging.getLogger("controller.legacy")
+log = logging.getLogger(__name__)
 
 
 class ConversionCache:

@@ -16,7 +16,7 @@ from tenon.apis.legacy.old_status import INVALID, NAME_TAKEN, REFUSED, WAITING, 
 from tenon.kube.records import ObjectRecord
 from worker.cache.cluster import ClusterCache
 
-log = logging.getLogger("controller.legacy")
+log = logging.getLogger(__name__)
 
 RESOURCES: Mapping[str, Resource] = {"NodePool": NODEPOOLS, NODE_CLASS_KIND: EC2NODECLASSES}
 

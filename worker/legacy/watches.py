@@ -21,7 +21,7 @@ from worker.cache.served import LOOK_AGAIN, served
 from worker.cache.table import Table
 from worker.runtime.log_rate_limit import LogRateLimiter
 
-log = logging.getLogger("worker.legacy")
+log = logging.getLogger(__name__)
 
 
 class LegacyObjects:

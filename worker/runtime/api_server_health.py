@@ -12,7 +12,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachable
 from worker.runtime.outage import Outage, ReadinessLike
 
-log = logging.getLogger("worker.runtime.api_server_health")
+log = logging.getLogger(__name__)
 
 PERIOD = 10.0
 

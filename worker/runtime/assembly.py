@@ -40,7 +40,7 @@ from workflows.nodeclass import NodeClassWorkflow
 from workflows.options import DRAINING, ENDING
 from workflows.provisioner import ProvisionerWorkflow
 
-log = logging.getLogger("worker.runtime.assembly")
+log = logging.getLogger(__name__)
 
 WORKFLOWS: Sequence[type] = (
     NodeClaimWorkflow,

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-log = logging.getLogger("worker.runtime.cancellation")
+log = logging.getLogger(__name__)
 
 
 async def interrupted(work: Coroutine[Any, Any, Any], by: Coroutine[Any, Any, Any], *, name: str) -> bool:

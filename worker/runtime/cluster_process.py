@@ -65,7 +65,7 @@ from worker.settings import Settings
 from worker.webhook.definitions import keep_definitions
 from workflows import names
 
-log = logging.getLogger("worker.cluster")
+log = logging.getLogger("worker.runtime.cluster_process")  # __name__ is __main__ here
 
 TURN = 0.001
 """Seconds after which a thread that plans gives the event loop its turn, which waits for one after each call to the

@@ -10,7 +10,7 @@ from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import CAPACITYBUFFERS, NODEOVERLAYS
 from tenon.provisioning.gates import FeatureGates
 
-log = logging.getLogger("worker.runtime.disabled_gate_warnings")
+log = logging.getLogger(__name__)
 
 
 async def tell_of_gated(kube: Kube, gates: FeatureGates) -> None:

@@ -26,7 +26,7 @@ from tenon.housekeeping.messages import HousekeepingInput
 from workflows import names
 from workflows.housekeeping import HousekeepingWorkflow, housekeeping_id, schedule_id
 
-log = logging.getLogger("worker.runtime.housekeeping_schedule")
+log = logging.getLogger(__name__)
 
 EVERY = timedelta(minutes=10)
 """A sweep costs about three billed actions: ten minutes keep a quiet cluster below twenty an hour."""

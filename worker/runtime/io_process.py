@@ -26,7 +26,7 @@ from worker.runtime.tracing import tracing_wanted
 from worker.settings import Settings
 from worker.webhook.serving import conversions_served
 
-log = logging.getLogger("worker.io")
+log = logging.getLogger("worker.runtime.io_process")  # __name__ is __main__ here
 
 
 async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) -> None:

@@ -16,7 +16,7 @@ from activities.launch_breakers import LaunchBreakers
 from workflows import names
 from workflows.provisioner import ProvisionerWorkflow
 
-log = logging.getLogger("worker.launches")
+log = logging.getLogger(__name__)
 
 GATHER = 1.0
 """Seconds in which refusals gather before they are told."""

@@ -19,7 +19,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from workflows import names
 
-log = logging.getLogger("worker.runtime.leader_announcements")
+log = logging.getLogger(__name__)
 
 LOOK = 2.0
 """Seconds between two looks."""

@@ -27,7 +27,7 @@ from worker.runtime.cancellation import interrupted
 from worker.runtime.lease import LEASE_NAME, duration, is_tenons, released_by_tenon
 from worker.runtime.log_rate_limit import LogRateLimiter
 
-log = logging.getLogger("worker.runtime.leader_conflict")
+log = logging.getLogger(__name__)
 
 PERIOD = 2.0
 DURATION = 15.0

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-log = logging.getLogger("worker.runtime.memory")
+log = logging.getLogger(__name__)
 
 PARENT = "TENON_PARENT_PID"
 """Environment variable: the process that started this one; in a container it is mostly the first, number 1."""

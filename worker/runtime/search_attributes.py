@@ -19,7 +19,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from worker.runtime.temporal_client import TemporalError
 from workflows.names import SEARCH_ATTRIBUTES
 
-log = logging.getLogger("worker.runtime.temporal_client")
+log = logging.getLogger(__name__)
 
 Keys = Collection[SearchAttributeKey[Any]]
 NOT_ALLOWED = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED, RPCStatusCode.UNIMPLEMENTED)

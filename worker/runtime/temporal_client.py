@@ -16,7 +16,7 @@ from worker.runtime.outage import Outage, ReadinessLike
 from worker.runtime.temporal_core_logs import runtime
 from worker.runtime.temporal_plugin import TenonPlugin
 
-log = logging.getLogger("worker.runtime.temporal_client")
+log = logging.getLogger(__name__)
 
 DEFAULT_ADDRESS = "localhost:7233"
 CONNECT_TIMEOUT = 10.0

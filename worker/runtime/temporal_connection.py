@@ -19,7 +19,7 @@ from worker.runtime.cancellation import interrupted
 from worker.runtime.log_rate_limit import LogRateLimiter
 from worker.runtime.temporal_client import TemporalError, connect_by, connection_config
 
-log = logging.getLogger("worker.runtime.temporal_client")
+log = logging.getLogger(__name__)
 
 PERIOD = 30.0
 """Seconds between two looks at the files. The kubelet renews those of a Secret about once a minute."""

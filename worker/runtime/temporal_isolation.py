@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable
 
-log = logging.getLogger("worker.runtime.lease")
+log = logging.getLogger(__name__)
 
 PATIENCE, LONGEST_PATIENCE = 60.0, 960.0
 """Seconds that a leader waits for Temporal; they double each time until Temporal answers again."""
