@@ -165,10 +165,6 @@ class Ec2Provider:
         """Every instance that is not gone and that the tags say this cluster's NodePools or NodeClaims bought."""
         return self._instances.owned()
 
-    def tag_instance(self, instance_id: str, tags: Mapping[str, str]) -> bool:
-        """Writes tags on an instance; False when EC2 does not know it."""
-        return self._instances.tag(instance_id, tags)
-
     def name_instance(self, instance_id: str, claim: str, node_name: str) -> bool:
         """Tags an instance with its claim and names it after its Node; False when there was nothing to write.
 

@@ -84,12 +84,6 @@ def was_registered(claim: Object) -> bool:
     return is_true(conditions_of(claim), REGISTERED)
 
 
-async def observe_claim(kube: Kube, ref: ClaimRef) -> ClaimView:
-    """What the workflow must know of the claim, less the instance, which EC2 knows."""
-    claim = await read_claim(kube, ref)
-    return ClaimView() if claim is None else view_of(claim)
-
-
 def view_of(claim: Object) -> ClaimView:
     """The view of a raw NodeClaim. A duration of Never, or one that cannot be read, is none."""
     metadata, spec, status = claim["metadata"], claim.get("spec") or {}, claim.get("status") or {}

@@ -21,12 +21,6 @@ def is_true(conditions: Iterable[Condition], type_: str) -> bool:
     return condition is not None and condition.status == "True"
 
 
-def is_false(conditions: Iterable[Condition], type_: str) -> bool:
-    """Whether the condition is there and False."""
-    condition = get_condition(conditions, type_)
-    return condition is not None and condition.status == "False"
-
-
 def set_condition(
     conditions: Sequence[Condition],
     type_: str,

@@ -26,13 +26,11 @@ LAUNCHED = "Launched"
 REGISTERED = "Registered"
 INITIALIZED = "Initialized"
 READY_DEPENDENTS = (LAUNCHED, REGISTERED, INITIALIZED)
-CONSOLIDATABLE = "Consolidatable"
 DRIFTED = "Drifted"
 DISRUPTION_REASON = "DisruptionReason"
 DRAINED = "Drained"
 VOLUMES_DETACHED = "VolumesDetached"
 INSTANCE_TERMINATING = "InstanceTerminating"
-CONSISTENT_STATE_FOUND = "ConsistentStateFound"
 
 
 class NodeClaimSpec(ApiModel):

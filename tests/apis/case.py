@@ -7,13 +7,22 @@ them. So one table serves the models and an API server alike.
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from tenon.apis.base import ApiModel
+from tenon.apis.common import Condition
+from tenon.apis.conditions import get_condition
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.nodepool import NodePool
+
+
+def is_false(conditions: Iterable[Condition], type_: str) -> bool:
+    """Whether the condition is there and False."""
+    condition = get_condition(conditions, type_)
+    return condition is not None and condition.status == "False"
 
 
 class Removed:

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tenon.apis.common import Condition
-from tenon.apis.conditions import READY, clear_condition, get_condition, is_false, is_true, set_condition, set_root
+from tenon.apis.conditions import READY, clear_condition, get_condition, is_true, set_condition, set_root
+from tests.apis.case import is_false
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=5)

@@ -6,13 +6,14 @@ import pytest
 
 from activities.ec2.provider import Ec2Provider
 from tenon.apis import labels
-from tenon.apis.conditions import READY, is_false
+from tenon.apis.conditions import READY
 from tenon.apis.ec2nodeclass import AMIS_READY, EC2NodeClass
 from tenon.apis.nodepool import NodePool
 from tenon.apis.versions.objects import converted
 from tenon.ec2.own_kubelet import own_kubelet, own_kubelet_faults, with_own_kubelet
 from tenon.ec2.settings import kubelet_map
 from tenon.provisioning.readiness import why_class_unready
+from tests.apis.case import is_false
 from tests.ec2.samples import node_class
 
 

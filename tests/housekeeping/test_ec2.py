@@ -58,7 +58,6 @@ def test_an_instance_that_is_gone_is_not_tagged(provider: Ec2Provider, clients: 
     provider.terminate(ended)
     assert not provider.name_instance(ended, "named-3", "ip-10-0-0-9")
     assert not provider.name_instance("i-0123456789abcdef0", "named-3", "ip-10-0-0-9")
-    assert not provider.tag_instance("i-0123456789abcdef0", {"Name": "x"})
 
 
 def test_owned_instances_are_those_of_the_cluster(

@@ -9,7 +9,7 @@ import pytest
 from activities.kubernetes import nodeclaims
 from activities.kubernetes.errors import Conflict
 from activities.kubernetes.resources import NODECLAIMS
-from tenon.lifecycle.messages import ClaimRef, Instance
+from tenon.lifecycle.messages import ClaimRef, ClaimView, Instance
 from tests.lifecycle_k8s.world import PROVIDER_ID, REF, World, claim, live
 
 INSTANCE = Instance(
@@ -41,6 +41,12 @@ async def launch(world: World) -> bool:
     )
 
 
+async def observed(world: World, ref: ClaimRef) -> ClaimView:
+    """What a workflow knows of the claim."""
+    found = await nodeclaims.read_claim(world.kube, ref)
+    return ClaimView() if found is None else nodeclaims.view_of(found)
+
+
 async def test_view_reads_durations_wishes_and_plan() -> None:
     world = World()
     body = live(claim(expireAfter="Never", terminationGracePeriod="1h30m"))
@@ -49,7 +55,7 @@ async def test_view_reads_durations_wishes_and_plan() -> None:
         "tenon.sh/planned-pods": "default/a=1,default/b=2",
     }
     world.kube.add(NODECLAIMS, body)
-    view = await nodeclaims.observe_claim(world.kube, REF)
+    view = await observed(world, REF)
     assert view.exists
     assert not view.deleting
     assert (view.pool, view.node_class, view.node_name) == ("web", "default", "node-1")
@@ -63,7 +69,7 @@ async def test_view_reads_durations_wishes_and_plan() -> None:
 async def test_view_of_another_claim_with_the_same_name_is_absent() -> None:
     world = World().put_live()
     other = ClaimRef(cluster="sandbox", name=REF.name, uid="older")
-    assert not (await nodeclaims.observe_claim(world.kube, other)).exists
+    assert not (await observed(world, other)).exists
 
 
 async def test_launch_is_copied_once_and_ready_stays_open() -> None:

@@ -158,11 +158,6 @@ class ClusterCache(ClusterState):
         """Pods that wait for capacity, or must leave the node that they are on, covered by a plan or not."""
         return [self.scheduling_pod(record) for record in (*self.pending(), *self.moving_pods())]
 
-    def unplanned_pods(self, now: float | None = None) -> list[Pod]:
-        """Those of `pending_pods` for which no claim was bought yet."""
-        planned = self.planned(now)
-        return [pod for pod in self.pending_pods() if pod.uid not in planned]
-
     def scheduling_nodes(self, now: float | None = None) -> list[Node]:
         """Existing and in-flight capacity, by name."""
         return capacity.scheduling_nodes(self, self.clock() if now is None else now)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tenon.apis import labels
-from tenon.apis.conditions import READY, is_false
+from tenon.apis.conditions import READY
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.legacy.conversion import Converted
 from tenon.apis.legacy.v1beta1 import convert_nodeclaim, convert_nodeclass, convert_nodepool
-from tests.apis.case import REMOVED, taint, term
+from tests.apis.case import REMOVED, is_false, taint, term
 from tests.apis.legacy.sound import manifest, problems, sound
 
 NODE = {"requirements": [], "nodeClassRef": {"name": "foo"}}
