@@ -22,7 +22,7 @@ from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.kube.scheduler_config import KIND, NOTHING, DefaultSpread, scheduler_config
 from tenon.manifests.faults import Fault, Source, in_order, one_line
 from tenon.scheduling.bound import lower_bounds
-from tenon.simulation.deciding import Decision, Question, decide
+from tenon.simulation.decisions import Decision, Question, decide
 from tenon.simulation.defaults import fill_in, newest_instant
 from tenon.simulation.document import plan_document, to_json
 from tenon.simulation.objects import Objects
@@ -92,7 +92,7 @@ def simulate(
     if output is Form.json:
         sys.stdout.write(to_json(shown.document))
     elif output is Form.html:
-        from tenon.simulation.picture import to_html
+        from tenon.simulation.html_report import to_html
 
         sys.stdout.write(to_html(shown))
     else:

@@ -8,7 +8,7 @@ from datetime import datetime
 from tenon.disruption.deciding import decide
 from tenon.disruption.model import Situation, policy_of
 from tenon.scheduling.model import InstanceType, Plan
-from tenon.simulation.deciding import price_of
+from tenon.simulation.decisions import price_of
 from tenon.simulation.document import Document
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView

@@ -10,10 +10,10 @@ from typing import Any
 from tenon.apis.duration import NEVER_TEXT
 from tenon.apis.legacy.conversion import Manifest, Note, name_of
 from tenon.manifests.documents import Item
-from tenon.manifests.emitting import Comments
-from tenon.manifests.moved import Moves, formerly, moves_of, today
+from tenon.manifests.field_moves import Moves, formerly, moves_of, today
 from tenon.manifests.paths import Path, has, path_of, text_of, value_at
-from tenon.manifests.remarks import remarks
+from tenon.manifests.user_comments import remarks
+from tenon.manifests.yaml_writer import Comments
 
 SERVER_SET = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
 """Metadata that the API server gives to each object, and refuses in a new one."""

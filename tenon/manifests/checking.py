@@ -9,11 +9,11 @@ from typing import Any
 from tenon.apis.legacy.conversion import Converted
 from tenon.apis.legacy.global_settings import is_settings
 from tenon.apis.validation import Problem
+from tenon.manifests.autofix import Mend, mended_line
+from tenon.manifests.batch_conversion import convert_together
 from tenon.manifests.documents import Finding, Item, items, read
-from tenon.manifests.judging import finding, findings_of, findings_of_others, findings_of_settings
+from tenon.manifests.findings import finding, findings_of, findings_of_others, findings_of_settings
 from tenon.manifests.kinds import is_karpenters, unknown_kind
-from tenon.manifests.mending import Mend, mended_line
-from tenon.manifests.together import convert_together
 from tenon.manifests.warnings import warnings_of
 
 

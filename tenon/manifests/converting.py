@@ -9,16 +9,16 @@ from itertools import takewhile
 from tenon.apis.legacy.conversion import Converted
 from tenon.apis.legacy.global_settings import is_settings
 from tenon.apis.validation import Problem
+from tenon.manifests.batch_conversion import convert_together, is_older
 from tenon.manifests.changes import explain
 from tenon.manifests.documents import Body, Document, Finding, Item, items, read
-from tenon.manifests.edits import edited_body, edited_text, edits_of, remarked_text
-from tenon.manifests.emitting import as_yaml, with_comments
-from tenon.manifests.endings import closed
-from tenon.manifests.judging import finding, findings_of, findings_of_conversion, findings_of_settings
+from tenon.manifests.findings import finding, findings_of, findings_of_conversion, findings_of_settings
 from tenon.manifests.kinds import KINDS, is_karpenters, unknown_kind
 from tenon.manifests.paths import text_of
 from tenon.manifests.settings_block import settings_block
-from tenon.manifests.together import convert_together, is_older
+from tenon.manifests.text_edits import edited_body, edited_text, edits_of, remarked_text
+from tenon.manifests.trailing_newline import closed
+from tenon.manifests.yaml_writer import as_yaml, with_comments
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from typing import Any
 
 from tenon.manifests.faults import one_line
 from tenon.manifests.paths import Path
-from tenon.manifests.places import Lines, Place, find_documents
-from tenon.manifests.tabs import without_tab
+from tenon.manifests.source_map import Lines, Place, find_documents
+from tenon.manifests.tab_indentation import without_tab
 from tenon.manifests.yaml_scalars import UnreadableError
 from tenon.manifests.yaml_values import read_documents
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from tenon.apis.legacy.global_settings import convert_settings
 from tenon.manifests.documents import Item
-from tenon.manifests.emitting import as_yaml, comment_line
 from tenon.manifests.yaml_scalars import UnreadableError, plain_value
+from tenon.manifests.yaml_writer import as_yaml, comment_line
 
 CHART: Mapping[str, str] = {
     "BATCH_MAX_DURATION": "settings.batchMaxDuration",

@@ -13,14 +13,14 @@ from tenon.apis.legacy.v1alpha5 import LABELS_GONE
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse, unknown_values
 from tenon.ec2.expressions_finding import GATE_IS_OFF
+from tenon.manifests.autofix import Mend, mended_line
+from tenon.manifests.batch_conversion import is_older
 from tenon.manifests.documents import Finding, Item
-from tenon.manifests.edits import SERVED_INSTEAD, SERVED_NO_MORE, Edit, edits_of
+from tenon.manifests.field_moves import formerly, moves_of
 from tenon.manifests.keys import misread_keys
 from tenon.manifests.kinds import is_karpenters
-from tenon.manifests.mending import Mend, mended_line
-from tenon.manifests.moved import formerly, moves_of
 from tenon.manifests.paths import Path, leaves, path_of, text_of
-from tenon.manifests.together import is_older
+from tenon.manifests.text_edits import SERVED_INSTEAD, SERVED_NO_MORE, Edit, edits_of
 from tenon.provisioning.pool_overlap import overlapping, sentence
 
 Sound = Sequence[tuple[Item, Sequence[Mapping[str, Any]]]]

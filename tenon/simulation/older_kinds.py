@@ -8,7 +8,7 @@ from tenon.apis import labels
 from tenon.apis.legacy.conversion import Converted, name_of
 from tenon.apis.legacy.global_settings import convert_settings
 from tenon.apis.legacy.pods_and_nodes import convert_node, convert_pod
-from tenon.manifests.together import convert_together
+from tenon.manifests.batch_conversion import convert_together
 from tenon.simulation.objects import Body, Found, Objects
 
 WITH_TEMPLATES = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")

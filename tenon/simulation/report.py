@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tenon.kube.pod import Pod
 from tenon.resources import CPU, MEMORY, Resources, subtract, total
 from tenon.scheduling.model import InstanceType
-from tenon.simulation.deciding import Decision
+from tenon.simulation.decisions import Decision
 from tenon.simulation.document import Document
 
 SHOWN = (CPU, MEMORY)

@@ -19,9 +19,9 @@ from activities.kubernetes.resources import (
     PROVISIONERS,
     Resource,
 )
-from tenon.apis.legacy.materialising import made_of_provisioner
+from tenon.apis.legacy.materialized_objects import made_of_provisioner
 from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
-from tests.apis.legacy.test_materialising import provisioner, template
+from tests.apis.legacy.test_materialized_objects import provisioner, template
 from tests.cache.objects import claim
 from tests.worker.legacy_cluster import Cluster, keeping, looked
 from worker.cache.changes import Changes

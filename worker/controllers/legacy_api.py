@@ -18,8 +18,8 @@ from activities.kubernetes.resources import AWSNODETEMPLATES, MACHINES, PROVISIO
 from tenon.apis import labels
 from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.apis.legacy.conversion import Manifest, name_of
-from tenon.apis.legacy.left_over import left_over
-from tenon.apis.legacy.materialising import Made
+from tenon.apis.legacy.leftovers import left_over
+from tenon.apis.legacy.materialized_objects import Made
 from tenon.apis.legacy.old_status import (
     CONVERTED,
     LEFT_OVER,

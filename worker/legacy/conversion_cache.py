@@ -10,7 +10,7 @@ from activities.kubernetes.resources import AWSNODETEMPLATES, PROVISIONERS, Reso
 from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.apis.legacy.conversion import NODE_CLASS_KIND, Manifest, name_of
 from tenon.apis.legacy.kubelets import class_of
-from tenon.apis.legacy.materialising import Made, made_of_provisioner, made_of_template
+from tenon.apis.legacy.materialized_objects import Made, made_of_provisioner, made_of_template
 from tenon.apis.legacy.provider_classes import provider_class, wanted_by_others
 from tenon.apis.legacy.v1alpha5 import DEFAULT_CLASS
 from tenon.kube.records import ObjectRecord

@@ -11,7 +11,7 @@ from activities.kubernetes.errors import ApiError, Conflict
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import EC2NODECLASSES, NODEPOOLS, Resource
 from tenon.apis.legacy.conversion import NODE_CLASS_KIND, Manifest, name_of
-from tenon.apis.legacy.materialising import Made, belongs_to, changes, differs
+from tenon.apis.legacy.materialized_objects import Made, belongs_to, changes, differs
 from tenon.apis.legacy.old_status import INVALID, NAME_TAKEN, REFUSED, WAITING, Outcome
 from tenon.kube.records import ObjectRecord
 from worker.cache.cluster import ClusterCache

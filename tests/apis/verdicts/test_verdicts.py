@@ -21,7 +21,7 @@ from activities.kubernetes.resources import CRDS as CUSTOM_RESOURCES
 from sandbox.cluster import Sandbox
 from tenon.apis.base import ApiModel
 from tenon.apis.crd import custom_resource_definitions
-from tenon.manifests.judging import refused
+from tenon.manifests.findings import refused
 from tests.apis.cases import CASES
 from tests.apis.verdicts.broken import BROKEN, METADATA
 from tests.apis.verdicts.full import FULL, Full

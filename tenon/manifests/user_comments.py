@@ -1,4 +1,7 @@
-"""The comments that people wrote into a manifest, with the fields that they are about."""
+"""The comments that people wrote into a manifest, with the fields that they are about.
+
+Own code, because ruamel.yaml attaches a comment to the token before it, not to the field that it describes.
+"""
 
 from __future__ import annotations
 

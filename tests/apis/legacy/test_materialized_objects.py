@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.legacy.awsnodetemplate import Defaults
-from tenon.apis.legacy.materialising import Made, belongs_to, changes, differs, made_of_provisioner, made_of_template
+from tenon.apis.legacy.materialized_objects import (
+    Made,
+    belongs_to,
+    changes,
+    differs,
+    made_of_provisioner,
+    made_of_template,
+)
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse
 from tests.apis.case import EC2NODECLASS

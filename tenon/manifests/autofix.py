@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenon.apis.validation import Problem
-from tenon.manifests.candidates import candidates
 from tenon.manifests.documents import Item
-from tenon.manifests.emitting import as_yaml
+from tenon.manifests.fix_suggestions import candidates
 from tenon.manifests.paths import Path, has, path_of, value_at
 from tenon.manifests.schemas import Schema, choices_at, nearest
+from tenon.manifests.yaml_writer import as_yaml
 
 MOST_TRIED = 300
 """Guesses that are tried for one object."""

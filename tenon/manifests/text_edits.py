@@ -1,4 +1,7 @@
-"""Changes inside a text that otherwise stays as its author wrote it: names that pods and nodes no longer use."""
+"""Changes inside a text that otherwise stays as its author wrote it: names that pods and nodes no longer use.
+
+Own code, because a round trip by ruamel.yaml changes formatting outside of the edit.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ from tenon.apis import labels
 from tenon.apis.legacy.conversion import PROVISIONER_NAME
 from tenon.apis.legacy.pods_and_nodes import KEPT_FROM_DISRUPTION, OLD_TAINT
 from tenon.manifests.documents import Body, Document, read
-from tenon.manifests.emitting import WIDEST, Comments, with_comments
-from tenon.manifests.endings import closed
 from tenon.manifests.paths import Path
-from tenon.manifests.places import Place
+from tenon.manifests.source_map import Place
+from tenon.manifests.trailing_newline import closed
+from tenon.manifests.yaml_writer import WIDEST, Comments, with_comments
 
 _RENAMED = {PROVISIONER_NAME: labels.NODEPOOL, **dict.fromkeys(KEPT_FROM_DISRUPTION, labels.DO_NOT_DISRUPT)}
 """Keys of labels, selectors and annotations."""

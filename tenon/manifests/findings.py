@@ -9,16 +9,16 @@ from tenon.apis.base import ApiModel
 from tenon.apis.legacy.conversion import Converted
 from tenon.apis.legacy.global_settings import convert_settings
 from tenon.apis.validation import Problem, parse
+from tenon.manifests.autofix import Check, Known, Mend, mended_line, mends
+from tenon.manifests.batch_conversion import convert_together, is_older
 from tenon.manifests.documents import Finding, Item
 from tenon.manifests.kinds import MODELS
-from tenon.manifests.mending import Check, Known, Mend, mended_line, mends
 from tenon.manifests.metadata import metadata_problems
-from tenon.manifests.older import problems_of_older
-from tenon.manifests.others import refused_texts
+from tenon.manifests.older_kinds import problems_of_older
+from tenon.manifests.other_kinds import refused_texts
 from tenon.manifests.paths import Path, path_of, text_of
-from tenon.manifests.reserved import by_label
+from tenon.manifests.reserved_labels import by_label
 from tenon.manifests.schemas import Schema, schema_of, unknown_fields, unknown_problem
-from tenon.manifests.together import convert_together, is_older
 
 
 def findings_of(item: Item, converted: Converted | None) -> list[Finding]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tenon.manifests.emitting import as_yaml
-from tenon.manifests.places import find_documents
+from tenon.manifests.source_map import find_documents
 from tenon.manifests.yaml_values import read_documents
+from tenon.manifests.yaml_writer import as_yaml
 
 _HEADER = re.compile(r"[|>][-+0-9]*")
 

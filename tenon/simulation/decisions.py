@@ -1,4 +1,4 @@
-"""From the picture of a cluster to a plan, by the same steps as the worker's planner."""
+"""From the state of a cluster to a plan, by the same steps as the worker's planner."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from tenon.manifests.places import Lines
+from tenon.manifests.source_map import Lines
 from tenon.manifests.yaml_scalars import UnreadableError
 from tenon.manifests.yaml_values import read_documents
 

@@ -1,4 +1,8 @@
-"""Objects as YAML the way people write it, with comments beside or above the fields that they are about."""
+"""Writes objects as YAML the way people write it, with comments next to or above the fields that they describe.
+
+Own code on PyYAML's writer, because ruamel.yaml neither chooses between the two places by the width of the line nor
+keeps short lists in one line.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from typing import Any
 import yaml
 
 from tenon.manifests.paths import Path
-from tenon.manifests.places import Lines, find_documents
+from tenon.manifests.source_map import Lines, find_documents
 from tenon.manifests.yaml_scalars import UnreadableError, plain_value
 
 WIDEST = 120

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tenon.apis import labels
-from tenon.apis.legacy.materialising import PROVISIONER, belongs_to
+from tenon.apis.legacy.materialized_objects import PROVISIONER, belongs_to
 from tenon.apis.legacy.old_status import CONVERTED, LEFT_OVER
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from tenon.apis.legacy.conversion import Converted
 from tenon.apis.validation import Problem, parse
 from tenon.manifests.documents import Item
+from tenon.manifests.field_moves import formerly, moves_of
 from tenon.manifests.kinds import MODELS
-from tenon.manifests.moved import formerly, moves_of
 from tenon.manifests.paths import has, path_of, text_of
 
 ABSENT = "is required"
