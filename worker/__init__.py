@@ -1,1 +1,1 @@
-"""The processes that users run: settings, clients, cluster cache, bridge, telemetry, and the assembly of the rest."""
+"""The processes that users run: runtime, cluster cache, controllers, settings and webhook."""

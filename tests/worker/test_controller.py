@@ -111,7 +111,7 @@ async def test_a_reconcile_that_fails_is_retried_with_its_changes(caplog: pytest
         cache.tell(node("a"))
         await asyncio.sleep(60)
         assert [names for _, names in controller.seen] == [[], ["a"], ["a"], ["a"]]
-        pauses = [0, controller.settle, backoff(1) + controller.settle, backoff(2) + controller.settle]
+        pauses = [0, *(backoff(n) + controller.settle for n in range(3))]
         assert [at - began for at, _ in controller.seen] == pytest.approx([sum(pauses[: n + 1]) for n in range(4)])
     assert value("controller_runtime_reconcile_errors_total", "recording") == errors + 3
     assert value("controller_runtime_reconcile_total", "recording", result="error") == failed + 3

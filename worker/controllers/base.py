@@ -88,8 +88,9 @@ class Controller(abc.ABC):
                 if succeeded:
                     failures, changes = 0, ()
                 else:
-                    failures, pause = failures + 1, backoff(failures)
                     self._retries.inc()
+                    await asyncio.sleep(backoff(failures))  # however many changes arrive meanwhile
+                    failures, pause = failures + 1, 0.0
                 changes = [*changes, *await self._collect(subscription, pause, began)]
                 self._adds.inc(len(changes))
 

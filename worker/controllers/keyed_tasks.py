@@ -1,6 +1,6 @@
-"""Work on many objects at once: one after the other for each object, and no object waits long for another.
+"""Runs work for many objects concurrently, one task at a time for each object.
 
-A call that is not answered would otherwise hold up the news of all objects until it is given up.
+Without it, one call that is not answered would delay all objects until it times out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Lets Provisioners and AWSNodeTemplates act: NodePools and EC2NodeClasses stand for them, their status says so.
+"""Makes Provisioners and AWSNodeTemplates work: creates the NodePools and EC2NodeClasses that stand for them.
 
-Level-triggered: each round looks at all of them, in a fixed order, and writes what is not so yet. One that cannot be
-served never stops the others.
+Level-triggered: each reconcile looks at all of them in a fixed order, and writes what differs. The status of the old
+objects shows the result. An object that cannot be reconciled never stops the others.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class LegacyApiController(Controller):
         self._written: dict[str, tuple[str, Manifest]] = {}
         """By UID: the version that the last write of a status came to, and what was written."""
         self._told: dict[str, str] = {}
-        """By UID: the problem that was told last."""
+        """By UID: the problem in the last event."""
 
     async def wait_ready(self) -> None:
         """Wait for the old objects too, or for the knowledge that they are not served."""

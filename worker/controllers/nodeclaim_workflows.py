@@ -115,7 +115,7 @@ class NodeClaimWorkflowController(Controller):
             self._sweep_at = min(self._sweep_at, asyncio.get_running_loop().time() + SWEEP)
 
     def _forget_sent(self, *, all_of_them: bool) -> None:
-        """Let levels that still hold be told again: of nodes that start each time, for pods wait for them."""
+        """Send levels again that still hold: each time for nodes that start, because pods wait for them."""
         self._sent = {
             name: poke
             for name, poke in self._sent.items()
@@ -126,7 +126,7 @@ class NodeClaimWorkflowController(Controller):
         self._sweep_at = min(self._sweep_at, asyncio.get_running_loop().time() + SWEEP_SOON)
 
     async def _compare(self) -> None:
-        """Forget what was done for claims whose workflow is not open, or is another run than was told of things."""
+        """Forget what was sent for claims whose workflow is not open, or has a new run since."""
         query = names.open_nodeclaims_query(self._cluster)
         found = {
             execution.id: execution.run_id
@@ -206,7 +206,7 @@ class NodeClaimWorkflowController(Controller):
                 self._sweep_soon()
 
     async def _tell_gone(self, name: str) -> None:
-        """A claim that vanished without a deletion seen here: its workflow must end the instance all the same."""
+        """Poke the workflow of a claim that vanished without a deletion seen here: it must still end the instance."""
         sent = self._sent.pop(name, None)
         if name not in self._served:
             return
@@ -299,5 +299,5 @@ class NodeClaimWorkflowController(Controller):
 
 
 def _let_go(claim: ObjectRecord) -> bool:
-    """Whether a life has ended here, and only a finalizer of somebody else keeps the claim."""
+    """Whether the life of the node has ended, and only finalizers of other controllers keep the claim."""
     return claim.deleting and labels.TERMINATION_FINALIZER not in (claim.body["metadata"].get("finalizers") or ())

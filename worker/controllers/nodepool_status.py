@@ -1,4 +1,4 @@
-"""Keeps the status of NodePools true: conditions, what their nodes add up to, the hash for drift; and their metrics."""
+"""Updates the status of NodePools (conditions, resources, node count), their hash for drift, and their metrics."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class NodePoolStatusController(Controller):
         return None
 
     def _compare(self) -> None:
-        """Find the pools that take the same pods, anew when one of them changed."""
+        """Find the pools that take the same pods, if a pool changed since the last time."""
         pools = self._view.node_pools()
         present = [(p.metadata.name, p.metadata.generation, p.metadata.deletion_timestamp) for p in pools]
         if present != self._compared:

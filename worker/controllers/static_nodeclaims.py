@@ -1,7 +1,7 @@
-"""The NodeClaims of static NodePools as their keeper sees them: a cheap look at all, a dear one at those of one pool.
+"""The NodeClaims of static NodePools as their controller sees them.
 
-A round follows nearly every change in the cluster, so the look at all must cost next to nothing: what the pods of a
-node mind is worked out only for a pool that has too many nodes.
+A reconcile follows nearly every change in the cluster, so reading all claims must be cheap. What evicting a node's
+pods would cost is computed only for a pool that has too many nodes.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Keeps the number of nodes of static NodePools: makes and deletes NodeClaims until `spec.replicas` of them stand.
+"""Creates and deletes NodeClaims until a static NodePool has `spec.replicas` of them.
 
-The cache says which pools may have something to do. Before anything is made or deleted the NodePool and then its
-NodeClaims are read from the API server, and what to do is decided anew. New names count on from the ordinal that the
-NodePool bears, and it is moved on when all of them are written: whoever has read the old ordinal, be it a repeat or a
-second leader, writes what is there already, and who has read the new one sees the claims. Only a leader that stands
-still between its reading and its writing, while another serves the same pool, can make or delete one too many; the next
-round puts that right. The rest of a node's life is its workflow's.
+The cache says which pools may have something to do. Before the controller creates or deletes anything, it reads the
+NodePool and then its NodeClaims from the API server, and decides again. New names count on from the ordinal on the
+NodePool, which moves on once all of them are written. A reader of the old ordinal, be it a retry or a second leader,
+writes what exists already; a reader of the new ordinal sees the claims. Only a leader that stalls between its read and
+its write, while another leader serves the same pool, can create or delete one too many, and the next reconcile corrects
+that. The workflow of a node does the rest.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class StaticNodePoolController(Controller):
         pool = await self._read_pool(record.name, record.uid)
         if pool is None:
             return False
-        # after the pool: whoever reads an ordinal that was moved on must see the claims that it was moved past
+        # after the pool: a reader of an ordinal that moved on must see the claims that it moved past
         selector = f"{labels.NODEPOOL}={record.name}"
         bodies = await self._kube.list(NODECLAIMS, label_selector=selector)
         listed = [as_record(body) for body in bodies if manages_claim(body)]
@@ -171,7 +171,7 @@ class StaticNodePoolController(Controller):
         await self._move_on(pool, decision.next_ordinal)
 
     async def _move_on(self, pool: NodePool, ordinal: int) -> None:
-        """Have the pool bear this ordinal, or a higher one, whoever else writes to it meanwhile."""
+        """Write this ordinal to the pool unless it has a higher one, even if other clients write to it meanwhile."""
         name, uid = pool.metadata.name, pool.metadata.uid
         known: NodePool | None = pool
         while known is not None and next_ordinal(known) < ordinal:

@@ -22,10 +22,10 @@ async def serve_legacy(
     """Read the old objects and let them act, until cancelled."""
     defaults = defaults_of(settings, cluster.kubernetes_version)
     objects = LegacyObjects(kube, cache.changes, silence_limit=settings.watch_silence_limit.total_seconds())
-    keeper = LegacyApiController(kube, recorder, cache, objects, defaults)
+    controller = LegacyApiController(kube, recorder, cache, objects, defaults)
     async with asyncio.TaskGroup() as group:
         group.create_task(objects.run(), name="legacy objects")
-        group.create_task(keeper.run(), name="legacy keeper")
+        group.create_task(controller.run(), name="legacy controller")
 
 
 def defaults_of(settings: Settings, kubernetes_version: str) -> Defaults:

@@ -52,8 +52,8 @@ WORKFLOWS: Sequence[type] = (
 )
 GRACEFUL = timedelta(seconds=20)
 ENDS_ON: Sequence[type[BaseException]] = (NondeterminismError,)
-"""What another version of this code began and left in the middle of something may not be replayable by this one. It
-ends instead of failing task after task, and the bridge begins it anew from what the cluster and EC2 say."""
+"""This version may not be able to replay what another version of the code started. Such a workflow ends instead of
+failing task after task, and the NodeClaim controller starts it again from what the cluster and EC2 say."""
 BUILD_ID = version("tenon")
 """Named, because a worker without one hashes the code of every loaded module, which takes seconds."""
 

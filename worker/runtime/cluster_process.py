@@ -1,4 +1,4 @@
-"""The cluster process: cache, bridge, planning. One replica at a time, by a Lease.
+"""The cluster process: cache, controllers, planning. One replica at a time, by a Lease.
 
 The Lease saves work; it guards nothing. Two active processes would find the same claims in the cluster and the same
 labels on them, and write nothing twice.
@@ -38,6 +38,7 @@ from tenon.lifecycle.messages import (
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
+from worker.controllers.base import Controller
 from worker.controllers.capacity_buffer import CapacityBufferController
 from worker.controllers.node_overlay import NodeOverlayController
 from worker.controllers.nodeclaim_finalizer import NodeClaimFinalizerController
@@ -186,7 +187,7 @@ async def _lead_when_elected(
 
 
 async def _lead(settings: Settings, temporal: Connection, clients: Clients, cache: ClusterCache) -> None:
-    """Serve the plan queues, the bridge and the NodePools' status until cancelled."""
+    """Serve the plan queues and run the controllers until cancelled."""
     view = PlanningView(cache)
     gates, policy = settings.feature_gates, settings.plan_policy()
     room = BufferRoom(gate=gates.capacity_buffer)
@@ -197,35 +198,32 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
         view, clients.ec2, clients.kube, clients.recorder, batcher, policy=policy, buffers=room, held=held
     )
     disruptor = Disruptor(view, promised=batcher.promised, buffers=room)
-    static = settings.feature_gates.static_capacity
-    keeper = NodePoolStatusController(
-        clients.kube,
-        clients.recorder,
-        cache,
-        view,
-        static_capacity=static,
-        measured=not settings.disable_cluster_state_observability,
-        held=held,
-    )
+    kube = clients.kube
+    controllers: list[Controller] = [
+        NodePoolStatusController(
+            kube,
+            clients.recorder,
+            cache,
+            view,
+            static_capacity=gates.static_capacity,
+            measured=not settings.disable_cluster_state_observability,
+            held=held,
+        ),
+        PodEventsController(kube, cache),
+        NodeClaimFinalizerController(kube, cache, settings.cluster_name),
+    ]
+    if gates.node_overlay:
+        controllers.append(NodeOverlayController(kube, cache, view, clients.ec2))
+    if gates.capacity_buffer:
+        controllers.append(CapacityBufferController(kube, cache, view, room, policy, batcher.reserved))
+    if gates.static_capacity:
+        controllers.append(StaticNodePoolController(kube, cache, view, clients.ec2, policy))
 
     async with asyncio.TaskGroup() as group:
-        group.create_task(keeper.run(), name="nodepools")
-        group.create_task(PodEventsController(clients.kube, cache).run(), name="pod events")
-        group.create_task(
-            NodeClaimFinalizerController(clients.kube, cache, settings.cluster_name).run(), name="finalizers"
-        )
-        group.create_task(
-            serve_legacy(clients.kube, clients.recorder, cache, settings, clients.ec2.cluster), name="legacy"
-        )
-        group.create_task(tell_of_gated(clients.kube, gates), name="gated kinds")
-        if gates.node_overlay:
-            group.create_task(NodeOverlayController(clients.kube, cache, view, clients.ec2).run(), name="overlays")
-        if gates.capacity_buffer:
-            buffers = CapacityBufferController(clients.kube, cache, view, room, policy, batcher.reserved)
-            group.create_task(buffers.run(), name="buffers")
-        if static:
-            static_keeper = StaticNodePoolController(clients.kube, cache, view, clients.ec2, settings.plan_policy())
-            group.create_task(static_keeper.run(), name="static pools")
+        for controller in controllers:
+            group.create_task(controller.run(), name=controller.name)
+        group.create_task(serve_legacy(kube, clients.recorder, cache, settings, clients.ec2.cluster), name="legacy")
+        group.create_task(tell_of_gated(kube, gates), name="disabled gates")
         await temporal.serve(lambda client: _decide(client, settings, cache, batcher, planner, disruptor))
 
 
@@ -257,7 +255,7 @@ async def _decide(
         group.create_task(announcements.run(), name="announcements")
         group.create_task(keep_schedule(client, cluster, settings.garbage_collection_interval), name="housekeeping")
         group.create_task(NotReadyNodeController(cache, sweep).run(), name="lost nodes")
-        group.create_task(NodeClaimWorkflowController(client, cache, cluster, queue).run(), name="bridge")
+        group.create_task(NodeClaimWorkflowController(client, cache, cluster, queue).run(), name="nodeclaim workflows")
 
 
 async def _temporal_serves(client: Client) -> None:

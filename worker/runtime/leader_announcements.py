@@ -67,7 +67,7 @@ class Announcements:
             await handle.signal("planner_serves", self._queue)
             await handle.signal("planner_started")
         except RPCError as error:
-            # While the workflow does not exist, the bridge is about to start it with the queue in its input.
+            # A workflow that does not exist yet is started by a controller, with the queue in its input.
             if error.status is not RPCStatusCode.NOT_FOUND:
                 return  # the watch on Temporal's health says so once a minute; the next look tries again
         if patience.repeated:
