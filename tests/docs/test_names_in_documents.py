@@ -1,0 +1,113 @@
+"""The documents name files, modules, tests and headings. All of them exist: a rename must not leave readers behind."""
+
+import re
+import unicodedata
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "benchmarks" / "README.md",
+    ROOT / "deploy" / "README.md",
+    *sorted((ROOT / "examples").glob("*/README.md")),
+]
+PACKAGES = ("activities", "benchmarks", "cli", "sandbox", "tenon", "tests", "worker", "workflows")
+FOLDERS = (*PACKAGES, "deploy", "docs", "examples")
+
+FENCED = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.MULTILINE | re.DOTALL)
+QUOTED = re.compile(r"`([^`\n]+)`")
+LINK = re.compile(r"\]\(([^()\s]+)\)")
+PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*/?(?:::\w+)?")
+MODULE = re.compile(rf"(?:{'|'.join(PACKAGES)})(?:\.\w+)+")
+# Built by `make`, never committed.
+BUILT = {".venv/bin"}
+
+
+def name_of(document: Path) -> str:
+    return str(document.relative_to(ROOT))
+
+
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text()
+
+
+@cache
+def file_names() -> frozenset[str]:
+    return frozenset(path.name for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file())
+
+
+def anchors(document: Path) -> set[str]:
+    """The anchors that GitHub gives to the headings of a document."""
+    seen: Counter[str] = Counter()
+    found = set()
+    for heading in re.findall(r"^#{1,6} (.+)$", FENCED.sub("", text_of(document)), re.MULTILINE):
+        plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").strip().lower()
+        kept = "".join(c for c in plain if c in "-_ " or unicodedata.category(c)[0] in "LN")
+        slug = kept.replace(" ", "-")
+        found.add(f"{slug}-{seen[slug]}" if seen[slug] else slug)
+        seen[slug] += 1
+    return found
+
+
+def broken_link(document: Path, link: str) -> bool:
+    if link.startswith(("http:", "https:")):
+        return False
+    path, _, anchor = link.partition("#")
+    target = (document.parent / path).resolve() if path else document
+    if not target.exists():
+        return True
+    return bool(anchor) and anchor not in anchors(target)
+
+
+def missing_path(document: Path, text: str) -> bool:
+    """Whether a text between backticks is meant as a path of this repository and leads nowhere."""
+    path, _, test = text.partition("::")
+    named = path.endswith(".py") or (path.split("/")[0] in FOLDERS and "/" in path) or bool(test)
+    if not PATH.fullmatch(text) or not named or path in BUILT:
+        return False
+    # docs/parity.md names tests from tests/ on. A bare file name belongs to the folder that its sentence is about.
+    roots = [ROOT, ROOT / "tests", document.parent]
+    found = [root / path for root in roots if (root / path).exists()]
+    if not found:
+        return "/" in path or path not in file_names()
+    return bool(test) and not any(re.search(rf"^(async )?def {test}\(", text_of(file), re.MULTILINE) for file in found)
+
+
+def missing_module(text: str) -> bool:
+    """Whether a dotted name of this repository names neither a module nor something in one."""
+    if not MODULE.fullmatch(text):
+        return False
+    parts = text.split(".")
+    for length in (len(parts), len(parts) - 1):
+        folder = ROOT.joinpath(*parts[:length])
+        for file in (folder.with_suffix(".py"), folder / "__init__.py"):
+            if file.exists():
+                rest = parts[length:]
+                return bool(rest) and re.search(rf"\b{rest[0]}\b", text_of(file)) is None
+    return True
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_every_link_leads_somewhere(document: Path) -> None:
+    links = LINK.findall(FENCED.sub("", text_of(document)))
+    assert [link for link in links if broken_link(document, link)] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_every_file_test_and_module_exists(document: Path) -> None:
+    quoted = [word for text in QUOTED.findall(FENCED.sub("", text_of(document))) for word in text.split()]
+    assert [text for text in quoted if missing_path(document, text) or missing_module(text)] == []
+
+
+def test_rules_of_the_design_are_numbered_without_gap_or_repeat() -> None:
+    rules = text_of(ROOT / "docs" / "design.md").partition("\n## Rules")[2].partition("\n## ")[0]
+    numbers = [int(number) for number in re.findall(r"^(\d+)\. ", rules, re.MULTILINE)]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert numbers
