@@ -25,6 +25,7 @@ from tenon.apis import labels
 from tenon.apis.managed import manages_claim, may_manage_node
 from tenon.apis.nodeclaim import INSTANCE_TERMINATING, LAUNCHED, REGISTERED
 from tenon.housekeeping.facts import ClaimSeen, NodeSeen, Observed
+from tenon.kube.conditions import is_true, true_since
 from tenon.kube.timestamps import parse_instant
 from tenon.provisioning.launch_groups import group_of
 
@@ -80,8 +81,6 @@ async def read_claims(kube: Kube) -> tuple[ClaimSeen, ...]:
 def claim_seen(raw: Mapping[str, Any]) -> ClaimSeen:
     """A NodeClaim, less what the sweep does not need."""
     metadata, status = raw["metadata"], raw.get("status") or {}
-    conditions = {each["type"]: each for each in status.get("conditions") or ()}
-    launched = conditions.get(LAUNCHED) or {}
     group = group_of(metadata.get("annotations") or {})
     return ClaimSeen(
         name=metadata["name"],
@@ -90,11 +89,11 @@ def claim_seen(raw: Mapping[str, Any]) -> ClaimSeen:
         pool=(metadata.get("labels") or {}).get(labels.NODEPOOL, ""),
         node_class=((raw.get("spec") or {}).get("nodeClassRef") or {}).get("name", ""),
         provider_id=status.get("providerID") or "",
-        launched_at=parse_instant(launched.get("lastTransitionTime")) if launched.get("status") == "True" else None,
-        registered=(conditions.get(REGISTERED) or {}).get("status") == "True",
+        launched_at=true_since(raw, LAUNCHED),
+        registered=is_true(raw, REGISTERED),
         node_name=status.get("nodeName") or "",
         deleted_at=parse_instant(metadata.get("deletionTimestamp")),
-        terminating=(conditions.get(INSTANCE_TERMINATING) or {}).get("status") == "True",
+        terminating=is_true(raw, INSTANCE_TERMINATING),
         finalizers=tuple(metadata.get("finalizers") or ()),
         managed=manages_claim(raw),
         group=group.id if group else "",
@@ -105,14 +104,13 @@ def node_seen(raw: Mapping[str, Any]) -> NodeSeen:
     """A Node, less what the sweep does not need."""
     metadata = raw["metadata"]
     owners = metadata.get("ownerReferences") or ()
-    conditions = (raw.get("status") or {}).get("conditions") or ()
     return NodeSeen(
         name=metadata["name"],
         uid=metadata["uid"],
         created_at=_created(metadata),
         provider_id=(raw.get("spec") or {}).get("providerID") or "",
         claim=next((owner["name"] for owner in owners if owner.get("kind") == NODECLAIMS.kind), ""),
-        ready=any(each["type"] == "Ready" and each["status"] == "True" for each in conditions),
+        ready=is_true(raw, "Ready"),
         ours=labels.TERMINATION_FINALIZER in (metadata.get("finalizers") or ())
         and may_manage_node(metadata.get("labels") or {}),
     )

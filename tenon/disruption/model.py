@@ -41,7 +41,10 @@ def policy_of(pool: NodePool) -> PoolPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ManagedNode:
-    """A node as disruption sees it. ``quiet_since`` is the last pod event (or initialization); None: never seen."""
+    """A NodeClaim with its Node as disruption sees them, so that methods need neither the cache nor JSON.
+
+    ``quiet_since`` is the last pod event, or the initialization; None if neither was seen.
+    """
 
     claim: str
     uid: str

@@ -23,7 +23,10 @@ def instance_id_of(provider_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClaimSeen:
-    """A NodeClaim."""
+    """A NodeClaim as the sweep compares it with instances and Nodes.
+
+    It is read from the API server, not from the cache: the sweep ends instances, so what it sees must be fresh.
+    """
 
     name: str
     uid: str

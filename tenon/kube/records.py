@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from tenon.kube import pod_kinds
+from tenon.kube.conditions import condition
 from tenon.kube.pod import Pod
 from tenon.kube.structs import PodSpec
 from tenon.kube.taints import Taint
@@ -137,7 +138,11 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class ObjectRecord:
-    """A custom resource as its JSON says it, without managedFields. Never change ``body``."""
+    """A custom resource as JSON, without managedFields. Never change ``body``.
+
+    The cache holds NodeClaims in this form: users' fields stay as they are, and a model of each would cost the time of
+    validation at every change.
+    """
 
     name: str
     uid: str
@@ -185,11 +190,7 @@ class ObjectRecord:
 
     def condition(self, type_: str) -> Mapping[str, Any]:
         """The status condition of a type; empty if the object does not have it."""
-        for condition in self.status.get("conditions") or ():
-            if condition.get("type") == type_:
-                found: Mapping[str, Any] = condition
-                return found
-        return {}
+        return condition(self.body, type_)
 
 
 @dataclass(frozen=True, slots=True)

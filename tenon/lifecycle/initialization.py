@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tenon.apis import labels
 from tenon.kube import pods
+from tenon.kube.conditions import condition
 from tenon.kube.structs import Object
 from tenon.resources import parse_resources
 
@@ -54,8 +55,7 @@ def initialization(claim: Object, node: Object) -> Verdict:
 
 def ready_condition(node: Object) -> Object:
     """The Node's condition Ready as its JSON says it; empty when its kubelet has never reported."""
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    return next((one for one in conditions if one.get("type") == "Ready"), {})
+    return condition(node, "Ready")
 
 
 def _since(ready: Object) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tenon.apis import labels
 from tenon.apis.nodeclaim import REGISTERED
-from tenon.kube.timestamps import parse_instant
+from tenon.kube.conditions import true_since
 
 Object = Mapping[str, Any]
 
@@ -51,7 +51,5 @@ def _marked(node: Object) -> bool:
 
 def closed_long(claim: Object, now: datetime) -> bool:
     """Whether the claim's Node was registered so long ago that it is to be opened."""
-    conditions = (claim.get("status") or {}).get("conditions") or ()
-    registered: Object = next((one for one in conditions if one["type"] == REGISTERED and one["status"] == "True"), {})
-    since = parse_instant(registered.get("lastTransitionTime"))
+    since = true_since(claim, REGISTERED)
     return since is not None and now - since > LONGEST

@@ -18,7 +18,10 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True)
 class ClaimFacts:
-    """A NodeClaim: whether it still answers for the pods that it was bought for."""
+    """What the planner asks about a NodeClaim: whether it still answers for the pods that it was bought for.
+
+    Batching judges each pending pod by it, so it holds three values and not the claim.
+    """
 
     name: str
     leaving: bool

@@ -120,7 +120,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class PlannedClaim:
-    """A node to buy: ``instance_types`` cheapest first, every one of which fits all of ``pods``."""
+    """A NodeClaim before it exists: ``instance_types`` are cheapest first, and each of them holds all of ``pods``."""
 
     pool: str
     pods: tuple[Pod, ...]

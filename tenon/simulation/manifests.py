@@ -122,7 +122,7 @@ class ClaimStatus(ApiModel):
 
 
 class NodeClaimParts(ApiModel):
-    """What a NodeClaim says beside what its own model checks."""
+    """The parts of a NodeClaim that its own model (`tenon.apis.nodeclaim`) does not check, as a file may state them."""
 
     metadata: Metadata
     status: ClaimStatus = ClaimStatus()
