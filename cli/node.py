@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -172,17 +172,35 @@ def list_nodes(cluster: Cluster = None, output: Output = "table", blocked: Block
         nodes = [row | _explained(states.get(row["nodeClaim"])) for row in rows]
         print(json.dumps([*nodes, *map(_held_row, held)], indent=2))
         return
-    table = Table("NodeClaim", "Stage", "NodePool", "Type", "Zone", "Capacity", "Blocked", "Expires")
-    for row in rows:
-        table.add_row(*row.values())
+    header = ("NodeClaim", "Stage", "NodePool", "Type", "Zone", "Capacity", "Blocked", "Expires")
     console = Console()
-    console.print(table)
+    if console.is_terminal:
+        table = Table(*header)
+        for row in rows:
+            table.add_row(*row.values())
+        console.print(table)
+    else:
+        print(_columns([header, *(tuple(row.values()) for row in rows)]))
     for name, state in states.items():
         if state.blocked:
-            console.print(Markdown(f"**{name}**: {state.blocked}\n\n" + "\n".join(f"- {r}" for r in remedies(state))))
+            _print(console, f"**{name}**: {state.blocked}\n\n" + "\n".join(f"- {r}" for r in remedies(state)))
     for breaker in held:
         probe = f"tried again at {format_instant(breaker.next_probe_at)}"
-        console.print(Markdown(f"**NodePool {breaker.pool}**: {sentence(breaker)}; {probe}"))
+        _print(console, f"**NodePool {breaker.pool}**: {sentence(breaker)}; {probe}")
+
+
+def _print(console: Console, markdown: str) -> None:
+    if console.is_terminal:
+        console.print(Markdown(markdown))
+    else:
+        print(f"\n{markdown.replace('**', '')}")
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as plain text for files and pipes, as wide as they are: nothing is cut off."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("   ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
 
 
 async def _collect(

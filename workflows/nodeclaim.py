@@ -206,7 +206,7 @@ class NodeClaimWorkflow:
         updates.append(names.BLOCKED.value_set(bool(self.state.blocked)))
         workflow.upsert_search_attributes(updates)
 
-    @workflow.signal
+    @workflow.signal(description="Sent by Tenon: the Node, the NodeClaim or the instance changed. Looks at them again.")
     def poke(self, poke: Poke) -> None:
         """Look again: the node or its claim changed."""
         self.inbox.append(poke)

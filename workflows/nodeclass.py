@@ -44,7 +44,7 @@ class NodeClassWorkflow:
                 await workflow.wait_condition(
                     lambda: self.changed,
                     timeout=_pause(self.result),
-                    timeout_summary="refresh",
+                    timeout_summary="resolve the EC2NodeClass again",
                 )
             except TimeoutError:
                 self.changed = True
@@ -52,7 +52,7 @@ class NodeClassWorkflow:
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 workflow.continue_as_new(begin)
 
-    @workflow.signal
+    @workflow.signal(description="Sent by Tenon: the EC2NodeClass changed. Resolves it again.")
     def poke(self) -> None:
         """The class changed."""
         self.changed = True

@@ -42,7 +42,8 @@ async def bind(kube: Kube, wanted: NodeInput, settle: Settle, default_spread: De
         kube: the cluster.
         wanted: the claim and its Node.
         settle: returns when kube-scheduler has had a moment. It gets one before anything is bound to a node that is
-            open to it while a planned pod has no node yet; and one after, before a closed node is opened.
+            open to it while a planned pod has no node yet; one before a closed node is opened, if pods were bound; and
+            one after, if other pods may take the room of planned ones.
         default_spread: how kube-scheduler spreads pods that state nothing.
 
     Returns:
@@ -62,13 +63,17 @@ async def bind(kube: Kube, wanted: NodeInput, settle: Settle, default_spread: De
         if result.bound:
             await settle()  # until kube-scheduler has seen them: it would give the same room away again
         await open_node(kube, node)
+        if result.running is not None and result.bound < result.planned:
+            await settle()  # until kube-scheduler has given the room to other pods
+            company = await pods_on(kube, node["metadata"]["name"], latest=False)
+            result = result.model_copy(update={"running": max(_running(company), result.running)})
     return result
 
 
 async def _bind(kube: Kube, entries: Sequence[PlannedPod], node: Object, default_spread: DefaultSpread) -> BindResult:
     if not entries or (node["metadata"].get("labels") or {}).get(labels.INITIALIZED) != "true":
         return BindResult(planned=len(entries), left=len(entries))
-    choice = await _choose(kube, entries, node, default_spread)
+    choice, company = await _choose(kube, entries, node, default_spread)
 
     async def post(pod: Object) -> bool:
         metadata = pod["metadata"]
@@ -85,7 +90,13 @@ async def _bind(kube: Kube, entries: Sequence[PlannedPod], node: Object, default
         bound=bound + len(choice.here),
         planned=len(entries),
         left=len(choice.left) + len(choice.bind) - bound,
+        running=_running(company) + bound,
     )
+
+
+def _running(company: Sequence[Object]) -> int:
+    """The pods of a node that would need another place without it."""
+    return sum(pods.is_reschedulable(pod) for pod in company)
 
 
 async def _read_both(kube: Kube, wanted: NodeInput) -> tuple[Object | None, Object | None]:
@@ -93,14 +104,17 @@ async def _read_both(kube: Kube, wanted: NodeInput) -> tuple[Object | None, Obje
     return claim, (await find_node(kube, wanted, claim)).node if claim is not None else None
 
 
-async def _choose(kube: Kube, entries: Sequence[PlannedPod], node: Object, default_spread: DefaultSpread) -> Choice:
+async def _choose(
+    kube: Kube, entries: Sequence[PlannedPod], node: Object, default_spread: DefaultSpread
+) -> tuple[Choice, Sequence[Object]]:
+    """What becomes of the planned pods, and the pods that are on the node."""
     name = node["metadata"]["name"]
     company = await pods_on(kube, name)
     found = await _read(kube, _missing(entries, company))
     if not startup_cordon.closed(node) and any(waits(entry, found.get(entry.key)) for entry in entries):
         # The node's pods are read last: what kube-scheduler has put there meanwhile must be seen.
         company = await pods_on(kube, name)
-    return choose(entries, found | {pods.key(pod): pod for pod in company}, node, company, default_spread)
+    return choose(entries, found | {pods.key(pod): pod for pod in company}, node, company, default_spread), company
 
 
 async def _any_waits(kube: Kube, entries: Sequence[PlannedPod]) -> bool:

@@ -23,6 +23,7 @@ from tenon.apis.reasons import Reason, camel_case
 from tenon.kube.planned_pods import planned_pods
 from tenon.kube.timestamps import format_instant, parse_instant
 from tenon.lifecycle.messages import ClaimRef, ClaimView, ErrorType, Instance
+from tenon.provisioning.purchase import bounded_lines
 from tenon.resources import Resources, format_resources
 
 Object = Mapping[str, Any]
@@ -102,6 +103,7 @@ def view_of(claim: Object) -> ClaimView:
         registered=is_true(conditions, REGISTERED),
         initialized=is_true(conditions, INITIALIZED),
         planned_pods=len(planned_pods(annotations)),
+        explanation=bounded_lines(annotations.get(labels.EXPLANATION) or ""),
     )
 
 

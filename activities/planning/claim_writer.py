@@ -101,7 +101,12 @@ class _Wanted:
 
 
 async def write_claims(
-    kube: Kube, plan: Plan, pools: Mapping[str, NodePool], batch: int, seen: Overlaid | None = None
+    kube: Kube,
+    plan: Plan,
+    pools: Mapping[str, NodePool],
+    batch: int,
+    seen: Overlaid | None = None,
+    explanations: Sequence[str] = (),
 ) -> Written:
     """Write every NodeClaim of a plan that the API server takes.
 
@@ -111,6 +116,7 @@ async def write_claims(
         pools: the NodePools by name.
         batch: the number that the claims' names derive from.
         seen: what NodeOverlays changed of the types, of which the claims bear a trace.
+        explanations: for each claim of the plan, why it is bought.
 
     Raises:
         ApiError: the API server is away, and nothing is written.
@@ -118,6 +124,8 @@ async def write_claims(
     """
     writing = _Writing(kube, batch)
     wanted = [_wanted(planned, pools[planned.pool], batch, n, seen) for n, planned in enumerate(plan.claims)]
+    for one, why in zip(wanted, explanations, strict=False):
+        one.body["metadata"]["annotations"][labels.EXPLANATION] = why
     launch_groups.annotate([one.body for one in wanted], batch)
     waiting = await writing.first(wanted)
     gate = asyncio.Semaphore(WRITERS)

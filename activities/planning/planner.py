@@ -52,6 +52,7 @@ from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.planning_context import Fingerprint
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import explained, problem_of
+from tenon.provisioning.purchase import explanations
 from tenon.provisioning.readiness import usable_pools
 from tenon.scheduling.model import Plan
 
@@ -75,6 +76,10 @@ class _Decision:
     """The nodes that were initialized."""
     fingerprint: Fingerprint
     took: float
+    in_flight: frozenset[str] = frozenset()
+    """The nodes that are NodeClaims without a Node so far."""
+    explanations: Sequence[str] = ()
+    """For each NodeClaim of the plan, why it is bought."""
 
     @property
     def pods(self) -> list[Pod]:
@@ -145,10 +150,11 @@ class Planner:
         if made is None:
             return PlanResult(batch=given.batch)
         try:
-            written = await write_claims(self._kube, made.plan, made.pools, given.batch, made.seen)
+            written = await write_claims(self._kube, made.plan, made.pools, given.batch, made.seen, made.explanations)
         except ApiError as error:
             nothing = Written((), (), tuple(Unwritten(planned, error) for planned in made.plan.claims))
-            await self._pod_events.tell(_as_written(made, nothing), filter(_waits, made.pods), ())
+            unwritten = _as_written(made, nothing)
+            await self._pod_events.tell(unwritten, filter(_waits, made.pods), (), made.in_flight)
             raise
         plan, pods = _as_written(made, written), made.pods
         metrics.UNSCHEDULABLE_PODS.labels("provisioner").set(
@@ -159,7 +165,7 @@ class Planner:
         self._remember(made, written, given)
         self._buffers.simulated(plan, made.ready, written.names)
         await self._tell_pools(made.pools, written)
-        await self._pod_events.tell(plan, filter(_waits, pods), written.names)
+        await self._pod_events.tell(plan, filter(_waits, pods), written.names, made.in_flight)
         return PlanResult(
             batch=given.batch,
             claims=list(written.names),
@@ -197,7 +203,9 @@ class Planner:
         plan = only_probes(explained(solved.plan, self._view, asking, left_out), held)
         metrics.SCHEDULING_SECONDS.labels("provisioner").observe(solved.seconds)
         ready = frozenset(node.name for node in problem.nodes if node.initialized)
-        return _Decision(plan, asking, solved.failed, seen, ready, fingerprint, solved.seconds)
+        in_flight = frozenset(node.name for node in problem.nodes if node.requirements is not None)
+        why = await asyncio.to_thread(explanations, problem, plan.claims)
+        return _Decision(plan, asking, solved.failed, seen, ready, fingerprint, solved.seconds, in_flight, why)
 
     async def _check_up_to_date(self, given: PlanInput) -> list[str]:
         """The NodeClaims of this batch that exist; those of others are in the picture when this returns."""

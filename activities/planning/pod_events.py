@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,15 +48,18 @@ class PodEvents:
         self._told: OrderedDict[str, None] = OrderedDict()
         self._writing: asyncio.Task[None] | None = None
 
-    async def tell(self, plan: Plan, pods: Iterable[Pod], claims: Iterable[str]) -> None:
+    async def tell(
+        self, plan: Plan, pods: Iterable[Pod], claims: Iterable[str], in_flight: Collection[str] = ()
+    ) -> None:
         """Publish what became of the pods; returns after the first events, the others follow.
 
         Args:
             plan: the plan.
             pods: those pods of the plan that wait for a node.
             claims: the names of the plan's NodeClaims.
+            in_flight: those of the nodes with placements that are NodeClaims without a Node so far.
         """
-        for word in _words(plan, {pod.key: pod for pod in pods}, claims):
+        for word in _words(plan, {pod.key: pod for pod in pods}, claims, in_flight):
             self._put(word)
         chosen = [one for _ in range(AT_ONCE) if (one := self._next()) is not None]
         for one in chosen:
@@ -98,7 +101,7 @@ class PodEvents:
         )
 
 
-def _words(plan: Plan, waiting: dict[str, Pod], claims: Iterable[str]) -> Iterable[_Word]:
+def _words(plan: Plan, waiting: dict[str, Pod], claims: Iterable[str], in_flight: Collection[str]) -> Iterable[_Word]:
     for key, why in plan.unschedulable.items():
         if key in waiting:
             yield _Word(waiting[key], "FailedScheduling", why, warning=True)
@@ -106,7 +109,10 @@ def _words(plan: Plan, waiting: dict[str, Pod], claims: Iterable[str]) -> Iterab
         yield _Word(waiting[key], "FailedScheduling", UNREACHED, warning=True)
     places = [(f"nodeclaim/{name}", planned.pods) for name, planned in zip(claims, plan.claims, strict=True)]
     places = places[:_PLACES]
-    places += [(f"node/{node}", placed) for node, placed in list(plan.placements.items())[:_PLACES]]
+    places += [
+        (f"{'nodeclaim' if node in in_flight else 'node'}/{node}", placed)
+        for node, placed in list(plan.placements.items())[:_PLACES]
+    ]
     for place, placed in places:
         for pod in placed[:_PODS_OF_A_PLACE]:
             if pod.key in waiting:

@@ -43,10 +43,11 @@ from tenon.lifecycle.messages import (
 )
 from tenon.lifecycle.state import NodeState, PendingDisruption, Stage
 from tenon.lifecycle.steps import DeadlinePassed, End, Failed, KeepRecorded, LeaveRequest, Run, Step, Wait, Withdrawn
-from tenon.lifecycle.timeline import record
+from tenon.lifecycle.timeline import pods_text, record
 
 REGISTRATION_TIMEOUT = timedelta(minutes=15)
 """From the launch to the Node's registration (LIF-05)."""
+NO_NODE_JOINS = "registration timeout: terminates the instance unless its Node has joined"
 LAUNCH_ATTEMPTS = 3
 RECHECK = timedelta(minutes=10)
 """How long an uninitialized or blocked node goes unobserved when no poke arrives."""
@@ -121,7 +122,7 @@ def next_step(state: NodeState, now: datetime) -> Step:
         case Stage.ENDED:
             return End()
         case _:
-            what = "a Node must have joined" if state.stage is Stage.REGISTERING else "look again"
+            what = NO_NODE_JOINS if state.stage is Stage.REGISTERING else "look again"
             expires_at = expiry(state)
             if state.deadline is not None and expires_at is not None and expires_at < state.deadline:
                 return Wait(expires_at, "expires")
@@ -232,9 +233,8 @@ def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
         case InitializeResult():
             return _initialized(state, event, now)
         case BindResult():
-            text = f"bound {event.bound} of {event.planned} planned pods"
-            bound = state.model_copy(update={"bound_pods": event.bound})
-            return _enter_live(record(bound, now, text) if event.planned else bound, now)
+            bound = state.model_copy(update={"bound_pods": event.bound, "running_pods": event.running})
+            return _enter_live(record(bound, now, pods_text(bound)) if event.planned else bound, now)
         case KeepRecorded():
             return state.model_copy(update={"keep_recorded": True})
         case Withdrawn():
@@ -284,6 +284,7 @@ def _prepared(state: NodeState, event: PrepareLaunchResult, now: datetime) -> No
             "expires_at": expires,
             "keep_until": view.keep_until or state.keep_until,
             "planned_pods": view.planned_pods,
+            "explanation": tuple(view.explanation),
             "initialization_timeout_seconds": view.initialization_timeout_seconds,
         }
     )

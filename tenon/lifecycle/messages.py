@@ -216,6 +216,8 @@ class BindResult(Message):
     bound: int = 0
     planned: int = 0
     left: int = 0
+    running: int | None = None
+    """All pods on the node that would need another place if it left, also those that it was not bought for."""
 
 
 # --- cordon, drain, terminate ---
@@ -333,6 +335,8 @@ class ClaimView(Message):
     initialized: bool = False
     planned_pods: int = 0
     """How many pods the claim was bought for."""
+    explanation: list[str] = Field(default_factory=list)
+    """Why the claim was bought, in lines."""
     initialization_timeout_seconds: float | None = None
     """How long a registered node may take to become initialized; None: for ever, as Karpenter has it."""
 

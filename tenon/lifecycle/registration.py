@@ -16,6 +16,7 @@ OWN_ANNOTATIONS = frozenset(
         labels.PLANNED_PODS,
         labels.PLANNED_REQUESTS,
         labels.LARGEST_CAPACITY,
+        labels.EXPLANATION,
         labels.TERMINATION_TIMESTAMP,
         labels.KEEP_UNTIL,
         labels.KEPT_OF_V1BETA1,

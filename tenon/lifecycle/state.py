@@ -123,6 +123,10 @@ class NodeState(Message):
     initialization_timeout_seconds: float | None = None
     disrupted: bool = False
     """The Node has the disruption taint although it stays; the taint is removed next."""
+    explanation: tuple[str, ...] = ()
+    """Why the node was bought, in lines."""
+    running_pods: int | None = None
+    """How many pods ran here once its own were bound, also those that it was not bought for; None: not known."""
     spread_until: datetime | None = None
     """Overdue since long, with many others, after an outage: this node's turn comes then."""
 
@@ -151,4 +155,5 @@ class Life(Message):
     pods_planned: int = 0
     pods_bound: int = 0
     pods_evicted: int = 0
+    explanation: list[str] = Field(default_factory=list)
     timeline: list[TimelineEntry] = Field(default_factory=list)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from tenon.lifecycle.messages import Instance
-from tenon.lifecycle.state import Life, NodeState, TimelineEntry
+from tenon.lifecycle.state import Life, NodeState, Stage, TimelineEntry
 
 MAX_ENTRIES = 64
 MAX_BYTES = 8 * 1024
@@ -18,14 +18,39 @@ def record(state: NodeState, now: datetime, text: str) -> NodeState:
     if state.timeline and state.timeline[-1].text == entry.text:
         return state
     lines = [*state.timeline, entry]
-    while len(lines) > MAX_ENTRIES or sum(len(line.text.encode()) + 32 for line in lines) > MAX_BYTES:
+    most = MAX_ENTRIES - len(state.explanation)
+    room = MAX_BYTES - sum(map(_size, state.explanation))
+    while len(lines) > 1 and (len(lines) > most or sum(_size(line.text) for line in lines) > room):
         del lines[1]
     return state.model_copy(update={"timeline": tuple(lines)})
+
+
+def _size(text: str) -> int:
+    """Bytes of a line, its time included."""
+    return len(text.encode()) + 32
+
+
+def pods_text(state: NodeState) -> str:
+    """How many pods run on the node, and how many of them it was bought for."""
+    own = f"{state.bound_pods} of the {state.planned_pods} it was bought for"
+    if state.running_pods is None:
+        return f"{own} run here"
+    if state.running_pods == state.bound_pods == state.planned_pods:
+        return f"{state.running_pods} pods run here, all that it was bought for"
+    return f"{state.running_pods} pods run here, {own}"
 
 
 def clock(at: datetime | None) -> str:
     """An instant as the details page writes it."""
     return at.strftime("%Y-%m-%d %H:%M:%S UTC") if at else "-"
+
+
+def _pods_row(state: NodeState) -> str:
+    """Before its pods are bound: what the node is bought for."""
+    own = f"bought for {state.planned_pods}"
+    if state.initialized and state.stage is not Stage.BINDING and state.planned_pods:
+        own = f"{pods_text(state)} (when it became live)"
+    return f"{own}, {state.evicted_pods} evicted" if state.evicted_pods else own
 
 
 def _instance_text(instance: Instance | None) -> str:
@@ -43,7 +68,7 @@ def details(state: NodeState) -> str:
         ("Node", state.node_name or "-"),
         ("Instance", _instance_text(instance)),
         ("Price", f"{instance.price:.4f} $/h" if instance else "-"),
-        ("Pods", f"{state.bound_pods} bound of {state.planned_pods} planned, {state.evicted_pods} evicted"),
+        ("Pods", _pods_row(state)),
         ("Expires", clock(state.expires_at)),
     ]
     if state.keep_until:
@@ -61,6 +86,8 @@ def details(state: NodeState) -> str:
         rows.append(("First run", f"`{state.first_run_id}`"))
     lines = [f"### NodeClaim {state.claim.name}", "", "| | |", "|---|---|"]
     lines += [f"| {name} | {text.replace('|', '/')} |" for name, text in rows]
+    if state.explanation:
+        lines += ["", "#### Why this node was bought", "", *(f"- {line}" for line in state.explanation)]
     lines += ["", "#### Timeline", ""]
     lines += [f"- `{entry.at:%H:%M:%S}` {entry.text}" for entry in state.timeline]
     return "\n".join(lines)
@@ -86,5 +113,6 @@ def life(state: NodeState, now: datetime) -> Life:
         pods_planned=state.planned_pods,
         pods_bound=state.bound_pods,
         pods_evicted=state.evicted_pods,
+        explanation=list(state.explanation),
         timeline=list(state.timeline),
     )

@@ -17,7 +17,7 @@ from tenon.lifecycle.messages import LaunchGroup
 
 MOST_MEMBERS = 100
 """Members of one group: an answer of EC2 stays small, and a request that fails leaves few claims waiting."""
-OF_ITS_PODS = frozenset({labels.PLANNED_PODS, labels.PLANNED_REQUESTS})
+OF_ITS_PODS = frozenset({labels.PLANNED_PODS, labels.PLANNED_REQUESTS, labels.EXPLANATION})
 """Annotations in which claims that launch alike may differ."""
 
 

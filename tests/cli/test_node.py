@@ -114,6 +114,19 @@ async def test_the_blocked_nodes_are_listed_with_their_reasons(
     await until(gone)
 
 
+@pytest.mark.usefixtures("world")
+async def test_a_list_that_is_piped_is_plain_and_not_cut(
+    tenon: Tenon, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Into a file or another command, whatever the width of the terminal."""
+    monkeypatch.setenv("COLUMNS", "20")
+    plain = await asyncio.to_thread(tenon, "list", "--cluster", cluster)
+    header, row = plain.output.splitlines()[:2]
+    assert header.split() == ["NodeClaim", "Stage", "NodePool", "Type", "Zone", "Capacity", "Blocked", "Expires"]
+    assert row.split()[0] == NAME
+    assert row.index(row.split()[1]) == header.index("Stage")
+
+
 async def test_the_nodepools_that_ec2_refuses_are_listed_with_the_blocked_nodes(
     temporal: WorkflowEnvironment, tenon: Tenon, cluster: str
 ) -> None:

@@ -36,7 +36,8 @@ from tenon.lifecycle.messages import (
 )
 from tenon.lifecycle.state import NodeState, Stage
 from tenon.lifecycle.steps import DeadlinePassed, End, Failed, KeepRecorded, LeaveRequest, Run, Wait, Withdrawn
-from tenon.lifecycle.timeline import MAX_BYTES, MAX_ENTRIES, details, record
+from tenon.lifecycle.timeline import MAX_BYTES, MAX_ENTRIES, details, life, record
+from tenon.provisioning.purchase import MAX_LINE, MAX_LINES, bounded_lines
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 REF = ClaimRef(cluster="c", name="default-x1", uid="u1")
@@ -188,6 +189,57 @@ def test_timeline_is_bounded_and_keeps_its_beginning(texts: list[str]) -> None:
     if texts:
         assert state.timeline[0].text[:50] == texts[0][:50]
     assert details(state).startswith("### NodeClaim default-x1")
+
+
+@given(
+    st.lists(st.text(max_size=500), max_size=200),
+    st.lists(st.text(max_size=600).map(lambda text: " ".join(bounded_lines(text)[:1])), max_size=6),
+)
+def test_why_a_node_was_bought_and_its_timeline_share_their_bounds(texts: list[str], why: list[str]) -> None:
+    """64 lines and 8 KB together; the explanation is never dropped."""
+    state = NodeState(claim=REF, explanation=tuple(why))
+    for text in texts:
+        state = record(state, NOW, text)
+    lines = [*state.explanation, *(entry.text for entry in state.timeline)]
+    assert len(lines) <= MAX_ENTRIES
+    assert sum(len(line.encode()) + 32 for line in lines) <= MAX_BYTES
+    assert state.explanation == tuple(why)
+
+
+@given(st.text(max_size=3000))
+def test_an_explanation_that_somebody_edited_stays_small(text: str) -> None:
+    lines = bounded_lines(text)
+    assert len(lines) <= MAX_LINES
+    assert all(len(line.encode()) <= MAX_LINE for line in lines)
+
+
+def test_the_details_of_a_node_say_why_it_was_bought() -> None:
+    view = VIEW.model_copy(
+        update={"planned_pods": 5, "explanation": ["5 pods: default/web-1", "planned price: 0.1 $/h"]}
+    )
+    state = machine.apply(NodeState(claim=REF), PrepareLaunchResult(view=view, reason="x"), NOW)
+    shown = details(state)
+    assert "#### Why this node was bought\n\n- 5 pods: default/web-1\n- planned price: 0.1 $/h\n" in shown
+    assert "| Pods | bought for 5 |" in shown
+    assert life(state, NOW).explanation == ["5 pods: default/web-1", "planned price: 0.1 $/h"]
+    assert "Why" not in details(NodeState(claim=REF))
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (BindResult(bound=5, planned=5, running=5), "5 pods run here, all that it was bought for"),
+        (BindResult(bound=0, planned=5, running=5), "5 pods run here, 0 of the 5 it was bought for"),
+        (BindResult(bound=3, planned=5, left=2, running=4), "4 pods run here, 3 of the 5 it was bought for"),
+        (BindResult(bound=3, planned=5, left=2), "3 of the 5 it was bought for run here"),
+    ],
+)
+def test_a_node_says_how_many_pods_really_run_on_it(result: BindResult, said: str) -> None:
+    """The last answer is of a worker of an earlier version, which did not count the others."""
+    state = NodeState(claim=REF, stage=Stage.BINDING, planned_pods=5, initialized=True)
+    live = machine.apply(state, result, NOW)
+    assert said in [entry.text for entry in live.timeline]
+    assert f"| Pods | {said} (when it became live) |" in details(live)
 
 
 def at_live(**update: object) -> NodeState:

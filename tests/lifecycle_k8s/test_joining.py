@@ -133,6 +133,28 @@ async def test_planned_pods_are_bound_once() -> None:
     assert "nodeName" not in stranger["spec"]
 
 
+async def test_other_pods_of_the_workload_are_counted_when_they_took_the_room() -> None:
+    """The planned pods were replaced while the node started: the node is full, although none of its own runs there."""
+    world = joined(UNREGISTERED).put_pods(pod("new-a", on=""), pod("new-b", on=""), pod("agent", owner="DaemonSet"))
+    planned(world, "default/a=uid-a", "default/b=uid-b")
+    await register(world.kube, world.recorder, WANTED, world.clock)
+    await initialize(world.kube, WANTED, world.clock)
+
+    async def scheduler() -> None:
+        assert not world.node["spec"].get("unschedulable")
+        for name in ("new-a", "new-b"):
+            world.kube.objects[("pods", "default", name)]["spec"]["nodeName"] = "node-1"
+
+    result = await bind(world.kube, WANTED, scheduler)
+    assert (result.bound, result.planned, result.left, result.running) == (0, 2, 0, 2)
+
+
+async def test_pods_beside_the_planned_ones_are_counted_too() -> None:
+    world = World().put_live().put_pods(pod("a", on=""), pod("other"))
+    planned(world, "default/a=uid-a")
+    assert (await bind(world.kube, WANTED, at_once)).running == 2
+
+
 class Moment:
     """The moment that kube-scheduler is given, and what it does with it."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -34,6 +35,29 @@ async def test_pending_pods_become_a_claim_that_names_them() -> None:
     assert body["metadata"]["labels"][labels.BATCH] == "41"
     assert body["metadata"]["annotations"][labels.PLANNED_PODS] == "default/a=uid-a,default/b=uid-b"
     assert body["metadata"]["ownerReferences"][0]["uid"] == "uid-default"
+
+
+async def test_a_claim_says_why_it_is_bought() -> None:
+    """The pods, the cheapest types, why the first of them was chosen, and the price."""
+    at = Setting(*(pod(f"p{number}") for number in range(7)))
+    result = await at.planner.plan(BATCH)
+    (body,) = at.kube.objects.values()
+    asked, types, choice, price = body["metadata"]["annotations"][labels.EXPLANATION].splitlines()
+    assert asked == "7 pods: default/p0, default/p1, default/p2, default/p3, default/p4 and 2 more"
+    cheapest = types.removeprefix("cheapest types that fit: ").split(", ")[0]
+    assert choice.startswith(f"{cheapest} in us-west-2")
+    assert ": the cheapest of " in choice
+    assert price.startswith(f"planned price: {result.price:.4f} $/h ({cheapest}, us-west-2")
+
+
+async def test_evt03_pods_on_a_nodeclaim_without_a_node_are_nominated_to_the_nodeclaim() -> None:
+    """Also in the batches after the one that bought it."""
+    at = Setting(pod("late"))
+    at.view.existing = [replace(node("default-abcdef"), requirements=Requirements(), initialized=False)]
+    result = await at.planner.plan(BATCH)
+    assert result.placed_on_existing == 1
+    told = {(name, reason): message for _, name, reason, message in at.told.events}
+    assert told[("late", "Nominated")] == "Pod should schedule on: nodeclaim/default-abcdef"
 
 
 async def test_the_same_batch_gives_the_same_names() -> None:

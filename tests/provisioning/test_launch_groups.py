@@ -12,7 +12,7 @@ from tenon.provisioning.launch_groups import MOST_MEMBERS, annotate, group_of, g
 
 
 def body(name: str, cpu: str = "1", **annotations: str) -> dict[str, Any]:
-    planned = {labels.PLANNED_PODS: f"web/{name}=u", labels.PLANNED_REQUESTS: "{}"}
+    planned = {labels.PLANNED_PODS: f"web/{name}=u", labels.PLANNED_REQUESTS: "{}", labels.EXPLANATION: name}
     return {
         "metadata": {"name": name, "labels": {labels.BATCH: "7"}, "annotations": {**planned, **annotations}},
         "spec": {"resources": {"requests": {"cpu": cpu}}},

@@ -1,0 +1,46 @@
+"""Why a node was bought and which pods run there, as the Temporal UI and `tenon node show` say it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from temporalio.client import Client
+
+from sandbox.cluster import Sandbox
+from tenon.lifecycle.timeline import details
+from tests.e2e.conftest import MakePool, Run
+from tests.e2e.pools import ROOMY
+from tests.workflows.waiting import until
+from workflows import names
+from workflows.nodeclaim import NodeClaimWorkflow
+
+
+async def test_a_node_says_why_it_was_bought_and_which_pods_run_there(
+    make_pool: MakePool, tenon: Run, client: Client, sandbox: Sandbox
+) -> None:
+    pool = await make_pool(consolidate_after="Never", requirements=ROOMY)
+    await pool.deploy(3)
+    await pool.running(3)
+    (claim,) = await pool.settled(1)
+    name = claim["metadata"]["name"]
+    handle = client.get_workflow_handle_for(NodeClaimWorkflow.run, names.nodeclaim_id(sandbox.cluster_name, name))
+
+    async def counted() -> bool:
+        return (await handle.query(NodeClaimWorkflow.status)).stage == "live"
+
+    await until(counted)
+    state = await handle.query(NodeClaimWorkflow.status)
+    shown = details(state)
+    print(shown)
+    pods, types, choice, price = state.explanation
+    assert pods.startswith(f"{state.planned_pods} pod")  # the third may have come too late for the first plan
+    assert types.startswith("cheapest types that fit: ")
+    assert "the cheapest of" in choice
+    assert price.startswith("planned price: 0.")
+    assert f"{state.running_pods} pods run here, " in shown
+    assert state.planned_pods <= (state.running_pods or 0) <= 3
+    listed = await asyncio.to_thread(tenon, "node", "list", COLUMNS="20")
+    assert any(name in line and pool.name in line and "live" in line for line in listed.stdout.splitlines())
+    said = " ".join((await asyncio.to_thread(tenon, "node", "show", name)).stdout.split())
+    assert "Why this node was bought" in said
+    print(listed.stdout)
