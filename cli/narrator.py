@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from rich.console import Console
 from temporalio.client import Client
@@ -13,11 +12,11 @@ from temporalio.client import Client
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS, NODES, PODS
 from tenon.apis import labels
+from tenon.apis.json_object import JsonObject
 from tenon.lifecycle.state import NodeState
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
 
-Object = dict[str, Any]
 PAUSE = 0.25
 
 
@@ -76,7 +75,7 @@ class Narrator:
         for claim in await self._kube.list(NODECLAIMS):
             await self._look_at(claim, nodes)
 
-    async def _look_at(self, claim: Object, nodes: dict[str, Object]) -> None:
+    async def _look_at(self, claim: JsonObject, nodes: dict[str, JsonObject]) -> None:
         name = claim["metadata"]["name"]
         status = claim.get("status") or {}
         true = {c["type"] for c in status.get("conditions", []) if c["status"] == "True"}
@@ -121,7 +120,7 @@ class Narrator:
             f"EC2 instance launched: [bold]{i.id}[/] {i.instance_type}, {i.zone}, {i.capacity_type}, {i.price:.4f} $/h",
         )
 
-    async def pods(self, app: str) -> list[Object]:
+    async def pods(self, app: str) -> list[JsonObject]:
         """The pods of a Deployment that are not on their way out."""
         found = await self._kube.list(PODS, namespace="default", label_selector=f"app={app}")
         return [pod for pod in found if not pod["metadata"].get("deletionTimestamp")]

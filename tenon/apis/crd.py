@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tenon.apis.crd_kinds import RESOURCES, Column, Resource, Version
-from tenon.apis.structural import JsonObject, root_schema
+from tenon.apis.json_object import JsonObject
+from tenon.apis.structural import root_schema
 
 CONVERSION: JsonObject = {
     "strategy": "Webhook",

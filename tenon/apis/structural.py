@@ -9,8 +9,7 @@ from copy import deepcopy
 from typing import Any
 
 from tenon.apis.base import RULES_KEY, ApiModel
-
-JsonObject = dict[str, Any]
+from tenon.apis.json_object import JsonObject
 
 _DROPPED = frozenset({"title", "$defs", "const", "default", "additionalProperties", "propertyNames"})
 

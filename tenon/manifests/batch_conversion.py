@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tenon.apis import labels
+from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.awsnodetemplate import convert_template
-from tenon.apis.legacy.conversion import Converted, Manifest, Note, name_of
+from tenon.apis.legacy.conversion import Converted, Note, name_of
 from tenon.apis.legacy.global_settings import convert_settings, is_settings, merged
 from tenon.apis.legacy.kubelets import class_of, move_kubelets
 from tenon.apis.legacy.provider_classes import made_from, provider_class, wanted_by_others
@@ -30,12 +31,12 @@ def is_older(body: Mapping[str, Any]) -> bool:
     return (str(body.get("kind")), str(body.get("apiVersion"))) in OLDER
 
 
-def convert_together(bodies: Sequence[Manifest]) -> dict[int, Converted]:
+def convert_together(bodies: Sequence[JsonObject]) -> dict[int, Converted]:
     """What the older objects among these became, and the v1 objects that had to change with them, by their number."""
     defaults = merged(convert_settings(body) for body in bodies if is_settings(body)).defaults
     expiry: dict[str, str] = {}
     provider_classes = _provider_classes(bodies)
-    conversions: Mapping[tuple[str, str], Callable[[Manifest], Converted]] = dict(
+    conversions: Mapping[tuple[str, str], Callable[[JsonObject], Converted]] = dict(
         zip(
             OLDER,
             (
@@ -62,7 +63,7 @@ def convert_together(bodies: Sequence[Manifest]) -> dict[int, Converted]:
     return _with_kubelets_moved(bodies, found)
 
 
-def _explained(made: Converted, body: Manifest, expiry: Mapping[str, str]) -> Converted:
+def _explained(made: Converted, body: JsonObject, expiry: Mapping[str, str]) -> Converted:
     """With what is to be said of NodeClaims: whose time to live they have, and what their conditions became."""
     notes = list(made.notes)
     for claim in made.manifests:
@@ -80,7 +81,7 @@ def _explained(made: Converted, body: Manifest, expiry: Mapping[str, str]) -> Co
     return Converted(made.manifests, notes, made.problems)
 
 
-def _provider_classes(bodies: Sequence[Manifest]) -> dict[str, str]:
+def _provider_classes(bodies: Sequence[JsonObject]) -> dict[str, str]:
     """By Provisioner: the class that its provider becomes, should it have one in itself."""
     provisioners = [body for body in bodies if body.get("kind") == "Provisioner"]
     classes = [body for body in bodies if body.get("kind") == "EC2NodeClass"]
@@ -93,7 +94,7 @@ def _provider_classes(bodies: Sequence[Manifest]) -> dict[str, str]:
     return found
 
 
-def _with_kubelets_moved(bodies: Sequence[Manifest], found: Mapping[int, Converted]) -> dict[int, Converted]:
+def _with_kubelets_moved(bodies: Sequence[JsonObject], found: Mapping[int, Converted]) -> dict[int, Converted]:
     """Kubelet settings of pools in their classes, which may be those of other documents, and of today."""
     now = {n: found.get(n) or Converted([b]) for n, b in enumerate(bodies) if n in found or _is_class_or_pool(b)}
     pools = {name_of(m): m for made in now.values() for m in made.manifests if m["kind"] == "NodePool" and class_of(m)}
@@ -125,12 +126,12 @@ def _with_kubelets_moved(bodies: Sequence[Manifest], found: Mapping[int, Convert
     return result
 
 
-def _is_class_or_pool(body: Manifest) -> bool:
+def _is_class_or_pool(body: JsonObject) -> bool:
     own = body.get("apiVersion") in ("karpenter.sh/v1", "karpenter.k8s.aws/v1")
     sound = isinstance(body.get("spec"), dict) and isinstance(body.get("metadata"), dict)
     return own and body.get("kind") in ("NodePool", "EC2NodeClass") and sound
 
 
-def _changed(body: Manifest, pools: Mapping[str, Manifest], classes: Mapping[str, Manifest]) -> Manifest:
+def _changed(body: JsonObject, pools: Mapping[str, JsonObject], classes: Mapping[str, JsonObject]) -> JsonObject:
     known = {"NodePool": pools, "EC2NodeClass": classes}.get(body["kind"], {})
     return known.get(name_of(body), body)

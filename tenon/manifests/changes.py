@@ -8,7 +8,8 @@ from textwrap import wrap
 from typing import Any
 
 from tenon.apis.duration import NEVER_TEXT
-from tenon.apis.legacy.conversion import Manifest, Note, name_of
+from tenon.apis.json_object import JsonObject
+from tenon.apis.legacy.conversion import Note, name_of
 from tenon.manifests.documents import Item
 from tenon.manifests.field_moves import Moves, formerly, moves_of, today
 from tenon.manifests.paths import Path, has, path_of, text_of, value_at
@@ -38,11 +39,11 @@ _WIDEST_NOTE = 100
 class Changed:
     """A v1 object with what is to be said of it."""
 
-    body: Manifest
+    body: JsonObject
     comments: Comments
 
 
-def explain(item: Item, manifests: Sequence[Manifest], notes: Sequence[str]) -> list[Changed]:
+def explain(item: Item, manifests: Sequence[JsonObject], notes: Sequence[str]) -> list[Changed]:
     """Each v1 object that an item became, with comments that leave no change untold."""
     found = [Changed(_fresh(manifest, item, first=not number), Comments()) for number, manifest in enumerate(manifests)]
     all_moves = [moves_of(item.kind, item.api_version, changed.body["kind"]) for changed in found]
@@ -67,7 +68,7 @@ def explain(item: Item, manifests: Sequence[Manifest], notes: Sequence[str]) -> 
     return found
 
 
-def _why_made(item: Item, pool: Manifest, made: Manifest) -> str:
+def _why_made(item: Item, pool: JsonObject, made: JsonObject) -> str:
     """Why there is a second object."""
     if has(item.body, ("spec", "provider")):
         return f"made for {item.subject}"
@@ -75,7 +76,7 @@ def _why_made(item: Item, pool: Manifest, made: Manifest) -> str:
     return f"a copy of EC2NodeClass {source} with the kubelet settings of NodePool {name_of(pool)}"
 
 
-def _fresh(manifest: Manifest, item: Item, *, first: bool) -> Manifest:
+def _fresh(manifest: JsonObject, item: Item, *, first: bool) -> JsonObject:
     """The object without what the API server set, where it is another object than the old one."""
     same = first and manifest["kind"] == item.kind
     dropped = ("managedFields",) if same else SERVER_SET
@@ -102,7 +103,7 @@ def _carry_remarks(item: Item, found: Sequence[Changed], all_moves: Sequence[Mov
             found[0].comments.put_above((), f"{text_of(remark.path)}: {remark.text}")
 
 
-def _follow(path: Path, old: Manifest, new: Manifest, moves: Moves) -> Path:
+def _follow(path: Path, old: JsonObject, new: JsonObject, moves: Moves) -> Path:
     """Where a field is now; an entry of a list is known by what it says, for others may have gone before it."""
     at = next((index for index, part in enumerate(path) if isinstance(part, int)), len(path))
     now = today(path[:at], moves)
@@ -136,7 +137,7 @@ def _put_wrapped(comments: Comments, path: Path, text: str) -> None:
         comments.put_above(path, line)
 
 
-def _tell_moves(old: Manifest, changed: Changed, moves: Moves) -> set[Path]:
+def _tell_moves(old: JsonObject, changed: Changed, moves: Moves) -> set[Path]:
     paths = set()
     for before, now in moves:
         stayed = (*before[:-2], before[-1]) if before[:2] == ("spec", "provider") else before
@@ -200,7 +201,9 @@ def _why_new(path: Path, value: Any) -> str:
     return "new"
 
 
-def _gone(old: Manifest, found: Sequence[Changed], all_moves: Sequence[Moves], notes: Sequence[str]) -> Iterator[Path]:
+def _gone(
+    old: JsonObject, found: Sequence[Changed], all_moves: Sequence[Moves], notes: Sequence[str]
+) -> Iterator[Path]:
     """What of the old object is nowhere in the new ones and is not told by a note."""
     said = " ".join(notes)
     ends = {before for moves in all_moves for before, now in moves if len(now) > 1}

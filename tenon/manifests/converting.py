@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
+from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.conversion import Converted
 from tenon.apis.legacy.global_settings import is_settings
 from tenon.apis.validation import Problem
 from tenon.manifests.batch_conversion import convert_together, is_older
 from tenon.manifests.changes import explain
-from tenon.manifests.documents import Body, Document, Finding, Item, items, read
+from tenon.manifests.documents import Document, Finding, Item, items, read
 from tenon.manifests.findings import finding, findings_of, findings_of_conversion, findings_of_settings
 from tenon.manifests.kinds import KINDS, is_karpenters, unknown_kind
 from tenon.manifests.paths import text_of
@@ -26,7 +27,7 @@ class Part:
     """One object of the output: its text, itself (None for what became a comment), and what was changed."""
 
     text: str
-    body: Body | None = None
+    body: JsonObject | None = None
     notes: Sequence[str] = ()
     where: str = ""
 

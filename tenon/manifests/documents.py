@@ -7,14 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tenon.apis.json_object import JsonObject
 from tenon.manifests.faults import one_line
 from tenon.manifests.paths import Path
 from tenon.manifests.source_map import Lines, Place, find_documents
 from tenon.manifests.tab_indentation import without_tab
 from tenon.manifests.yaml_scalars import UnreadableError
 from tenon.manifests.yaml_values import read_documents
-
-Body = dict[str, Any]
 
 _DEEPEST_LIST = 3
 _LINE = re.compile(r"line (\d+)(, column \d+)?: ")
@@ -72,7 +71,7 @@ class Item:
     """An object of a document: the document's own, or one of the list that it is."""
 
     document: Document
-    body: Body
+    body: JsonObject
     place: Place | None
     prefix: Path = ()
     """Where in the document it stands."""

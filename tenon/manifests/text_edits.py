@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenon.apis import labels
+from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.conversion import PROVISIONER_NAME
 from tenon.apis.legacy.pods_and_nodes import KEPT_FROM_DISRUPTION, OLD_TAINT
-from tenon.manifests.documents import Body, Document, read
+from tenon.manifests.documents import Document, read
 from tenon.manifests.paths import Path
 from tenon.manifests.source_map import Place
 from tenon.manifests.trailing_newline import closed
@@ -38,7 +39,7 @@ class Edit:
     comment: str
 
 
-def edits_of(body: Body) -> list[Edit]:
+def edits_of(body: JsonObject) -> list[Edit]:
     """What must change in an object of another kind than Karpenter's."""
     found: list[Edit] = []
     if (body.get("kind"), body.get("apiVersion")) == SERVED_NO_MORE:
@@ -55,7 +56,7 @@ def edits_of(body: Body) -> list[Edit]:
     return found
 
 
-def _of_mapping(path: Path, value: Body) -> Iterator[Edit]:
+def _of_mapping(path: Path, value: JsonObject) -> Iterator[Edit]:
     taken = set(value)
     for key in value:
         new = _RENAMED.get(key)
@@ -75,7 +76,7 @@ def _of_mapping(path: Path, value: Body) -> Iterator[Edit]:
             yield Edit((*path, "value"), False, "", f"was {OLD_TAINT[1]}: the taint has no value now")
 
 
-def edited_body(body: Body, edits: list[Edit]) -> Body:
+def edited_body(body: JsonObject, edits: list[Edit]) -> JsonObject:
     """The object with the changes, keys in their order."""
     renamed = {edit.path: edit.new for edit in edits if edit.of_key and edit.new is not None}
     replaced = {edit.path: edit.new for edit in edits if not edit.of_key}
@@ -89,7 +90,7 @@ def edited_body(body: Body, edits: list[Edit]) -> Body:
             return [change(inner, (*path, index)) for index, inner in enumerate(value)]
         return value
 
-    found: Body = change(body, ())
+    found: JsonObject = change(body, ())
     return found
 
 
@@ -105,7 +106,7 @@ def edited_text(document: Document, edits: list[Edit]) -> str:
     return remarked_text(wanted, edits)
 
 
-def remarked_text(body: Body, edits: list[Edit]) -> str:
+def remarked_text(body: JsonObject, edits: list[Edit]) -> str:
     """An object that has the changes, written anew with a comment on each."""
     comments = Comments()
     for edit in edits:

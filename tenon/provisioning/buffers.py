@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tenon.apis.capacitybuffer import CapacityBufferSpec
+from tenon.apis.json_object import JsonObject
 from tenon.kube.requests import requests_of
 from tenon.resources import Resources, parse_resources
 
@@ -13,8 +14,6 @@ LOWEST_PRIORITY = -(2**31)
 FAKE_POD = "karpenter.sh/capacity-buffer-fake-pod"
 BUFFER_NAME = "karpenter.sh/capacity-buffer-name"
 BUFFER_NAMESPACE = "karpenter.sh/capacity-buffer-namespace"
-
-Manifest = dict[str, Any]
 
 
 def buffer_size(spec: CapacityBufferSpec, unit: Resources, replicas: int | None) -> int:
@@ -44,7 +43,7 @@ def unit_requests(template: Mapping[str, Any]) -> Resources:
     return requests_of({"spec": spec})
 
 
-def buffer_pod(name: str, namespace: str, template: Mapping[str, Any], number: int) -> Manifest:
+def buffer_pod(name: str, namespace: str, template: Mapping[str, Any], number: int) -> JsonObject:
     """The pod ``number`` of the buffer ``name``: as the template says, without volumes that would have to be made."""
     stated = template.get("metadata") or {}
     left_out = ("nodeName", "priorityClassName")
@@ -78,7 +77,7 @@ def buffer_of(pod: Mapping[str, Any]) -> str:
     return f"{marks.get(BUFFER_NAMESPACE)}/{marks.get(BUFFER_NAME)}" if marks.get(FAKE_POD) == "true" else ""
 
 
-def _with_requests(container: Mapping[str, Any]) -> Manifest:
+def _with_requests(container: Mapping[str, Any]) -> JsonObject:
     """As the API server admits it: limits stand in for requests that are not stated."""
     needs = container.get("resources") or {}
     stated = {**_stated(needs.get("limits")), **_stated(needs.get("requests"))}
@@ -87,6 +86,6 @@ def _with_requests(container: Mapping[str, Any]) -> Manifest:
     return {**container, "resources": {**needs, "requests": stated}}
 
 
-def _stated(amounts: Mapping[str, Any] | None) -> Manifest:
+def _stated(amounts: Mapping[str, Any] | None) -> JsonObject:
     """Without nulls, which are as good as absent."""
     return {name: amount for name, amount in (amounts or {}).items() if amount is not None}

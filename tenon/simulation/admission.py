@@ -11,13 +11,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from tenon.simulation.objects import Body
+from tenon.apis.json_object import JsonObject
 
 _TERMS = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
 _HASH_DIGITS = 10
 
 
-def workload_labels(kind: str, name: str, template: Body) -> dict[str, str]:
+def workload_labels(kind: str, name: str, template: JsonObject) -> dict[str, str]:
     """The labels that the controller of a workload adds to each of its pods."""
     if kind == "Deployment":
         return {"pod-template-hash": _template_hash(template)}
@@ -35,7 +35,7 @@ def replica_labels(kind: str, name: str, number: int) -> dict[str, str]:
     return {}
 
 
-def admitted(pod: Body) -> Body:
+def admitted(pod: JsonObject) -> JsonObject:
     """The pod with ``matchLabelKeys`` and ``mismatchLabelKeys`` of its affinity terms written into their selectors.
 
     The pod itself stays as it is. A cluster has done this already for pods that come from it; then nothing changes.
@@ -51,22 +51,22 @@ def admitted(pod: Body) -> Body:
     return {**pod, "spec": {**spec, "affinity": {**affinity, **merged}}} if merged else pod
 
 
-def _pod_terms(side: Body) -> Iterator[Body]:
+def _pod_terms(side: JsonObject) -> Iterator[JsonObject]:
     for kind in _TERMS:
         for term in side.get(kind) or ():
             yield _inner(term)
 
 
-def _inner(term: Body) -> Body:
-    inner: Body = term.get("podAffinityTerm") or term
+def _inner(term: JsonObject) -> JsonObject:
+    inner: JsonObject = term.get("podAffinityTerm") or term
     return inner
 
 
-def _keyed(term: Body) -> bool:
+def _keyed(term: JsonObject) -> bool:
     return bool(term.get("matchLabelKeys") or term.get("mismatchLabelKeys"))
 
 
-def _merged(term: Body, own: dict[str, str]) -> Body:
+def _merged(term: JsonObject, own: dict[str, str]) -> JsonObject:
     if "podAffinityTerm" in term:
         return {**term, "podAffinityTerm": _merged(term["podAffinityTerm"], own)}
     selector = term.get("labelSelector")
@@ -81,5 +81,5 @@ def _merged(term: Body, own: dict[str, str]) -> Body:
     return {**term, "labelSelector": {**selector, "matchExpressions": stated}}
 
 
-def _template_hash(template: Body) -> str:
+def _template_hash(template: JsonObject) -> str:
     return hashlib.sha256(json.dumps(template, sort_keys=True, default=str).encode()).hexdigest()[:_HASH_DIGITS]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tenon.apis.capacitybuffer import ACTIVE_CAPACITY, CapacityBuffer
+from tenon.apis.json_object import JsonObject
 from tenon.provisioning.buffers import buffer_pod, buffer_size, unit_requests
-from tenon.simulation.objects import Body, Found, Objects
+from tenon.simulation.objects import Found, Objects
 from tenon.simulation.workloads import MOST_PODS, replicas
 
 
@@ -34,7 +35,7 @@ def add_buffer_pods(objects: Objects) -> None:
             pods[pod.key] = pod
 
 
-def _template(objects: Objects, buffer: Found, spec: Body) -> tuple[Body | None, int | None, str]:
+def _template(objects: Objects, buffer: Found, spec: JsonObject) -> tuple[JsonObject | None, int | None, str]:
     """The pods that the buffer is for, the replicas of its workload, and the name of what it refers to."""
     workload = spec["scalableRef"]
     kind, name = (workload["kind"], workload["name"]) if workload else ("PodTemplate", spec["podTemplateRef"]["name"])

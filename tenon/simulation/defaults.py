@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from tenon.apis.json_object import JsonObject
 from tenon.apis.kubelet import expressions_in
 from tenon.ec2.expressions_finding import expressions_are_off
 from tenon.manifests.faults import Source
 from tenon.simulation.admission import admitted
-from tenon.simulation.objects import Body, Found, Objects
+from tenon.simulation.objects import Found, Objects
 from tenon.simulation.volumes import complete_bindings
 
 READY = {"type": "Ready", "status": "True", "reason": "Ready", "lastTransitionTime": "1970-01-01T00:00:00Z"}
@@ -31,7 +32,7 @@ def newest_instant(objects: Objects) -> datetime:
     return newest
 
 
-def _texts(body: Body) -> Iterator[str]:
+def _texts(body: JsonObject) -> Iterator[str]:
     waiting: list[Any] = [body.get("metadata"), body.get("status")]
     while waiting:
         value = waiting.pop()
@@ -77,7 +78,7 @@ def _node_classes(objects: Objects, expressions: bool) -> None:
             classes[name] = Found("EC2NodeClass", default_class(name), Source("default"))
 
 
-def _without_expressions(computed: Mapping[str, str]) -> Body:
+def _without_expressions(computed: Mapping[str, str]) -> JsonObject:
     """What a worker says of a class when the gate of its expressions is off."""
     return {
         "type": "ValidationSucceeded",
@@ -88,7 +89,7 @@ def _without_expressions(computed: Mapping[str, str]) -> Body:
     }
 
 
-def default_class(name: str) -> Body:
+def default_class(name: str) -> JsonObject:
     """An EC2NodeClass that says nothing of its own and is ready."""
     everything = [{"tags": {"karpenter.sh/discovery": "*"}}]
     return {

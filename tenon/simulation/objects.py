@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tenon.apis import capacitybuffer, labels
+from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.global_settings import is_settings
 from tenon.kube import scheduler_config
 from tenon.manifests.faults import Fault, Source
-
-Body = dict[str, Any]
 
 CORE, APPS, STORAGE = "", "apps", "storage.k8s.io"
 KARPENTER, AWS = "karpenter.sh", labels.AWS_GROUP
@@ -70,7 +69,7 @@ class Found:
     """An object and where it was read."""
 
     kind: str
-    body: Body
+    body: JsonObject
     source: Source
 
     @property
@@ -108,7 +107,7 @@ class Objects:
     """What was left aside, with how often."""
     followed: dict[tuple[str, str], Found] = field(default_factory=dict)
     """Workloads of a live cluster that are looked up, by kind and key; their pods are there already."""
-    scheduler_configs: list[tuple[Body, Source]] = field(default_factory=list)
+    scheduler_configs: list[tuple[JsonObject, Source]] = field(default_factory=list)
     """Configurations of kube-scheduler, which are no objects of a cluster."""
 
     def of(self, kind: str) -> Iterable[Found]:
@@ -139,7 +138,7 @@ class Objects:
             elif not yields:
                 self.faults.append(found.fault("", f"is there twice, first in {known[found.key].source}: keep one"))
 
-    def _opened(self, value: Any, source: Source, deeper: int) -> Iterator[Body]:
+    def _opened(self, value: Any, source: Source, deeper: int) -> Iterator[JsonObject]:
         if not isinstance(value, dict):
             said = {list: "a list", str: "a text", type(None): "nothing"}.get(type(value), "a single value")
             self.faults.append(Fault(source, f"is {said}, not a Kubernetes object"))
@@ -158,7 +157,7 @@ class Objects:
             for item in items or ():
                 yield from self._opened({**named, **item} if isinstance(item, dict) else item, source, deeper - 1)
 
-    def _identify(self, body: Body, source: Source) -> Found | None:
+    def _identify(self, body: JsonObject, source: Source) -> Found | None:
         """The object with its kind; None when it is not read, or so broken that nothing more can be said of it."""
         kind, version, metadata = body.get("kind"), body.get("apiVersion"), body.get("metadata")
         for name, value in (("kind", kind), ("apiVersion", version)):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tenon.apis import labels
+from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.conversion import Converted, name_of
 from tenon.apis.legacy.global_settings import convert_settings
 from tenon.apis.legacy.pods_and_nodes import convert_node, convert_pod
 from tenon.manifests.batch_conversion import convert_together
-from tenon.simulation.objects import Body, Found, Objects
+from tenon.simulation.objects import Found, Objects
 
 WITH_TEMPLATES = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
 
@@ -94,7 +95,7 @@ def _pods_and_nodes(objects: Objects) -> None:
                 _replace(objects, found, {**found.body, "spec": {**spec, "template": pods}}, notes)
 
 
-def _replace(objects: Objects, found: Found, body: Body, notes: list[str]) -> None:
+def _replace(objects: Objects, found: Found, body: JsonObject, notes: list[str]) -> None:
     if notes:
         objects.by_kind[found.kind][found.key] = Found(found.kind, body, found.source)
     for note in notes:

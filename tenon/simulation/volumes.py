@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from tenon.apis.json_object import JsonObject
 from tenon.kube.volumes import BIND_COMPLETED, DEFAULT_CLASS, WAITS, StorageClass, default_class
-from tenon.simulation.objects import Body, Found, Objects
+from tenon.simulation.objects import Found, Objects
 
 
 def add_template_claims(objects: Objects, workload: Found, pod: Found) -> None:
@@ -46,7 +47,7 @@ def complete_bindings(objects: Objects) -> None:
             found.body["metadata"] = {**metadata, "annotations": annotations}
 
 
-def _storage_class(objects: Objects, spec: Mapping[str, Any]) -> Body | None:
+def _storage_class(objects: Objects, spec: Mapping[str, Any]) -> JsonObject | None:
     """The class of a claim by its spec, the default class where it names none; None when it is not there."""
     name = spec.get("storageClassName")
     if name is None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tenon.apis.json_object import JsonObject
 from tenon.simulation.admission import replica_labels, workload_labels
-from tenon.simulation.objects import Body, Found, Objects
+from tenon.simulation.objects import Found, Objects
 from tenon.simulation.volumes import add_template_claims
 
 WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "Job")
@@ -58,7 +59,7 @@ def _pods(workload: Found, count: int) -> Iterator[Found]:
     labels = {**workload_labels(workload.kind, workload.name, template), **(stated.get("labels") or {})}
     for number in range(count):
         added = replica_labels(workload.kind, workload.name, number)
-        body: Body = {
+        body: JsonObject = {
             "metadata": {
                 "name": f"{workload.name}-{number}",
                 "namespace": workload.namespace,
@@ -73,7 +74,7 @@ def _pods(workload: Found, count: int) -> Iterator[Found]:
         yield Found("Pod", body, workload.source)
 
 
-def _owner(workload: Found) -> Body:
+def _owner(workload: Found) -> JsonObject:
     """Whom the pods belong to: those of a Deployment to the ReplicaSet that its controller makes."""
     if workload.kind == "Deployment":
         return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": replica_set(workload)["metadata"]["name"]}
@@ -81,7 +82,7 @@ def _owner(workload: Found) -> Body:
     return {"apiVersion": version, "kind": workload.kind, "name": workload.name}
 
 
-def replica_set(deployment: Found) -> Body:
+def replica_set(deployment: Found) -> JsonObject:
     """The ReplicaSet of a Deployment's present template, as far as its name and selector go."""
     template = deployment.body["spec"]["template"]
     added = workload_labels(deployment.kind, deployment.name, template)

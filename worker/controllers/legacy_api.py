@@ -16,8 +16,9 @@ from activities.kubernetes.errors import Conflict
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import AWSNODETEMPLATES, MACHINES, PROVISIONERS, Resource
 from tenon.apis import labels
+from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.awsnodetemplate import Defaults
-from tenon.apis.legacy.conversion import Manifest, name_of
+from tenon.apis.legacy.conversion import name_of
 from tenon.apis.legacy.leftovers import left_over
 from tenon.apis.legacy.materialized_objects import Made
 from tenon.apis.legacy.old_status import (
@@ -65,7 +66,7 @@ class LegacyApiController(Controller):
         self._materializer = Materializer(kube, recorder, cache)
         self._conversions = ConversionCache(cache)
         self._unused: Mapping[str, list[str]] = {}
-        self._written: dict[str, tuple[str, Manifest]] = {}
+        self._written: dict[str, tuple[str, JsonObject]] = {}
         """By UID: the version that the last write of a status came to, and what was written."""
         self._told: dict[str, str] = {}
         """By UID: the problem in the last event."""
@@ -117,7 +118,7 @@ class LegacyApiController(Controller):
         old = whole(resource, record)
         mine = made[record.uid]
 
-        def free(present: Mapping[str, Any], wanted: Manifest) -> bool:
+        def free(present: Mapping[str, Any], wanted: JsonObject) -> bool:
             return without_use(present, wanted, made)
 
         why = left_over(old, (pool.body for pool in self._cache.pools)) if resource is PROVISIONERS else ""
@@ -146,7 +147,7 @@ class LegacyApiController(Controller):
             self._told[record.uid] = said
             await self._tell(resource, record, outcome)
 
-    async def _write(self, resource: Resource, record: ObjectRecord, status: Manifest) -> None:
+    async def _write(self, resource: Resource, record: ObjectRecord, status: JsonObject) -> None:
         present = record.status
         changed = {name: value for name, value in status.items() if present.get(name, type(value)()) != value}
         if "resources" in changed:  # a merge patch keeps the names that it does not mention
@@ -181,7 +182,7 @@ class LegacyApiController(Controller):
         return found
 
 
-def _timeless(status: Manifest) -> Manifest:
+def _timeless(status: JsonObject) -> JsonObject:
     """The status without the instants at which it began to be so, which are new each time where none is kept."""
     conditions = [{**one, "lastTransitionTime": ""} for one in status["conditions"]]
     return {**status, "conditions": conditions}

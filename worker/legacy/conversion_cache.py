@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from activities.kubernetes.resources import AWSNODETEMPLATES, PROVISIONERS, Resource
+from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.awsnodetemplate import Defaults
-from tenon.apis.legacy.conversion import NODE_CLASS_KIND, Manifest, name_of
+from tenon.apis.legacy.conversion import NODE_CLASS_KIND, name_of
 from tenon.apis.legacy.kubelets import class_of
 from tenon.apis.legacy.materialized_objects import Made, made_of_provisioner, made_of_template
 from tenon.apis.legacy.provider_classes import provider_class, wanted_by_others
@@ -111,7 +112,7 @@ def not_used_any_more(cache: ClusterCache, made: Mapping[str, Made]) -> dict[str
     return found
 
 
-def without_use(present: Mapping[str, Any], wanted: Manifest, made: Mapping[str, Made]) -> bool:
+def without_use(present: Mapping[str, Any], wanted: JsonObject, made: Mapping[str, Made]) -> bool:
     """Whether an object belongs to an old one that is there and becomes something else now."""
     owner = next((one for one in present["metadata"].get("ownerReferences") or () if one.get("controller")), None)
     becomes = made.get(owner["uid"]) if owner is not None else None

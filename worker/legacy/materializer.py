@@ -10,7 +10,8 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, Conflict
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import EC2NODECLASSES, NODEPOOLS, Resource
-from tenon.apis.legacy.conversion import NODE_CLASS_KIND, Manifest, name_of
+from tenon.apis.json_object import JsonObject
+from tenon.apis.legacy.conversion import NODE_CLASS_KIND, name_of
 from tenon.apis.legacy.materialized_objects import Made, belongs_to, changes, differs
 from tenon.apis.legacy.old_status import INVALID, NAME_TAKEN, REFUSED, WAITING, Outcome
 from tenon.kube.records import ObjectRecord
@@ -23,7 +24,7 @@ RESOURCES: Mapping[str, Resource] = {"NodePool": NODEPOOLS, NODE_CLASS_KIND: EC2
 REFUSALS = (400, 403, 422)
 """Answers that stay the same until somebody changes something: an admission policy, a rule, a right."""
 
-Free = Callable[[Mapping[str, Any], Manifest], bool]
+Free = Callable[[Mapping[str, Any], JsonObject], bool]
 """Whether an object was made from an old one that has no use for it any more."""
 
 
@@ -34,12 +35,12 @@ class Materializer:
         self._kube = kube
         self._recorder = recorder
         self._cache = cache
-        self._alike: dict[tuple[str, str], tuple[str, Manifest]] = {}
+        self._alike: dict[tuple[str, str], tuple[str, JsonObject]] = {}
         """By kind and name: the version that was found to be as it should, and the manifest that it was compared to."""
-        self._overruled: dict[tuple[str, str], tuple[str, int, Manifest]] = {}
+        self._overruled: dict[tuple[str, str], tuple[str, int, JsonObject]] = {}
         """By kind and name: UID and generation that came of a manifest which something changed on its way in."""
 
-    def present(self, body: Manifest) -> ObjectRecord | None:
+    def present(self, body: JsonObject) -> ObjectRecord | None:
         """The object of this kind and name, as the cache has it."""
         table = self._cache.pools if body["kind"] == "NodePool" else self._cache.nodeclasses
         return table.get(name_of(body))
@@ -81,7 +82,7 @@ class Materializer:
         return any(record is not None and belongs_to(record.body, old) for record in found)
 
     def _taken(
-        self, old: Mapping[str, Any], body: Manifest, claimed: Mapping[tuple[str, str], str], free: Free
+        self, old: Mapping[str, Any], body: JsonObject, claimed: Mapping[tuple[str, str], str], free: Free
     ) -> Outcome | None:
         """Why the name of an object cannot be had; None when it can."""
         kind, name = body["kind"], name_of(body)
@@ -106,7 +107,7 @@ class Materializer:
             problem=f"{kind} {name} is there and was not made from it: delete that one, or rename one of the two",
         )
 
-    async def _keep_one(self, old: Mapping[str, Any], body: Manifest, free: Free) -> None:
+    async def _keep_one(self, old: Mapping[str, Any], body: JsonObject, free: Free) -> None:
         """Make one object as it should be."""
         kind, name = body["kind"], name_of(body)
         resource = RESOURCES[kind]
@@ -126,14 +127,14 @@ class Materializer:
         else:
             self._alike[kind, name] = (record.resource_version, body)
 
-    def _is_known(self, record: ObjectRecord, body: Manifest) -> bool:
+    def _is_known(self, record: ObjectRecord, body: JsonObject) -> bool:
         """Whether this object was compared to this manifest before, and nothing more can be done."""
         known, generation = (body["kind"], name_of(body)), record.body["metadata"].get("generation")
         alike = self._alike.get(known) == (record.resource_version, body)
         return alike or self._overruled.get(known) == (record.uid, generation, body)
 
     async def _put_right(
-        self, resource: Resource, present: Mapping[str, Any], body: Manifest, old: Mapping[str, Any]
+        self, resource: Resource, present: Mapping[str, Any], body: JsonObject, old: Mapping[str, Any]
     ) -> None:
         name = name_of(body)
         answer = await self._kube.patch(resource, name, changes(present, body), kind="json")

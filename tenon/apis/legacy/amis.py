@@ -8,7 +8,8 @@ from typing import Any, Literal
 from tenon.apis import labels
 from tenon.apis.conditions import READY
 from tenon.apis.ec2nodeclass import AMIS_READY
-from tenon.apis.legacy.conversion import Manifest, Note, without_empty
+from tenon.apis.json_object import JsonObject
+from tenon.apis.legacy.conversion import Note, without_empty
 from tenon.apis.validation import Problem
 from tenon.apis.versions.nodeclasses import images_up, is_incompatible, ubuntu_up
 
@@ -17,7 +18,7 @@ OldFamily = Literal["AL2", "AL2023", "Bottlerocket", "Ubuntu", "Windows2019", "W
 
 def convert_family(
     family: str, terms: Sequence[Mapping[str, Any]], volumes: Sequence[Any], annotations: Mapping[str, str]
-) -> tuple[Manifest, dict[str, str], list[str]]:
+) -> tuple[JsonObject, dict[str, str], list[str]]:
     """The AMI fields of the v1 class (with its volumes), annotations to add, and notes."""
     given = without_empty({"blockDeviceMappings": list(volumes)})
     images = without_empty({"amiFamily": family, "amiSelectorTerms": list(terms)})
@@ -53,7 +54,7 @@ def family_problem(family: str, terms: Sequence[object], path: str) -> Problem |
     return Problem(path, "is required with amiFamily Custom") if family == "Custom" and not terms else None
 
 
-def incompatible_status(status: Mapping[str, Any]) -> Manifest:
+def incompatible_status(status: Mapping[str, Any]) -> JsonObject:
     """The status of a class that must not be used."""
     said = {"status": "False", "reason": "AMINotFound", "lastTransitionTime": "1970-01-01T00:00:00Z"}
     message = "amiFamily Ubuntu is no more, and no images are named: name them in amiSelectorTerms"

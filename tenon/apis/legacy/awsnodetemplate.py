@@ -12,12 +12,12 @@ from typing import Any
 from tenon.apis import labels
 from tenon.apis.base import ApiModel
 from tenon.apis.ec2nodeclass import MOST_TAGS
+from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.amis import OldFamily, convert_family, family_problem, incompatible_status
 from tenon.apis.legacy.conversion import (
     NODE_CLASS_KIND,
     PROVISIONER_NAME,
     Converted,
-    Manifest,
     Note,
     OldObject,
     listed,
@@ -28,13 +28,13 @@ from tenon.apis.legacy.conversion import (
 from tenon.apis.validation import Problem
 from tenon.apis.versions.nodeclasses import is_incompatible
 
-METADATA_OPTIONS: Manifest = {
+METADATA_OPTIONS: JsonObject = {
     "httpEndpoint": "enabled",
     "httpProtocolIPv6": "disabled",
     "httpPutResponseHopLimit": 2,
     "httpTokens": "required",
 }
-ANYTHING_DISCOVERED: list[Manifest] = [{"tags": {"karpenter.sh/discovery": "*"}}]
+ANYTHING_DISCOVERED: list[JsonObject] = [{"tags": {"karpenter.sh/discovery": "*"}}]
 IDS = ("aws-ids", "aws::ids")
 RESTRICTED_TAGS = (PROVISIONER_NAME, "karpenter.sh/managed-by")
 EXCLUDED_BY_LAUNCH_TEMPLATE = (
@@ -143,7 +143,7 @@ def _converted(manifest: Mapping[str, Any], found: NodeTemplate, defaults: Defau
     return Converted([node_class], notes)
 
 
-def _identity(spec: TemplateSpec, defaults: Defaults, notes: list[str]) -> Manifest:
+def _identity(spec: TemplateSpec, defaults: Defaults, notes: list[str]) -> JsonObject:
     profile = spec.instance_profile or defaults.instance_profile
     if profile:
         if not spec.instance_profile:
@@ -192,7 +192,7 @@ def _problems(spec: TemplateSpec, given: Mapping[str, Any], defaults: Defaults) 
         yield Problem("spec.tags", sentence)
 
 
-def ami_terms(selector: Mapping[str, str]) -> list[Manifest]:
+def ami_terms(selector: Mapping[str, str]) -> list[JsonObject]:
     """An AMI selector as terms: one for each id; else each name with each owner, and with the tags."""
     for key in IDS:
         if key in selector:
@@ -204,7 +204,7 @@ def ami_terms(selector: Mapping[str, str]) -> list[Manifest]:
     return [term for term in terms if term]
 
 
-def selector_terms(selector: Mapping[str, str]) -> list[Manifest]:
+def selector_terms(selector: Mapping[str, str]) -> list[JsonObject]:
     """A selector of subnets or security groups as terms; an empty value means any."""
     for key in IDS:
         if key in selector:

@@ -10,10 +10,9 @@ from typing import Any, TypeVar
 
 from tenon.apis import labels
 from tenon.apis.base import ApiModel, as_stored
+from tenon.apis.json_object import JsonObject
 from tenon.apis.managed import KIND
 from tenon.apis.validation import Problem, parse, unreadable_fields
-
-Manifest = dict[str, Any]
 
 NODE_CLASS_KIND = KIND
 PROVISIONER_NAME = labels.PROVISIONER
@@ -68,7 +67,7 @@ class OldObject(ApiModel):
 class Converted:
     """The answer of a conversion; with problems there are no manifests."""
 
-    manifests: Sequence[Manifest] = ()
+    manifests: Sequence[JsonObject] = ()
     """v1 objects: the one that the old object became, then those that had to be made beside it."""
     notes: Sequence[str] = ()
     """What a person should know of the change, a sentence each; a `Note` says which field it is about."""
@@ -85,7 +84,9 @@ _COMMON = ("metadata.labels.*", "metadata.annotations.*", "status")
 """Fields that the conversions of all kinds read."""
 
 
-def stored(model: type[ApiModel], manifest: Mapping[str, Any], fields: Iterable[str]) -> tuple[Manifest, list[Problem]]:
+def stored(
+    model: type[ApiModel], manifest: Mapping[str, Any], fields: Iterable[str]
+) -> tuple[JsonObject, list[Problem]]:
     """The manifest as the API server stores it, and what is wrong in the fields that its conversion reads.
 
     What is wrong in other fields shows in v1, where they are the same: nothing is refused here that v1 would take.
@@ -94,7 +95,7 @@ def stored(model: type[ApiModel], manifest: Mapping[str, Any], fields: Iterable[
     return (_without_nulls(manifest) if not problems else {}), problems
 
 
-def _without_nulls(fields: Mapping[str, Any]) -> Manifest:
+def _without_nulls(fields: Mapping[str, Any]) -> JsonObject:
     return {
         name: _without_nulls(value) if isinstance(value, dict) else value
         for name, value in as_stored(dict(fields)).items()
@@ -107,7 +108,7 @@ def name_of(manifest: Mapping[str, Any]) -> str:
     return str(metadata.get("name") or "") if isinstance(metadata, Mapping) else ""
 
 
-def metadata_of(manifest: Mapping[str, Any], annotations: Mapping[str, str] | None = None) -> Manifest:
+def metadata_of(manifest: Mapping[str, Any], annotations: Mapping[str, str] | None = None) -> JsonObject:
     """The metadata of the v1 object: labels under their new names, annotations without those that went."""
     old = manifest.get("metadata") or {}
     kept = {key: value for key, value in (old.get("annotations") or {}).items() if key not in _GONE}
@@ -119,17 +120,17 @@ def metadata_of(manifest: Mapping[str, Any], annotations: Mapping[str, str] | No
     return found
 
 
-def renamed(given: Mapping[str, Any]) -> Manifest:
+def renamed(given: Mapping[str, Any]) -> JsonObject:
     """Labels with the Provisioner's name as that of the NodePool."""
     return {labels.NODEPOOL if key == PROVISIONER_NAME else key: value for key, value in given.items()}
 
 
-def class_reference(name: str) -> Manifest:
+def class_reference(name: str) -> JsonObject:
     """The v1 reference to an EC2NodeClass."""
     return {"group": labels.AWS_GROUP, "kind": NODE_CLASS_KIND, "name": name}
 
 
-def without_empty(fields: Mapping[str, Any]) -> Manifest:
+def without_empty(fields: Mapping[str, Any]) -> JsonObject:
     """The fields that say something."""
     return {name: value for name, value in fields.items() if value not in (None, [], {})}
 

@@ -8,19 +8,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tenon.apis import labels
-from tenon.apis.legacy.conversion import Manifest, listed, name_of
+from tenon.apis.json_object import JsonObject
+from tenon.apis.legacy.conversion import listed, name_of
 
 
 @dataclass(slots=True)
 class Moved:
     """The objects that changed, by name, and notes on it by NodePool."""
 
-    pools: dict[str, Manifest] = field(default_factory=dict)
-    classes: dict[str, Manifest] = field(default_factory=dict)
+    pools: dict[str, JsonObject] = field(default_factory=dict)
+    classes: dict[str, JsonObject] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
 
 
-def move_kubelets(pools: Mapping[str, Manifest], classes: Mapping[str, Manifest], converted: Collection[str]) -> Moved:
+def move_kubelets(
+    pools: Mapping[str, JsonObject], classes: Mapping[str, JsonObject], converted: Collection[str]
+) -> Moved:
     """Give each class the kubelet settings of its pools; pools that differ get a class of their own.
 
     Args:
@@ -54,7 +57,7 @@ def move_kubelets(pools: Mapping[str, Manifest], classes: Mapping[str, Manifest]
     return moved
 
 
-def class_of(pool: Manifest) -> str | None:
+def class_of(pool: JsonObject) -> str | None:
     """The class that a NodePool names; None for a NodePool that is not sound."""
     value: Any = pool
     for name in ("spec", "template", "spec", "nodeClassRef", "name"):
@@ -62,12 +65,12 @@ def class_of(pool: Manifest) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _kubelet(pool: Manifest) -> str | None:
+def _kubelet(pool: JsonObject) -> str | None:
     text = (pool["metadata"].get("annotations") or {}).get(labels.V1BETA1_KUBELET)
     return str(text) if text else None
 
 
-def _with_kubelet(node_class: Manifest, name: str, text: str) -> Manifest:
+def _with_kubelet(node_class: JsonObject, name: str, text: str) -> JsonObject:
     metadata = node_class["metadata"]
     if name != name_of(node_class):
         metadata = {key: value for key, value in metadata.items() if key not in ("uid", "resourceVersion")}
@@ -76,7 +79,7 @@ def _with_kubelet(node_class: Manifest, name: str, text: str) -> Manifest:
     return {**node_class, "metadata": {**metadata, "name": name}, "spec": {**node_class["spec"], "kubelet": kubelet}}
 
 
-def _without_annotation(pool: Manifest, class_name: str) -> Manifest:
+def _without_annotation(pool: JsonObject, class_name: str) -> JsonObject:
     annotations = {k: v for k, v in pool["metadata"]["annotations"].items() if k != labels.V1BETA1_KUBELET}
     template = pool["spec"]["template"]
     reference = {**template["spec"]["nodeClassRef"], "name": class_name}

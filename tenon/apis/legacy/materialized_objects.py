@@ -14,8 +14,9 @@ from typing import Any
 from tenon.apis import labels
 from tenon.apis.base import ApiModel
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.awsnodetemplate import Defaults, convert_template
-from tenon.apis.legacy.conversion import NODE_CLASS_KIND, Converted, Manifest, listed, name_of
+from tenon.apis.legacy.conversion import NODE_CLASS_KIND, Converted, listed, name_of
 from tenon.apis.legacy.kubelets import class_of
 from tenon.apis.legacy.v1alpha5 import convert_provisioner
 from tenon.apis.nodepool import NodePool
@@ -33,7 +34,7 @@ ClassSpec = Callable[[str], Mapping[str, Any] | None]
 class Made:
     """What one old object becomes; nothing, when there is a ``problem``."""
 
-    manifests: tuple[Manifest, ...] = ()
+    manifests: tuple[JsonObject, ...] = ()
     """The objects, each with its owner and without status."""
     notes: tuple[str, ...] = ()
     """What a person should know of the change, a sentence each."""
@@ -96,7 +97,7 @@ def belongs_to(present: Mapping[str, Any], owner: Mapping[str, Any]) -> bool:
     return any(one.get("controller") and one.get("uid") == uid for one in owners)
 
 
-def differs(present: Mapping[str, Any], wanted: Manifest) -> bool:
+def differs(present: Mapping[str, Any], wanted: JsonObject) -> bool:
     """Whether an object is not as it should be; defaults that the API server filled in are no difference."""
     metadata = present.get("metadata") or {}
     for part in ("labels", "annotations"):
@@ -111,13 +112,13 @@ def differs(present: Mapping[str, Any], wanted: Manifest) -> bool:
     return is_now is None or should_be is None or is_now.spec.to_dict() != should_be.spec.to_dict()
 
 
-def changes(present: Mapping[str, Any], wanted: Manifest) -> list[Manifest]:
+def changes(present: Mapping[str, Any], wanted: JsonObject) -> list[JsonObject]:
     """A JSON patch that makes an object as it should be, whatever was added to its spec; others' metadata stays.
 
     It holds for the version that was read, and is a conflict for any other.
     """
     metadata, should_be = present["metadata"], wanted["metadata"]
-    patch: list[Manifest] = [
+    patch: list[JsonObject] = [
         {"op": "add", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
         {"op": "add", "path": "/spec", "value": wanted["spec"]},
         {"op": "add", "path": "/metadata/ownerReferences", "value": _owners(metadata, wanted)},
@@ -130,7 +131,7 @@ def changes(present: Mapping[str, Any], wanted: Manifest) -> list[Manifest]:
     return patch
 
 
-def _owners(metadata: Mapping[str, Any], wanted: Manifest) -> list[Manifest]:
+def _owners(metadata: Mapping[str, Any], wanted: JsonObject) -> list[JsonObject]:
     """Those that an object should have: its own in its place, and whatever others have put beside it.
 
     Only one may be the controller, so one that an object is taken over from goes.
@@ -141,7 +142,7 @@ def _owners(metadata: Mapping[str, Any], wanted: Manifest) -> list[Manifest]:
     return kept if mine in kept else [*kept, mine]
 
 
-def _stays(one: Mapping[str, Any], mine: Manifest) -> bool:
+def _stays(one: Mapping[str, Any], mine: JsonObject) -> bool:
     return one.get("uid") == mine["uid"] or not one.get("controller")
 
 
@@ -155,13 +156,13 @@ def _made(kind: str, owner: Mapping[str, Any], converted: Converted) -> Made:
     return Made(manifests, tuple(map(str, converted.notes)))
 
 
-def _owned(kind: str, owner: Mapping[str, Any], body: Manifest) -> Manifest:
+def _owned(kind: str, owner: Mapping[str, Any], body: JsonObject) -> JsonObject:
     """The object as it is written: its own labels and annotations only, for others' tools look for theirs."""
     given = (body["metadata"].get("annotations") or {}).items()
     annotations = {
         key: value for key, value in given if key.startswith("compatibility.") and key != labels.V1BETA1_KUBELET
     }
-    metadata: Manifest = {
+    metadata: JsonObject = {
         "name": name_of(body),
         "annotations": {**annotations, labels.MADE_FROM: f"{kind} {name_of(owner)}{EDITS}"},
         "ownerReferences": [
@@ -180,14 +181,14 @@ def _owned(kind: str, owner: Mapping[str, Any], body: Manifest) -> Manifest:
     return {"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": metadata, "spec": body["spec"]}
 
 
-def _launched_from(pool: Manifest, class_name: str) -> Manifest:
+def _launched_from(pool: JsonObject, class_name: str) -> JsonObject:
     template = pool["spec"]["template"]
     reference = {**template["spec"]["nodeClassRef"], "name": class_name}
     spec = {**pool["spec"], "template": {**template, "spec": {**template["spec"], "nodeClassRef": reference}}}
     return {**pool, "spec": spec}
 
 
-def _without_status(body: Mapping[str, Any]) -> Manifest:
+def _without_status(body: Mapping[str, Any]) -> JsonObject:
     """What it says of the past is of no use here, and need not be sound."""
     return {key: value for key, value in body.items() if key != "status"}
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tenon.apis.common import Condition, ConditionStatus
 from tenon.apis.conditions import READY, clear_condition, get_condition, set_condition
-from tenon.apis.legacy.conversion import Manifest
+from tenon.apis.json_object import JsonObject
 from tenon.apis.nodepool import OVERLAPPING
 
 ACTIVE, CONVERTED = "Active", "Converted"
@@ -35,7 +35,7 @@ class Outcome:
 
 def provisioner_status(
     body: Mapping[str, Any], outcome: Outcome, pool: Mapping[str, Any] | None, scaled: Iterable[str], now: datetime
-) -> Manifest:
+) -> JsonObject:
     """The status of a Provisioner.
 
     Args:
@@ -62,7 +62,7 @@ def provisioner_status(
 
 def template_status(
     body: Mapping[str, Any], outcome: Outcome, node_class: Mapping[str, Any] | None, now: datetime
-) -> Manifest:
+) -> JsonObject:
     """The status of an AWSNodeTemplate: what its EC2NodeClass has found."""
     said = (node_class or {}).get("status") or {}
     return {
@@ -75,7 +75,7 @@ def template_status(
     }
 
 
-def machine_status(body: Mapping[str, Any], now: datetime) -> Manifest:
+def machine_status(body: Mapping[str, Any], now: datetime) -> JsonObject:
     """The status of a Machine: nodes of v1alpha5 are replaced by their owner, not taken over."""
     old = body.get("status") or {}
     conditions = set_condition(
@@ -138,7 +138,7 @@ def _readable(given: Any) -> list[Condition]:
     return found
 
 
-def _written(conditions: Sequence[Condition]) -> list[Manifest]:
+def _written(conditions: Sequence[Condition]) -> list[JsonObject]:
     return [one.model_dump(by_alias=True, exclude_none=True, mode="json") for one in conditions]
 
 
@@ -146,7 +146,7 @@ def _generation(body: Mapping[str, Any]) -> int | None:
     return (body.get("metadata") or {}).get("generation")
 
 
-def _only(given: Mapping[str, Any], *names: str) -> Manifest:
+def _only(given: Mapping[str, Any], *names: str) -> JsonObject:
     return {name: given[name] for name in names if given.get(name) is not None}
 
 

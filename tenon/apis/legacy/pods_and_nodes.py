@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from tenon.apis import labels
-from tenon.apis.legacy.conversion import PROVISIONER_NAME, Manifest, renamed
+from tenon.apis.json_object import JsonObject
+from tenon.apis.legacy.conversion import PROVISIONER_NAME, renamed
 
 KEPT_FROM_DISRUPTION = (labels.DO_NOT_EVICT, labels.DO_NOT_CONSOLIDATE)
 OLD_TAINT = ("karpenter.sh/disruption", "disrupting", "NoSchedule")
 
 
-def convert_node(manifest: Mapping[str, Any]) -> tuple[Manifest, list[str]]:
+def convert_node(manifest: Mapping[str, Any]) -> tuple[JsonObject, list[str]]:
     """A Node with today's labels, annotations and taints."""
     notes: list[str] = []
     metadata = _metadata(manifest.get("metadata"), notes)
@@ -23,7 +24,7 @@ def convert_node(manifest: Mapping[str, Any]) -> tuple[Manifest, list[str]]:
     return {**manifest, "metadata": metadata, **({"spec": spec} if spec is not None else {})}, notes
 
 
-def convert_pod(manifest: Mapping[str, Any]) -> tuple[Manifest, list[str]]:
+def convert_pod(manifest: Mapping[str, Any]) -> tuple[JsonObject, list[str]]:
     """A Pod, or the template of pods, with today's annotations and node selectors."""
     notes: list[str] = []
     body = {**manifest, "metadata": _metadata(manifest.get("metadata"), notes)}
@@ -61,7 +62,7 @@ def _taint(taint: Any, notes: list[str]) -> Any:
     return taint
 
 
-def _pod_spec(spec: Manifest, notes: list[str]) -> Manifest:
+def _pod_spec(spec: JsonObject, notes: list[str]) -> JsonObject:
     found = dict(spec)
     changed = False
     if isinstance(spec.get("nodeSelector"), dict) and PROVISIONER_NAME in spec["nodeSelector"]:

@@ -13,11 +13,11 @@ from pydantic import Field
 from tenon.apis import labels
 from tenon.apis.base import ApiModel
 from tenon.apis.duration import NEVER_TEXT
+from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.awsnodetemplate import Defaults, convert_provider
 from tenon.apis.legacy.conversion import (
     PROVISIONER_NAME,
     Converted,
-    Manifest,
     Note,
     OldObject,
     class_reference,
@@ -183,7 +183,7 @@ def convert_machine(manifest: Mapping[str, Any], expiry: Mapping[str, str] | Non
     return Converted([claim], notes)
 
 
-def _requirements(terms: Sequence[Manifest], notes: list[str], path: str) -> list[Manifest]:
+def _requirements(terms: Sequence[JsonObject], notes: list[str], path: str) -> list[JsonObject]:
     kept = []
     for term in terms:
         key = str(term.get("key"))
@@ -196,7 +196,7 @@ def _requirements(terms: Sequence[Manifest], notes: list[str], path: str) -> lis
     return kept
 
 
-def _defaults_of_that_time(keys: Iterable[str], stated: Iterable[str], notes: list[str]) -> list[Manifest]:
+def _defaults_of_that_time(keys: Iterable[str], stated: Iterable[str], notes: list[str]) -> list[JsonObject]:
     """The requirements that were added to every Provisioner without one on the label.
 
     Where one of the labels that it gives its nodes (``stated``) says it, a default beside that would be of no use, or
@@ -229,7 +229,7 @@ def _defaults_of_that_time(keys: Iterable[str], stated: Iterable[str], notes: li
     return added
 
 
-def _disruption(spec: ProvisionerSpec, notes: list[str]) -> Manifest:
+def _disruption(spec: ProvisionerSpec, notes: list[str]) -> JsonObject:
     """When nodes go; there were no budgets then, and the 10% of v1 would hold up what was meant to go at once."""
     seconds = spec.ttl_seconds_after_empty
     budgets = [{"nodes": "100%"}]

@@ -13,8 +13,9 @@ from typing import Any
 from tenon.apis import labels
 from tenon.apis.base import ApiModel
 from tenon.apis.duration import NEVER_TEXT
+from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.amis import family_notes, family_problem, incompatible_status
-from tenon.apis.legacy.conversion import NODE_CLASS_KIND, Converted, Manifest, Note, metadata_of, renamed, stored
+from tenon.apis.legacy.conversion import NODE_CLASS_KIND, Converted, Note, metadata_of, renamed, stored
 from tenon.apis.legacy.kinds.v1beta1 import NodeClaim, NodePool
 from tenon.apis.legacy.kinds.v1beta1_ec2nodeclass import EC2NodeClass
 from tenon.apis.validation import Problem
@@ -121,7 +122,7 @@ def convert_nodeclass(manifest: Mapping[str, Any]) -> Converted:
 
 def _read(
     model: type[ApiModel], manifest: Mapping[str, Any], fields: Sequence[str]
-) -> tuple[Manifest | None, list[Problem]]:
+) -> tuple[JsonObject | None, list[Problem]]:
     """A copy of the manifest for the converter, or why it cannot be converted.
 
     Annotations by which the converter would restore fields of v1 stay where they are: a file may be edited by hand.
@@ -137,7 +138,9 @@ def _read(
     return old, []
 
 
-def _object(manifest: Mapping[str, Any], made: Manifest, annotations: Mapping[str, str], spec: Manifest) -> Manifest:
+def _object(
+    manifest: Mapping[str, Any], made: JsonObject, annotations: Mapping[str, str], spec: JsonObject
+) -> JsonObject:
     """The object with the annotations that it had and these."""
     return {
         "apiVersion": made["apiVersion"],
@@ -148,9 +151,9 @@ def _object(manifest: Mapping[str, Any], made: Manifest, annotations: Mapping[st
     }
 
 
-def _laid_out(value: Mapping[str, Any], layout: Layout) -> Manifest:
+def _laid_out(value: Mapping[str, Any], layout: Layout) -> JsonObject:
     """The fields in order, without those that v1 does not have and those that say nothing."""
-    found: Manifest = {}
+    found: JsonObject = {}
     for name, inner in layout.items():
         field = value.get(name)
         if inner and isinstance(field, dict):
@@ -160,7 +163,7 @@ def _laid_out(value: Mapping[str, Any], layout: Layout) -> Manifest:
     return found
 
 
-def _annotations(node: Mapping[str, Any], made: Manifest) -> tuple[dict[str, str], list[str]]:
+def _annotations(node: Mapping[str, Any], made: JsonObject) -> tuple[dict[str, str], list[str]]:
     """What v1 has elsewhere, as annotations with the words of this command, and notes."""
     given = {name: value for name, value in node["nodeClassRef"].items() if value is not None}
     reference = {"apiVersion": "", "kind": NODE_CLASS_KIND, **given}

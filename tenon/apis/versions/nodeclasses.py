@@ -8,7 +8,8 @@ from typing import Any, get_args
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClassSpec, V1beta1AMIFamily
 from tenon.apis.ec2terms import FAMILY_OF_ALIAS
-from tenon.apis.versions.parts import Object, Part, Values
+from tenon.apis.json_object import JsonObject
+from tenon.apis.versions.parts import Part, Values
 from tenon.apis.versions.shared import ANNOTATIONS, only_v1, taken_by
 
 LATEST = "latest"
@@ -123,7 +124,7 @@ _PLAIN = (
 _OF_UBUNTU = (Part("ubuntu", _UBUNTU, _UBUNTU, ubuntu_up, ubuntu_down), *_COMMON)
 
 
-def parts_of(body: Object) -> tuple[Part, ...]:
+def parts_of(body: JsonObject) -> tuple[Part, ...]:
     """The parts of a class in either version; those of Ubuntu are others."""
     spec, metadata = body.get("spec"), body.get("metadata")
     family = spec.get("amiFamily") if isinstance(spec, dict) else None

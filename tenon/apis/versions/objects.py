@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from tenon.apis import labels
+from tenon.apis.json_object import JsonObject
 from tenon.apis.managed import KIND as NODE_CLASS_KIND
 from tenon.apis.versions import nodeclasses, pools_and_claims
-from tenon.apis.versions.parts import Object, Part, Side, Unconvertible, convert
+from tenon.apis.versions.parts import Part, Side, Unconvertible, convert
 
 V1, V1BETA1 = "v1", "v1beta1"
 DEFAULT_EXPIRY = "720h"
@@ -16,14 +17,14 @@ _SIDES = {
     V1: Side(lambda part: part.v1, labels.KEPT_OF_V1BETA1),
     V1BETA1: Side(lambda part: part.v1beta1, labels.KEPT_OF_V1),
 }
-_PARTS: Mapping[tuple[str, str], Callable[[Object], Sequence[Part]]] = {
+_PARTS: Mapping[tuple[str, str], Callable[[JsonObject], Sequence[Part]]] = {
     (labels.GROUP, "NodePool"): lambda _: pools_and_claims.NODEPOOL,
     (labels.GROUP, "NodeClaim"): lambda _: pools_and_claims.NODECLAIM,
     (labels.AWS_GROUP, NODE_CLASS_KIND): nodeclasses.parts_of,
 }
 
 
-def converted(body: Object, wanted: str, expiry: Mapping[str, str] | None = None) -> Object:
+def converted(body: JsonObject, wanted: str, expiry: Mapping[str, str] | None = None) -> JsonObject:
     """The object in the version ``wanted``, a group and version; the object that is given is changed.
 
     Args:
@@ -50,7 +51,7 @@ def converted(body: Object, wanted: str, expiry: Mapping[str, str] | None = None
     return body
 
 
-def _expire(claim: Object, expiry: Mapping[str, str] | None) -> None:
+def _expire(claim: JsonObject, expiry: Mapping[str, str] | None) -> None:
     """A NodeClaim that says nothing of its age is as old as its pool lets nodes become."""
     spec = claim.get("spec")
     if not isinstance(spec, dict) or "expireAfter" in spec:

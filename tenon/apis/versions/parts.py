@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-Object = dict[str, Any]
+from tenon.apis.json_object import JsonObject
+
 Values = dict[str, Any]
 """The fields of a part that are there, by their names within the part."""
 Path = tuple[str, ...]
@@ -56,7 +57,7 @@ class Side:
     keeps: str
 
 
-def convert(body: Object, parts: Sequence[Part], source: Side, target: Side, *, upwards: bool) -> None:
+def convert(body: JsonObject, parts: Sequence[Part], source: Side, target: Side, *, upwards: bool) -> None:
     """Convert all parts of the object, in place.
 
     Raises:
@@ -86,7 +87,7 @@ def text_of(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def mapping_of(text: Any) -> Object | None:
+def mapping_of(text: Any) -> JsonObject | None:
     """The mapping that an annotation's JSON holds, None when it holds none."""
     if not isinstance(text, str):
         return None
@@ -157,7 +158,7 @@ def _image(kept: Any, back: Change) -> Any:
         return None
 
 
-def _unkeep(body: Object, annotation: str) -> Object:
+def _unkeep(body: JsonObject, annotation: str) -> JsonObject:
     """What the annotation keeps; it is taken off."""
     annotations = (body.get("metadata") or {}).get("annotations")
     if not isinstance(annotations, dict) or annotation not in annotations:
@@ -169,7 +170,7 @@ def _unkeep(body: Object, annotation: str) -> Object:
     return kept
 
 
-def _take(body: Object, fields: Mapping[str, Path]) -> Values:
+def _take(body: JsonObject, fields: Mapping[str, Path]) -> Values:
     """The values of these fields, which are gone from the object then, as are mappings that held nothing else."""
     taken: Values = {}
     for name, path in fields.items():
@@ -192,7 +193,7 @@ def _take(body: Object, fields: Mapping[str, Path]) -> Values:
     return taken
 
 
-def _put(body: Object, path: Path, value: Any) -> None:
+def _put(body: JsonObject, path: Path, value: Any) -> None:
     place = body
     for step in path[:-1]:
         inner = place.get(step)

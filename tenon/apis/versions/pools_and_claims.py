@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tenon.apis.json_object import JsonObject
 from tenon.apis.nodeclaim import NodeClaimSpec
 from tenon.apis.nodepool import Budget, Disruption, NodePoolSpec, TemplateSpec
-from tenon.apis.versions.parts import Object, Part, Values
+from tenon.apis.versions.parts import Part, Values
 from tenon.apis.versions.shared import node_parts, only_v1, same, taken_by
 
 _TEMPLATE = ("spec", "template", "spec")
@@ -32,7 +33,7 @@ def consolidation_down(values: Values) -> Values:
     return {**policy, "consolidateAfter": "Never"} if values.get("consolidateAfter") == "Never" else policy
 
 
-def budget_down(budget: Object) -> Object:
+def budget_down(budget: JsonObject) -> JsonObject:
     """The budget for all reasons, which v1beta1 has no list of (V1B-03)."""
     return {name: value for name, value in budget.items() if name != "reasons"}
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tenon.apis.json_object import JsonObject
 from tenon.apis.versions.objects import converted
-from tenon.apis.versions.parts import Object, Unconvertible
+from tenon.apis.versions.parts import Unconvertible
 
 API_VERSION = "apiextensions.k8s.io/v1"
 KIND = "ConversionReview"
@@ -15,7 +16,7 @@ MOST_OBJECTS = 2000
 """Somebody who sends more means harm: the API server sends one, or the page of a list."""
 
 
-def reviewed(review: Any, expiry: Mapping[str, str] | None = None) -> Object:
+def reviewed(review: Any, expiry: Mapping[str, str] | None = None) -> JsonObject:
     """The review with all of its objects converted, or with one sentence that says which could not be, and why.
 
     Args:
@@ -31,7 +32,7 @@ def reviewed(review: Any, expiry: Mapping[str, str] | None = None) -> Object:
     return {"apiVersion": API_VERSION, "kind": KIND, "response": _response(request, expiry)}
 
 
-def _response(request: Object, expiry: Mapping[str, str] | None) -> Object:
+def _response(request: JsonObject, expiry: Mapping[str, str] | None) -> JsonObject:
     uid, wanted, objects = request.get("uid"), request.get("desiredAPIVersion"), request.get("objects")
     if not isinstance(wanted, str) or not isinstance(objects, list):
         return _failure(uid, "the request names no desiredAPIVersion, or its objects are no list")
@@ -48,7 +49,7 @@ def _response(request: Object, expiry: Mapping[str, str] | None) -> Object:
     return {"uid": uid, "convertedObjects": found, "result": {"status": "Success"}}
 
 
-def _failure(uid: Any, message: str) -> Object:
+def _failure(uid: Any, message: str) -> JsonObject:
     return {"uid": uid, "result": {"status": "Failure", "message": message[:LONGEST_MESSAGE]}}
 
 

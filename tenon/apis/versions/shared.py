@@ -10,8 +10,9 @@ from pydantic import ValidationError, create_model
 from tenon.apis import labels
 from tenon.apis.base import ApiModel, kubernetes_name
 from tenon.apis.common import SelectorRequirement
+from tenon.apis.json_object import JsonObject
 from tenon.apis.managed import KIND as NODE_CLASS_KIND
-from tenon.apis.versions.parts import Object, Part, Path, Taken, Unconvertible, Values, mapping_of, text_of
+from tenon.apis.versions.parts import Part, Path, Taken, Unconvertible, Values, mapping_of, text_of
 
 ANNOTATIONS: Path = ("metadata", "annotations")
 
@@ -67,7 +68,7 @@ def node_parts(place: Path, takes: Taken) -> tuple[Part, ...]:
     )
 
 
-def requirement_down(term: Object) -> Object:
+def requirement_down(term: JsonObject) -> JsonObject:
     """Gte and Lte as the Gt and Lt that mean the same of whole numbers (V1B-17)."""
     operator, values = term.get("operator"), term.get("values")
     if operator not in ("Gte", "Lte"):

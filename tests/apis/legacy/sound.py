@@ -6,7 +6,8 @@ from typing import Any
 
 from tenon.apis.base import ApiModel
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.apis.legacy.conversion import Converted, Manifest
+from tenon.apis.json_object import JsonObject
+from tenon.apis.legacy.conversion import Converted
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse
@@ -23,7 +24,7 @@ def manifest(
     return edited(base, edits or {})
 
 
-def sound(converted: Converted) -> list[Manifest]:
+def sound(converted: Converted) -> list[JsonObject]:
     """The objects of a conversion, each of which v1 accepts."""
     assert converted.problems == ()
     for body in converted.manifests:
