@@ -15,6 +15,7 @@ from activities.kubernetes.events import EventRecorder
 from activities.launch_breakers import LaunchBreakers
 from tenon.apis.reasons import Reason
 from tenon.ec2.errors import reason_for
+from tenon.evolve import evolve
 from tenon.lifecycle import launch_retry as rules
 from tenon.lifecycle.messages import (
     ClaimRef,
@@ -84,7 +85,7 @@ class PuttingOff:
             return await self.given_up(ref, view, Reason.LAUNCH_TIMEOUT, f"{wait.reason}: {wait.message}")
         await self._tell(raw, ref, wait)
         # Nothing was sent: whatever an earlier request bought was looked for before.
-        waits = wait.model_copy(update={"unsettled": False})
+        waits = evolve(wait, unsettled=False)
         return PrepareLaunchResult(view=view, reason=wait.reason, message=wait.message, waits=waits)
 
     async def unlaunched(self, raw: Object, ref: ClaimRef, result: LaunchResult) -> LaunchResult:
@@ -96,9 +97,9 @@ class PuttingOff:
             log.warning("launch refused", extra={"nodeclaim": ref.name, "reason": result.message})
             return result
         if wait.answered and self._tries() == 1:
-            wait = wait.model_copy(update={"unsettled": False})  # no answer to this request was lost
+            wait = evolve(wait, unsettled=False)  # no answer to this request was lost
         await self._tell(raw, ref, wait)
-        return result.model_copy(update={"reason": wait.reason, "message": wait.message, "waits": wait})
+        return evolve(result, reason=wait.reason, message=wait.message, waits=wait)
 
     async def given_up(self, ref: ClaimRef, view: ClaimView, reason: str, message: str) -> PrepareLaunchResult:
         """The claim is deleted, and its pods are planned again."""

@@ -37,6 +37,7 @@ from tenon.apis.reasons import Reason
 from tenon.apis.validation import parse
 from tenon.ec2.launched_labels import launched_labels
 from tenon.ec2.own_kubelet import with_own_kubelet
+from tenon.evolve import evolve
 from tenon.kube.timestamps import parse_instant
 from tenon.lifecycle.messages import (
     ClaimRef,
@@ -94,9 +95,7 @@ class Launching:
         raw = await nodeclaims.read_claim(self._kube, given.claim)
         if raw is None:
             return PrepareLaunchResult(view=ClaimView())
-        view = nodeclaims.view_of(raw).model_copy(
-            update={"initialization_timeout_seconds": self._initialization_seconds}
-        )
+        view = evolve(nodeclaims.view_of(raw), initialization_timeout_seconds=self._initialization_seconds)
         waits_for_launch = not view.deleting and not (raw.get("status") or {}).get("providerID")
         if waits_for_launch and (held := await self._breakers.admit(view.pool, given.claim.name)):
             return await self._putting_off.unprepared(raw, given.claim, view, self._putting_off.held_back(held))
@@ -120,7 +119,7 @@ class Launching:
                 log.info("took the disruption taint off", extra={"nodeclaim": given.claim.name, "node": view.node_name})
             if view.initialized and await open_named(self._kube, view.node_name):  # ended before its pods were bound
                 log.info("opened the node to all pods", extra={"nodeclaim": given.claim.name, "node": view.node_name})
-            return PrepareLaunchResult(view=view.model_copy(update={"instance": known}))
+            return PrepareLaunchResult(view=evolve(view, instance=known))
         if view.deleting:
             return PrepareLaunchResult(view=view)
         if not await nodeclaims.ensure_claim_finalizer(self._kube, given.claim, seen=raw):
@@ -152,7 +151,7 @@ class Launching:
             wait = await self._putting_off.failed(given.claim, view.pool, error)
             return await self._putting_off.unprepared(raw, given.claim, view, wait)
         group = await self._groups.whole(raw) if given.attempt == 1 else None
-        request = request.model_copy(update={"made_from": _origin(node_class), "group": group})
+        request = evolve(request, made_from=_origin(node_class), group=group)
         return PrepareLaunchResult(view=view, request=request)
 
     async def launch(self, given: LaunchInput) -> LaunchResult:
@@ -188,7 +187,7 @@ class Launching:
         result = await self._send(given, pool)
         if result.instance is None and result.reason == TEMPLATE_NOT_FOUND:
             # The next attempt makes the template again.
-            return result.model_copy(update={"reason": Reason.TEMPLATE_GONE})
+            return evolve(result, reason=Reason.TEMPLATE_GONE)
         if result.instance is None:
             return await self._putting_off.unlaunched(raw, given.claim, result)
         await self._mark(given.claim, result.instance, raw, given.request.made_from)
@@ -229,7 +228,7 @@ class Launching:
             metrics.LAUNCH_FAILURES.labels("", "", given.request.capacity_type, result.reason).inc()
             self._breakers.refused(pool, result.reason, result.message)
         reason = Reason.INSUFFICIENT_CAPACITY if wanting else result.reason
-        return result.model_copy(update={"reason": reason, "unavailable": []})
+        return evolve(result, reason=reason, unavailable=[])
 
     async def _launched_before(
         self, raw: Object, ref: ClaimRef, *, sent_before: bool = False

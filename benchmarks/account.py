@@ -26,6 +26,7 @@ from activities.ec2.provider import Ec2Provider
 from activities.ec2.termination_batch import Endings
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeclaim import NodeClaim
+from tenon.evolve import evolve
 from tenon.lifecycle.messages import LaunchGroup, LaunchResult
 
 if TYPE_CHECKING:
@@ -146,14 +147,14 @@ def _clusters(server: Server) -> tuple[list[_Cluster], EC2NodeClass]:
     resolved = [cluster.provider.resolve_node_class(written) for cluster in clusters]
     for cluster in clusters:
         cluster.provider.catalogue.warm()
-    return clusters, written.model_copy(update={"status": resolved[0]})
+    return clusters, evolve(written, status=resolved[0])
 
 
 def _launch(cluster: _Cluster, node_class: EC2NodeClass, number: int, size: int) -> LaunchResult | Exception:
     place = LaunchGroup(id=f"1-{number // size}", ordinal=number % size, size=size)
     try:
         request = cluster.provider.prepare_launch(_claim(cluster.name, number), node_class, 1)
-        return cluster.provider.launch(request.model_copy(update={"group": place}))
+        return cluster.provider.launch(evolve(request, group=place))
     except Exception as error:  # it is what a claim would hear
         return error
 

@@ -12,6 +12,8 @@ from temporalio import workflow
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.workflow import ParentClosePolicy
 
+from tenon.evolve import evolve
+
 with workflow.unsafe.imports_passed_through():
     from tenon.lifecycle.messages import (
         ActivityName,
@@ -63,9 +65,7 @@ class DisruptionWorkflow(PlannerCaller):
                     await self._start(command)
             if workflow.info().is_continue_as_new_suggested() or workflow.info().get_current_history_length() > 500:
                 await workflow.wait_condition(workflow.all_handlers_finished)
-                workflow.continue_as_new(
-                    begin.model_copy(update={"ledger": self.ledger, "plan_queue": self.plan_queue})
-                )
+                workflow.continue_as_new(evolve(begin, ledger=self.ledger, plan_queue=self.plan_queue))
 
     async def _await_decision(self) -> DisruptionDecision | None:
         """The commands to start; None if the planner must be polled again."""
@@ -105,7 +105,7 @@ class DisruptionWorkflow(PlannerCaller):
         until = workflow.now() + REFUSED_PAUSE
         for claim in claims:
             if claim in self.ledger:
-                self.ledger[claim] = self.ledger[claim].model_copy(update={"until": until, "due": until})
+                self.ledger[claim] = evolve(self.ledger[claim], until=until, due=until)
 
     @workflow.query
     def open_commands(self) -> dict[str, LedgerEntry]:

@@ -7,6 +7,8 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 
+from tenon.evolve import evolve
+
 with workflow.unsafe.imports_passed_through():
     from tenon.housekeeping.messages import COLLECT_GARBAGE, HousekeepingInput, HousekeepingResult
 
@@ -37,7 +39,7 @@ class HousekeepingWorkflow:
         if workflow.has_last_completion_result():
             last = workflow.get_last_completion_result(HousekeepingResult)
             if last is not None:
-                begin = begin.model_copy(update={"left_since": last.left_since, "failed": last.failed})
+                begin = evolve(begin, left_since=last.left_since, failed=last.failed)
         result: HousekeepingResult = await workflow.execute_activity(
             COLLECT_GARBAGE,
             begin,

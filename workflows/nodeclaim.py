@@ -16,6 +16,8 @@ from temporalio import workflow
 from temporalio.common import SearchAttributeUpdate
 from temporalio.exceptions import ActivityError, ApplicationError
 
+from tenon.evolve import evolve
+
 with workflow.unsafe.imports_passed_through():
     from tenon.apis.reasons import Reason
     from tenon.lifecycle import machine
@@ -93,7 +95,7 @@ class NodeClaimWorkflow:
 
     def _fold(self, begin: NodeClaimInput) -> NoReturn:
         """Go on in a new run that knows all that this one does."""
-        workflow.continue_as_new(begin.model_copy(update={"state": self.state}))
+        workflow.continue_as_new(evolve(begin, state=self.state))
 
     async def _run(self, step: Run) -> None:
         self.acted = True

@@ -16,6 +16,8 @@ from datetime import timedelta
 from pydantic import Field
 from temporalio import workflow
 
+from tenon.evolve import evolve
+
 with workflow.unsafe.imports_passed_through():
     from tenon.ec2.avoided import by_offering, grouped
     from tenon.lifecycle import breaker
@@ -85,15 +87,14 @@ class ProvisionerWorkflow(PlannerCaller):
             if long or self.reports >= MOST_REPORTS or workflow.info().is_continue_as_new_suggested():
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 workflow.continue_as_new(
-                    begin.model_copy(
-                        update={
-                            "batch": self.batch,
-                            "unavailable": [],
-                            "refused": grouped(self.avoided),
-                            "breakers": list(self.breakers.values()),
-                            "last_plan": self.last_plan,
-                            "plan_queue": self.plan_queue,
-                        }
+                    evolve(
+                        begin,
+                        batch=self.batch,
+                        unavailable=[],
+                        refused=grouped(self.avoided),
+                        breakers=list(self.breakers.values()),
+                        last_plan=self.last_plan,
+                        plan_queue=self.plan_queue,
                     )
                 )
 

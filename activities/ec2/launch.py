@@ -15,6 +15,7 @@ from tenon.apis import labels
 from tenon.ec2 import errors as codes
 from tenon.ec2.launch_template import LaunchTemplate, tag_list
 from tenon.ec2.tags import group_tags
+from tenon.evolve import evolve
 from tenon.housekeeping.facts import TemplateSeen
 from tenon.lifecycle.messages import Instance, LaunchRequest, LaunchResult, LaunchWait
 from tenon.provisioning.launch_groups import group_token
@@ -235,7 +236,7 @@ class Launcher:
                 self._sleep(VISIBILITY_SECONDS)
             found = self._instances.describe(instance_id)
             if found is not None and found.private_dns_name:
-                return found if price is None else found.model_copy(update={"price": price})
+                return found if price is None else evolve(found, price=price)
         zone = override.get("AvailabilityZone", "")
         return Instance(
             id=instance_id,

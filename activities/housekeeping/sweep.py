@@ -21,6 +21,7 @@ from activities.housekeeping.sweep_reader import SAID, observe
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventRecorder
+from tenon.evolve import evolve
 from tenon.housekeeping.decide import GRACES, findings, within
 from tenon.housekeeping.facts import Graces, Observed
 from tenon.housekeeping.findings import Finding, Kind
@@ -142,4 +143,4 @@ def _add(figures: dict[str, Figures], kind: Kind, *fields: str) -> None:
     if "found" in fields:
         metrics.HOUSEKEEPING_FOUND.labels(kind.value).inc()
     row = figures[kind.value]
-    figures[kind.value] = row.model_copy(update={field: getattr(row, field) + 1 for field in fields})
+    figures[kind.value] = evolve(row, **{field: getattr(row, field) + 1 for field in fields})

@@ -19,6 +19,7 @@ from activities.kubernetes.nodes import find_node, pods_on
 from activities.kubernetes.resources import PODS
 from activities.kubernetes.uncordon import open_node
 from tenon.apis import labels
+from tenon.evolve import evolve
 from tenon.kube import pods
 from tenon.kube.planned_pods import PlannedPod, planned_pods
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
@@ -66,7 +67,7 @@ async def bind(kube: Kube, wanted: NodeInput, settle: Settle, default_spread: De
         if result.running is not None and result.bound < result.planned:
             await settle()  # until kube-scheduler has given the room to other pods
             company = await pods_on(kube, node["metadata"]["name"], latest=False)
-            result = result.model_copy(update={"running": max(_running(company), result.running)})
+            result = evolve(result, running=max(_running(company), result.running))
     return result
 
 

@@ -14,6 +14,7 @@ from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.nodeclaims import read_claim, request_deletion
 from activities.kubernetes.nodes import find_node
 from activities.kubernetes.resources import NODECLAIMS, NODES
+from tenon.evolve import evolve
 from tenon.kube import pods
 from tenon.lifecycle.messages import ReleaseInput
 from tenon.lifecycle.release import foreign_finalizers, held_sentence, without_finalizer
@@ -43,4 +44,4 @@ async def release(kube: Kube, wanted: ReleaseInput, recorder: EventRecorder) -> 
     held = [obj for obj in left if obj is not None and foreign_finalizers(obj)]
     for obj in held:
         await recorder.publish(obj, HELD, f"Tenon has let go of it; {held_sentence(obj)}", "Warning")
-    return wanted.model_copy(update={"held_by": [held_sentence(obj) for obj in held]})
+    return evolve(wanted, held_by=[held_sentence(obj) for obj in held])

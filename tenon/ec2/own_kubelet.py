@@ -14,6 +14,7 @@ from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.kubelet import KubeletConfiguration, expressions_in
 from tenon.apis.validation import check_ec2nodeclass
+from tenon.evolve import evolve
 
 
 def own_kubelet(annotations: Mapping[str, str]) -> dict[str, str]:
@@ -30,7 +31,7 @@ def with_own_kubelet(node_class: EC2NodeClass, annotations: Mapping[str, str]) -
     kubelet = _read(annotations)
     if kubelet is None:
         return node_class
-    return node_class.model_copy(update={"spec": node_class.spec.model_copy(update={"kubelet": kubelet})})
+    return evolve(node_class, spec=evolve(node_class.spec, kubelet=kubelet))
 
 
 def own_kubelet_faults(node_class: EC2NodeClass, annotations: Mapping[str, str]) -> list[str]:

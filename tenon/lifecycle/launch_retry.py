@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from tenon.evolve import evolve
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle.messages import LaunchWait
 from tenon.lifecycle.state import NodeState, Stage
@@ -56,4 +57,4 @@ def put_off(state: NodeState, wait: LaunchWait, now: datetime) -> NodeState:
     if not repeats:
         update |= {"stage": Stage.PREPARING, "request": None, "attempt": state.attempt + 1}
     text = f"not launched: {wait.message}; tried again at {format_instant(again_at)}"
-    return record(state.model_copy(update=update), now, text)
+    return record(evolve(state, **update), now, text)

@@ -13,6 +13,7 @@ import zlib
 from datetime import datetime, timedelta
 
 from tenon.apis.reasons import Reason
+from tenon.evolve import evolve
 from tenon.lifecycle import launch_retry, termination
 from tenon.lifecycle.messages import (
     ActivityName,
@@ -222,7 +223,7 @@ def _leaving_step(state: NodeState, now: datetime) -> Step:
 def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
     """The state after an event. Events that do not concern the stage change nothing."""
     if state.failures and isinstance(event, DONE):
-        state = state.model_copy(update={"failures": 0, "blocked": ""})
+        state = evolve(state, failures=0, blocked="")
     match event:
         case PrepareLaunchResult():
             return _prepared(state, event, now)
@@ -233,12 +234,12 @@ def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
         case InitializeResult():
             return _initialized(state, event, now)
         case BindResult():
-            bound = state.model_copy(update={"bound_pods": event.bound, "running_pods": event.running})
+            bound = evolve(state, bound_pods=event.bound, running_pods=event.running)
             return _enter_live(record(bound, now, pods_text(bound)) if event.planned else bound, now)
         case KeepRecorded():
-            return state.model_copy(update={"keep_recorded": True})
+            return evolve(state, keep_recorded=True)
         case Withdrawn():
-            stays = state.model_copy(update={"disrupted": False})
+            stays = evolve(state, disrupted=False)
             return record(stays, now, "removed a disruption taint that nothing followed") if event.removed else stays
         case CordonResult():
             return termination.cordoned(state, event, now)
@@ -253,7 +254,7 @@ def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
         case Poke():
             return _poked(state, event, now)
         case Keep():
-            kept = state.model_copy(update={"keep_until": event.until, "keep_recorded": False, "pending": None})
+            kept = evolve(state, keep_until=event.until, keep_recorded=False, pending=None)
             return record(kept, now, f"kept until {event.until:%Y-%m-%d %H:%M} by an operator")
         case Disrupt():
             return _disrupted(state, event, now)
@@ -270,23 +271,22 @@ def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
 def _prepared(state: NodeState, event: PrepareLaunchResult, now: datetime) -> NodeState:
     view = event.view
     if not view.exists:
-        return record(state.model_copy(update={"stage": Stage.TERMINATING}), now, "the NodeClaim is gone")
+        return record(evolve(state, stage=Stage.TERMINATING), now, "the NodeClaim is gone")
     expires = (
         view.created_at + timedelta(seconds=view.expire_after_seconds)
         if view.created_at and view.expire_after_seconds is not None
         else None
     )
-    state = state.model_copy(
-        update={
-            "created_at": view.created_at,
-            "pool": view.pool,
-            "node_class": view.node_class,
-            "expires_at": expires,
-            "keep_until": view.keep_until or state.keep_until,
-            "planned_pods": view.planned_pods,
-            "explanation": tuple(view.explanation),
-            "initialization_timeout_seconds": view.initialization_timeout_seconds,
-        }
+    state = evolve(
+        state,
+        created_at=view.created_at,
+        pool=view.pool,
+        node_class=view.node_class,
+        expires_at=expires,
+        keep_until=view.keep_until or state.keep_until,
+        planned_pods=view.planned_pods,
+        explanation=tuple(view.explanation),
+        initialization_timeout_seconds=view.initialization_timeout_seconds,
     )
     if view.instance is not None:
         state = _adopted(state, event, now)
@@ -299,7 +299,7 @@ def _prepared(state: NodeState, event: PrepareLaunchResult, now: datetime) -> No
     if event.request is None:
         return termination.leave(state, LeaveRequest(reason=event.reason, message=event.message), now)
     return record(
-        state.model_copy(update={"stage": Stage.LAUNCHING, "request": event.request}),
+        evolve(state, stage=Stage.LAUNCHING, request=event.request),
         now,
         f"fleet request recorded: {event.request.capacity_type}",
     )
@@ -313,21 +313,20 @@ def _adopted(state: NodeState, event: PrepareLaunchResult, now: datetime) -> Nod
         stage = Stage.LIVE
     elif view.registered:
         stage = Stage.INITIALIZING
-    adopted = state.model_copy(
-        update={
-            "stage": stage,
-            "instance": view.instance,
-            "node_name": view.node_name,
-            "registered": view.registered,
-            "registered_at": now if view.registered else None,
-            "initialized": view.initialized,
-            "look": True,
-            "deadline": now + REGISTRATION_TIMEOUT,
-            "request": None,
-            "launch_failures": 0,
-            "launch_unsettled_until": None,
-            "blocked": "",
-        }
+    adopted = evolve(
+        state,
+        stage=stage,
+        instance=view.instance,
+        node_name=view.node_name,
+        registered=view.registered,
+        registered_at=now if view.registered else None,
+        initialized=view.initialized,
+        look=True,
+        deadline=now + REGISTRATION_TIMEOUT,
+        request=None,
+        launch_failures=0,
+        launch_unsettled_until=None,
+        blocked="",
     )
     return record(adopted, now, f"life taken up again at {stage.value}")
 
@@ -336,21 +335,20 @@ def _launched(state: NodeState, event: LaunchResult, now: datetime) -> NodeState
     instance = event.instance
     if instance is None and event.reason == Reason.TEMPLATE_GONE and state.attempt < LAUNCH_ATTEMPTS:
         again = {"stage": Stage.PREPARING, "attempt": state.attempt + 1, "request": None}
-        return record(state.model_copy(update=again), now, "a launch template was gone: prepared again")
+        return record(evolve(state, **again), now, "a launch template was gone: prepared again")
     if instance is None and event.waits is not None:
         return launch_retry.put_off(state, event.waits, now)
     if instance is None:
         return termination.leave(state, LeaveRequest(reason=event.reason, message=event.message), now)
-    launched = state.model_copy(
-        update={
-            "stage": Stage.REGISTERING,
-            "instance": instance,
-            "request": None,
-            "deadline": now + REGISTRATION_TIMEOUT,
-            "launch_failures": 0,
-            "launch_unsettled_until": None,
-            "blocked": "",
-        }
+    launched = evolve(
+        state,
+        stage=Stage.REGISTERING,
+        instance=instance,
+        request=None,
+        deadline=now + REGISTRATION_TIMEOUT,
+        launch_failures=0,
+        launch_unsettled_until=None,
+        blocked="",
     )
     return record(
         launched,
@@ -361,32 +359,31 @@ def _launched(state: NodeState, event: LaunchResult, now: datetime) -> NodeState
 
 
 def _registered(state: NodeState, event: RegisterResult, now: datetime) -> NodeState:
-    state = state.model_copy(update={"look": False})
+    state = evolve(state, look=False)
     if not event.node_name:
         if state.last_look:
             return termination.leave(state, _never_joined(state), now)
         return record(state, now, f"not registered yet: {event.message or event.reason}")
-    registered = state.model_copy(
-        update={
-            "stage": Stage.INITIALIZING,
-            "node_name": event.node_name,
-            "registered": True,
-            "registered_at": now,
-            "blocked": "",
-            "deadline": now + FIRST_LOOK,
-        }
+    registered = evolve(
+        state,
+        stage=Stage.INITIALIZING,
+        node_name=event.node_name,
+        registered=True,
+        registered_at=now,
+        blocked="",
+        deadline=now + FIRST_LOOK,
     )
     return record(registered, now, f"registered node {event.node_name}")
 
 
 def _initialized(state: NodeState, event: InitializeResult, now: datetime) -> NodeState:
-    state = state.model_copy(update={"look": False})
+    state = evolve(state, look=False)
     if not event.initialized:
         return _still_uninitialized(state, event.message or event.reason, now)
-    done = state.model_copy(update={"initialized": True, "deadline": None, "blocked": ""})
+    done = evolve(state, initialized=True, deadline=None, blocked="")
     done = record(done, now, "initialized")
     if done.planned_pods:
-        return done.model_copy(update={"stage": Stage.BINDING})
+        return evolve(done, stage=Stage.BINDING)
     return _enter_live(done, now)
 
 
@@ -401,12 +398,11 @@ def _still_uninitialized(state: NodeState, why: str, now: datetime) -> NodeState
         return termination.leave(waiting, LeaveRequest(reason=Reason.INITIALIZATION_TIMEOUT, message=message), now)
     look_again = now + min(RECHECK, FIRST_RECHECK * 2 ** min(state.looks, 10))
     blocked = f"not initialized yet: {why}" if now - since >= RECHECK else ""
-    return waiting.model_copy(
-        update={
-            "blocked": blocked,
-            "looks": state.looks + 1,
-            "deadline": min(look_again, give_up_at) if give_up_at else look_again,
-        }
+    return evolve(
+        waiting,
+        blocked=blocked,
+        looks=state.looks + 1,
+        deadline=min(look_again, give_up_at) if give_up_at else look_again,
     )
 
 
@@ -418,13 +414,13 @@ def _initialize_by(state: NodeState) -> datetime | None:
 
 
 def _enter_live(state: NodeState, now: datetime) -> NodeState:
-    return record(state.model_copy(update={"stage": Stage.LIVE, "deadline": None, "look": False}), now, "live")
+    return record(evolve(state, stage=Stage.LIVE, deadline=None, look=False), now, "live")
 
 
 def _let_be(state: NodeState, now: datetime) -> NodeState:
     """A workflow that was begun for another controller's NodeClaim ends; nothing of the node is touched."""
     text = "the NodeClaim's nodeClassRef names no EC2NodeClass: it is another controller's, and left as it is"
-    return record(state.model_copy(update={"stage": Stage.ENDED, "blocked": ""}), now, text)
+    return record(evolve(state, stage=Stage.ENDED, blocked=""), now, text)
 
 
 def _poked(state: NodeState, event: Poke, now: datetime) -> NodeState:
@@ -436,17 +432,17 @@ def _poked(state: NodeState, event: Poke, now: datetime) -> NodeState:
         return state
     if state.stage is Stage.PREPARING and event.reason != "gone":
         # The step that comes reads the claim and its instance, which a leave must know: it comes at once.
-        return state.model_copy(update={"deadline": None}) if event.claim_deleting else state
+        return evolve(state, deadline=None) if event.claim_deleting else state
     if event.claim_deleting or event.node_deleting:
         what = "NodeClaim" if event.claim_deleting else "Node"
         return termination.leave(state, LeaveRequest(reason=Reason.DELETED, message=f"the {what} was deleted"), now)
     if event.disrupted:
-        return state.model_copy(update={"disrupted": True}) if state.stage is Stage.LIVE else state
+        return evolve(state, disrupted=True) if state.stage is Stage.LIVE else state
     if state.stage in (Stage.LIVE, Stage.BINDING):
         return state
     # Until it is registered the name is only a hint where to look, and the newest poke knows best.
     node_name = event.node_name if state.stage is Stage.REGISTERING else event.node_name or state.node_name
-    return state.model_copy(update={"look": True, "node_name": node_name})
+    return evolve(state, look=True, node_name=node_name)
 
 
 def answer(state: NodeState, event: Disrupt, now: datetime) -> DisruptAnswer:
@@ -474,7 +470,7 @@ def _disrupted(state: NodeState, event: Disrupt, now: datetime) -> NodeState:
             only_if_empty=event.only_if_empty,
         )
         text = f"{event.reason}; leaves at {event.not_before:%H:%M:%S} if still so"
-        return record(state.model_copy(update={"pending": pending}), now, text)
+        return record(evolve(state, pending=pending), now, text)
     request = LeaveRequest(reason=event.reason, command=event.command)
     return termination.leave(state, request, now, only_if_empty=event.only_if_empty)
 
@@ -492,14 +488,14 @@ def _deadline(state: NodeState, now: datetime) -> NodeState:
                 return waits
             request = LeaveRequest(reason=pending.reason, command=pending.command)
             return termination.leave(state, request, now, only_if_empty=pending.only_if_empty)
-        return state.model_copy(update={"spread_until": None})
+        return evolve(state, spread_until=None)
     if state.deadline is None or now < state.deadline:
         return state
     if state.stage in (Stage.PREPARING, Stage.LAUNCHING):
-        return state.model_copy(update={"deadline": None})
+        return evolve(state, deadline=None)
     if state.stage is Stage.REGISTERING:
-        return state.model_copy(update={"look": True, "last_look": True, "deadline": None})
-    return state.model_copy(update={"look": True, "deadline": None})
+        return evolve(state, look=True, last_look=True, deadline=None)
+    return evolve(state, look=True, deadline=None)
 
 
 def _in_turn(state: NodeState, due: datetime, now: datetime) -> NodeState | None:
@@ -509,7 +505,7 @@ def _in_turn(state: NodeState, due: datetime, now: datetime) -> NodeState | None
     if state.spread_until is not None:
         return None if now >= state.spread_until else state
     share = zlib.crc32(state.claim.uid.encode()) / 2**32
-    return state.model_copy(update={"spread_until": now + share * SPREAD})
+    return evolve(state, spread_until=now + share * SPREAD)
 
 
 def _never_joined(state: NodeState) -> LeaveRequest:
@@ -525,7 +521,7 @@ def _failed(state: NodeState, event: Failed, now: datetime) -> NodeState:
         wait = LaunchWait(reason="LaunchFailed", message=event.message, unsettled=True)
         return launch_retry.put_off(state, wait, now)
     if event.activity is ActivityName.LAUNCH:
-        state = state.model_copy(update={"launch_unsettled_until": now + launch_retry.LAUNCH_SETTLES})
+        state = evolve(state, launch_unsettled_until=now + launch_retry.LAUNCH_SETTLES)
     if event.activity in (ActivityName.PREPARE_LAUNCH, ActivityName.LAUNCH):
         return termination.leave(state, LeaveRequest(reason=Reason.LAUNCH_TIMEOUT, message=event.message), now)
     text = f"{event.activity.value} failed: {event.message}"
@@ -533,4 +529,4 @@ def _failed(state: NodeState, event: Failed, now: datetime) -> NodeState:
     if state.stage is not Stage.REGISTERING:  # whose deadline is the time to join: it is looked at again at once
         pause = min(FAILED_RETRY * 2 ** min(state.failures, 8), LONGEST_FAILED_RETRY)
         update |= {"deadline": now + pause, "look": False}
-    return record(state.model_copy(update=update), now, text)
+    return record(evolve(state, **update), now, text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from tenon.apis.reasons import Reason
+from tenon.evolve import evolve
 from tenon.lifecycle.messages import CordonResult, DetachResult, DrainResult, ReleaseInput, TerminateResult
 from tenon.lifecycle.state import Leave, NodeState, Stage
 from tenon.lifecycle.steps import LeaveRequest
@@ -29,8 +30,8 @@ def leave(state: NodeState, request: LeaveRequest, now: datetime, *, only_if_emp
     present = state.leave
     if present is not None and not (request.force and not present.force):
         if present.only_if_empty and not only_if_empty and state.stage is Stage.CORDONING:
-            unconditional = present.model_copy(update={"only_if_empty": False, "reason": request.reason})
-            return record(state.model_copy(update={"leave": unconditional}), now, f"leaving: {request.reason}")
+            unconditional = evolve(present, only_if_empty=False, reason=request.reason)
+            return record(evolve(state, leave=unconditional), now, f"leaving: {request.reason}")
         return state
     text = f"leaving: {request.reason}" + (f" ({request.message})" if request.message else "")
     wish = Leave(
@@ -50,15 +51,13 @@ def leave(state: NodeState, request: LeaveRequest, now: datetime, *, only_if_emp
     else:
         update |= {"look": True, "force_at": min(state.force_at or now, now)}
         text = "force asked for: pods are deleted without eviction from here on"
-    return record(state.model_copy(update=update), now, text)
+    return record(evolve(state, **update), now, text)
 
 
 def cordoned(state: NodeState, result: CordonResult, now: datetime) -> NodeState:
     """Cordoned: drain if there is a node to drain. Not empty after all: the node stays."""
     if not result.cordoned:
-        stays = state.model_copy(
-            update={"stage": Stage.LIVE, "leave": None, "deadline": None, "deletion_started_at": None}
-        )
+        stays = evolve(state, stage=Stage.LIVE, leave=None, deadline=None, deletion_started_at=None)
         return record(stays, now, f"not empty after all ({result.pods} pods): stays")
     has_node = result.node_exists
     update = {
@@ -69,29 +68,23 @@ def cordoned(state: NodeState, result: CordonResult, now: datetime) -> NodeState
         "look": False,
     }
     text = f"cordoned {update['node_name']}, {result.pods} pods to drain" if has_node else "no node to drain"
-    return record(state.model_copy(update=update), now, text)
+    return record(evolve(state, **update), now, text)
 
 
 def drained(state: NodeState, result: DrainResult, now: datetime) -> NodeState:
     """Drained: on to the volumes. Else say what blocks, and try again a little later."""
-    state = state.model_copy(
-        update={
-            "evicted_pods": state.evicted_pods + result.evicted,
-            "drain_rounds": state.drain_rounds + 1,
-            "look": False,
-        }
+    state = evolve(
+        state, evicted_pods=state.evicted_pods + result.evicted, drain_rounds=state.drain_rounds + 1, look=False
     )
     if result.drained:
         waits_for_volumes = result.volumes_attached and not state.instance_gone
         after = Stage.DETACHING if waits_for_volumes else Stage.TERMINATING
-        done = state.model_copy(
-            update={"stage": after, "blocked": "", "deadline": None, "volumes_attached": result.volumes_attached}
-        )
+        done = evolve(state, stage=after, blocked="", deadline=None, volumes_attached=result.volumes_attached)
         return record(done, now, f"drained, {state.evicted_pods} pods evicted in all")
     blocked = "; ".join(result.blocked[:3])
     pause = min(BLOCKED_RETRY * 2 ** min(state.drain_rounds - 1, 8), LONGEST_BLOCKED_RETRY)
     again = min(now + pause, result.next_force_at or now + pause)
-    waits = state.model_copy(update={"blocked": blocked, "deadline": again if blocked else None})
+    waits = evolve(state, blocked=blocked, deadline=again if blocked else None)
     return record(waits, now, f"{result.remaining} pods left{': ' + blocked if blocked else ''}")
 
 
@@ -99,9 +92,9 @@ def detached(state: NodeState, result: DetachResult, now: datetime) -> NodeState
     """Volumes gone: terminate. Else wait on."""
     if result.detached:
         update = {"stage": Stage.TERMINATING, "blocked": "", "deadline": None, "volumes_attached": 0, "look": False}
-        return record(state.model_copy(update=update), now, "volumes detached")
+        return record(evolve(state, **update), now, "volumes detached")
     text = f"{result.attached} volumes are still attached"
-    waits = state.model_copy(update={"blocked": text, "deadline": now + BLOCKED_RETRY, "look": False})
+    waits = evolve(state, blocked=text, deadline=now + BLOCKED_RETRY, look=False)
     return record(waits, now, text)
 
 
@@ -110,10 +103,10 @@ def instance_gone(state: NodeState, now: datetime) -> NodeState:
     if state.instance_gone or state.stage is Stage.ENDED:
         return state
     instance = state.instance.id if state.instance else "the instance"
-    gone = record(state.model_copy(update={"instance_gone": True}), now, f"EC2 has no {instance} any more")
+    gone = record(evolve(state, instance_gone=True), now, f"EC2 has no {instance} any more")
     if gone.stage.leaving:
-        sure = gone.leave.model_copy(update={"only_if_empty": False}) if gone.leave else None
-        return gone.model_copy(update={"look": True, "leave": sure})
+        sure = evolve(gone.leave, only_if_empty=False) if gone.leave else None
+        return evolve(gone, look=True, leave=sure)
     return leave(gone, LeaveRequest(reason=Reason.GARBAGE_COLLECTED, message=f"{instance} is gone from EC2"), now)
 
 
@@ -122,7 +115,7 @@ def released(state: NodeState, result: ReleaseInput, now: datetime) -> NodeState
     text = "finalizers removed, life ended"
     if result.held_by:
         text += "; " + "; ".join(result.held_by[:3])
-    return record(state.model_copy(update={"stage": Stage.ENDED}), now, text)
+    return record(evolve(state, stage=Stage.ENDED), now, text)
 
 
 def terminated(state: NodeState, result: TerminateResult, now: datetime) -> NodeState:
@@ -130,7 +123,7 @@ def terminated(state: NodeState, result: TerminateResult, now: datetime) -> Node
     if result.terminated:
         update = {"stage": Stage.RELEASING, "blocked": "", "deadline": None, "look": False}
         text = f"instance {state.instance.id} terminated" if state.instance else "no instance left"
-        return record(state.model_copy(update=update), now, text)
+        return record(evolve(state, **update), now, text)
     text = f"the instance is still {result.state}"
-    waits = state.model_copy(update={"blocked": text, "deadline": now + BLOCKED_RETRY, "look": False})
+    waits = evolve(state, blocked=text, deadline=now + BLOCKED_RETRY, look=False)
     return record(waits, now, text)

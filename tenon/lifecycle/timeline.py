@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from tenon.evolve import evolve
 from tenon.lifecycle.messages import Instance
 from tenon.lifecycle.state import Life, NodeState, Stage, TimelineEntry
 
@@ -22,7 +23,7 @@ def record(state: NodeState, now: datetime, text: str) -> NodeState:
     room = MAX_BYTES - sum(map(_size, state.explanation))
     while len(lines) > 1 and (len(lines) > most or sum(_size(line.text) for line in lines) > room):
         del lines[1]
-    return state.model_copy(update={"timeline": tuple(lines)})
+    return evolve(state, timeline=tuple(lines))
 
 
 def _size(text: str) -> int:
