@@ -84,7 +84,7 @@ async def test_claims_behind_a_stalled_watch_are_read_anew(held: bool, caplog: p
         assert cache.holds(["a"])
         assert view.newest_batch(up_to=7) == 7
         assert (api.lists(CLAIMS), api.lists(ALL_PODS)) == (1, 0)
-    assert "the watch of NodeClaims is behind" in caplog.text
+    assert "The watch of NodeClaims is behind" in caplog.text
 
 
 async def test_claims_that_are_gone_are_not_waited_for() -> None:

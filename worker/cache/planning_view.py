@@ -195,11 +195,13 @@ class PlanningView:
         """
         if await self._cache.wait_holds(claims, CATCH_UP_SECONDS):
             return
-        log.warning("the watch of NodeClaims is behind: reading them anew", extra={"nodeclaims": sorted(claims)[:10]})
+        log.warning(
+            "The watch of NodeClaims is behind, so they are listed again", extra={"nodeclaims": sorted(claims)[:10]}
+        )
         await self._cache.refresh(NODECLAIMS, REFRESH_SECONDS)
 
     async def confirm_pods(self) -> bool:
-        """Make sure that the pods are as of the last seconds; whether they had to be read anew for it.
+        """Make sure that the pods are as of the last seconds; whether they had to be listed again.
 
         Raises:
             TimeoutError: the API server could not be read.
@@ -207,7 +209,10 @@ class PlanningView:
         silent = self._cache.silent_for(PODS)
         if silent <= QUIET_SECONDS:
             return False
-        log.info("the watch of pods is quiet: reading them anew before buying", extra={"silent-seconds": round(silent)})
+        log.info(
+            "The watch of pods is quiet, so they are listed again before a purchase",
+            extra={"silent-seconds": round(silent)},
+        )
         await self._cache.refresh(PODS, REFRESH_SECONDS)
         return True
 

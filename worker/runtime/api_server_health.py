@@ -1,6 +1,6 @@
-"""Whether the Kubernetes API server serves: asked every few seconds, told by the readiness probe and the log.
+"""Checks every few seconds whether the Kubernetes API server serves, for the readiness probe and the log.
 
-The reflectors notice an outage too, but only the cluster process has any, and a quiet watch tells nothing for a minute.
+Reflectors notice an outage too, but only the cluster process has reflectors, and a quiet watch may hide it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Puts clients, activities and workflows together, for the worker processes and for tests alike."""
+"""Builds the clients and the Temporal workers, for the worker processes and for tests."""
 
 from __future__ import annotations
 
@@ -120,11 +120,11 @@ def _ec2(clients: Ec2, settings: Settings, version: str) -> Ec2Provider:
 
 
 async def warm_up(clients: Clients) -> None:
-    """Read the catalogue before the first pod waits for it; a failure is told by whoever needs it."""
+    """Read the catalogue before the first pod waits for it. Its first user reports a failure."""
     try:
         await asyncio.to_thread(clients.ec2.catalogue.warm)
     except EC2Error as error:
-        log.warning("the instance type catalogue could not be read ahead", extra={"error": str(error)})
+        log.warning("The instance type catalogue could not be read in advance", extra={"error": str(error)})
 
 
 def io_workers(

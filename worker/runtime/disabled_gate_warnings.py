@@ -1,4 +1,4 @@
-"""Objects of a kind whose feature gate is off have no effect, which nobody would see: the log says so once."""
+"""Warns once if the cluster has objects of a kind whose feature gate is off, because they have no effect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 async def tell_of_gated(kube: Kube, gates: FeatureGates) -> None:
-    """One small request for each gate that is off; a cluster that lacks the kind, or the right, has nothing to tell."""
+    """Send one small request for each gate that is off; skip kinds that the cluster does not serve or allow."""
     for gate, on, resource in (
         ("NodeOverlay", gates.node_overlay, NODEOVERLAYS),
         ("CapacityBuffer", gates.capacity_buffer, CAPACITYBUFFERS),

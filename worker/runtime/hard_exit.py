@@ -1,4 +1,4 @@
-"""How a process that used Temporal ends: at once, past the interpreter's own tear-down.
+"""Exits a process that used Temporal at once, without the interpreter's own shutdown.
 
 Threads of Temporal's core may still hand an object back to Python while the interpreter takes itself apart, and abort
 the process after its work is done. So what is left to do is done here, and the rest is left to the operating system.

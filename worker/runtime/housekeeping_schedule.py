@@ -1,4 +1,4 @@
-"""Keeps the Schedule that sweeps for lost things: made when missing, changed when it differs, triggered at a start."""
+"""Reconciles the Schedule of housekeeping: creates it, updates it when it differs, and triggers it at a start."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def keep_schedule(client: Client, cluster: str, every: timedelta = EVERY) 
                 begun = True
             pause = AGAIN
         except RPCError as error:
-            log.warning("the housekeeping schedule could not be seen to", extra={"error": error.message})
+            log.warning("The housekeeping Schedule was not reconciled and is retried", extra={"error": error.message})
             pause = RETRY
         await asyncio.sleep(pause)
 

@@ -32,7 +32,7 @@ EARLIER_IDENTITY = re.compile(r".+_[0-9]+")
 """The identities of Tenon's first releases: a host's name and a process. After Karpenter's ``_`` comes a UUID."""
 LABEL, LABEL_VALUE = "app.kubernetes.io/managed-by", "tenon"
 RELEASED = "tenon.sh/released-at"
-"""On a Lease that Tenon released: the ``renewTime`` that it wrote then. Whoever holds the Lease next writes another."""
+"""On a Lease that Tenon released: the ``renewTime`` that it wrote then. The next holder of the Lease overwrites it."""
 
 
 LONGEST_DURATION = 60.0

@@ -1,6 +1,6 @@
-"""Keeps an outage from filling the log: one line a minute for each thing that fails.
+"""Keeps an outage from filling the log: one line a minute for each failure.
 
-Nothing that matters is lost by it: Temporal shows of each pending activity how often it was tried and its last error.
+Nothing is lost: Temporal shows the number of attempts and the last error of each pending activity.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ SILENCE_SECONDS = 60.0
 
 
 class LogRateLimiter:
-    """Says which repetitions of a thing are told: one a minute."""
+    """Allows one log line a minute for each failure."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._told: dict[Hashable, tuple[float, int]] = {}
 
     def count(self, thing: Hashable) -> int | None:
-        """None when this repetition is to be kept quiet, else how many were kept quiet before it."""
+        """How many lines were withheld since the last one; None if this one is withheld too."""
         instant = self._clock()
         told, withheld = self._told.get(thing, (float("-inf"), 0))
         if instant < told + SILENCE_SECONDS:
@@ -35,7 +35,7 @@ class LogRateLimiter:
 
 
 class OnceAMinute(logging.Filter):
-    """Lets one record a minute pass for each activity and type of error; it tells how many it held back before."""
+    """Passes one record a minute for each activity and type of error, with the number of those that it withheld."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()

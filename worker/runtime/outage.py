@@ -1,6 +1,6 @@
-"""A service that everything depends on is away: what the probe answers meanwhile, and what the log says.
+"""What the readiness probe and the log say while a service is away that everything depends on.
 
-A worker outlives every outage: it is unready and says so at once, then once a minute, and once more when it is over.
+A worker survives every outage: it is unready, and logs so at once, then once a minute, and when the outage is over.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ async def _run(name: str, settings: Settings, main: Main) -> None:
 
 
 async def until_stopped(stop: asyncio.Event, endless: Iterable[asyncio.Task[None]]) -> None:
-    """Wait until told to stop; what should never end and does ends the process, with its error, to be begun anew."""
+    """Wait for the signal to stop. A task that ends earlier ends the process, with its error."""
     tasks = list(endless)
     told = asyncio.create_task(stop.wait(), name="stop")
     try:

@@ -19,9 +19,9 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 def _runner(runner: WorkflowRunner | None, *, guarded: bool) -> WorkflowRunner:
     """The runner of workflows.
 
-    Temporal's sandbox makes the modules of a workflow anew for each run, to catch a look at the clock, the disk or
-    chance: a tenth of a second of CPU, twice in a node's life. Tests pay that (``guarded``); a worker takes the modules
-    as they are.
+    Temporal's sandbox imports the modules of a workflow again for each run, to catch use of the clock, the disk or
+    randomness. That takes a tenth of a second of CPU, twice in a node's life. Tests pay for it (``guarded``); a worker
+    takes the modules as they are.
     """
     own = ("tenon", "workflows.names", "workflows.options") if guarded else ("tenon", "workflows")
     restrictions = SandboxRestrictions.default.with_passthrough_modules(*own)
