@@ -7,6 +7,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from prometheus_client.metrics import MetricWrapperBase
+
+from activities import metrics
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
@@ -111,3 +114,17 @@ def test_rules_of_the_design_are_numbered_without_gap_or_repeat() -> None:
     numbers = [int(number) for number in re.findall(r"^(\d+)\. ", rules, re.MULTILINE)]
     assert numbers == list(range(1, len(numbers) + 1))
     assert numbers
+
+
+def test_every_metric_is_documented_with_its_labels() -> None:
+    text = text_of(ROOT / "docs" / "metrics.md")
+    documented = {}
+    for name, kind, labels in re.findall(r"^\| `(\w+)` \| (\w+)(?:; ([^|]*))? \|", text, re.MULTILINE):
+        documented[name] = (kind, tuple(re.findall(r"`(\w+)`", labels)))
+    declared = {}
+    for metric in vars(metrics).values():
+        if isinstance(metric, MetricWrapperBase):
+            (described,) = metric.describe()
+            name = f"{described.name}_total" if described.type == "counter" else described.name
+            declared[name] = (described.type, metric._labelnames)
+    assert documented == declared

@@ -434,7 +434,7 @@ async def test_a_pod_whose_volume_is_made_at_last_is_planned_at_once() -> None:
 
 
 async def test_the_problem_is_stated_from_a_snapshot_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rule 17: of thousands of nodes it takes seconds, in which the event loop could not renew the Lease."""
+    """Rule 36 of docs/design.md: for thousands of nodes it takes seconds, and the event loop must renew the Lease."""
     threads: list[threading.Thread] = []
     nodes = FakeView.nodes
 

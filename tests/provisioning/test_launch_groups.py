@@ -1,4 +1,4 @@
-"""Equal NodeClaims of one batch launch as a group (design rule 2)."""
+"""Equal NodeClaims of one batch launch as a group (rule 2 of docs/design.md)."""
 
 from __future__ import annotations
 

@@ -295,7 +295,7 @@ class Denied(FakeWorld):
 
 
 async def test_a_terminated_workflow_is_rebuilt_from_its_claim(temporal: WorkflowEnvironment, cluster: str) -> None:
-    """Rule 10 of the design: a life is taken up where the claim says it stands; nothing is bought again."""
+    """Rule 15 of docs/design.md: a life continues where the claim says it stands; nothing is bought again."""
     world = FakeWorld(instance=INSTANCE, registered=True, initialized=True, node_name="ip-10-0-0-1")
     async with node(temporal, cluster, world, skip_time=False):
         handle = newest(temporal.client, cluster)
@@ -307,7 +307,7 @@ async def test_a_terminated_workflow_is_rebuilt_from_its_claim(temporal: Workflo
 
 
 async def test_a_cancelled_workflow_takes_its_node_away_gracefully(temporal: WorkflowEnvironment, cluster: str) -> None:
-    """Rule 10 of the design: cancel means graceful delete, drain included, not a workflow that drops its node."""
+    """Rule 16 of docs/design.md: cancel means graceful delete, drain included, not a workflow that drops its node."""
     world = FakeWorld()
     async with node(temporal, cluster, world, skip_time=False):
         handle = await live(temporal.client, cluster)
