@@ -1,6 +1,6 @@
-"""``tenon worker``: starts the io and the cluster process, answers the probes, and stops both together.
+"""``tenon worker``: starts the io process and the cluster process, serves the probes, and stops both together.
 
-When one process dies the other is stopped and the worker exits with an error: Kubernetes restarts it whole.
+When one process dies, the parent stops the other and exits with an error, so that Kubernetes restarts the container.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from worker.settings import Settings
 
 PROCESSES = ("io", "cluster")
 STOP_TIMEOUT = 45.0
-"""Seconds that a process has for its running activities once it is told to stop."""
+"""Seconds that a process has to finish its running activities after SIGTERM."""
 EXIT_UNUSABLE = 2
-"""Exit status of a process that cannot work with what it was given; it has said why."""
+"""Exit status of a process that cannot work with its settings or its environment. The process has reported why."""
 
 
 class Child(NamedTuple):
-    """A process, and the thread that hears what it says of itself."""
+    """A child process, and the thread that reads its health reports."""
 
     process: subprocess.Popen[bytes]
     listener: threading.Thread
 
 
 def run(settings: Settings) -> int:
-    """Run until a signal or a child's end; returns the exit status."""
+    """Run until a signal arrives or a child ends. Returns the exit status."""
     with tempfile.TemporaryDirectory(prefix="tenon-metrics-") as metrics:
         health = Health(list(PROCESSES))
         try:
@@ -97,7 +97,7 @@ def _start(name: str, settings: Settings, metrics: str, health: Health) -> Child
 
 
 def _tell(children: dict[str, Child], health: Health, told: set[str]) -> set[str]:
-    """Print what ended children had to say, each sentence once; returns all that was told."""
+    """Print the failures that ended children reported, each sentence once. Returns all sentences printed so far."""
     for child in children.values():
         if child.process.poll() is not None:
             child.listener.join(1.0)

@@ -1,1 +1,1 @@
-"""Objects of Karpenter before v1beta1 in a live cluster: read where their CRDs are, and acted upon by v1 objects."""
+"""Serves the objects of Karpenter's APIs before v1beta1: reads them where their CRDs exist, and creates v1 objects."""

@@ -1,4 +1,4 @@
-"""Remembers what each old object becomes, for working it out takes longer than looking whether it changed."""
+"""Caches conversion results, because converting costs more than checking for changes."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ log = logging.getLogger(__name__)
 
 
 class ConversionCache:
-    """What the old objects of one cluster become."""
+    """Caches the conversions of the old objects of one cluster."""
 
     def __init__(self, cache: ClusterCache) -> None:
         self._cache = cache
         self._known: dict[str, tuple[object, Made]] = {}
-        """By UID of the old object: what it was worked out from, and what it becomes."""
+        """By UID of the old object: the inputs of the conversion, and its result."""
 
     def of(
         self, templates: Sequence[ObjectRecord], provisioners: Sequence[ObjectRecord], defaults: Defaults
     ) -> dict[str, Made]:
-        """What each of them becomes, by UID."""
+        """Convert all old objects. Returns the results by UID."""
         made = {record.uid: self._template(record, defaults) for record in templates}
         classes = {name_of(body): body["spec"] for one in made.values() for body in one.manifests}
 
@@ -59,13 +59,15 @@ class ConversionCache:
         named = str(reference.get("name")) if isinstance(reference, dict) else DEFAULT_CLASS
         base = class_spec(named)
         if not record.spec.get("kubeletConfiguration"):
-            base = {} if base is not None else None  # whether it is there is all that matters
+            base = {} if base is not None else None  # only its existence matters
         return self._remembered(
             record, (defaults, base, own), lambda: made_of_provisioner(body, class_spec, defaults, own)
         )
 
     def _provider_class(self, record: ObjectRecord, taken: Collection[str]) -> str:
-        """The class of a provider in the Provisioner itself: the one that it has, or a name that is nobody else's."""
+        """The name of the class for a Provisioner's inline provider: the class that it already has, or else a free
+        name.
+        """
         pool = self._cache.pools.get(record.name)
         in_use = class_of(dict(pool.body)) if pool is not None else None
         theirs = {one.name for one in self._cache.nodeclasses if not _made_for(one, record)}
@@ -79,7 +81,7 @@ class ConversionCache:
         if known is None or known[0] != origin:
             try:
                 made = work_out()
-            except Exception:  # a fault of one object's making must not end the service of all others
+            except Exception:  # one object that fails must not stop the conversion of the others
                 log.exception("could not be converted", extra={"object": record.name})
                 made = Made(problem="it could not be converted: the log of Tenon's cluster process says why")
             known = self._known[record.uid] = (origin, made)
@@ -87,19 +89,23 @@ class ConversionCache:
 
 
 def _made_for(present: ObjectRecord, provisioner: ObjectRecord) -> bool:
-    """Whether a class was made from this Provisioner, or from an earlier one of its name, with which it is to go."""
+    """Whether a class was made from this Provisioner, or from an earlier one of the same name and is about to be
+    deleted.
+    """
     owners = present.body["metadata"].get("ownerReferences") or ()
     named = (PROVISIONERS.kind, provisioner.name)
     return any(one.get("controller") and (one.get("kind"), one.get("name")) == named for one in owners)
 
 
 def whole(resource: Resource, record: ObjectRecord) -> dict[str, Any]:
-    """The object with its kind, which items of a list do not say."""
+    """The object with its apiVersion and kind, which list items do not state."""
     return {**record.body, "apiVersion": resource.api_version, "kind": resource.kind}
 
 
 def not_used_any_more(cache: ClusterCache, made: Mapping[str, Made]) -> dict[str, list[str]]:
-    """By UID of an old object: the objects that belong to it and that nothing old becomes any more, for a sentence."""
+    """By UID of an old object: the objects that it owns but that no conversion produces any more, as text for a
+    message.
+    """
     wanted = {(body["kind"], name_of(body)) for one in made.values() for body in one.manifests}
     found: dict[str, list[str]] = {}
     for kind, records in (("NodePool", cache.pools), (NODE_CLASS_KIND, cache.nodeclasses)):
@@ -113,7 +119,7 @@ def not_used_any_more(cache: ClusterCache, made: Mapping[str, Made]) -> dict[str
 
 
 def without_use(present: Mapping[str, Any], wanted: JsonObject, made: Mapping[str, Made]) -> bool:
-    """Whether an object belongs to an old one that is there and becomes something else now."""
+    """Whether an object belongs to an existing old object that is now converted to something else."""
     owner = next((one for one in present["metadata"].get("ownerReferences") or () if one.get("controller")), None)
     becomes = made.get(owner["uid"]) if owner is not None else None
     if becomes is None or becomes.problem:

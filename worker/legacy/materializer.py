@@ -1,4 +1,4 @@
-"""Makes the objects that stand for an old one, keeps them as they should be, and touches nobody else's."""
+"""Creates and updates the v1 objects that represent an old object, and leaves the objects of others alone."""
 
 from __future__ import annotations
 
@@ -22,42 +22,45 @@ log = logging.getLogger(__name__)
 RESOURCES: Mapping[str, Resource] = {"NodePool": NODEPOOLS, NODE_CLASS_KIND: EC2NODECLASSES}
 
 REFUSALS = (400, 403, 422)
-"""Answers that stay the same until somebody changes something: an admission policy, a rule, a right."""
+"""Status codes that repeat until a user changes something: an admission policy, a validation rule or a permission."""
 
 Free = Callable[[Mapping[str, Any], JsonObject], bool]
-"""Whether an object was made from an old one that has no use for it any more."""
+"""Whether an object was made from an old object that no longer needs it."""
 
 
 class Materializer:
-    """The objects that stand for old ones in one cluster."""
+    """Manages the v1 objects that represent old objects in one cluster."""
 
     def __init__(self, kube: Kube, recorder: EventRecorder, cache: ClusterCache) -> None:
         self._kube = kube
         self._recorder = recorder
         self._cache = cache
         self._alike: dict[tuple[str, str], tuple[str, JsonObject]] = {}
-        """By kind and name: the version that was found to be as it should, and the manifest that it was compared to."""
+        """By kind and name: the resourceVersion that matched its manifest, and that manifest."""
         self._overruled: dict[tuple[str, str], tuple[str, int, JsonObject]] = {}
-        """By kind and name: UID and generation that came of a manifest which something changed on its way in."""
+        """By kind and name: the UID and generation of an object that differs from the written manifest, because
+        something changed
+        it on its way in, and that manifest.
+        """
 
     def present(self, body: JsonObject) -> ObjectRecord | None:
-        """The object of this kind and name, as the cache has it."""
+        """The object of this kind and name in the cache."""
         table = self._cache.pools if body["kind"] == "NodePool" else self._cache.nodeclasses
         return table.get(name_of(body))
 
     async def keep(
         self, old: Mapping[str, Any], made: Made, claimed: Mapping[tuple[str, str], str], free: Free
     ) -> Outcome:
-        """Let the objects of ``made`` stand for an old one.
+        """Create or update the objects that represent an old object.
 
         Args:
             old: the old object.
-            made: what it becomes.
-            claimed: by kind and name, the other old objects that want one of the same name and come first.
-            free: tells which objects may be taken over.
+            made: the result of its conversion.
+            claimed: by kind and name, other old objects that need an object of the same name and take precedence.
+            free: whether an object may be taken over.
 
         Raises:
-            Conflict: what the cache has is not what is there any more, and it will soon know better.
+            Conflict: the cache is out of date and will soon catch up.
             ApiError: another failure that may pass.
         """
         if made.problem:
@@ -67,7 +70,7 @@ class Materializer:
             taken = self._taken(old, body, claimed, free)
             if taken is not None:
                 return taken
-        for body in reversed(made.manifests):  # a class before the pool that names it
+        for body in reversed(made.manifests):  # create a class before the pool that refers to it
             try:
                 await self._keep_one(old, body, free)
             except ApiError as error:
@@ -84,7 +87,7 @@ class Materializer:
     def _taken(
         self, old: Mapping[str, Any], body: JsonObject, claimed: Mapping[tuple[str, str], str], free: Free
     ) -> Outcome | None:
-        """Why the name of an object cannot be had; None when it can."""
+        """Why the name of an object is not available. None if it is."""
         kind, name = body["kind"], name_of(body)
         other = claimed.get((kind, name))
         if other:
@@ -108,7 +111,7 @@ class Materializer:
         )
 
     async def _keep_one(self, old: Mapping[str, Any], body: JsonObject, free: Free) -> None:
-        """Make one object as it should be."""
+        """Create or update one object."""
         kind, name = body["kind"], name_of(body)
         resource = RESOURCES[kind]
         record = self.present(body)
@@ -119,7 +122,7 @@ class Materializer:
             return
         elif differs(record.body, body):
             fresh = await self._kube.get(resource, name)
-            # One that was let go of (--cascade=orphan) must not be owned again: it would go with its late owner.
+            # Do not own an orphaned object (--cascade=orphan) again: it would be deleted with its old owner.
             if fresh is None or not (belongs_to(fresh, old) or free(fresh, body)):
                 raise Conflict(409, "Conflict", f"{kind} {name} is not what it was a moment ago")
             if differs(fresh, body):
@@ -128,7 +131,7 @@ class Materializer:
             self._alike[kind, name] = (record.resource_version, body)
 
     def _is_known(self, record: ObjectRecord, body: JsonObject) -> bool:
-        """Whether this object was compared to this manifest before, and nothing more can be done."""
+        """Whether this object was already compared to this manifest and needs no further write."""
         known, generation = (body["kind"], name_of(body)), record.body["metadata"].get("generation")
         alike = self._alike.get(known) == (record.resource_version, body)
         return alike or self._overruled.get(known) == (record.uid, generation, body)
@@ -150,7 +153,7 @@ class Materializer:
             return
         log.info("brought in step with an older object", extra={"object": name, "from": _shown(old)})
         _, before = self._alike.get((body["kind"], name), ("", body))
-        if before == body:  # somebody else edited it, and not the old object
+        if before == body:  # a user edited the v1 object and not the old one
             text = f"it is as {_shown(old)} says again: edit that one to change it"
             await self._recorder.publish(regarding, "KeptInStep", text)
 

@@ -1,4 +1,4 @@
-"""Everything that a leader does for objects of Karpenter before v1beta1, as one task."""
+"""Runs everything that the leader does for objects of Karpenter's APIs before v1beta1, as one task."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from worker.settings import Settings
 async def serve_legacy(
     kube: Kube, recorder: EventRecorder, cache: ClusterCache, settings: Settings, cluster: Cluster
 ) -> None:
-    """Read the old objects and let them act, until cancelled."""
+    """Watch and convert the old objects until cancelled."""
     defaults = defaults_of(settings, cluster.kubernetes_version)
     objects = LegacyObjects(kube, cache.changes, silence_limit=settings.watch_silence_limit.total_seconds())
     controller = LegacyApiController(kube, recorder, cache, objects, defaults)
@@ -29,7 +29,7 @@ async def serve_legacy(
 
 
 def defaults_of(settings: Settings, kubernetes_version: str) -> Defaults:
-    """What the settings and the cluster say of AWSNodeTemplates and providers that leave it open."""
+    """The defaults for AWSNodeTemplates and providers, from the settings and the cluster's version."""
     return Defaults(
         settings.default_instance_profile,
         settings.cluster_name,

@@ -1,7 +1,7 @@
-"""Provisioners, AWSNodeTemplates and Machines as the cluster has them.
+"""Watches Provisioners, AWSNodeTemplates and Machines.
 
-Most clusters have none, and many have not even their CRDs: then nothing is read and nothing fails, and now and then is
-looked whether they have come.
+Most clusters have none, and many do not even have their CRDs. In that case nothing is read and nothing fails; the
+worker checks periodically whether the CRDs have been installed.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ log = logging.getLogger(__name__)
 
 
 class LegacyObjects:
-    """The tables ``provisioners``, ``templates`` and ``machines``; `run` keeps them fresh."""
+    """The tables ``provisioners``, ``templates`` and ``machines``. `run` keeps them up to date."""
 
     def __init__(self, kube: Kube, changes: Changes, *, silence_limit: float = SILENCE_SECONDS) -> None:
-        """``changes`` are told of everything under `Topic.LEGACY`."""
+        """Every change is published to ``changes`` under `Topic.LEGACY`."""
         self._kube = kube
         self._changes = changes
         self._silence_limit = silence_limit
@@ -44,14 +44,14 @@ class LegacyObjects:
         self._known = {resource: asyncio.Event() for resource in self._tables}
 
     async def run(self) -> None:
-        """Follow what is served until cancelled."""
+        """Watch the kinds that the API server serves, until cancelled."""
         async with asyncio.TaskGroup() as group:
             for resource, table in self._tables.items():
                 group.create_task(self._follow(resource, table), name=f"reflect {resource.plural}")
 
     @property
     def there(self) -> bool:
-        """Whether there is any old object."""
+        """Whether any old object exists."""
         return any(len(table) for table in self._tables.values())
 
     async def wait_known(self) -> None:

@@ -1,4 +1,4 @@
-"""What an operator can set: its form, where it is read from, and what it does not do."""
+"""The operator's settings: their types, the sources they are read from, and which of them have no effect."""
 
 from worker.settings.durations import parse_duration
 from worker.settings.loading import Loaded, SettingsError, flag_of, load, load_all

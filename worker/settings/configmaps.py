@@ -1,6 +1,6 @@
-"""The ConfigMaps in which Karpenter had its settings before they were flags, as they stand in the worker's namespace.
+"""Reads the ConfigMaps that held Karpenter's settings before v1, from the worker's namespace.
 
-They are the lowest source above defaults, so that a cluster that never moved its settings behaves as before.
+They rank just above the defaults, so that a cluster that never moved its settings behaves as before.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from tenon.apis.legacy.global_settings import LOGGING, SETTINGS, Settings, conve
 
 @dataclass(frozen=True)
 class Old:
-    """What the ConfigMaps say, and what there is to tell of reading them."""
+    """The settings of the ConfigMaps, and what to report about reading them."""
 
     settings: Settings = field(default_factory=Settings)
     found: Sequence[str] = ()
-    """The names of those that are there."""
+    """Names of the ConfigMaps that exist."""
     unread: str = ""
-    """Why they could not be read, in a sentence."""
+    """One sentence that says why the ConfigMaps could not be read. Empty if they could."""
 
 
 async def read_config_maps(kube: Kube, namespace: str) -> Old:
-    """The settings of the ConfigMaps in this namespace; a right that is missing is told, not raised.
+    """Read the settings of the ConfigMaps in this namespace. If RBAC forbids it, the result says so in ``unread``.
 
     Raises:
-        ApiError: the API server gives no answer, or no sensible one.
+        ApiError: the API server does not answer, or its answer makes no sense.
     """
     parts, found = [], []
     for name in (SETTINGS, LOGGING):
@@ -50,10 +50,11 @@ async def read_config_maps(kube: Kube, namespace: str) -> Old:
 
 
 async def look(namespace: str, kubeconfig: str | None = None) -> Old:
-    """The settings of the ConfigMaps in the cluster that the environment names; no cluster is told, not raised.
+    """Read the ConfigMaps of the cluster that the environment names. If it names none, the result says so in
+    ``unread``.
 
     Raises:
-        ApiError: the cluster that is named gives no answer.
+        ApiError: the cluster does not answer.
     """
     try:
         kube = await Kube.connect(kubeconfig)
@@ -66,10 +67,10 @@ async def look(namespace: str, kubeconfig: str | None = None) -> Old:
 
 
 def look_apart(namespace: str) -> Old | str:
-    """As `look`, in a process that ends with it; in place of an ApiError its sentence.
+    """Run `look` in a child process. Returns the sentence of an ApiError instead of raising it.
 
-    The Kubernetes client keeps a hundred megabytes for as long as a process lasts, and the worker's parent never needs
-    it again. To be called before there are threads, for the process is a fork of this one.
+    The Kubernetes client holds a hundred megabytes until its process ends, and the worker's parent needs it only here.
+    Call this before the process starts any threads, because the child is a fork.
     """
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as apart:
         return apart.submit(_answer, namespace).result()

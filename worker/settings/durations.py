@@ -1,4 +1,4 @@
-"""Lengths of time as people who know Go write them, with bounds that are told in the same form."""
+"""Durations in Go's notation. Errors about bounds use the same notation."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 NEVER = "Never"
 SHORTEST_WAIT = timedelta(seconds=10)
 LONGEST = timedelta(hours=876_000)
-"""A hundred years: what is longer cannot be added to every date, nor be waited for by Temporal."""
+"""A hundred years. A longer duration overflows dates, and Temporal cannot wait for it."""
 
 
 def parse_duration(value: Any) -> timedelta:
-    """A Go duration such as ``10s`` or ``1m30s``, or a number of seconds.
+    """Parse a Go duration such as ``10s`` or ``1m30s``, or a number of seconds.
 
     Raises:
-        ValueError: the text is no duration, or one of more than a hundred years.
+        ValueError: the text is not a duration, or is longer than a hundred years.
     """
     if isinstance(value, timedelta):
         return value
@@ -36,10 +36,10 @@ def parse_duration(value: Any) -> timedelta:
 
 
 def parse_wait(value: Any) -> timedelta | None:
-    """A duration after which something is given up; None for ``Never`` and ``0``.
+    """Parse a timeout. Returns None, which means no timeout, for ``Never`` and ``0``.
 
     Raises:
-        ValueError: the text is neither, or so short that nothing could succeed.
+        ValueError: the text is neither, or the timeout is shorter than `SHORTEST_WAIT`.
     """
     if value is None or str(value).strip().lower() == NEVER.lower():
         return None
@@ -50,7 +50,7 @@ def parse_wait(value: Any) -> timedelta | None:
 
 
 def between(least: str, most: str = "") -> BeforeValidator:
-    """A duration within these bounds, which are told as an operator writes them."""
+    """Validate that a duration is within these bounds. Errors quote the bounds as an operator writes them."""
 
     def parse(value: Any) -> timedelta:
         duration = parse_duration(value)
@@ -62,7 +62,7 @@ def between(least: str, most: str = "") -> BeforeValidator:
 
 
 def duration_text(value: timedelta) -> str:
-    """The duration so that `parse_duration` reads the same: ``1m30s``, ``0.5s``."""
+    """The duration in the notation that `parse_duration` reads: ``1m30s``, ``0.5s``."""
     if value.microseconds:
         return f"{value.total_seconds():f}s"
     minutes, seconds = divmod(value.days * 86400 + value.seconds, 60)

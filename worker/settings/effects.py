@@ -1,4 +1,4 @@
-"""Which settings and gates steer something that this version does not have, or cost more than their name says."""
+"""Settings and feature gates that have no effect in this version, or that cost more than their name suggests."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ WITHOUT_EFFECT: Mapping[str, str] = {
     "disable_dry_run": "EC2NodeClasses are not tried out by dry runs yet",
     "disable_controller_warmup": "every replica keeps its caches full, so that another can take over at once",
 }
-"""By the name of the field, with what is done whatever its value is."""
+"""What the worker does whatever the value is, by field name."""
 GATES_WITHOUT_EFFECT: Mapping[str, str] = {
     "NodeRepair": "unhealthy nodes are not replaced yet",
     "ReservedCapacity": "nothing is launched into capacity reservations yet",
     "SpotToSpotConsolidation": "only empty nodes are consolidated yet",
 }
-"""By the name of the gate."""
+"""What the worker does whether or not the gate is on, by gate name."""
 WITHOUT_WEBHOOK = (
     "DISABLE_WEBHOOK=true: objects of v1beta1 are not converted, and those that are stored as v1beta1 cannot be read. "
     "Leave it out unless the CRDs serve v1 alone."
@@ -28,9 +28,9 @@ WITHOUT_WEBHOOK = (
 
 
 def warnings(settings: Settings, named: Container[str] = frozenset()) -> list[str]:
-    """A sentence for each setting and gate that was set in vain, or at a cost.
+    """One sentence for each setting and gate that has no effect, or has a cost.
 
-    A default says nothing, but for a gate that is ``named`` and on: whoever names it counts on it.
+    Default values give no warning, except for a gate in ``named`` that is on: its operator set it and relies on it.
     """
     in_vain = [
         f"{_shown(name, value)} has no effect in this version: {why}."
@@ -41,12 +41,12 @@ def warnings(settings: Settings, named: Container[str] = frozenset()) -> list[st
 
 
 def why_none(name: str) -> str:
-    """Why a setting (by field) or a gate (by name) does nothing; empty when it does something."""
+    """Why a setting (by field name) or a feature gate has no effect. Empty if it has one."""
     return WITHOUT_EFFECT.get(name, GATES_WITHOUT_EFFECT.get(name, ""))
 
 
 def gate_values(settings: Settings) -> dict[str, bool]:
-    """Every gate, Karpenter's own first, and whether it is on."""
+    """All feature gates, Karpenter's own first, and whether each is on."""
     core = {name: bool(getattr(settings.feature_gates, field)) for name, field in GATES.items()}
     aws = {name: bool(getattr(settings.aws_feature_gates, field)) for name, field in AWS_GATES.items()}
     return core | aws

@@ -1,8 +1,8 @@
-"""Environment variables that are no settings but look as if somebody meant one.
+"""Finds environment variables that are not settings but look like misspelled ones.
 
-A process's environment holds variables of many owners, so an unknown one is nothing by itself. One that was a setting
-of Karpenter once is told of and passed over. One that is a slip of the pen away from a setting, or a setting with
-KARPENTER_ or TENON_ before it, stops the worker: else it would run without what its operator set.
+The environment holds variables of many owners, so an unknown one is not an error by itself. A former Karpenter setting
+gives a warning. A name that is one typo away from a setting, or a setting with the prefix KARPENTER_ or TENON_, stops
+the worker, because it would otherwise run without a value that its operator set.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from worker.settings.model import Settings
 
 NEAR = 0.9
-"""How alike two names are that are taken for one, from 0 to 1."""
+"""Similarity, from 0 to 1, from which a name counts as a misspelling of another."""
 PREFIXES = ("KARPENTER_", "TENON_")
 REMOVED: Mapping[str, str] = {
     "LOGGING_CONFIG": "set LOG_LEVEL, LOG_OUTPUT_PATHS and LOG_ERROR_OUTPUT_PATHS",
@@ -29,13 +29,14 @@ REMOVED: Mapping[str, str] = {
     "AWS_ENI_LIMITED_POD_DENSITY": "write kubelet.maxPods into the EC2NodeClass for another number of pods",
     "AWS_NODE_NAME_CONVENTION": "nodes have the names that they give themselves",
 }
-"""Settings of Karpenter that are no more, with what is done instead."""
+"""Karpenter's former settings, and what to do instead."""
 _SERVICE_LINK = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)$")
-"""What Kubernetes itself puts into containers for each Service, beside NAME_PORT, whose value is an address."""
+"""Variables that Kubernetes sets for each Service. NAME_PORT is another one, which its value, an address, gives away.
+"""
 
 
 def look(environment: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """A sentence for each variable that stops the worker, and one for each that is passed over."""
+    """One sentence for each variable that stops the worker, and one for each that the worker ignores."""
     known = [name.upper() for name in Settings.model_fields]
     stops, passed = [], []
     for name in sorted(environment):
@@ -49,7 +50,7 @@ def look(environment: Mapping[str, str]) -> tuple[list[str], list[str]]:
 
 
 def nearest(name: str) -> str:
-    """The setting whose name is most like this one; empty when none is."""
+    """The setting with the most similar name. Empty if no name is similar enough."""
     known = [each.upper() for each in Settings.model_fields]
     return next(iter(difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.7)), "")
 

@@ -1,4 +1,4 @@
-"""Kinds of values that settings have beside numbers and words, each with a sentence for what it cannot be."""
+"""Types of settings other than plain numbers and strings, each with an error sentence of its own."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Puts settings together: flag before environment before ConfigMap before default, and says where each came from.
+"""Merges the settings: flag before environment before ConfigMap before default. Records the source of each.
 
-A value that loses to another is not looked at. Every fault is told at once, each in a sentence.
+A value that a higher source overrides is not validated. All errors are reported together, each in a sentence.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from worker.settings.model import Settings
 Source = Literal["flag", "environment", "ConfigMap", "default"]
 
 LONGEST_SHOWN = 500
-"""Characters of a value that a message repeats."""
+"""Maximum number of characters of a value that a message quotes."""
 _PLAINER = {
     "bool_parsing": "it is true or false",
     "bool_type": "it is true or false",
@@ -30,16 +30,16 @@ _PLAINER = {
     "float_parsing": "it is a number",
     "finite_number": "it is a number",
 }
-"""What pydantic says in the words of a programmer."""
+"""Replaces pydantic's error messages, which are written for programmers."""
 
 
 class SettingsError(Exception):
-    """Settings that cannot be used; one sentence each."""
+    """Invalid settings. The message has one sentence per error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value before it is read, and where it came from."""
+    """A value before validation, and its source."""
 
     value: Any
     source: Source
@@ -47,21 +47,21 @@ class Given:
 
 @dataclass(frozen=True)
 class Loaded:
-    """Settings, with all that an operator may want to know of them."""
+    """The settings, with their sources, warnings and notes."""
 
     settings: Settings
     sources: Mapping[str, Source]
-    """By the name of the field."""
+    """The source of each setting, by field name."""
     warnings: Sequence[str] = ()
-    """What was set and does not do what its name says, one sentence each."""
+    """Settings that do not do what their name says, one sentence each."""
     notes: Sequence[str] = field(default=())
-    """What was made of settings of earlier versions."""
+    """What the settings of earlier versions were converted to."""
     named_gates: frozenset[str] = frozenset()
-    """The feature gates that somebody set; the others have their defaults."""
+    """The feature gates that any source sets. The others have their defaults."""
 
 
 def load(**flags: Any) -> Settings:
-    """The settings of this process by flags and environment; flags win.
+    """Load the settings of this process from flags and environment. Flags win.
 
     Raises:
         SettingsError: with one sentence for each setting that is missing or malformed.
@@ -75,13 +75,13 @@ def load_all(
     config_maps: OldSettings | None = None,
     faults: Sequence[str] = (),
 ) -> Loaded:
-    """The settings with where each came from, for the process that an operator starts.
+    """Load the settings and their sources, for the process that an operator starts.
 
     Args:
-        flags: by the name of the field; None is a flag that was not given.
+        flags: values by field name; None means that the flag was not given.
         environment: variables by name.
-        config_maps: what karpenter-global-settings and config-logging say.
-        faults: what was wrong before, which is told with the rest.
+        config_maps: the settings of karpenter-global-settings and config-logging.
+        faults: errors found earlier, which are reported together with the others.
 
     Raises:
         SettingsError: with one sentence for each setting that is unknown, missing or malformed.
@@ -114,7 +114,7 @@ def load_all(
 
 
 def _clashes(settings: Settings) -> list[str]:
-    """Ports that two of the worker's servers would both listen on; 0 is any free one."""
+    """Errors for ports that two of the worker's servers would both listen on. Port 0, any free port, never clashes."""
     names = ["metrics_port", "health_probe_port", *([] if settings.disable_webhook else ["webhook_port"])]
     by_port: dict[int, list[str]] = {}
     for name in names:
@@ -129,7 +129,7 @@ def _clashes(settings: Settings) -> list[str]:
 def gather(
     flags: Mapping[str, Any], environment: Mapping[str, str], config_maps: OldSettings | None = None
 ) -> dict[str, Given]:
-    """What is set, by the name of the field; an empty text is what nobody set, as charts write it."""
+    """The values that are set, by field name. An empty string counts as not set, because charts write it so."""
     old = config_maps or OldSettings()
     lowest = old.values
     found = {}
@@ -144,7 +144,7 @@ def gather(
 
 
 def flag_of(name: str) -> str:
-    """The flag of a setting, such as ``--cluster-name``."""
+    """The command-line flag of a setting, such as ``--cluster-name``."""
     return f"--{name.lower().replace('_', '-')}"
 
 
@@ -168,6 +168,6 @@ def _sentence(fault: ErrorDetails, given: Mapping[str, Given]) -> str:
 
 
 def _shown(value: Any) -> str:
-    """The value, of a whole document its beginning."""
+    """The value in quotes, cut off after `LONGEST_SHOWN` characters."""
     shown = repr(value)
     return shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}..."

@@ -1,7 +1,7 @@
-"""What an operator can set: names, defaults and bounds.
+"""The operator's settings: names, defaults and bounds.
 
 Names and defaults are Karpenter's where Karpenter has the setting. Temporal's own client settings (TEMPORAL_ADDRESS,
-TEMPORAL_NAMESPACE, TLS, API key) are read by Temporal's standard environment configuration, not here.
+TEMPORAL_NAMESPACE, TLS, API key) come from Temporal's standard environment configuration, not from here.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 
 
 class Settings(BaseModel):
-    """The effective settings of a worker; each field is the environment variable of its name in upper case."""
+    """The effective settings of a worker. Each field is the environment variable of the same name in upper case."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -135,7 +135,7 @@ class Settings(BaseModel):
     )
 
     def plan_policy(self) -> PlanPolicy:
-        """The settings that bear on plans."""
+        """The settings that affect planning."""
         return PlanPolicy(
             ignore_preferences=self.preference_policy == "Ignore",
             min_values_best_effort=self.min_values_policy == "BestEffort",
@@ -144,20 +144,20 @@ class Settings(BaseModel):
         )
 
     def default_spread(self) -> DefaultSpread:
-        """The topology spread of pods that state none."""
+        """The default topology spread, for pods that state none."""
         return default_spread(self.scheduler_config)
 
     def as_environment(self) -> dict[str, str]:
-        """The settings as a child process reads them back."""
+        """The settings as environment variables for a child process."""
         return {name.upper(): text(getattr(self, name)) for name in type(self).model_fields}
 
     def namespace(self) -> str:
-        """The namespace of the Lease: as set, else that of the pod, else ``tenon``."""
+        """The namespace of the Lease: the setting, or else the pod's namespace, or else ``tenon``."""
         return self.leader_election_namespace or own_namespace()
 
 
 def text(value: Any) -> str:
-    """A setting's value as an environment variable holds it."""
+    """The value in the form in which an environment variable holds it."""
     if isinstance(value, timedelta):
         return duration_text(value)
     if isinstance(value, bool):
@@ -168,5 +168,5 @@ def text(value: Any) -> str:
 
 
 def is_switch(name: str) -> bool:
-    """Whether a setting is true or false, so that its flag alone means true."""
+    """Whether a setting is a boolean, so that its flag alone means true."""
     return Settings.model_fields[name].annotation is bool

@@ -1,4 +1,4 @@
-"""Where this process runs, as far as Kubernetes tells it."""
+"""The namespace in which this process runs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 ELSEWHERE = "tenon"
-"""The namespace that is meant outside a pod."""
+"""The namespace used outside a pod."""
 
 
 def own_namespace() -> str:
-    """The namespace of the pod that this process runs in; ``tenon`` where it runs in none."""
+    """The namespace of the pod that this process runs in, or ``tenon`` if it runs outside a pod."""
     try:
         return NAMESPACE_FILE.read_text(encoding="utf-8").strip()
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""SCHEDULER_CONFIG: a document, or the path of a file that holds one, made the document's text in one line.
+"""SCHEDULER_CONFIG: a document, or the path of a file that holds one, reduced to JSON in one line.
 
-A file is read once, at the start, so that all processes of a worker follow the same.
+A file is read once, at the start, so that all processes of a worker use the same configuration.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from tenon.manifests.yaml_scalars import UnreadableError
 from tenon.manifests.yaml_values import read_documents
 
 LARGEST = 2**20
-"""Bytes of a file."""
+"""Maximum size of the file, in bytes."""
 
 
 def scheduler_document(value: str) -> str:
-    """The document that a setting gives, or names by its path, as JSON; empty for none.
+    """The document that the setting contains, or whose path it gives, as JSON. Empty if the setting is empty.
 
     Raises:
-        ValueError: it cannot be read, or kube-scheduler would not take it.
+        ValueError: the document cannot be read, or kube-scheduler would reject it.
     """
     if not value.strip():
         return ""
@@ -34,7 +34,7 @@ def scheduler_document(value: str) -> str:
 
 
 def default_spread(text: str) -> DefaultSpread:
-    """What a text of `scheduler_document` says of pods that state no spread."""
+    """The topology spread for pods that state none, from the JSON that `scheduler_document` returns."""
     return scheduler_config(json.loads(text)) if text else NOTHING
 
 

@@ -1,1 +1,1 @@
-"""The conversion webhook: by it the API server serves v1beta1 beside v1, which alone is stored."""
+"""The conversion webhook, which lets the API server serve v1beta1 in addition to v1. Only v1 is stored."""

@@ -1,8 +1,8 @@
-"""The certificate that the webhook serves with, and the authority that the API server trusts for it.
+"""The webhook's serving certificate, and the certificate authority that the API server trusts for it.
 
-An authority signs one certificate and its key is thrown away, so there is no key that could sign another. At a renewal
-the API server is given the old authority beside the new one: replicas that still serve with the old certificate are
-trusted until they have read the new one.
+Each authority signs one certificate and its key is then discarded, so no key exists that could sign another. At a
+renewal the API server trusts the old authority together with the new one, so that replicas that still serve the old
+certificate remain trusted until they have read the new one.
 """
 
 from __future__ import annotations
@@ -20,14 +20,18 @@ from worker.runtime.certificate_authority import CertificateAuthority, general_n
 RENEWED_BEFORE = timedelta(days=90)
 MOST_NAMES = 20
 MOST_OLDER = 4
-"""Authorities that a new certificate brings along: those of the Secret, and of what a replica serves."""
+"""Maximum number of older authorities that a new certificate brings along: the Secret's, and those a replica serves
+with.
+"""
 LAST_MOMENT = timedelta(days=1)
-"""So long before its end a certificate gives way, trusted or not, to the one after it."""
+"""This long before it expires, a certificate is replaced by its successor, whether or not the API server trusts that
+one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """PEM texts: the authorities to trust, and the certificate with its key."""
+    """PEM texts: the trusted authorities, and the certificate with its key."""
 
     authorities: bytes
     certificate: bytes
@@ -35,7 +39,7 @@ class Served:
 
 
 def issued(names: Sequence[str], now: datetime, before: bytes = b"") -> Served:
-    """A new certificate for these DNS names and addresses; ``before`` are authorities to trust besides its own."""
+    """Issue a certificate for these DNS names and addresses. ``before`` holds older authorities that stay trusted."""
     authority, key = CertificateAuthority("tenon-webhook-ca", now), new_key()
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tenon-webhook")])
     certificate = authority.issue(subject, key.public_key(), ExtendedKeyUsageOID.SERVER_AUTH, names)
@@ -48,7 +52,7 @@ def issued(names: Sequence[str], now: datetime, before: bytes = b"") -> Served:
 
 
 def why_renew(served: Served, names: Sequence[str], now: datetime) -> str:
-    """Why the certificate has to be made anew; empty while it is good."""
+    """Why the certificate must be renewed. Empty while it is good."""
     found, authorities = _read(served.certificate), _read(served.authorities)
     if len(found) != 1 or not authorities:
         return "it cannot be read"
@@ -56,7 +60,7 @@ def why_renew(served: Served, names: Sequence[str], now: datetime) -> str:
     try:
         certificate.verify_directly_issued_by(authorities[0])
         key = serialization.load_pem_private_key(served.key, password=None)
-    except Exception as error:  # cryptography raises what it likes for what it cannot use
+    except Exception as error:  # cryptography does not say which exceptions it raises for bad input
         return f"it does not fit its authority or its key ({type(error).__name__})"
     if key.public_key() != certificate.public_key():
         return "its key is another's"
@@ -70,15 +74,17 @@ def why_renew(served: Served, names: Sequence[str], now: datetime) -> str:
 
 
 def trusts(authorities: bytes, served: Served) -> bool:
-    """Whether somebody who trusts these authorities trusts the certificate."""
+    """Whether a client that trusts these authorities trusts the certificate."""
     return any(authority in _read(authorities) for authority in _read(served.authorities)[:1])
 
 
 def may_replace(found: Served, in_use: Served, bundles: Sequence[bytes], now: datetime) -> bool:
-    """Whether what was found may be served with instead: the API server trusts it, or the other is over soon.
+    """Whether a replica may switch to a certificate that it found in the Secret.
+
+    It may if the API server trusts that certificate, or if the one in use is about to expire.
 
     Args:
-        bundles: whom the API server trusts, for each definition that says so.
+        bundles: the CA bundles that the API server trusts, one for each definition that has one.
     """
     if all(trusts(bundle, found) for bundle in bundles):
         return True
@@ -86,7 +92,7 @@ def may_replace(found: Served, in_use: Served, bundles: Sequence[bytes], now: da
 
 
 def names_of(served: Served) -> list[str]:
-    """What the certificate is for: other replicas may be reached by other addresses."""
+    """The names in the certificate, which may include addresses that only other replicas use."""
     found = _read(served.certificate)
     if len(found) != 1:
         return []
@@ -94,7 +100,7 @@ def names_of(served: Served) -> list[str]:
 
 
 def _names(certificate: x509.Certificate) -> list[x509.GeneralName]:
-    """What the certificate is for: nothing, where somebody put one there that says nothing of it."""
+    """The subject alternative names. Empty if an operator's certificate in the Secret has none."""
     try:
         return list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
     except (x509.ExtensionNotFound, ValueError):

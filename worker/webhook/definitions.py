@@ -1,6 +1,7 @@
-"""The leader tells the API server how to reach the webhook, and has what is stored as v1beta1 rewritten as v1 (V1B-09).
+"""Configures conversion in the CRDs, and rewrites objects that are stored as v1beta1 as v1 (V1B-09). Runs in the
+leader.
 
-It looks again and again and writes only what differs: a definition that somebody applies anew loses nothing for long.
+It reconciles periodically and writes only differences, so that a CRD that a user applies again is soon repaired.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _RESOURCES = dict(zip(NAMES, (NODEPOOLS, NODECLAIMS, EC2NODECLASSES), strict=Tru
 
 
 async def keep_definitions(kube: Kube, settings: Settings) -> None:
-    """Keep the definitions until cancelled; without the webhook there is only to say what cannot be read then."""
+    """Reconcile the CRDs until cancelled. If the webhook is disabled, only log which kinds cannot be read."""
     if settings.disable_webhook:
         await tell_of_disabled(kube)
         return
@@ -51,7 +52,7 @@ async def keep_definitions(kube: Kube, settings: Settings) -> None:
 
 
 async def tell_of_disabled(kube: Kube) -> None:
-    """Say once which kinds need the webhook that the settings put off."""
+    """Log once which kinds need the webhook that the settings disable."""
     while True:
         try:
             definitions = {name: await kube.get(CRDS, name) for name in NAMES}
@@ -70,7 +71,7 @@ async def tell_of_disabled(kube: Kube) -> None:
 
 
 class DefinitionKeeper:
-    """Keeps the definitions of the kinds that have two versions."""
+    """Reconciles the CRDs of the kinds that have two versions."""
 
     def __init__(self, kube: Kube, settings: Settings) -> None:
         self._kube = kube
@@ -80,7 +81,7 @@ class DefinitionKeeper:
         self._rewritten: dict[str, set[str]] = {}
 
     async def keep(self) -> bool:
-        """Look at all definitions once; whether they are as they should be."""
+        """Reconcile all CRDs once. Returns whether a certificate was there to reconcile them with."""
         with self._told(f"Secret {SECRET}"):
             served = await self._secret.read()
             if served is None or not served.authorities:
@@ -93,7 +94,7 @@ class DefinitionKeeper:
 
     @contextlib.contextmanager
     def _told(self, what: str) -> Iterator[None]:
-        """What fails here is told once a minute, and keeps nothing else from being done."""
+        """Log a failure at most once a minute, and suppress it so that the remaining work goes on."""
         try:
             yield
         except ApiError as error:
@@ -102,7 +103,7 @@ class DefinitionKeeper:
                     "The conversion of v1beta1 objects could not be set up: objects of v1 are served all the same",
                     extra={"what": what, "error": str(error)},
                 )
-        except Exception:  # it must not end for good what another look may put right
+        except Exception:  # the next pass may succeed, so no exception may end the loop
             if self._log_limiter.count((what, "fault")) is not None:
                 log.exception("The definitions of the kinds with two versions could not be kept", extra={"what": what})
 
@@ -125,7 +126,7 @@ class DefinitionKeeper:
         return {"service": {"namespace": namespace, "name": name, "path": PATH, "port": SERVICE_PORT}}
 
     async def _migrate(self, definition: Object, resource: Resource) -> None:
-        """Write every object once more; when that is done, the definition need not remember v1beta1 any longer."""
+        """Write every object again, so that it is stored as v1. Then remove v1beta1 from the CRD's storedVersions."""
         name = definition["metadata"]["name"]
         objects = await self._kube.list(resource)
         rewritten = self._rewritten.setdefault(name, set())
@@ -138,7 +139,7 @@ class DefinitionKeeper:
             try:
                 await self._kube.patch(resource, metadata["name"], mark)
             except Conflict:
-                continue  # another one by now, which was stored as v1
+                continue  # the object was deleted and created again meanwhile, stored as v1
             except ApiError as error:
                 refused.append(f"{metadata['name']}: {error}")
                 continue

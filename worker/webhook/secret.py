@@ -1,6 +1,6 @@
-"""The Secret in which all replicas have the webhook's certificate: whoever comes first fills it, the others read it.
+"""The Secret in which all replicas share the webhook's certificate. The first replica fills it, the others read it.
 
-It is installed empty. A worker that was given the right makes it, too; by the manifests and the chart none is.
+The manifests and the chart install it empty. A worker creates it only if RBAC allows that, which they do not grant.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ log = logging.getLogger("worker.webhook")
 
 SECRET = "tenon-webhook-cert"
 ATTEMPTS = 5
-"""How often another replica may be faster; each time its certificate is there to be read."""
+"""Attempts to write before giving up. A failed attempt means that another replica wrote a certificate, which is then
+read.
+"""
 _KEYS = ("ca.crt", "tls.crt", "tls.key")
 
 
 class CertificateSecret:
-    """The certificate of one namespace."""
+    """Reads and writes the certificate Secret of one namespace."""
 
     def __init__(self, kube: Kube, namespace: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._kube = kube
@@ -33,19 +35,19 @@ class CertificateSecret:
         self._now = now
 
     async def read(self) -> Served | None:
-        """The certificate as it is stored; None when there is no Secret."""
+        """Read the stored certificate. None if the Secret does not exist."""
         found = await self._kube.get(SECRETS, SECRET, self._namespace)
         return None if found is None else _served(found)
 
     async def ensure(self, names: Sequence[str], trusted: bytes = b"") -> Served:
-        """A certificate that is good for these names, made when there is none yet or when it has to be renewed.
+        """Return a certificate that is good for these names. Issues one if there is none or if it must be renewed.
 
         Args:
-            trusted: authorities of what is served with now, which stay trusted whatever became of the Secret.
+            trusted: authorities of the certificate in use, which stay trusted even if the Secret has lost them.
 
         Raises:
-            Conflict: others wrote it again and again.
-            Forbidden: there is no Secret, and the worker may not make one.
+            Conflict: others wrote the Secret at every attempt.
+            Forbidden: the Secret does not exist and the worker may not create it.
         """
         for _ in range(ATTEMPTS):
             found = await self._kube.get(SECRETS, SECRET, self._namespace)
@@ -60,7 +62,7 @@ class CertificateSecret:
             try:
                 await self._write(found, fresh)
             except Conflict:
-                continue  # another replica wrote: what it wrote is read next
+                continue  # another replica wrote: read its certificate
             log.info("made a certificate for the conversion webhook", extra={"why": why, "names": wanted})
             return fresh
         raise Conflict(409, "Conflict", f"Secret {self._namespace}/{SECRET} is written by others all the time")
@@ -88,7 +90,7 @@ class CertificateSecret:
 
 
 def _served(secret: Object) -> Served:
-    """What the Secret holds; what is missing or malformed is empty, and so no good certificate."""
+    """The certificate in the Secret. A missing or malformed key becomes empty, which `why_renew` rejects."""
     data = secret.get("data") or {}
     values = []
     for key in _KEYS:

@@ -1,9 +1,9 @@
-"""The HTTPS server of the webhook, on an event loop of its own: conversions only, and bounds on all of it.
+"""The HTTPS server of the webhook. It runs on its own event loop, serves conversions only, and bounds their cost.
 
-Any pod of the cluster may connect, and the process has other work. aiohttp speaks HTTP; it bounds neither connections
-nor how slowly a request may come. So the connections are accepted here: a request has one deadline from its first byte
-to the end of its answer, few are converted at a time, and if there are too many connections, the one that was silent
-for the longest time is closed.
+Any pod of the cluster may connect, and the process has other work. aiohttp speaks HTTP, but it limits neither the
+number of connections nor how slowly a request may arrive. Therefore this module accepts the connections itself. A
+request has one deadline from its first byte to the end of its answer, few requests are converted at a time, and if
+there are too many connections, the one that has been silent the longest is closed.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ from worker.webhook.certificates import Served
 
 log = logging.getLogger("worker.webhook")
 _unheard = logging.getLogger("worker.webhook.http")
-_unheard.disabled = True  # what clients send wrongly is their affair, and must not fill the log
+_unheard.disabled = True  # malformed requests of clients must not fill the log
 
 PATH = "/convert"
 LARGEST_BODY = 3 << 20
-"""An object is at most 1.5 MB in etcd, and the API server sends few at a time."""
+"""Bytes. An object takes at most 1.5 MB in etcd, and the API server sends few at a time."""
 SMALL_BODY = 128 << 10
 MOST_LARGE_BODIES = 4
-"""At a time: for the memory that they and what is made of them take."""
+"""Maximum number of large bodies at a time, because they and their conversions take memory."""
 MOST_CONNECTIONS = 64
 PATIENCE = 0.1
-"""Seconds that a new connection waits for others to end by themselves."""
+"""Seconds that a new connection waits for other connections to end by themselves."""
 MOST_CONVERSIONS = 2
-"""At a time: they hold the interpreter, which the rest of the process needs too."""
+"""Maximum number of conversions at a time: they hold the interpreter lock, which the rest of the process needs too."""
 REQUEST_SECONDS = 10.0
-"""For a handshake, and for a request with its answer; the API server waits 30 s at most."""
+"""Time limit for a handshake, and for a request with its answer. The API server waits 30 s at most."""
 TURN_SECONDS = 0.8
-"""The part of a request's time that it may wait for its turn: then there is time left to refuse it."""
+"""The fraction of a request's time that it may wait for its turn. The rest is enough to refuse it."""
 IDLE_SECONDS = 120.0
-"""Longer than the 90 s after which the API server itself closes a connection that it does not use."""
+"""Longer than the 90 s after which the API server itself closes an idle connection."""
 _BACKLOG = 128
 
 Expiry = Callable[[], Mapping[str, str] | None]
 
 
 class WebhookServer:
-    """Converts objects for all clients; it serves as soon as it has a certificate."""
+    """Converts objects for all clients. It starts to serve when it has a certificate."""
 
     def __init__(self, port: int, expiry: Expiry) -> None:
-        """Take the port. ``expiry`` answers expireAfter of the NodePools, None while they are not known.
+        """Bind the port. ``expiry`` returns expireAfter by NodePool, or None while it is unknown.
 
         Raises:
             OSError: the port cannot be used.
@@ -80,7 +80,7 @@ class WebhookServer:
         return int(self._listener.getsockname()[1])
 
     def use(self, served: Served) -> None:
-        """Serve with this certificate from the next connection on."""
+        """Use this certificate for new connections. The first call starts the server."""
         with tempfile.TemporaryDirectory(prefix="tenon-webhook-") as folder:  # ssl reads keys from files only
             path = Path(folder) / "served.pem"
             path.touch(mode=0o600)
@@ -92,7 +92,7 @@ class WebhookServer:
                 self._thread.start()
 
     def close(self) -> None:
-        """Release the port, and end all connections: the API server would otherwise go on with those that it has."""
+        """Release the port and close all connections, because the API server would keep using its open ones."""
         with self._lock:
             self._closed = True
         if self._thread is not None:
@@ -102,7 +102,7 @@ class WebhookServer:
 
 
 class _Connections:
-    """Accepts connections and answers their requests until it is stopped."""
+    """Accepts connections and answers requests until stopped."""
 
     def __init__(self, listener: socket.socket, context: ssl.SSLContext, expiry: Expiry) -> None:
         self._listener = listener
@@ -112,20 +112,20 @@ class _Connections:
         self._stopping = asyncio.Event()
         self._ended = asyncio.Event()
         self._open: dict[socket.socket, None] = {}
-        """In the order in which they were last heard."""
+        """Open connections, the one that has been silent the longest first."""
         self._large = asyncio.Semaphore(MOST_LARGE_BODIES)
         self._converting = asyncio.Semaphore(MOST_CONVERSIONS)
         self._threads = ThreadPoolExecutor(MOST_CONVERSIONS, "webhook-conversion")
         self._log_limiter = LogRateLimiter()
 
     def run(self) -> None:
-        """Serve, in this thread."""
+        """Serve in this thread until `stop` is called."""
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(self._serve())
         self._threads.shutdown(wait=False)
 
     def stop(self) -> None:
-        """Stop serving; may be called from any thread."""
+        """Stop serving. Safe to call from any thread."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._stopping.set)
 
@@ -142,7 +142,7 @@ class _Connections:
         while True:
             try:
                 connection, _ = await self._loop.sock_accept(self._listener)
-            except OSError:  # no descriptor is left, or the client is gone already
+            except OSError:  # no file descriptor is left, or the client has disconnected
                 await asyncio.sleep(PATIENCE)
                 continue
             await self._make_room()
@@ -161,7 +161,7 @@ class _Connections:
                     _end(quiet)
 
     async def _keep(self, connection: socket.socket, http: web.Server) -> None:
-        """One connection, from its handshake to its end."""
+        """Serve one connection, from its handshake to its end."""
         try:
             _, protocol = await self._loop.connect_accepted_socket(
                 lambda: _Connection(http, self._loop, connection),
@@ -171,9 +171,9 @@ class _Connections:
                 ssl_shutdown_timeout=REQUEST_SECONDS,
             )
             await protocol.ended.wait()
-        except OSError:  # no TLS, another authority, gone already: the client knows
+        except OSError:  # no TLS, an untrusted certificate, or a closed connection: the client sees the error itself
             connection.close()
-        except Exception:  # it must not end the other connections
+        except Exception:  # a failure of one connection must not end the others
             connection.close()
             if self._log_limiter.count("connection") is not None:
                 log.exception("A connection to the conversion webhook failed")
@@ -182,13 +182,13 @@ class _Connections:
             self._ended.set()
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request, whose time ends when the answer is sent."""
+        """Answer one request. Its time ends when the answer is sent."""
         protocol = request.protocol
         assert isinstance(protocol, _Connection)
         protocol.begin()
         try:
             response = await self._response(request, protocol)
-        except (OSError, web.RequestPayloadError):  # the client broke off
+        except (OSError, web.RequestPayloadError):  # the client disconnected
             raise
         except Exception:
             if self._log_limiter.count("fault") is not None:
@@ -225,7 +225,7 @@ class _Connections:
 
     async def _converted(self, request: web.BaseRequest, protocol: _Connection) -> web.Response:
         body = await request.content.read()
-        if protocol.connection in self._open:  # others are to give way first
+        if protocol.connection in self._open:  # move to the end: this is now the most recently active connection
             self._open[protocol.connection] = self._open.pop(protocol.connection)
         async with asyncio.timeout(REQUEST_SECONDS * TURN_SECONDS):
             await self._converting.acquire()
@@ -239,7 +239,7 @@ class _Connections:
 
 
 class _Connection(web.RequestHandler):
-    """aiohttp's side of a connection, closed when a request, or the wait for the next one, takes too long."""
+    """aiohttp's side of a connection. It aborts when a request, or the wait for the next one, takes too long."""
 
     __slots__ = ("_busy", "_deadline", "connection", "ended")
 
@@ -259,32 +259,32 @@ class _Connection(web.RequestHandler):
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The handshake is done."""
+        """Start the idle timeout after the handshake."""
         super().connection_made(transport)
         assert isinstance(transport, asyncio.WriteTransport)
-        transport.set_write_buffer_limits(1)  # so that an answer counts as sent when the client has taken it
+        transport.set_write_buffer_limits(1)  # an answer counts as sent only when the client has received it
         self.end()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The connection has ended."""
+        """Cancel the timeout and wake the task that waits for the end of the connection."""
         super().connection_lost(exc)
         if self._deadline is not None:
             self._deadline.cancel()
         self.ended.set()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of a request, whose time begins with the first of them."""
+        """Start the request's timeout at its first byte."""
         self.begin()
         super().data_received(data)
 
     def begin(self) -> None:
-        """The time of a request begins, unless it runs already."""
+        """Start the request's timeout, unless it runs already."""
         if not self._busy:
             self._busy = True
             self._limit(REQUEST_SECONDS)
 
     def end(self) -> None:
-        """The answer is sent; the next request may take its time to come."""
+        """Switch to the idle timeout, because the answer has been sent."""
         self._busy = False
         self._limit(IDLE_SECONDS)
 
@@ -297,20 +297,20 @@ class _Connection(web.RequestHandler):
 
 
 def _reviewed(body: bytes, expiry: Mapping[str, str] | None) -> tuple[bytes, str]:
-    """The answer, and why an object could not be converted; empty when all were."""
+    """The answer, and why an object could not be converted. The reason is empty if all were converted."""
     answer: Any = reviewed(msgspec.json.decode(body), expiry)
     result = answer["response"]["result"]
     return msgspec.json.encode(answer), "" if result["status"] == "Success" else str(result["message"])
 
 
 def _refusal(status: int, why: str) -> web.Response:
-    """A refusal ends the connection: its client may have sent more of the same."""
+    """Build an error response that also closes the connection, because the client may have sent more such requests."""
     response = web.Response(status=status, text=f"{why}\n")
     response.force_close()
     return response
 
 
 def _end(connection: socket.socket) -> None:
-    """End a connection under the transport that reads from it."""
+    """Shut down the socket, so that the transport that reads from it ends."""
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)

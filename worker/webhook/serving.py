@@ -1,7 +1,8 @@
-"""Every replica serves conversions, in threads of the io process: whatever else it waits for, they go on.
+"""Serves conversions in every replica, in threads of the io process, so that conversions never wait for its other work.
 
-It keeps the certificate good and knows how long each NodePool lets its nodes live, which NodeClaims of v1beta1 take
-over. What it cannot read or write it says once a minute, and goes on with what it has: objects of v1 need none of this.
+It keeps the certificate valid, and reads how long each NodePool lets its nodes live, because v1beta1 NodeClaims take
+that value over. If it cannot read or write something, it logs that once a minute and continues with what it has:
+objects of v1 need none of this.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ from worker.webhook.server import WebhookServer
 log = logging.getLogger("worker.webhook")
 
 PERIOD = 10.0
-"""Seconds between two looks at the Secret and the NodePools."""
+"""Seconds between two reads of the Secret and the NodePools."""
 SOON = 1.0
-"""Seconds until the next try, while there is no certificate yet."""
+"""Seconds until the next attempt while there is no certificate."""
 
 
 def service(settings: Settings) -> tuple[str, str]:
-    """Namespace and name of the Service by which the API server reaches the webhook."""
+    """The namespace and name of the Service through which the API server reaches the webhook."""
     return own_namespace(), settings.karpenter_service or "tenon"
 
 
 def served_names(settings: Settings) -> list[str]:
-    """The names that the certificate has to be for: those of the Service, and the host of an address of its own."""
+    """The names that the certificate must cover: those of the Service, and the host of WEBHOOK_URL if it is set."""
     namespace, name = service(settings)
     host = urlsplit(settings.webhook_url).hostname if settings.webhook_url else None
     known = f"{name}.{namespace}"
@@ -51,7 +52,7 @@ def served_names(settings: Settings) -> list[str]:
 
 @contextmanager
 def conversions_served(settings: Settings) -> Iterator[None]:
-    """Serve conversions meanwhile, unless the settings put them off.
+    """Serve conversions while the context is open, unless the settings disable them.
 
     Raises:
         SettingsError: the port cannot be used.
@@ -76,7 +77,11 @@ class Webhook:
     """The conversion webhook of one replica."""
 
     def __init__(self, settings: Settings, kubeconfig: str | None = None) -> None:
-        """Take the port; raises OSError when it cannot be used. ``kubeconfig`` is another than the environment's."""
+        """Bind the port. ``kubeconfig`` overrides the one of the environment.
+
+        Raises:
+            OSError: the port cannot be used.
+        """
         self._settings = settings
         self._kubeconfig = kubeconfig
         self._expiry: Mapping[str, str] | None = None
@@ -87,11 +92,11 @@ class Webhook:
         self._thread = threading.Thread(target=self._run, name="webhook-keeper", daemon=True)
 
     def start(self) -> None:
-        """Serve, as soon as there is a certificate."""
+        """Start the thread, which serves as soon as there is a certificate."""
         self._thread.start()
 
     def shutdown(self) -> None:
-        """Stop serving."""
+        """Stop serving and close all connections."""
         self._stopping.set()
         self._server.close()
 
@@ -101,7 +106,7 @@ class Webhook:
     async def _keep(self) -> None:
         try:
             kube = await Kube.connect(self._kubeconfig)
-        except ConfigError as error:  # the other processes end for it
+        except ConfigError as error:  # the other processes exit because of it
             log.error("the conversion webhook cannot serve", extra={"error": str(error)})
             return
         try:
@@ -121,7 +126,7 @@ class Webhook:
                     "The conversion webhook could not be kept: objects of v1 are served all the same",
                     extra={"what": what, "error": str(error)},
                 )
-        except Exception:  # another look may find it put right
+        except Exception:  # the next pass may succeed
             if self._log_limiter.count((what, "fault")) is not None:
                 log.exception("The conversion webhook could not be kept", extra={"what": what})
 
@@ -133,7 +138,7 @@ class Webhook:
         if found == in_use:
             return
         if in_use and not may_replace(found, in_use, await _trusted(kube), datetime.now(UTC)):
-            return  # a leader tells the API server of the new one first
+            return  # wait until the leader has written the new authority into the CRDs
         self._server.use(found)
         self._served = found
         extra = {"port": self._server.port, "secret": f"{namespace}/{SECRET}"}
@@ -150,7 +155,7 @@ class Webhook:
 
 
 async def _trusted(kube: Kube) -> list[bytes]:
-    """Whom the API server trusts, for each definition that says so."""
+    """The CA bundles that the API server trusts, one for each CRD that has one."""
     found = []
     for name in NAMES:
         given = trusted_authorities(await kube.get(CRDS, name) or {})
