@@ -1,8 +1,7 @@
-"""Which of many new nodes may take one more pod of a class, asked of all of them at once.
+"""Finds the new nodes that may take one more pod of a class, for all nodes at once.
 
-A large batch makes a thousand nodes, and nearly all of them are full for nearly every pod. Arrays with a row for each
-node answer that in a few steps; only nodes that pass are asked for the full answer. A node that could take the pod is
-never left out.
+A large batch makes a thousand nodes, and most of them are full for most pods. Arrays with one row per node filter them
+in a few steps, and only the nodes that pass get the full check. The filter never drops a node that could take the pod.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from tenon.scheduling.pod_classes import PodClass
 from tenon.scheduling.template import State, Template
 
 _MOST = 2**62
-"""The largest amount that a row holds; a node that has more counts with so much."""
+"""The largest amount that a row stores. Larger amounts are capped to it."""
 
 
 class BinIndex:
-    """Rows for nodes, by their position in a list."""
+    """One row per node, by the node's position in a list."""
 
     def __init__(self, template: Template, bins: Sequence[Bin] = ()) -> None:
-        """Begin with some nodes of the template."""
+        """Start with these nodes of the template."""
         self._template = template
         self._count = 0
         self._spare = np.zeros((64, len(template.table.names)), dtype=np.int64)
@@ -39,14 +38,14 @@ class BinIndex:
             self.append(node)
 
     def append(self, node: Bin) -> None:
-        """Add a row for one more node."""
+        """Add a row for a node."""
         self._count += 1
         if self._count > len(self._state):
             self._grow()
         self.update(self._count - 1, node)
 
     def update(self, position: int, node: Bin) -> None:
-        """Write down what a node has left."""
+        """Store what the node has left."""
         self._spare[position] = [min(amount, _MOST) for amount in node.spare_amounts()]
         self._floor[position] = node.spot_floor
         number = self._numbers.get(id(node.state))
@@ -61,7 +60,7 @@ class BinIndex:
             column[position] = pods
 
     def candidates(self, pod_class: PodClass, start: int = 0) -> list[int]:
-        """The positions from ``start`` on of nodes that may take a pod of the class, ascending."""
+        """Positions, from ``start`` on, of nodes that may take a pod of the class, in ascending order."""
         if start >= self._count:
             return []
         reaches = self._reaches(pod_class)
@@ -83,7 +82,7 @@ class BinIndex:
         return positions
 
     def _reaches(self, pod_class: PodClass) -> npt.NDArray[np.int32] | None:
-        """By the number of a state how far it lets a node with a pod of the class be; None where no state does."""
+        """Map each state number to `_reach`; None if no state takes the class."""
         known = self._known_reaches.get(pod_class.terms)
         if known is None or len(known) < len(self._states):
             before = [] if known is None else known.tolist()
@@ -92,7 +91,7 @@ class BinIndex:
         return known if known.max() >= 0 else None
 
     def _reach(self, state: State, pod_class: PodClass) -> int:
-        """How many types on spot a node in this state may keep once it has a pod of the class; -1 if it takes none."""
+        """How many spot types a node in this state may keep after it takes a pod of the class; -1 if it takes none."""
         states = self._template.successors(state, pod_class)
         return max(((after.types & after.market.spot).bit_count() for after in states), default=-1)
 
@@ -119,7 +118,7 @@ class BinIndex:
                 fits[:] = False
 
     def _grow(self) -> None:
-        """Double the room."""
+        """Double the number of rows."""
         self._spare = np.concatenate([self._spare, np.zeros_like(self._spare)])
         self._state = np.concatenate([self._state, np.zeros_like(self._state)])
         self._floor = np.concatenate([self._floor, np.zeros_like(self._floor)])

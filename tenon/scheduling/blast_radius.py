@@ -1,7 +1,7 @@
-"""How much of a workload one node may carry, so that the end of a node does not end too much of it.
+"""Limits how much of a workload one node may carry, so that the loss of a node does not take down too much of it.
 
-A workload is what controls its pods (`Pod.workload`), however unlike they are: the pods of a StatefulSet each have
-volumes of their own. Of pods that nothing controls those count as one workload that no rule tells apart.
+A workload is the controller of a pod (`Pod.workload`), even if its pods differ: each pod of a StatefulSet has its own
+volumes. Pods without a controller count as one workload per pod class.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from tenon.scheduling.model import Node
 from tenon.scheduling.pod_classes import PodClass, workload_key
 
 Kin = str | int
-"""Names a workload."""
+"""Identifies a workload."""
 
 
 class Shares:
     """The rule for one batch."""
 
     def __init__(self, share: float = 1.0, pods: Iterable[Pod] = (), nodes: Iterable[Node] = ()) -> None:
-        """Take the part that a node may carry, and the pods whose number that is a part of."""
+        """Take the share that one node may carry, and the pods and nodes that hold all pods of each workload."""
         self._share = share
         self.limited = share < 1
-        """Whether there is a rule at all."""
+        """Whether the rule applies at all."""
         self.new_nodes_only = False
-        """Whether nodes that are there are free of it by now."""
+        """Whether the rule no longer applies to existing nodes."""
         self._totals: Counter[Kin] = Counter()
         if self.limited:
             self._totals.update(map(workload_key, pods))
             self._totals.update(workload_key(pod) for node in nodes for pod in node.pods)
 
     def most(self, pod_class: PodClass) -> int:
-        """How many pods of the class's workload a node may carry.
+        """How many pods of the class's workload one node may carry.
 
-        Pods that must be beside others are free of the rule, for they may have no other node to go to.
+        The rule does not apply to pods with required affinity on a host, because they may have no other node to go to.
         """
         if not self.limited or pod_class.near:
             return UNBOUNDED
@@ -46,5 +46,5 @@ class Shares:
 
     @staticmethod
     def kin(pod_class: PodClass) -> Kin:
-        """The workload of a class, as it is counted on nodes."""
+        """The workload of a class, as nodes count it."""
         return pod_class.workload or id(pod_class.origin)

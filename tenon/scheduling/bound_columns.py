@@ -1,7 +1,7 @@
-"""What pods ask for and what can be bought for them: the tables from which the lower bound is computed.
+"""The input of the lower bound: what pods request, and what can be bought for them.
 
-Only what every plan must keep is in them: requests, taints, node affinity, what DaemonSets surely take. Wherever a rule
-leaves a doubt the tables are too generous and never too strict, for else the bound would not be one.
+It includes only what every plan must respect: requests, taints, node affinity, and DaemonSets that certainly run on the
+node. Where a rule is uncertain, the input errs on the generous side. Otherwise the result would not be a lower bound.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from tenon.scheduling.pod_classes import NO_TERM, Amounts
 from tenon.scheduling.type_table import OFFERING_KEYS, TypeTable
 
 BITS = 61
-"""What all pods together ask of a resource fits into so many bits. Where it would not, a larger unit counts: requests
-are rounded down to it and room is rounded up, which can only lower the bound."""
+"""The sum of all requests for a resource must fit into this many bits. If it does not, a larger unit counts: requests
+are rounded down and room is rounded up, which can only lower the bound.
+"""
 LARGEST = 2**62
-"""Room is cut to this, so that it fits machine integers; that is more than all pods together ask for."""
+"""Room is capped to this value so that it fits into machine integers. All pods together request less."""
 Reservation = tuple[str, str]
-"""Pool and reservation: what the columns share that take places of one reservation."""
+"""Pool and reservation, shared by the columns that use places of one reservation."""
 Offer = tuple[str, str, str, str]
-"""What an offering decides: zone, capacity type, zone ID, reservation."""
+"""What an offering determines: zone, capacity type, zone ID, reservation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +40,24 @@ class Choice:
     tolerations: tuple[Toleration, ...]
 
     def tolerates(self, taints: Iterable[Taint]) -> bool:
-        """Whether nodes with these taints are open to the pods."""
+        """Whether the pods may run on nodes with these taints."""
         return all(t.effect == "PreferNoSchedule" or any(own.tolerates(t) for own in self.tolerations) for t in taints)
 
 
 @dataclass(slots=True)
 class Demand:
-    """The pods to place: how many there are of each kind, by amounts and the number of their choice."""
+    """The pods to place: the number of pods per amounts and number of their choice."""
 
     names: tuple[str, ...]
     units: tuple[int, ...] = ()
-    """For each resource the power of two of which its amounts are multiples here."""
+    """The power of two, per resource, that one unit of its amounts stands for."""
     choices: list[Choice] = field(default_factory=list)
     counts: dict[tuple[Amounts, int], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A way to get a node: its room for pods, the choices (one bit each) that it is open to, and its price."""
+    """A way to get a node: its room for pods, the choices that it is open to (one bit each), and its price."""
 
     room: Amounts
     open_to: int
@@ -65,7 +66,7 @@ class Column:
 
 
 def read_demand(pods: Iterable[Pod]) -> Demand:
-    """The pods by what they ask for and where they may run."""
+    """Count the pods by what they request and where they may run."""
     listed = list(pods)
     asked = total(pod.requests for pod in listed)
     names = tuple(sorted(name for name, units in asked.items() if units > 0))
@@ -80,7 +81,7 @@ def read_demand(pods: Iterable[Pod]) -> Demand:
 
 
 def to_buy(problem: Problem, demand: Demand) -> tuple[list[Column], dict[Reservation, int]]:
-    """The ways to buy a node that some pod may use, and how many places each reservation has."""
+    """Return the ways to buy a node that some pod may use, and the number of places in each reservation."""
     cheapest: dict[tuple[Amounts, int, Reservation | None], float] = {}
     places: dict[Reservation, int] = {}
     tables: dict[int, TypeTable] = {}
@@ -109,7 +110,7 @@ def to_buy(problem: Problem, demand: Demand) -> tuple[list[Column], dict[Reserva
 
 
 def existing(problem: Problem, demand: Demand) -> list[Column]:
-    """The nodes that are there or on their way, free of charge."""
+    """The existing and in-flight nodes, at no cost."""
     startup = {pool.name: pool.startup_taints for pool in problem.pools}
     found = []
     for node in problem.nodes:
@@ -131,7 +132,7 @@ def existing(problem: Problem, demand: Demand) -> list[Column]:
 def _opened(
     pool: Pool, own: Requirements, table: TypeTable, choices: Sequence[Choice]
 ) -> Mapping[Offer, list[tuple[int, int]]]:
-    """For each offer the choices that may use it, by number, each with the types that it may use."""
+    """Map each offer to the choices that may use it, by number, each with the types that it may use."""
     offers = {_offer(offering): offering for one in table.types for offering in one.offerings}
     opened: dict[Offer, list[tuple[int, int]]] = {offer: [] for offer in offers}
     for number, choice in enumerate(choices):
@@ -149,7 +150,7 @@ def _opened(
 
 
 def _together(own: Requirements, term: Requirements, known: frozenset[str]) -> Requirements | None:
-    """The pool's requirements with a pod's, None where they contradict; a label that no one defines is missing."""
+    """The pool's requirements with a pod's; None if they contradict. A label that neither defines is missing."""
     if own.conflict(term, known) is not None or any(r.contradicts() for r in own.values()):
         return None
     met = own.with_(Requirements.of(*(r for key, r in term.items() if key in own or key in known)))
@@ -165,7 +166,7 @@ def _sold(offering: Offering, requirements: Requirements) -> bool:
 def _taken(
     own: Requirements, instance_type: InstanceType, offering: Offering, daemons: Sequence[Pod], names: tuple[str, ...]
 ) -> Amounts:
-    """What the DaemonSets take that run on every such node, whatever its open labels become."""
+    """What DaemonSets take that certainly run on every such node, whatever values its open labels get."""
     if not daemons:
         return (0,) * len(names)
     told = {key: value for key, value in zip(OFFERING_KEYS, _offer(offering), strict=True) if value}

@@ -1,7 +1,7 @@
-"""The linear program of the lower bound as arrays, made small without making it any less of a bound.
+"""The linear program of the lower bound as arrays, reduced in size in ways that keep it a lower bound.
 
-Sums of requests are multiples of what divides all of them, so a node's room is cut to such a multiple first: with equal
-pods the bound then counts whole pods.
+Sums of requests are multiples of their greatest common divisor. So each node's room is first rounded down to such a
+multiple: with equal pods, the bound then counts whole pods.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tenon.scheduling.bound_columns import Column, Demand, Reservation
 
 MOST_CLASSES = 500
-"""Kinds of pods beyond which similar ones are taken together."""
+"""The number of kinds of pods above which similar kinds are merged."""
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -23,7 +23,7 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(slots=True)
 class Tables:
-    """The program: ``fits[j, c]`` says whether pods of class c may go to column j; the first columns are for sale."""
+    """The program. ``fits[j, c]`` is True if pods of class c may go to column j. The columns for sale come first."""
 
     requests: Integers
     counts: Integers
@@ -32,11 +32,11 @@ class Tables:
     fits: Flags
     reservations: list[Reservation | None]
     bought: int
-    """How many of the columns are for sale; the others are the free room of existing nodes."""
+    """How many columns are for sale. The others are the free room of existing nodes."""
 
 
 def tabulate(demand: Demand, columns: list[Column], nodes: list[Column]) -> Tables:
-    """The tables of all columns, those of like nodes summed up, without the classes that fit nowhere."""
+    """Return the tables of all columns, without classes that fit nowhere. Like existing nodes are summed."""
     kinds = list(demand.counts.items())
     requests = np.array([amounts for (amounts, _), _ in kinds], dtype=np.int64).reshape(len(kinds), len(demand.names))
     counts = np.array([count for _, count in kinds], dtype=np.int64)
@@ -49,7 +49,7 @@ def tabulate(demand: Demand, columns: list[Column], nodes: list[Column]) -> Tabl
     for number in range(len(demand.names)):
         fits &= requests[None, :, number] <= rooms[:, None, number]
 
-    # a class that no node for sale takes is unschedulable, or placed for nothing
+    # a class that fits no column for sale is unschedulable, or runs on an existing node at no cost
     wanted = fits[: len(columns)].any(axis=0)
     fits, requests, counts = fits[:, wanted], requests[wanted], counts[wanted]
     packed = np.packbits(fits, axis=1)
@@ -81,7 +81,10 @@ def tabulate(demand: Demand, columns: list[Column], nodes: list[Column]) -> Tabl
 
 
 def pruned(tables: Tables) -> Tables:
-    """Leave out what another column does at least as well for the same money, were nodes sold in parts."""
+    """Drop each column for sale that another one dominates: open to the same pods, and as much room per dollar.
+
+    The linear program may buy fractions of nodes, so this does not change the bound.
+    """
     packed = np.packbits(tables.fits, axis=1)
     order = sorted(range(tables.bought), key=lambda j: (-int(tables.fits[j].sum()), tables.cost[j], j))
     kept: list[int] = []
@@ -107,7 +110,7 @@ def pruned(tables: Tables) -> Tables:
 
 
 def merged(tables: Tables) -> Tables:
-    """Take classes together that may go to the same columns and whose requests agree in their leading bits."""
+    """Merge classes that may go to the same columns and whose requests agree in their leading bits."""
     packed = np.packbits(tables.fits, axis=0).T
     for bits in (62, 7, 6, 5, 4, 3):
         shift = np.maximum(np.frexp(tables.requests.astype(np.float64))[1] - bits, 0).astype(np.int64)

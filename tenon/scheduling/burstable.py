@@ -1,7 +1,8 @@
-"""What burstable instance types are worth to load that does not pause.
+"""How much steady load burstable instance types can carry.
 
-Their price is that of a share of the vCPUs; above it they live on credits. A plan that replaced one ordinary node by
-many burstable ones would look cheap and run slowly, so nodes are sized by that share. One single node may still be one.
+Their price buys a share of the vCPUs. Above that share they spend CPU credits. A plan that replaced one ordinary node
+with many burstable nodes would look cheap and run slowly, so nodes are sized by the share. A single node may still be
+burstable.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def is_burstable(instance_type: InstanceType) -> bool:
 
 
 def baseline_millicores(instance_type: InstanceType) -> int:
-    """The CPU that the type gives without end; for other than burstable types all of it."""
+    """The CPU in millicores that the type sustains: its baseline if it is burstable, otherwise its full capacity."""
     family, _, size = instance_type.name.partition(".")
     cpu = instance_type.capacity.get(CPU, 0)
     return cpu * _PERCENT[family].get(size, 20) // 100 if family in _PERCENT else cpu

@@ -1,4 +1,4 @@
-"""Read a catalogue of instance types from its JSON form, so that plans can be made without asking a cloud."""
+"""Reads a catalog of instance types from JSON, so that a plan does not need a cloud API."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from tenon.resources import parse_resources
 from tenon.scheduling.model import InstanceType, Offering
 
 OFFERING_LABELS = frozenset({labels.ZONE, labels.CAPACITY_TYPE})
-"""Labels that an offering decides; what a catalogue says of them for a whole type is ignored."""
+"""Labels that an offering decides. A catalog's values of them for a whole type are ignored."""
 
 
 def parse_catalog(document: Mapping[str, Any]) -> list[InstanceType]:
-    """The instance types of ``{"instanceTypes": [...]}``, by name. A label that others have and a type lacks, it lacks.
+    """Return the instance types of ``{"instanceTypes": [...]}``, sorted by name.
+
+    If other types have a label and a type does not list it, the type does not have that label.
 
     Raises:
-        ValueError: an entry lacks a field or holds what cannot be read; the message names the entry.
+        ValueError: an entry lacks a field or holds an invalid value; the message names the entry.
     """
     entries = document.get("instanceTypes")
     if not isinstance(entries, list):

@@ -1,4 +1,4 @@
-"""From packed nodes to the claims of a plan: which types each may still become, and which pods are meant for it."""
+"""Builds a plan's claims from packed nodes: the types that each may still become, and the pods meant for it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tenon.scheduling.requirement_defaults import settled_requirements
 from tenon.scheduling.template import State, Template
 
 MOST_TYPES = 600
-"""Instance types that one NodeClaim lists at most."""
+"""The most instance types that one NodeClaim lists."""
 
 
 def claims_of(fleet: Fleet, handed_out: dict[int, int]) -> list[PlannedClaim]:
-    """The fleet's nodes as claims; ``handed_out`` counts the pods of each class that have a place."""
+    """Return the fleet's nodes as claims. ``handed_out`` counts the pods of each class that already have a place."""
     claims = []
     template, limits = fleet.template, fleet.limits.copy(fleet.template.pool)
     lists: dict[tuple[int, int], _List] = {}
@@ -37,8 +37,8 @@ def claims_of(fleet: Fleet, handed_out: dict[int, int]) -> list[PlannedClaim]:
 
 @dataclass(frozen=True, slots=True)
 class _List:
-    """Types that claims list, of which nodes alike share one: the number of the cheapest, the names, the set, and the
-    most that one of them has of what may be limited.
+    """Types that claims list; identical nodes share one. Holds the cheapest type's number, the names, the set of types,
+    and the most that any of the types has of each resource that a pool may limit.
     """
 
     cheapest: int
@@ -53,7 +53,7 @@ def _largest(template: Template, types: int) -> Resources:
 
 
 def _shared_limit(template: Template, node: Bin, limits: Limits, waiting: int) -> int:
-    """The types that a node may list within its share of what the pool's limits leave."""
+    """The types that a node may list within its share of what is left of the pool's limits."""
     if limits.unlimited or any(name.startswith(RESERVATION) for name in limits.left):
         return node.types
     held = template.fitting(node.state, node.amounts) & node.state.types & ~template.blocked(node.state, node.ports)
@@ -66,7 +66,7 @@ def _shared_limit(template: Template, node: Bin, limits: Limits, waiting: int) -
 
 
 def _listed(template: Template, node: Bin, types: int) -> list[int]:
-    """The cheapest types up to the most that a claim lists, with those kept that ``minValues`` need."""
+    """The cheapest types, up to the most that a claim lists. Types that ``minValues`` need replace other ones."""
     ordered = template.by_price(node.state, types)
     if len(ordered) <= MOST_TYPES:
         return ordered
@@ -88,7 +88,7 @@ def _listed(template: Template, node: Bin, types: int) -> list[int]:
 
 
 def _richness(template: Template, node: Bin, numbers: Sequence[int]) -> int:
-    """How many of the values that the pool's ``minValues`` ask for the types have."""
+    """How many distinct values the types have toward the pool's ``minValues``, up to each required number."""
     types = sum(1 << n for n in numbers)
     return sum(
         min(least, template.table.values_of(key, types, node.state.requirements[key]))
@@ -116,7 +116,7 @@ def _claim(template: Template, node: Bin, listed: _List, pods: tuple[Pod, ...]) 
     requirements = settled_requirements(template, node.state.requirements, lowered, pods)
     state, before = node.state, node.state.requirements
     if state.daemons and any(requirements[key].complement != before[key].complement for key in requirements):
-        # a label got its value only now, and DaemonSets that want another one will not come
+        # A label got its value only now. DaemonSets that require another value will not run here.
         state = template.state(requirements)
     return PlannedClaim(
         pool=template.pool.name,
@@ -132,7 +132,7 @@ def _claim(template: Template, node: Bin, listed: _List, pods: tuple[Pod, ...]) 
 
 
 def _requests(names: Sequence[str], amounts: Sequence[int], state: State, types: int) -> Resources:
-    """What a node's pods ask for, with the DaemonSets of the listed type that has the most of them."""
+    """Requests of a node's pods, plus the DaemonSets' requests on the listed type where they are largest."""
     overheads = [overhead for having, overhead in state.groups if having & types]
     most = [max(parts) for parts in zip(*overheads, strict=True)]
     summed = (own + extra for own, extra in zip(amounts, most, strict=True))

@@ -1,7 +1,7 @@
-"""Place pods that look at other pods, step by step: which domain, then which node.
+"""Places pods with rules between pods, step by step: chooses a domain, then a node.
 
-Nodes that there are come first, then new ones of this batch, then another new one. Within that order the domains are
-tried as the rules want them: for spread the emptiest, for affinity where pods of the group are.
+Existing nodes come first, then new nodes of this batch, then another new node. Within that order, the rules decide
+which domain comes first: for spread the domain with the fewest pods, for affinity a domain with pods of the group.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tenon.scheduling.topology_groups import NodeFilter
 
 
 class Placer:
-    """The nodes of a batch, and the ledger of who is where."""
+    """The nodes of a batch, and the ledger of which pods are in which domain."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Placer:
         evenly: bool = False,
         expired: Expired = never,
     ) -> None:
-        """Begin without placed pods. ``evenly``: new nodes with the fewest pods come first, in whatever domain."""
+        """Start without placed pods. ``evenly`` prefers new nodes with the fewest pods, in any domain."""
         self._evenly = evenly
         self._expired = expired
         self._rooms = [room for room in rooms if room.open]
@@ -43,10 +43,10 @@ class Placer:
         self._choices = Choices(self._rooms, fleets, domains)
         self._forms: dict[tuple[PodClass, tuple[int, ...]], PodClass] = {}
         self.handed_out: dict[int, int] = {}
-        """Pods of each class that are on existing nodes, by the identity of the class as it was grouped."""
+        """Number of pods on existing nodes per class, by the identity of the class as it was grouped."""
 
     def place(self, pod_class: PodClass, count: int) -> int:
-        """Place as many of ``count`` pods as the rules and the nodes allow; how many that was."""
+        """Place up to ``count`` pods, as the rules and the nodes allow. Return how many were placed."""
         placed = 0
         while placed < count and not self._expired():
             done = self._step(pod_class, count - placed)
@@ -56,13 +56,13 @@ class Placer:
         return placed
 
     def forget_nodes(self) -> None:
-        """Look at all nodes again: they have changed."""
+        """Consider all nodes again, because they changed."""
         self._choices.forget_nodes()
 
     def missed_domains(self) -> frozenset[tuple[int, str]]:
-        """(group, domain) of new nodes that a spread constraint counts and did not compare, for they came later.
+        """(group, domain) of new nodes that a spread constraint counts but did not compare: they were added later.
 
-        Such nodes are in domains that the constraint's own pods cannot use, and stand there all the same.
+        Such nodes are in domains that the constraint's own pods cannot use, but they count all the same.
         """
         missed: set[tuple[int, str]] = set()
         places: dict[str, dict[str, list[_BinView]]] = {}
@@ -81,13 +81,13 @@ class Placer:
         return frozenset(missed)
 
     def _step(self, pod_class: PodClass, count: int) -> int:
-        """Place some pods in the best domain that takes any."""
+        """Place some pods in the best domain that takes any. Return how many."""
         open_choices = []
         for choice in self.choices(pod_class):
             quota = self._ledger.quota(pod_class, choice.chosen)
             if quota:
                 attraction = self._ledger.attraction(pod_class, choice.chosen)
-                # a node whose domain stays open counts nowhere, so it is the last resort
+                # a node whose domain stays open counts in no domain, so it is the last resort
                 open_choices.append((-len(choice.chosen), attraction, choice.price, choice.name, quota, choice))
         open_choices.sort(key=lambda option: option[:4])
         steps = self._amounts(pod_class, open_choices)
@@ -104,7 +104,7 @@ class Placer:
 
     @staticmethod
     def _amounts(pod_class: PodClass, options: Sequence[tuple[object, ...]]) -> list[int]:
-        """How many pods to place at once in each domain: with spread only up to the next fuller one."""
+        """How many pods to place at once in each domain. With spread, up to the level of the next fuller domain."""
         quotas: list[int] = [option[4] for option in options]  # type: ignore[misc]
         if pod_class.area is None or not pod_class.area.spreads:
             return quotas
@@ -115,11 +115,11 @@ class Placer:
         ]
 
     def choices(self, pod_class: PodClass) -> list[Choice]:
-        """The domains that the pods may be placed in."""
+        """The domains in which the pods may be placed."""
         return self._choices.of(pod_class)
 
     def boundless(self, pod_class: PodClass) -> bool:
-        """Whether the pods' rules leave too many combinations of domains to try any."""
+        """Whether the pods' rules allow too many combinations of domains to try any."""
         return self._choices.boundless(pod_class)
 
     def _on_rooms(self, choice: Choice, count: int) -> int:
@@ -158,7 +158,7 @@ class Placer:
         return 0
 
     def _on_emptiest(self, choices: Sequence[Choice]) -> bool:
-        """Put one pod on the node with the fewest pods that takes it; whether there was one."""
+        """Put one pod on the node with the fewest pods that takes it. Return whether such a node exists."""
         found = [
             (sum(count for _, count in fleet.bins[position].load), number, position, rank, form)
             for rank, choice in enumerate(choices)
@@ -188,7 +188,7 @@ class Placer:
         return 0
 
     def _joining(self, pod_class: PodClass) -> list[PodClass]:
-        """The forms in which pods may go to a node that has some: beside their group, or as its first."""
+        """The forms in which pods may join a node that has pods: next to their group, or as the first of it."""
         if not pod_class.near:
             return [pod_class]
         forms = [self._form(pod_class, tuple(term.group for term in pod_class.near))]
@@ -215,7 +215,7 @@ class Placer:
 
 
 class _View:
-    """What the ledger asks of a node that pods were placed on."""
+    """What the ledger needs to know of a node that received pods."""
 
     open_to: Callable[[str], Iterable[str]]
     counted_by: Callable[[NodeFilter], bool]

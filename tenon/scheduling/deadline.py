@@ -1,6 +1,7 @@
-"""When a solve must come to an end with what it has.
+"""Lets a solve stop early and return what it has.
 
-The engine has no clock. Whoever asks hands in a question that is put between steps; once the answer is yes it stays so.
+The engine has no clock. The caller passes a function that the engine calls between steps. Once it returns True, it must
+keep returning True.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ Expired: TypeAlias = Callable[[], bool]
 
 
 def never() -> bool:
-    """There is no limit."""
+    """No time limit."""
     return False
 
 
 def without_rules(plan: Plan) -> Plan:
-    """The plan without what depends on rules between pods; these pods were not reached.
+    """Return the plan without anything that depends on rules between pods. The dropped pods count as unreached.
 
-    For a plan that ended before all domains were compared, in which such rules may be broken.
+    If a plan ended before all domains were compared, it may break such rules.
     """
     claims = tuple(claim for claim in plan.claims if not any(pod.rules for pod in claim.pods))
     kept = {name: tuple(pod for pod in pods if not pod.rules) for name, pods in plan.placements.items()}

@@ -1,9 +1,9 @@
-"""Turn a batch of pending pods into a plan: first onto nodes that there are, then onto the cheapest new ones.
+"""Turns a batch of pending pods into a plan: existing nodes first, then the cheapest new nodes.
 
-Pods that look at other pods, or would rather have something than must, are placed step by step first; that settles the
-domain of each. Then all new nodes of a pool are packed anew together with the plain pods, which is quick and finds
-good sizes, and whoever is left over is tried once more. Pure and deterministic: the same problem, in whatever order its
-parts come, gives the same plan.
+Pods with preferences or with rules about other pods are placed first, step by step, which fixes the domain of each.
+Then all new nodes of a pool are packed again together with the plain pods. This is fast and finds good node sizes. Pods
+that are left over get one more attempt. The engine is pure and deterministic: the same problem gives the same plan, in
+whatever order its parts come.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from tenon.scheduling.type_table import TypeTable
 
 
 def solve(problem: Problem, expired: Expired = never) -> Plan:
-    """The plan for one batch. Each pod is in exactly one of its parts; pods are told apart by namespace and name.
+    """Return the plan for one batch. Each pod is in exactly one part of it. Pods are identified by namespace and name.
 
-    Once the time has ``expired`` the plan is what there is by then.
+    Once the time has ``expired``, the plan is what the engine has found so far.
     """
     if problem.ignore_preferences:
         problem = replace(problem, pods=[_without_preferences(pod) for pod in problem.pods])
@@ -52,7 +52,7 @@ def solve(problem: Problem, expired: Expired = never) -> Plan:
 
 
 def _complete(problem: Problem, expired: Expired, in_turn: Order | None = None) -> Candidate:
-    """A plan whose spread constraints looked at every domain that they should have."""
+    """Return a plan whose spread constraints compared every domain that they should."""
     compared: frozenset[tuple[int, str]] = frozenset()
     while True:
         found, missed = _solve(problem, compared, in_turn, expired)
@@ -66,9 +66,9 @@ def _complete(problem: Problem, expired: Expired, in_turn: Order | None = None) 
 def _solve(
     problem: Problem, compared: frozenset[tuple[int, str]], in_turn: Order | None, expired: Expired
 ) -> tuple[Candidate, frozenset[tuple[int, str]]]:
-    """A plan, and the (group, domain) pairs beyond ``compared`` that spread constraints should have looked at.
+    """Return a plan, and the (group, domain) pairs beyond ``compared`` that spread constraints should have compared.
 
-    ``in_turn``: all pods are placed one after another as they are queued, and stay where they are: plain first-fit.
+    With ``in_turn``, pods are placed one after another in queue order and stay where they are: plain first-fit.
     """
     refused = {pod.key: reason for pod in problem.pods if (reason := pod.unsupported or _unknown(pod, problem))}
     pods = [pod for pod in problem.pods if pod.key not in refused] if refused else list(problem.pods)
@@ -112,7 +112,7 @@ def _solve(
     else:
         left = waiting
     if left and shares.limited and rooms:
-        # kube-scheduler, which knows nothing of shares, would bind them to nodes that are there
+        # kube-scheduler ignores shares, so it would bind these pods to existing nodes
         shares.new_nodes_only = True
         placer.forget_nodes()
         left = _place_all(placer, left, ways)
@@ -130,7 +130,7 @@ def _solve(
 
 
 def _verdicts(left: Load, expired: Expired, why: Callable[[PodClass], str]) -> tuple[dict[str, str], frozenset[str]]:
-    """Why pods have no place, by key; and the keys of those that were perhaps not tried, for the time was over."""
+    """Return why pods have no place, by key, and the keys of pods that may not have been tried in time."""
     hopeless: dict[str, str] = {}
     unreached: set[str] = set()
     for pod_class, count in left:
@@ -143,7 +143,7 @@ def _verdicts(left: Load, expired: Expired, why: Callable[[PodClass], str]) -> t
 
 
 def _place_all(placer: Placer, load: Load, ways: dict[int, list[PodClass]]) -> Load:
-    """Place pods one class after another, again and again until nothing changes; what is left over."""
+    """Place pods one class after another, and repeat until nothing changes. Return the pods left over."""
     progress = bool(load)
     while progress:
         progress, left = False, []
@@ -161,8 +161,8 @@ def _place_all(placer: Placer, load: Load, ways: dict[int, list[PodClass]]) -> L
 
 
 def _in_order(stepwise: list[PodClass], ways: dict[int, list[PodClass]]) -> list[PodClass]:
-    """Groups that must share a node first, each at a stretch, so that nobody else takes their room; then the others,
-    and last those that wait for others. Within that, as the pods are queued.
+    """Sort classes: groups that must share a node come first, each without interruption, so that no other pods take
+    their room. The other classes follow, and classes that wait for others come last. Within that, queue order.
     """
     first_of: dict[tuple[int, ...], int] = {}
 
@@ -177,7 +177,7 @@ def _in_order(stepwise: list[PodClass], ways: dict[int, list[PodClass]]) -> list
 
 
 def _looks_around(pod_class: PodClass, topology: Topology) -> bool:
-    """Whether placing the pods depends on more than the node at hand, or others wait for them."""
+    """Whether the placement depends on more than the node at hand, or other pods wait for these."""
     if pod_class.area is not None or pod_class.near:
         return True
     counted = pod_class.part.counted if pod_class.part is not None else ()
@@ -208,7 +208,7 @@ def _templates(problem: Problem, names: tuple[str, ...], shares: Shares, expired
 
 
 def _reason(pod_class: PodClass, fleets: Sequence[Fleet], why: str) -> str:
-    """Why pods have no place; reservations are told of where the pods may use nothing else of a pool."""
+    """Why pods have no place. Names reservations if the pods may use nothing else of a pool."""
     reserved = used_up(pod_class, fleets)
     others = [fleet for fleet in fleets if not is_reserved(fleet.template.pool)]
     asked = [(fleet.template, fleet.limits) for fleet in others if fleet.template.pool.name not in reserved]
@@ -222,7 +222,7 @@ def _soft_taints(problem: Problem) -> list[Taint]:
 
 
 def _unknown(pod: Pod, problem: Problem) -> str:
-    """Why a pod's rules cannot be judged, empty when they can."""
+    """Why a pod's rules cannot be evaluated; empty if they can."""
     if problem.namespaces is None and pod.rules:
         for term in pod.rules.terms:
             if term.namespace_selector is not None and term.namespace_selector.expressions:

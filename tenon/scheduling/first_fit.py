@@ -1,6 +1,6 @@
-"""First-fit: each class of pods goes on the first nodes that take it, and new nodes are opened for the rest.
+"""First-fit: puts each class of pods on the first nodes that take it, and opens new nodes for the rest.
 
-It is what every other packing has to beat, and what finishes those that stop half-way.
+It is the baseline that every other packing must beat, and it completes packings that stop half-way.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from tenon.scheduling.template import Template
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Nodes, the load that found no place, and what limits leave."""
+    """The nodes, the pods that were not placed, and the limits that remain."""
 
     bins: list[Bin]
     left: Load
     limits: Limits
 
     def cost(self) -> tuple[int, float]:
-        """Pods left over, then the price with the charge for each node; burstable types at their baseline."""
+        """Pods left over, then the price with the charge per node. Burstable types count at their baseline."""
         steady = (b.template.sizing_price(b.state, b.types, b.amounts[0]) + b.template.node_charge for b in self.bins)
         return sum(count for _, count in self.left), round(sum(steady), 9)
 
     def price(self) -> tuple[int, float]:
-        """Pods left over, then the plain price."""
+        """Pods left over, then the price without charges."""
         plain = sum(b.template.price(b.state, b.types) for b in self.bins)
         return sum(count for _, count in self.left), round(plain, 9)
 
@@ -37,9 +37,9 @@ class Packing:
 def first_fit(
     template: Template, load: Load, sizes: int, begun: Sequence[Bin] = (), limits: Limits | None = None
 ) -> Packing:
-    """Each class goes on the first nodes that take it; a new node is kept to ``sizes`` where a pod fits those.
+    """Put each class on the first nodes that take it. New nodes have types in ``sizes`` if the pod fits one of those.
 
-    ``begun`` are nodes to begin with, which ``limits``, what the pool may still launch, have counted already.
+    ``begun`` are the nodes to start with. ``limits`` is what the pool may still launch and already counts those nodes.
     """
     limits = limits or template.limits.copy(template.pool)
     bins = list(begun)
@@ -60,7 +60,7 @@ def first_fit(
         while count:
             opened = _open(template, pod_class, count, limits, last, sizes)
             if last is not None and not limits.unlimited:
-                index.update(len(bins) - 1, last)  # it was closed against growth
+                index.update(len(bins) - 1, last)  # _open restricted its types
             if opened is None:
                 left.append((pod_class, count))
                 break
@@ -81,7 +81,7 @@ def first_fit(
 def _open(
     template: Template, pod_class: PodClass, count: int, limits: Limits, last: Bin | None, sizes: int
 ) -> Bin | None:
-    """A new node with at least one pod of the class; the node opened before it is closed against growth."""
+    """Open a node with at least one pod of the class. The previously opened node is closed: it cannot grow any more."""
     if last is not None:
         close(last, limits)
     permitted = limits.allowed(template.start.types)
@@ -95,7 +95,7 @@ def _open(
 
 
 def close(node: Bin, limits: Limits) -> None:
-    """Count a node against the limits with its cheapest type, and let it grow no larger than that."""
+    """Count a node against the limits with its cheapest type, and drop its larger types."""
     if limits.unlimited:
         return
     peak = limits.peak(1 << node.cheapest())
@@ -104,6 +104,6 @@ def close(node: Bin, limits: Limits) -> None:
 
 
 def _reopen(node: Bin, limits: Limits) -> None:
-    """Take back the counting of `_close`; the node keeps its size."""
+    """Undo the counting of `close`. The node keeps its types."""
     if not limits.unlimited:
         limits.take({name: -amount for name, amount in limits.peak(node.types).items()}, nodes=-1)

@@ -1,7 +1,7 @@
-"""Fill the type whose price is best for what it takes, again and again: for small loads whose pods need unlike nodes.
+"""Packs small loads of dissimilar pods: repeatedly fills the type with the lowest price for the pods that it takes.
 
-A small load in several zones, or of pods that keep each other away, leaves little to deal out. What counts there is
-that each single node is cheap for just the pods that can share it.
+A small load in several zones, or with anti-affinity, is too small to balance over many nodes. It is cheaper to choose
+each node for the pods that can share it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tenon.scheduling.type_candidates import Floats, Menu, Numbers, nodes_needed
 
 
 def fill_best(template: Template, load: Load) -> Packing:
-    """Nodes that are each the best for the pods that wait first; pods that no node takes are left over."""
+    """Open nodes one by one, each the best for the first waiting pods. Pods that no such node takes go to first-fit."""
     limits = template.limits.copy(template.pool)
     worth: dict[int, float] = {}
     menus: dict[tuple[int, int], Menu] = {}
@@ -39,7 +39,7 @@ def fill_best(template: Template, load: Load) -> Packing:
 def _best_node(
     template: Template, load: Load, permitted: int, menus: dict[tuple[int, int], Menu], worth: dict[int, float]
 ) -> Bin | None:
-    """A filled node with a pod of the first class at least."""
+    """Return a filled node with at least one pod of the first class; None if no type takes one."""
     first = load[0][0]
     for state in template.successors(template.start, first)[:1]:
         menu = menus.get((id(state), permitted))
@@ -62,7 +62,10 @@ def _best_node(
 
 
 def _taken(template: Template, menu: Menu, load: Load, worth: dict[int, float]) -> tuple[Numbers, Floats]:
-    """How many pods of each class (columns) a node of each type (rows) takes in turn, and what they are worth."""
+    """Return how many pods of each class (columns) a node of each type (rows) takes, and what these pods are worth.
+
+    A pod is worth the price of the cheapest share of a node that holds it, in dollars an hour.
+    """
     nodes = DealtNodes(menu.room)
     taken = np.zeros((len(menu.numbers), len(load)), dtype=np.int64)
     value = np.zeros(len(menu.numbers))

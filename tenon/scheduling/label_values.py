@@ -1,7 +1,8 @@
-"""Values that no label can have. A pod may ask for one, for not every API server looks at what node affinities ask for.
+"""Detects values that are not valid label values.
 
-No node can have such a label, and the API server refuses a NodeClaim that names the value. So these values are left out
-of what a new node is to be.
+A pod may require one in its node affinity, because not every API server validates those values. No node can have such a
+label, and the API server rejects a NodeClaim that names the value. So the engine leaves these values out of a new
+node's requirements.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _SHOWN = 100
 
 
 def possible(requirement: Requirement) -> Requirement:
-    """The requirement without the values that no label can have."""
+    """The requirement without values that are not valid label values."""
     kept = frozenset(value for value in requirement.members if _is_value(value))
     if len(kept) == len(requirement.members):
         return requirement
@@ -33,9 +34,9 @@ def possible(requirement: Requirement) -> Requirement:
 
 
 def impossible(term: Requirements) -> str:
-    """Why no node can meet the term: all values that it asks for of a label are such that no label can have them.
+    """Explain why no node can meet the term: no value that it requires for some label is a valid label value.
 
-    Empty where that is not so.
+    Empty if the term has no such label.
     """
     for key in sorted(term):
         wanted = term[key]

@@ -1,7 +1,7 @@
 """A NodePool's limits while a batch is planned.
 
-Whichever listed type a claim turns into, the pool must stay within its limits. While nodes are packed each counts with
-its cheapest type; what is left at the end is shared out, so that claims list larger types only as far as limits reach.
+The pool must stay within its limits, whichever listed type a claim becomes. During packing, each node counts with its
+cheapest type. At the end the nodes share what is left, so that claims list larger types only as far as limits allow.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from tenon.scheduling.model import Pool
 from tenon.scheduling.type_table import TypeTable
 
 NODES = "nodes"
-"""The pseudo-resource that limits how many nodes a pool has."""
+"""The pseudo-resource that limits the number of nodes in a pool."""
 RESERVATION = "capacity-reservation/"
-"""Begins the pseudo-resources that limit how many nodes are in a capacity reservation."""
+"""Prefix of the pseudo-resources that limit the number of nodes in a capacity reservation."""
 
 
 class Limits:
@@ -32,7 +32,7 @@ class Limits:
         self.unlimited = not self.left
 
     def out_of_reach(self, nodes: int) -> bool:
-        """Whether so many nodes of the largest type stay within the limits of the pool."""
+        """Whether this many nodes of the largest type stay within the pool's limits."""
         every = self._table.every
         return all(
             amount >= nodes * (1 if name == NODES else self._table.largest_capacity(name, every))
@@ -41,7 +41,7 @@ class Limits:
         )
 
     def drop(self) -> None:
-        """Forget the limits of the pool, so that packing is free to repeat nodes."""
+        """Drop the pool's limits, but not those of reservations, so that packing may repeat identical nodes."""
         self.left = {name: amount for name, amount in self.left.items() if name.startswith(RESERVATION)}
         self.unlimited = not self.left
 
@@ -50,7 +50,7 @@ class Limits:
         return Limits(pool, self._table, self.left)
 
     def allowed(self, types: int) -> int:
-        """Those of the types that one more node may be."""
+        """The types that one more node may have."""
         for name, amount in self.left.items():
             if counts_nodes(name):
                 types = types if amount >= 1 else 0
@@ -59,25 +59,25 @@ class Limits:
         return types
 
     def not_above(self, types: int, bounds: Mapping[str, int]) -> int:
-        """Those of the types whose capacity is within the bounds."""
+        """The types whose capacity is within the bounds."""
         for name, amount in bounds.items():
             types &= self._table.within(name, amount)
         return types
 
     def peak(self, types: int) -> dict[str, int]:
-        """The most that a node takes of each limited resource, whichever of the types it is."""
+        """The most that a node uses of each limited resource, whichever of the types it becomes."""
         return {name: self._table.largest_capacity(name, types) for name in self.left if not counts_nodes(name)}
 
     def take(self, amounts: Mapping[str, int], nodes: int = 1) -> None:
-        """Count nodes with these amounts altogether; negative figures give back."""
+        """Subtract ``nodes`` nodes that have these amounts in total. Negative figures give back."""
         for name in self.left:
             self.left[name] -= nodes if counts_nodes(name) else amounts.get(name, 0)
 
     def share(self, waiting: int) -> dict[str, int]:
-        """An equal part of what is left for each of the nodes that still wait for one."""
+        """Divide what is left equally among ``waiting`` nodes."""
         return {name: max(0, amount) // waiting for name, amount in self.left.items() if not counts_nodes(name)}
 
 
 def counts_nodes(name: str) -> bool:
-    """Whether a limit is on the number of nodes, not on an amount that their types have."""
+    """Whether a limit is on the number of nodes, not on a resource of their types."""
     return name == NODES or name.startswith(RESERVATION)

@@ -1,6 +1,6 @@
-"""What the scheduling engine reads and writes: plain records, no Kubernetes objects.
+"""The engine's input and output types: plain records, not Kubernetes objects.
 
-The cluster cache and the file reader of ``tenon simulate`` both produce these; the engine knows nothing else.
+The cluster cache and the file reader of ``tenon simulate`` both produce the input. The engine depends on nothing else.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from tenon.kube.taints import Taint
 from tenon.resources import MEMORY, Resources
 
 NODE_CHARGE = 0.02
-"""Dollars an hour that a node counts beside its price: its kubelet, DaemonSets, addresses and upkeep are not free, and
-between plans that cost nearly the same the one with fewer nodes is better. About half the price of one vCPU."""
+"""Dollars an hour added to the price of each node, because a kubelet, DaemonSets, addresses and upkeep are not free.
+Between plans that cost nearly the same, the one with fewer nodes is better. About half the price of one vCPU.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Offering:
-    """One way to buy an instance type: a zone and a capacity type at a price in dollars an hour."""
+    """One way to buy an instance type: a zone and a capacity type, at a price in dollars an hour."""
 
     zone: str
     capacity_type: str
@@ -35,7 +36,7 @@ class Offering:
 
 @dataclass(frozen=True, slots=True)
 class InstanceType:
-    """An instance type: its labels as requirements, what pods can use of it, and how it can be bought."""
+    """An instance type: its labels as requirements, its capacity, and the ways to buy it."""
 
     name: str
     requirements: Requirements
@@ -45,7 +46,7 @@ class InstanceType:
 
     @property
     def allocatable(self) -> Resources:
-        """Capacity less overhead; pages that are reserved as huge are not there as ordinary memory."""
+        """Capacity minus overhead. Memory that is reserved as huge pages does not count as ordinary memory."""
         left = {name: units - self.overhead.get(name, 0) for name, units in self.capacity.items()}
         huge = sum(units for name, units in self.capacity.items() if name.startswith("hugepages-"))
         if huge:
@@ -55,10 +56,10 @@ class InstanceType:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A NodePool as scheduling sees it.
+    """A NodePool as the engine sees it.
 
-    ``requirements`` hold the template's requirements and its labels; ``usage`` is what the pool's nodes and claims
-    already take of its ``limits`` (both may hold the pseudo-resource ``nodes``).
+    ``requirements`` hold the template's requirements and labels. ``usage`` is how much of ``limits`` the pool's nodes
+    and claims already use. Both ``usage`` and ``limits`` may hold the pseudo-resource ``nodes``.
     """
 
     name: str
@@ -71,14 +72,14 @@ class Pool:
     limits: Resources | None = None
     usage: Resources = field(default_factory=dict)
     zones: frozenset[str] = frozenset()
-    """Zones in which its class has subnets; empty where that is not known."""
+    """Zones in which the pool's node class has subnets; empty if unknown."""
     lacking: str = ""
-    """Why there is no instance type for it, in words that follow its name; empty where there is one."""
+    """Why the pool has no instance type, in words that follow the pool's name; empty if it has one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Existing or in-flight capacity. ``used`` is what its pods request, DaemonSet pods that still come included."""
+    """Existing or in-flight capacity. ``used`` holds the requests of its pods and of DaemonSet pods yet to start."""
 
     name: str
     labels: Mapping[str, str]
@@ -88,13 +89,13 @@ class Node:
     initialized: bool = True
     host_ports: tuple[HostPort, ...] = ()
     requirements: Requirements | None = None
-    """Set for in-flight claims without a Node: what is known of its labels so far."""
+    """Set for in-flight claims without a Node: what is known of the labels so far."""
     pods: Sequence[Pod] = ()
-    """Pods that run on it or are promised to it, for the rules between pods; ``used`` holds their requests already."""
+    """Pods that run on the node or are promised to it, for rules between pods. ``used`` includes their requests."""
     closed: bool = False
-    """It takes no new pods, because it is leaving or has no instance yet; the pods on it still count."""
+    """True if the node takes no new pods, because it is leaving or has no instance yet. The pods on it still count."""
     volume_limits: Mapping[str, int] = field(default_factory=dict)
-    """How many volumes of each CSI driver it can have attached; a driver that is not named has no limit."""
+    """How many volumes of each CSI driver the node can attach. A driver that is not listed has no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,34 +108,34 @@ class Problem:
     daemons: Sequence[Pod] = ()
     """One template pod for each DaemonSet."""
     namespaces: Mapping[str, Mapping[str, str]] | None = None
-    """Labels of the namespaces, for terms that choose them by label; None when they are not known."""
+    """Labels of the namespaces, for terms with a namespace selector; None if unknown."""
     ignore_preferences: bool = False
-    """PREFERENCE_POLICY=Ignore: preferred affinities and ScheduleAnyway spread are passed over."""
+    """PREFERENCE_POLICY=Ignore: ignore preferred affinities and ScheduleAnyway spread constraints."""
     min_values_best_effort: bool = False
-    """MIN_VALUES_POLICY=BestEffort: pools' ``minValues`` are lowered to what the types that hold the pods offer."""
+    """MIN_VALUES_POLICY=BestEffort: lower a pool's ``minValues`` to what the types that hold the pods offer."""
     node_charge: float = NODE_CHARGE
-    """Dollars an hour that a node counts beside its price when plans are compared."""
+    """Dollars an hour added to the price of each node when plans are compared."""
     most_pods_share: float = 1.0
-    """The part of a workload's pods that a single node may carry, above 0 and at most 1 (`Shares`)."""
+    """The part of a workload's pods that one node may carry, above 0 and at most 1 (`Shares`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedClaim:
-    """A NodeClaim before it exists: ``instance_types`` are cheapest first, and each of them holds all of ``pods``."""
+    """A NodeClaim that does not exist yet. Each of ``instance_types``, cheapest first, holds all of ``pods``."""
 
     pool: str
     pods: tuple[Pod, ...]
     instance_types: tuple[str, ...]
     requirements: Requirements
     requests: Resources
-    """Pods and DaemonSets together."""
+    """Requests of the pods and the DaemonSets together."""
     price: float
     offering: OfferingKey
     """The cheapest way to buy it."""
     min_values_relaxed: bool = False
-    """Whether a ``minValues`` of the pool was lowered for it."""
+    """True if a ``minValues`` of the pool was lowered for this claim."""
     largest: Resources = field(default_factory=dict)
-    """The most CPU and memory, and the most of each resource that the pool limits, that one of its types has."""
+    """The most CPU, memory, and each resource that the pool limits, that any of the listed types has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,6 @@ class Plan:
     placements: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
     """Existing or in-flight node name -> pods newly planned onto it."""
     unschedulable: Mapping[str, str] = field(default_factory=dict)
-    """Pod key -> why, per NodePool, in one sentence a person can act on."""
+    """Pod key -> why the pod cannot be scheduled, per NodePool, in one sentence that says what to change."""
     unreached: frozenset[str] = frozenset()
-    """The keys of pods that nothing is known of, because the solve had to end before their turn."""
+    """Keys of pods without a verdict, because the solve ended before it reached them."""

@@ -1,4 +1,4 @@
-"""Group pods that no rule can tell apart, so that a thousand replicas cost the engine as much as one."""
+"""Groups pods that no rule distinguishes, so that a thousand replicas cost the engine as much as one."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ class PodClass:
     tolerations: tuple[Toleration, ...]
     ports: tuple[HostPort, ...]
     part: Part | None = None
-    """How the pods take part in rules between pods; None when they do not."""
+    """How the pods take part in rules between pods; None if they do not."""
     host: HostRules | None = None
     near: tuple[HostAffinity, ...] = ()
     area: AreaRules | None = None
     own_terms: tuple[Requirements, ...] = NO_TERM
-    """The terms of the pods alone, without what their volumes and preferences add."""
+    """The pods' own terms, without those that volumes and preferences add."""
     attachments: tuple[tuple[str, str], ...] = ()
     strict: bool = False
-    """Whether PreferNoSchedule taints keep the pods away too."""
+    """True if PreferNoSchedule taints also keep the pods away."""
     base: PodClass | None = None
-    """The class that this one is a narrower or a relaxed form of."""
+    """The class that this one narrows or relaxes; None if this is the class as it was grouped."""
     workload: str = ""
-    """The workload of all its pods, where workloads are told apart (`Shares`)."""
+    """The workload of all its pods; empty if the batch does not limit workloads per node (`Shares`)."""
 
     @property
     def origin(self) -> PodClass:
-        """The class as it was grouped, whose pods these are."""
+        """The class as it was grouped, which lists the pods."""
         return self.base or self
 
     def narrowed(self, terms: tuple[Requirements, ...]) -> PodClass:
         """The class with other terms."""
-        # by far the most frequent change: dataclasses.replace takes ten times as long
+        # This is by far the most frequent change, and dataclasses.replace takes ten times as long.
         return PodClass(
             self.pods,
             self.amounts,
@@ -69,7 +69,7 @@ class PodClass:
         )
 
     def tolerates(self, taints: Iterable[Taint]) -> bool:
-        """Whether the pods may go to a node with these taints."""
+        """Whether the pods may run on a node with these taints."""
         return self.untolerated(taints) is None
 
     def untolerated(self, taints: Iterable[Taint]) -> Taint | None:
@@ -83,22 +83,22 @@ class PodClass:
 
 
 def resource_names(pods: Iterable[Pod]) -> tuple[str, ...]:
-    """The names that some pod asks for: CPU, memory and pods first, the others in order."""
+    """Resources that some pod requests: CPU, memory and pods first, then the others by name."""
     named = {name for pod in pods for name, units in pod.requests.items() if units > 0}
     return (CPU, MEMORY, PODS, *sorted(named - {CPU, MEMORY, PODS}))
 
 
 def workload_key(pod: Pod) -> str:
-    """``namespace/Kind/name`` of what controls a pod; empty when nothing does."""
+    """``namespace/Kind/name`` of the pod's controller; empty if it has none."""
     return f"{pod.namespace}/{pod.workload}" if pod.workload else ""
 
 
 def group(
     pods: Iterable[Pod], names: tuple[str, ...], topology: Topology | None = None, *, by_workload: bool = False
 ) -> list[PodClass]:
-    """The classes of the pods, largest CPU request first, then memory, then age and UID.
+    """Return the classes of the pods, largest CPU request first, then by memory, age and UID.
 
-    With ``by_workload`` the pods of two workloads are two classes, equal as they may be.
+    With ``by_workload``, pods of different workloads are always in different classes.
     """
     members: dict[tuple[Any, ...], list[Pod]] = {}
     shared: dict[tuple[Requirements, ...], tuple[Requirements, ...]] = {}
@@ -143,11 +143,11 @@ def _pod_class(
 
 
 def combined(terms: tuple[Requirements, ...], others: tuple[Requirements, ...]) -> tuple[Requirements, ...]:
-    """Each of the terms together with each of the others; the terms alone where there are no others."""
+    """Each term combined with each of the others; the terms alone if there are no others."""
     return tuple(dict.fromkeys(term.with_(other) for term in terms for other in others)) if others else terms
 
 
 def queue_order(pod_class: PodClass) -> tuple[object, ...]:
-    """Sorts classes as the pods are queued."""
+    """Sort key: the order in which pods are queued."""
     first = pod_class.pods[0]
     return (-pod_class.amounts[0], -pod_class.amounts[1], first.created, first.uid, first.key)

@@ -1,8 +1,8 @@
-"""Preferences: treated as rules at first, then given up one by one until the pod fits.
+"""Relaxes preferences: they count as rules at first, and are dropped one by one until the pod fits.
 
-The order is that of Karpenter: the heaviest preferred pod affinity goes first, then preferred anti-affinity, then
-preferred node affinity, then ScheduleAnyway spread; PreferNoSchedule taints are tolerated last. Alternatives of
-required node affinity need no step of their own, because all of them are tried each time.
+The order is Karpenter's: preferred pod affinity first, heaviest term first, then preferred anti-affinity, preferred
+node affinity, and ScheduleAnyway spread. PreferNoSchedule taints are tolerated last. Alternatives of required node
+affinity need no step of their own, because every attempt tries all of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tenon.scheduling.topology import Topology
 
 
 def without_preferences(rules: PodRules) -> PodRules:
-    """What remains under PREFERENCE_POLICY=Ignore."""
+    """The rules that remain under PREFERENCE_POLICY=Ignore."""
     return PodRules(
         spreads=tuple(spread for spread in rules.spreads if spread.hard),
         affinity=rules.affinity,
@@ -26,7 +26,7 @@ def without_preferences(rules: PodRules) -> PodRules:
 
 
 def forms(pod_class: PodClass, topology: Topology, soft_taints: Iterable[Taint]) -> list[PodClass]:
-    """The class with all its preferences as rules, then with fewer and fewer of them."""
+    """Return the class with all its preferences as rules, followed by forms with fewer and fewer preferences."""
     steps = list(_steps(pod_class.part.rules)) if pod_class.part is not None else []
     found = [_form(pod_class, rules, topology) for rules in steps] if len(steps) > 1 else [pod_class]
     if any(replace(pod_class, strict=True).untolerated((taint,)) for taint in soft_taints):
@@ -51,7 +51,7 @@ def _steps(rules: PodRules) -> Iterator[PodRules]:
 
 
 def _relaxed(rules: PodRules) -> PodRules | None:
-    """The rules with one preference fewer; None when there is none left."""
+    """The rules with one preference fewer; None if no preference is left."""
     if rules.preferred_affinity:
         return replace(rules, preferred_affinity=rules.preferred_affinity[1:])
     if rules.preferred_anti_affinity:
@@ -67,7 +67,7 @@ def _relaxed(rules: PodRules) -> PodRules | None:
 
 
 def _form(pod_class: PodClass, rules: PodRules, topology: Topology) -> PodClass:
-    """The class under these rules, preferences counting as required."""
+    """The class under these rules. Preferences count as required."""
     assert pod_class.part is not None
     strict = PodRules(
         rules.spreads,

@@ -1,4 +1,4 @@
-"""What is written down for a planned node at last: labels that need some value, and minValues that were lowered."""
+"""Settles the requirements of a planned node: gives values to open labels, and writes down lowered minValues."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _LARGEST = 2**31 - 1
 def settled_requirements(
     template: Template, requirements: Requirements, lowered: Mapping[str, int], pods: Sequence[Pod]
 ) -> Requirements:
-    """The requirements with a value for each label of the pool's own that must exist, whatever it is."""
+    """Return the requirements with lowered minValues, and a value for each of the pool's labels that must have one.
+
+    If any value is allowed, the value depends on the pool and its first pod, so that equal problems give equal plans.
+    """
     changed = dict(requirements)
     for key, offered in lowered.items():
         changed[key] = _with_least(changed[key], offered)
@@ -41,12 +44,12 @@ def _with_least(wanted: Requirement, least: int) -> Requirement:
 
 
 def _some_value(wanted: Requirement, seed: str) -> str:
-    """A whole number that the requirement allows: the same for the same seed, and different for most others."""
+    """A whole number that the requirement allows. Equal seeds give equal numbers; different seeds mostly do not."""
     low = max(0, wanted.gte or 0)
     high = wanted.lte if wanted.lte is not None else low + _LARGEST
     start = int.from_bytes(hashlib.sha256(f"{wanted.key}/{seed}".encode()).digest()[:8]) % (high - low + 1)
     span = min(high - low + 1, len(wanted.members) + 1)
     numbers = (str(low + (start + step) % (high - low + 1)) for step in range(span))
-    # where every number is excluded by name, another spelling of one is not
+    # if the requirement excludes every number by name, it still allows another spelling, with leading zeros
     padded = (f"{'0' * zeros}{low}" for zeros in range(1, len(wanted.members) + 2))
     return next(value for value in chain(numbers, padded) if wanted.has(value))

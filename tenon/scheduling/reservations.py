@@ -1,8 +1,8 @@
-"""Sell the places of capacity reservations: paid for already, so taken before anything is bought, and only so many.
+"""Uses capacity reservations. Their places are already paid for, so they come before anything that is bought.
 
-A reservation stands in front of its NodePool as a pool of its own, which has the same name and rules, launches into the
-reservation only, and has one node for each place. What pools share (their limits, a reservation that several may use)
-is counted once.
+A reservation becomes a pool of its own, which comes before its NodePool. It has the same name and rules, launches into
+the reservation only, and is limited to one node per place. Limits that pools share, and reservations that several pools
+may use, are counted once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NOT_RESERVED = Requirement.new(labels.CAPACITY_TYPE, NOT_IN, (labels.RESERVED,)
 
 
 def split(pool: Pool) -> list[Pool]:
-    """A pool for each reservation that the pool may use, the cheapest first, and then the pool without reservations."""
+    """Return one pool per reservation that the pool may use, cheapest first, and then the pool without reservations."""
     offered = {offering.capacity_type for one in pool.instance_types for offering in one.offerings}
     if labels.RESERVED not in offered:
         return [pool]
@@ -58,7 +58,7 @@ def _reserved(pool: Pool, name: str, types: Sequence[InstanceType]) -> Pool:
 
 
 def is_reserved(pool: Pool) -> bool:
-    """Whether a pool stands for a reservation."""
+    """Whether the pool stands for a reservation."""
     return any(name.startswith(RESERVATION) for name in pool.limits or {})
 
 
@@ -67,7 +67,7 @@ def _price(types: Iterable[InstanceType]) -> float:
 
 
 def drop_far_limits(templates: Sequence[Template], nodes: int) -> None:
-    """Forget limits of pools that so many nodes stay within, whichever of a pool's types they are."""
+    """Drop limits that this many nodes cannot exceed, whichever of the pool's types they have."""
     for name in dict.fromkeys(template.pool.name for template in templates):
         same = [template for template in templates if template.pool.name == name]
         if all(template.limits.out_of_reach(nodes) for template in same):
@@ -76,7 +76,7 @@ def drop_far_limits(templates: Sequence[Template], nodes: int) -> None:
 
 
 def share_limits(fleets: Sequence[Fleet]) -> None:
-    """Let fleets that count against the same limits know of each other's nodes."""
+    """Connect fleets that count against the same limits, so that each counts the nodes of the others."""
     for fleet in fleets:
         fleet.sharing = [
             (other, name)
@@ -89,7 +89,7 @@ def share_limits(fleets: Sequence[Fleet]) -> None:
 
 
 def used_up(pod_class: PodClass, fleets: Iterable[Fleet]) -> dict[str, str]:
-    """By name of the pool why pods that may use its reservations only have no place there."""
+    """Map a pool's name to why pods that may use only its reservations have no place there."""
     held: dict[str, list[str]] = {}
     bought = set()
     for fleet in fleets:

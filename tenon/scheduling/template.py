@@ -1,7 +1,7 @@
-"""What a NodePool can launch, seen by the packer: node states, and how each kind of pod narrows them.
+"""What a NodePool can launch, as node states, and how each kind of pod narrows a state.
 
-A state is a set of requirements that a new node of the pool may end up with, together with the types that are then
-left, what they cost, and what DaemonSets take of them. States are few and shared, so each is worked out once.
+A state is a set of requirements that a new node of the pool may end up with, plus what follows from them: the types
+that are left, their prices, and the overhead of DaemonSets. Nodes share a few states, so each is computed once.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from tenon.scheduling.pod_classes import Amounts, PodClass
 from tenon.scheduling.type_table import OFFERING_KEYS, Market, TypeTable, members
 
 SPOT_FLEXIBILITY = 15
-"""Types that a node bought on spot should leave open, where so many fit: fewer make interruptions likelier."""
+"""Number of types that a spot node should leave open, if that many fit. Fewer types make interruptions more likely."""
 
 MOST_APART = 64
-"""States beside a given one that are looked at for a pod which its DaemonSets leave no room."""
+"""How many variants of a state to try for a pod that has no room because of DaemonSets."""
 
 
 class State:
-    """A node of the template with these requirements. Built by `Template.state` only."""
+    """A node of the template with these requirements. Only `Template.state` builds it."""
 
     __slots__ = ("_order", "_targets", "apart", "daemons", "groups", "market", "requirements", "successors", "types")
 
@@ -48,7 +48,7 @@ class State:
 
 
 class Template:
-    """A NodePool, its types indexed, its states remembered."""
+    """A NodePool with an index of its instance types and a cache of its states."""
 
     def __init__(
         self,
@@ -61,28 +61,28 @@ class Template:
         shares: Shares | None = None,
         expired: Expired = never,
     ) -> None:
-        """Take a pool and the index over its types; only DaemonSets that tolerate its taints matter.
+        """Take a pool and the index of its types. DaemonSets that do not tolerate the pool's taints are ignored.
 
-        With ``best_effort`` the pool's ``minValues`` are a wish, not a rule.
+        With ``best_effort``, the pool's ``minValues`` are preferences, not rules.
         """
         self.pool = pool
         self.expired = expired
-        """Whether packing must come to an end with what there is."""
+        """Whether packing must stop and return what it has."""
         self.node_charge = node_charge
         self.shares = shares or Shares()
         requirements = pool.requirements.with_(Requirements.from_labels({**pool.labels, labels.NODEPOOL: pool.name}))
         self.requirements = requirements
         self.contradiction = next((key for key in sorted(requirements) if requirements[key].contradicts()), "")
-        """A label on which the pool's own requirements and labels leave nothing."""
+        """A label for which the pool's own requirements and labels leave no value; empty if there is none."""
         self.table = table
         self.known = table.known
-        """Labels that a pod may ask for though the pool does not define them."""
+        """Labels that a pod may require although the pool does not define them."""
         self.limits = Limits(pool, self.table)
         self.burstable = sum(1 << n for n, t in enumerate(self.table.types) if burstable.is_burstable(t))
         self.wished = {key: r.min_values for key, r in requirements.items() if r.min_values}
         """The pool's ``minValues``, by label."""
         self.least = {} if best_effort else self.wished
-        """Those that every node must keep."""
+        """The ``minValues`` that every node must keep."""
         self._daemons = [daemon for daemon in daemons if daemon.pod_class.tolerates(pool.taints)]
         self._within_limits = self.limits.allowed(self.table.every)
         self._deciding = deciding_labels(self._daemons, requirements, table)
@@ -90,7 +90,7 @@ class Template:
         self.start = self.state(requirements)
 
     def state(self, requirements: Requirements) -> State:
-        """The state of a node with these requirements (which include the template's)."""
+        """Return the state of a node with these requirements, which must include the template's."""
         state = self._states.get(requirements)
         if state is None:
             state = State(requirements, self.types_for(requirements), self.table.market(requirements))
@@ -101,23 +101,23 @@ class Template:
         return state
 
     def types_for(self, requirements: Requirements) -> int:
-        """Types on sale that a node of these requirements may be; none where the pool contradicts itself."""
+        """Types on sale that satisfy the requirements; 0 if the pool contradicts itself."""
         if self.contradiction:
             return 0
         return self.table.allowing(requirements) & self.table.market(requirements).types
 
     def offers_for(self, requirements: Requirements) -> dict[int, int]:
-        """For each offer (a zone and capacity type) the types on it that a node of these requirements may be."""
+        """Map each offer (a zone and capacity type) to the types on it that satisfy the requirements."""
         if self.contradiction:
             return {}
         types = self.table.allowing(requirements)
         return {offer: sold & types for offer, sold in self.table.market(requirements).by_offer.items() if sold & types}
 
     def narrow(self, requirements: Requirements, term: Requirements) -> Requirements | None:
-        """A node's requirements once a pod with this term is on it, None when they contradict each other.
+        """Return a node's requirements after a pod with this term is added; None if they contradict each other.
 
-        A label must be defined by the pool itself: that other pods named it does not create it. A term that only
-        excludes values of a label without definition is met by every node of the pool, and changes nothing.
+        The pool itself must define a label: a label does not exist because other pods ask for it. A term that only
+        excludes values of an undefined label matches every node of the pool and changes nothing.
         """
         if not self.requirements.allow(term, self.known):
             return None
@@ -126,7 +126,7 @@ class Template:
         return None if any(narrowed[r.key].contradicts() for r in telling) else narrowed
 
     def successors(self, state: State, pod_class: PodClass) -> tuple[State, ...]:
-        """The states that a node may get by taking a pod of the class, one for each usable term, in their order."""
+        """Return the states that a node may reach by taking a pod of the class, one per usable term, in their order."""
         known = state.successors.get(pod_class.terms)
         if known is None:
             found: list[State] = []
@@ -141,9 +141,9 @@ class Template:
         return self._and_apart(state, known, pod_class) if self._deciding else known
 
     def _and_apart(self, state: State, known: tuple[State, ...], pod_class: PodClass) -> tuple[State, ...]:
-        """The successors; first those in which fewer DaemonSets stand in the way of a pod.
+        """Return the successors, preceded by variants in which fewer DaemonSets take room from the pod.
 
-        That is where a new node costs less for the pod then, or where no other one holds it.
+        A variant is added if a new node costs less for the pod there, or if no plain successor holds the pod.
         """
         found = state.apart.get(pod_class)
         if found is None:
@@ -158,14 +158,14 @@ class Template:
         return found
 
     def _price_alone(self, state: State, pod_class: PodClass) -> float:
-        """What the cheapest node in this state costs that holds one of the pods."""
+        """Price of the cheapest node in this state that holds one pod of the class; infinite if no type does."""
         types = self._holding(state, pod_class)
         return self.price(state, types) if types else inf
 
     def _settled(self, state: State) -> Iterator[State]:
-        """The state with one value of each label by which DaemonSets choose nodes and that is still open in it.
+        """Yield variants of the state with one value for each open label that DaemonSets select on.
 
-        Of a single label the values stay together at which the same DaemonSets come.
+        With a single such label, a variant keeps all values that attract the same DaemonSets.
         """
         values = [sorted(self._open_values(state, key)) for key in self._deciding]
         alike: dict[tuple[str, ...], list[str]] = {}
@@ -179,7 +179,7 @@ class Template:
             yield self._with(state, together)
 
     def _with(self, state: State, *values: Sequence[str]) -> State:
-        """The state with these values of the labels by which DaemonSets choose nodes."""
+        """The state with these values for the labels that DaemonSets select on."""
         asked = (Requirement.new(key, IN, those) for key, those in zip(self._deciding, values, strict=True))
         return self.state(state.requirements.with_(Requirements.of(*asked)))
 
@@ -189,12 +189,12 @@ class Template:
         return state.requirements[key].members
 
     def _holding(self, state: State, pod_class: PodClass) -> int:
-        """Types within the pool's limits that hold one pod of the class alone."""
+        """Types within the pool's limits that hold a single pod of the class."""
         held = self.fitting(state, pod_class.amounts) & ~self.blocked(state, pod_class.ports)
         return held & self._within_limits
 
     def fitting(self, state: State, amounts: Sequence[int]) -> int:
-        """Types of the state that hold these amounts beside their DaemonSets, in whatever zone they are bought."""
+        """Types of the state with room for these amounts and their DaemonSets, in whichever zone they are bought."""
         found = state.types
         holding = self.table.holding
         for types, overhead in state.groups:
@@ -209,7 +209,7 @@ class Template:
         return found
 
     def blocked(self, state: State, ports: Sequence[HostPort]) -> int:
-        """Types on which a DaemonSet takes one of the host ports."""
+        """Types on which a DaemonSet uses one of the host ports."""
         found = 0
         for daemon, types in state.daemons:
             if daemon.pod_class.ports and clash(ports, daemon.pod_class.ports) is not None:
@@ -217,11 +217,11 @@ class Template:
         return found
 
     def diverse(self, state: State, types: int) -> bool:
-        """Whether the types keep as many distinct values as the pool's ``minValues`` ask."""
+        """Whether the types keep as many distinct values as the pool's ``minValues`` require."""
         return all(self.offered(state, types, key) >= least for key, least in self.least.items())
 
     def offered(self, state: State, types: int, key: str) -> int:
-        """How many distinct values of a label the types offer a node in this state."""
+        """How many distinct values of a label the types offer to a node in this state."""
         if key in OFFERING_KEYS:
             return self.table.zones_of(key, types, state.requirements)
         if key in self.requirements and not self.requirements[key].complement and key not in self.known:
@@ -229,7 +229,7 @@ class Template:
         return self.table.values_of(key, types, state.requirements[key])
 
     def by_price(self, state: State, types: int) -> list[int]:
-        """The types by the price of their best sale, cheapest first, ties by name."""
+        """The types by the price of their best offering, cheapest first. Ties are broken by name."""
         return [number for number in self._order(state) if types >> number & 1]
 
     def cheapest(self, state: State, types: int) -> int:
@@ -241,7 +241,7 @@ class Template:
         return state.market.best[self.cheapest(state, types)][0]
 
     def sizing_price(self, state: State, types: int, cpu: int) -> float:
-        """What a node for ``cpu`` millicores of steady load costs: burstable types count with their baseline only."""
+        """Price of a node for ``cpu`` millicores of steady load. Burstable types must cover it with their baseline."""
         for number in self._order(state):
             if types >> number & 1 and (
                 not self.burstable >> number & 1 or cpu <= burstable.baseline_millicores(self.table.types[number])
@@ -256,7 +256,7 @@ class Template:
         return state._order
 
     def targets(self, state: State) -> tuple[int, ...]:
-        """Types worth filling, cheapest first: no cheaper one has as much of everything."""
+        """Types worth filling, cheapest first: a type is left out if a cheaper one has as much of everything."""
         if state._targets is None:
             steady = state.types & ~self.burstable or state.types
             room = self.table.room

@@ -1,7 +1,7 @@
-"""The groups of pods that topology rules count, each found once however many pods have the same rule.
+"""The groups of pods that topology rules count. Pods with the same rule share one group.
 
-A group is a kind of rule, a topology key, a choice of pods and, for spread, the nodes that count. How much skew a pod
-accepts and how many domains it wants are its own affair, not the group's: pods that differ there share the counts.
+A group is a kind of rule, a topology key, a selection of pods and, for spread, the nodes that count. The accepted skew
+and the minimum number of domains are not part of the group: pods that differ there share the counts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ANTI_AFFINITY = "anti-affinity"
 
 @dataclass(frozen=True, slots=True)
 class NodeFilter:
-    """The nodes that a spread constraint counts: None means that this side is not looked at."""
+    """The nodes that a spread constraint counts. None means that terms, or tolerations, do not matter."""
 
     terms: tuple[Requirements, ...] | None = None
     tolerations: tuple[Toleration, ...] | None = None
@@ -35,9 +35,9 @@ def counted_nodes(
     terms: tuple[Requirements, ...],
     tolerations: tuple[Toleration, ...],
 ) -> NodeFilter:
-    """The nodes that a spread constraint counts for pods that say ``spreads``, with these terms and tolerations.
+    """Return the nodes that a spread constraint counts, for pods with these constraints, terms and tolerations.
 
-    kube-scheduler passes over a node that lacks the label of any constraint that it looks at together with this one.
+    kube-scheduler ignores nodes that lack the topology key of any constraint that it evaluates together with this one.
     """
     honored = terms if rule.honor_affinity else ()
     key = topology_key(rule.key)
@@ -49,13 +49,13 @@ def counted_nodes(
 
 
 def topology_key(key: str) -> str:
-    """The key in its present spelling."""
+    """The current name of a deprecated label key. Other keys are unchanged."""
     return labels.ALIASES.get(key, key)
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Pods that are counted over the domains of ``key``; ``namespaces`` None means all."""
+    """Pods that are counted over the domains of ``key``. ``namespaces`` is None for all namespaces."""
 
     kind: str
     key: str
@@ -68,7 +68,7 @@ class Groups:
     """All groups of a batch, numbered from 1."""
 
     def __init__(self, namespaces: Mapping[str, Mapping[str, str]] | None) -> None:
-        """``namespaces`` are the labels of the namespaces; None when they are not known."""
+        """Take the labels of the namespaces; None if unknown."""
         self._namespaces = namespaces
         self._numbers: dict[Group, int] = {}
         self._groups: list[Group] = []
@@ -83,7 +83,7 @@ class Groups:
         return len(self._groups)
 
     def number(self, group: Group) -> int:
-        """The number of a group, which is added when it is new."""
+        """Return the number of a group. A new group is added."""
         known = self._numbers.get(group)
         if known is None:
             self._groups.append(group)
@@ -93,7 +93,7 @@ class Groups:
         return known
 
     def namespaces_of(self, term: PodTerm, own: str) -> frozenset[str] | None:
-        """The namespaces that a term is about; None for all, and where namespaces would have to be known."""
+        """The namespaces that a term selects; None for all, or if the labels of namespaces are needed but unknown."""
         if term.namespace_selector is None:
             return frozenset(term.namespaces or (own,))
         if not term.namespace_selector.expressions or self._namespaces is None:
@@ -106,9 +106,9 @@ class Groups:
         return frozenset((*chosen, *term.namespaces))
 
     def joint(self, terms: Sequence[PodTerm], own: str) -> tuple[int, ...]:
-        """The groups of a pod's required affinity terms, one for each.
+        """Return the groups of a pod's required affinity terms, one per term.
 
-        kube-scheduler counts for each of them only pods that meet all of them.
+        kube-scheduler counts, for each of the terms, only pods that match all of them.
         """
         namespaces: frozenset[str] | None = None
         selector: LabelSelector | None = LabelSelector()
@@ -119,7 +119,7 @@ class Groups:
         return tuple(self.number(Group(AFFINITY, topology_key(term.key), namespaces, selector)) for term in terms)
 
     def counting(self, namespace: str, texts: Mapping[str, str]) -> tuple[int, ...]:
-        """The groups that count a pod of this namespace with these labels, ascending."""
+        """Groups that count a pod of this namespace with these labels, in ascending order."""
         if not self._groups:
             return ()
         key = (namespace, id(texts))
@@ -127,12 +127,12 @@ class Groups:
         if known is None:
             near = {number for pair in texts.items() for number in self._by_label.get(pair, ())}
             found = tuple(n for n in sorted(near.union(self._others)) if self._counts(self[n], namespace, texts))
-            # the labels are kept, so that no other dictionary can get their identity
+            # Keep the labels, so that no other dictionary can reuse their identity.
             known = self._counting[key] = (texts, found)
         return known[1]
 
     def _index(self, number: int, selector: LabelSelector | None) -> None:
-        """Find the group by a label that its pods must have, so that each pod is held against few groups only."""
+        """Index the group by a label that its pods must have, so that each pod is matched against few groups."""
         if selector is None:
             return
         for key, operator, values in selector.expressions:
