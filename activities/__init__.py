@@ -1,1 +1,1 @@
-"""DO: the only code that touches the world. Each activity is idempotent and fails with a typed error."""
+"""Temporal activities: the layer that calls Kubernetes and AWS. Each activity is idempotent and raises typed errors."""

@@ -1,4 +1,4 @@
-"""The version of Kubernetes, by which images are chosen: a control plane is upgraded while a worker runs."""
+"""The cluster's Kubernetes version, which selects the images. It can change while a worker runs."""
 
 from __future__ import annotations
 
@@ -13,23 +13,29 @@ from activities.kubernetes.errors import ApiError
 log = logging.getLogger(__name__)
 
 KEPT = 300.0
-"""Seconds for which an answer is used again."""
+"""Cache TTL in seconds."""
 
 
 class ClusterVersion:
-    """The version as it was at the start, and every few minutes as it is by then."""
+    """Caches the version and asks for it again every few minutes."""
 
     def __init__(
         self, known: str, ask: Callable[[], Awaitable[str]], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """``known`` is what was just answered; ``ask`` answers again, of the API server or of EKS."""
+        """Store the first version.
+
+        Args:
+            known: the version that the API server or EKS has just reported.
+            ask: asks the API server or EKS again.
+            clock: monotonic seconds.
+        """
         self._known = known
         self._ask = ask
         self._clock = clock
         self._again_at = clock() + KEPT
 
     async def current(self) -> str:
-        """The version, such as ``1.36``; the last that is known while nobody answers."""
+        """The version, such as ``1.36``. If the request fails, the last known version."""
         if self._clock() < self._again_at:
             return self._known
         self._again_at = self._clock() + KEPT
@@ -48,7 +54,7 @@ class ClusterVersion:
 
 
 def server_version(answer: bytes) -> str:
-    """The version of Kubernetes that an API server names, such as ``1.36``; empty when it names none."""
+    """The version in an API server's answer to ``/version``, such as ``1.36``; empty if the answer has none."""
     named = json.loads(answer)
     major, minor = str(named.get("major", "")), str(named.get("minor", "")).rstrip("+")
     return f"{major}.{minor}" if major and minor else ""

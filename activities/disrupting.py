@@ -1,4 +1,4 @@
-"""The activity that carries a disruption command to the workflows of its nodes."""
+"""The activity that sends a disruption command to the NodeClaim workflows of its candidates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AT_ONCE = 20
 
 @activity.defn(name=ActivityName.DISRUPT)
 async def disrupt(given: DisruptInput) -> DisruptResult:
-    """Ask each candidate's workflow to leave; a node whose workflow is gone counts as refused."""
+    """Ask each candidate's workflow to leave. A candidate without a running workflow counts as refused."""
     accepted: list[str] = []
     refused: dict[str, str] = {}
     gate = asyncio.Semaphore(AT_ONCE)

@@ -1,4 +1,4 @@
-"""Heartbeats beside a call that may take longer than the silence after which an activity is taken for dead."""
+"""Sends heartbeats during a call that may take longer than the activity's heartbeat timeout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 
 async def beating(call: Awaitable[Result], every: float = 10.0) -> Result:
-    """The outcome of a call; while it lasts, the activity says every so many seconds that it lives."""
+    """Await a call and send a heartbeat ``every`` so many seconds until it returns."""
     task = asyncio.ensure_future(call)
     try:
         while not (await asyncio.wait({task}, timeout=every))[0]:

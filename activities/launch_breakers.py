@@ -1,7 +1,8 @@
-"""What EC2 refused lately, as this io process knows it: offerings without capacity, and NodePools that are refused.
+"""What EC2 recently refused to this io process: offerings without capacity, and the launches of whole NodePools.
 
-Each launch asks here before it is prepared and before it is sent. Where nothing is known of a NodePool, two of its
-launches go first and the others wait for their outcome, so that a hundred claims which EC2 refuses cost two calls.
+Each launch checks the breakers before it is prepared and again before it is sent. If EC2 has not recently accepted a
+launch of the NodePool, two launches go first and the others wait for their outcome, so that a hundred claims that EC2
+refuses cost only two calls.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from tenon.lifecycle import breaker as rules
 from tenon.lifecycle.messages import LaunchBreaker, LaunchReport, OfferingRef
 
 AVOIDED_FOR = timedelta(minutes=3)
-"""How long an offering that EC2 refused for want of capacity is not asked for again (AWS-033)."""
+"""How long launches avoid an offering after EC2 had no capacity for it (AWS-033)."""
 FIRST_LAUNCHES = 2
-"""Launches of one NodePool that are sent at the same time while it is not known whether EC2 takes them."""
+"""How many launches of one NodePool are sent at the same time while it is unknown whether EC2 accepts them."""
 KNOWN_FOR = timedelta(seconds=10)
-"""For so long after an answer of EC2 all launches of a NodePool are sent at once."""
+"""How long after EC2 accepted a launch all launches of that NodePool are sent without waiting."""
 UNANSWERED = 3
-"""Calls in a row that EC2 did not answer, after which it counts as down for a NodePool."""
+"""The number of consecutive calls without an answer after which EC2 counts as down for a NodePool."""
 TURN = timedelta(seconds=60)
-"""A launch that took its turn and reports no outcome for so long has lost it: its worker died."""
+"""How long a launch may hold its turn without reporting an outcome. After that its worker is assumed dead."""
 PATIENCE = 10.0
-"""Seconds that a launch waits for the outcome of those before it."""
+"""Seconds that a launch waits for the outcome of the launches ahead of it."""
 
 
 class LaunchBreakers:
-    """Holds launches back, and remembers why. All of it is told to the provisioner's workflow, which keeps it."""
+    """Holds launches back and keeps the reasons. The process reports all of it to the provisioner workflow."""
 
     def __init__(self, now: Callable[[], datetime], patience: float = PATIENCE) -> None:
         self._now = now
@@ -41,21 +42,24 @@ class LaunchBreakers:
         self._answered: dict[str, datetime] = {}
         self._unanswered: dict[str, int] = {}
         self._turns: dict[str, dict[str, datetime]] = {}
-        """By pool and claim: the launches under way that the others wait for."""
+        """NodePool, then claim, to the start of a launch in flight that the others wait for."""
         self._changed = asyncio.Event()
         self.news = asyncio.Event()
-        """Set while there is something that the provisioner's workflow was not told."""
+        """Set while there is something to report to the provisioner workflow."""
 
     # --- offerings ---
 
     def avoided(self) -> Avoided:
-        """What EC2 refused lately: a claim that allows spot and on-demand must not ask for the same spot again."""
+        """The offerings that EC2 recently refused.
+
+        A claim that allows spot and on-demand must not request the same spot offerings again.
+        """
         now = self._now()
         self._avoided_until = {key: until for key, until in self._avoided_until.items() if until > now}
         return Avoided(self._avoided_until)
 
     def sold_out(self, offerings: Iterable[OfferingRef]) -> None:
-        """EC2 had no capacity for these."""
+        """Record offerings for which EC2 had no capacity."""
         until = self._now() + AVOIDED_FOR
         for offering in offerings:
             self._avoided_until[offering.key] = until
@@ -64,9 +68,9 @@ class LaunchBreakers:
     # --- NodePools ---
 
     async def admit(self, pool: str, claim: str, *, sends: bool = False) -> LaunchBreaker | None:
-        """Wait for the claim's turn; the breaker that holds it back, or None when it may go on.
+        """Wait for the claim's turn. Return None if it may proceed, else the breaker that holds it back.
 
-        Whoever is let through must report the outcome, or `leave`. A claim without a pool is never held back.
+        A caller that proceeds must report the outcome or call `leave`. A claim without a NodePool is never held back.
         """
         give_up = asyncio.get_running_loop().time() + self._patience
         while True:
@@ -88,7 +92,7 @@ class LaunchBreakers:
                 continue
 
     def launched(self, pool: str) -> None:
-        """EC2 took a launch of the pool, whether it had capacity or not."""
+        """Record that EC2 accepted a launch of the pool, with or without capacity for it."""
         self._answered[pool] = self._now()
         self._unanswered.pop(pool, None)
         if self._open.pop(pool, None) is not None:
@@ -96,18 +100,18 @@ class LaunchBreakers:
             self.news.set()
 
     def refused(self, pool: str, reason: str, message: str) -> None:
-        """EC2 refused a launch of the pool for a reason that the next launch would meet as well."""
+        """Record that EC2 refused a launch of the pool for a reason that also applies to the next launch."""
         self._unanswered.pop(pool, None)
         self._opens(pool, reason, message, outage=False)
 
     def unanswered(self, pool: str, reason: str, message: str) -> None:
-        """EC2 did not answer, or failed by itself; once may be chance."""
+        """Record that EC2 did not answer or failed internally. The breaker opens after `UNANSWERED` such calls."""
         self._unanswered[pool] = self._unanswered.get(pool, 0) + 1
         if pool in self._open or self._unanswered[pool] >= UNANSWERED:
             self._opens(pool, reason, message, outage=True)
 
     def leave(self, claim: str) -> None:
-        """The claim's turn is over, where it has one; after its outcome was reported."""
+        """End the claim's turn, if it has one. Call this after reporting the outcome."""
         self._turns = {
             pool: left
             for pool, turns in self._turns.items()
@@ -118,7 +122,7 @@ class LaunchBreakers:
     # --- what the provisioner's workflow keeps ---
 
     def report(self) -> LaunchReport:
-        """All that is known now."""
+        """The current state, for the provisioner workflow."""
         self.avoided()
         now = self._now()
         self._open = {pool: held for pool, held in self._open.items() if not rules.untried(held, now)}
@@ -129,11 +133,11 @@ class LaunchBreakers:
         )
 
     def told(self, report: LaunchReport) -> None:
-        """The provisioner's workflow has this report."""
+        """Acknowledge that the provisioner workflow received this report."""
         self._closed -= set(report.closed)
 
     def adopt(self, kept: LaunchReport) -> None:
-        """Learn what was known before this process began; what it has seen itself since is newer."""
+        """Take over what was known before this process started. What the process itself has seen takes precedence."""
         now = self._now()
         self._avoided_until = {**by_offering(kept.refused, now), **self._avoided_until}
         for held in kept.breakers:

@@ -1,4 +1,4 @@
-"""What becomes of a NodeClaim whose launch failed: it says why, and waits for another try or is given up."""
+"""Handles a failed launch: records the reason on the NodeClaim, then postpones the launch or deletes the claim."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from tenon.lifecycle.messages import (
 log = logging.getLogger("controller.nodeclaim.lifecycle")
 
 TRIES_IN_PLACE = 3
-"""Tries of one activity at an EC2 that is busy or does not answer, before its workflow waits for longer."""
+"""How often an activity attempts a call while EC2 is busy or does not answer, before its workflow waits longer."""
 SOONEST = timedelta(seconds=2)
-"""The shortest wait of a launch that is held back while another one probes."""
+"""The shortest wait of a launch that is held back while another launch probes EC2."""
 
 
 class PuttingOff:
-    """Writes on claims why they have no instance, and ends those that get none."""
+    """Records on NodeClaims why they have no instance, and deletes those that will not get one."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class PuttingOff:
         now: Callable[[], datetime],
         tries: Callable[[], int] | None = None,
     ) -> None:
-        """``tries``: the number of the present try of the activity, from 1."""
+        """``tries`` returns the number of the current attempt of the activity, starting at 1."""
         self._kube = kube
         self._recorder = recorder
         self._breakers = breakers
@@ -53,7 +53,7 @@ class PuttingOff:
         self._tries = tries or _tries_of_activity
 
     def held_back(self, held: LaunchBreaker) -> LaunchWait:
-        """Why, and until when, a launch waits for a NodePool's breaker."""
+        """Why and until when a launch waits for a NodePool's breaker."""
         return LaunchWait(
             reason=held.reason,
             message=f"{held.message} (held back while launches of NodePool {held.pool} are refused)",
@@ -63,10 +63,10 @@ class PuttingOff:
         )
 
     async def failed(self, ref: ClaimRef, pool: str, error: EC2Error) -> LaunchWait:
-        """Why a call that failed puts the launch off.
+        """Why a failed call postpones the launch.
 
         Raises:
-            EC2Error: it does not do so yet: the activity is tried again soon.
+            EC2Error: the launch is not postponed yet, because Temporal retries the activity soon.
         """
         reason = reason_for(error.code, error.message)
         message = str(error)  # with EC2's code, which the reason may not show
@@ -80,16 +80,16 @@ class PuttingOff:
         return LaunchWait(reason=reason, message=message, answered=not error.retryable, unsettled=error.retryable)
 
     async def unprepared(self, raw: Object, ref: ClaimRef, view: ClaimView, wait: LaunchWait) -> PrepareLaunchResult:
-        """The launch is put off, or given up when its time is over."""
+        """Postpone the launch, or give the claim up if its launch timeout is over."""
         if rules.given_up(view.created_at, self._now(), answered=wait.answered):
             return await self.given_up(ref, view, Reason.LAUNCH_TIMEOUT, f"{wait.reason}: {wait.message}")
         await self._tell(raw, ref, wait)
-        # Nothing was sent: whatever an earlier request bought was looked for before.
+        # This attempt sent no request, and the caller has already looked for instances of earlier requests.
         waits = evolve(wait, unsettled=False)
         return PrepareLaunchResult(view=view, reason=wait.reason, message=wait.message, waits=waits)
 
     async def unlaunched(self, raw: Object, ref: ClaimRef, result: LaunchResult) -> LaunchResult:
-        """Nothing was bought: the launch is put off, or the claim is given up, when EC2 has nothing to sell at once."""
+        """Handle a launch that bought nothing: postpone it, or delete the claim at once if EC2 has no capacity."""
         wait = result.waits
         if wait is None:
             await nodeclaims.mark_launch_failed(self._kube, ref, result.reason, result.message, self._now)
@@ -97,12 +97,12 @@ class PuttingOff:
             log.warning("launch refused", extra={"nodeclaim": ref.name, "reason": result.message})
             return result
         if wait.answered and self._tries() == 1:
-            wait = evolve(wait, unsettled=False)  # no answer to this request was lost
+            wait = evolve(wait, unsettled=False)  # the first attempt was answered, so no earlier answer is missing
         await self._tell(raw, ref, wait)
         return evolve(result, reason=wait.reason, message=wait.message, waits=wait)
 
     async def given_up(self, ref: ClaimRef, view: ClaimView, reason: str, message: str) -> PrepareLaunchResult:
-        """The claim is deleted, and its pods are planned again."""
+        """Delete the claim. The planner then plans its pods again."""
         await nodeclaims.mark_launch_failed(self._kube, ref, reason, message, self._now)
         await nodeclaims.delete_claim(self._kube, self._recorder, ref, reason, message)
         log.warning("cannot launch", extra={"nodeclaim": ref.name, "reason": message})

@@ -1,7 +1,7 @@
-"""Whether the launch group of a NodeClaim is there as it was planned: only then one request may buy for all of it.
+"""Checks that a launch group is complete. Only then may one request buy instances for all of its NodeClaims.
 
-A planner that died, or an API server that refused some claims, leaves a group without some of its members. Its request
-would then buy more instances than there are claims. Such claims launch on their own.
+A group lacks members if the planner died or the API server refused some of the claims. One request for the group would
+then buy more instances than there are claims, so the claims of an incomplete group launch individually.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tenon.lifecycle.messages import Instance, LaunchGroup
 from tenon.provisioning.launch_groups import group_of, members_there
 
 WRITTEN_WITHIN = timedelta(seconds=10)
-"""A group that is not whole so long after one of its members was written stays incomplete."""
+"""A group that is still incomplete this long after one of its members was created is not completed any more."""
 LOOK_SECONDS = 0.3
 MOST_REMEMBERED = 1000
-"""Groups that are known to be whole."""
+"""The maximum number of groups remembered as complete, and of groups remembered as refused."""
 
 
 class LaunchGroups:
-    """The groups of one process. Members that ask at the same time share the list of their batch."""
+    """The launch groups of one process. Members that ask at the same time share one list request per batch."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class LaunchGroups:
         self._looking: dict[str, asyncio.Lock] = {}
 
     async def whole(self, claim: Object) -> LaunchGroup | None:
-        """The group that a claim is launched with, once all its members are there; None when it launches alone."""
+        """Wait for the claim's group to be complete and return it, or None if the claim launches alone."""
         metadata = claim["metadata"]
         group = group_of(metadata.get("annotations") or {})
         batch = (metadata.get("labels") or {}).get(labels.BATCH, "")
@@ -65,16 +65,17 @@ class LaunchGroups:
         return group
 
     def leave(self, group: LaunchGroup) -> None:
-        """EC2 refused the group's request: its members launch alone, and none may send the request any more.
+        """Record that EC2 refused the group's request. Its members launch alone, and none may send the request again.
 
-        A refused request does not use up its token: sent once more it would buy for those who launched alone, too.
+        A refused request does not use up its client token: sent again, it would also buy instances for members that
+        have launched alone.
         """
         self._left[group.id] = None
         while len(self._left) > MOST_REMEMBERED:
             del self._left[next(iter(self._left))]
 
     def is_left(self, group: LaunchGroup) -> bool:
-        """Whether the group's request was refused."""
+        """Whether EC2 refused the group's request."""
         return group.id in self._left
 
     async def _look(self, batch: str, wanted: LaunchGroup) -> None:
@@ -89,12 +90,12 @@ class LaunchGroups:
 
 
 def in_group(claim: Object) -> bool:
-    """Whether a claim is of a launch group: the tags of its instance name it only once they were written for it."""
+    """Whether a claim belongs to a launch group. Its instance then gets the claim's tags only after the launch."""
     return group_of(claim["metadata"].get("annotations") or {}) is not None
 
 
 async def bought_for(ec2: Ec2Provider, name: str, claim: Object | None) -> Instance | None:
-    """The living instance of a NodeClaim that names none: by its tag, else by its place in its launch group."""
+    """Find the living instance of a NodeClaim without a provider ID, by its tag or its place in the launch group."""
     found = await asyncio.to_thread(ec2.find_instance, name)
     group = group_of(claim["metadata"].get("annotations") or {}) if claim is not None else None
     if found is not None or group is None:

@@ -1,4 +1,4 @@
-"""The first steps of a node's life: choose what to ask EC2 for, and ask."""
+"""The steps "prepare launch" and "launch": build the request to EC2, send it, and record the outcome on the claim."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ log = logging.getLogger("controller.nodeclaim.lifecycle")
 TEMPLATE_NOT_FOUND = "LaunchTemplateNotFound"
 CLASS_UNKNOWN = "NodeClassReadinessUnknown"
 TAKEN_UP_AGAIN_AFTER = timedelta(seconds=15)
-"""A claim older than this, whose workflow begins only now, may have been launched by an earlier workflow."""
+"""If a claim is older than this when its workflow starts, an earlier workflow may have launched it already."""
 SENDERS = 64
-"""Threads of launches, which may wait long for their turn at EC2 and must not take those of other calls."""
+"""Threads for launches. They may wait long within EC2's rate limits and must not block the threads of other calls."""
 SHOWS_WITHIN = timedelta(minutes=2)
-"""For so long after its launch an instance that EC2 does not know may only not be shown yet."""
+"""How long after its launch an instance may exist although EC2 does not show it yet."""
 TAGGED = {labels.TAGGED: "true", labels.CLUSTER_TAGGED: "true"}
-"""What a NodeClaim says once its instance has all its tags; Karpenter then writes none."""
+"""The annotations of a NodeClaim whose instance has all its tags. They keep Karpenter from writing tags."""
 
 
 class Launching:
@@ -79,7 +79,7 @@ class Launching:
         breakers: LaunchBreakers | None = None,
         tries: Callable[[], int] | None = None,
     ) -> None:
-        """``tries``: the number of the present try of the activity, from 1."""
+        """``tries`` returns the number of the current attempt of the activity, starting at 1."""
         self._kube = kube
         self._ec2 = ec2
         self._groups = LaunchGroups(kube, now)
@@ -91,7 +91,7 @@ class Launching:
         self._putting_off = PuttingOff(kube, recorder, self._breakers, now, tries)
 
     async def prepare(self, given: PrepareLaunchInput) -> PrepareLaunchResult:
-        """What the claim asks for, and the exact fleet request of this attempt unless it was launched before."""
+        """Return what the claim asks for and, unless it was launched before, the exact request of this attempt."""
         raw = await nodeclaims.read_claim(self._kube, given.claim)
         if raw is None:
             return PrepareLaunchResult(view=ClaimView())
@@ -114,10 +114,11 @@ class Launching:
             return await self._putting_off.given_up(given.claim, view, Reason.INSTANCE_GONE, lost)
         if known is not None:
             await self._tag(given.claim, known, view.node_name)
-            # The workflow before this one may have been ended between its taint and its deletion.
+            # An earlier workflow may have been terminated between tainting the node and deleting the claim.
             if await cordon.withdraw(self._kube, given.claim, view.node_name):
                 log.info("took the disruption taint off", extra={"nodeclaim": given.claim.name, "node": view.node_name})
-            if view.initialized and await open_named(self._kube, view.node_name):  # ended before its pods were bound
+            # An earlier workflow may also have been terminated before it bound the pods.
+            if view.initialized and await open_named(self._kube, view.node_name):
                 log.info("opened the node to all pods", extra={"nodeclaim": given.claim.name, "node": view.node_name})
             return PrepareLaunchResult(view=evolve(view, instance=known))
         if view.deleting:
@@ -137,7 +138,7 @@ class Launching:
         except NodeClassNotReady as error:
             return await self._putting_off.given_up(given.claim, view, Reason.NODECLASS_NOT_READY, str(error))
         except InsufficientCapacity as error:
-            self._breakers.news.set()  # whoever asked for this does not know what is avoided
+            self._breakers.news.set()  # the planner asked for this, so it does not know what is avoided
             return await self._putting_off.given_up(given.claim, view, Reason.INSUFFICIENT_CAPACITY, str(error))
         except NodeClassReadinessUnknown as error:
             return await self._putting_off.unprepared(
@@ -155,10 +156,11 @@ class Launching:
         return PrepareLaunchResult(view=view, request=request)
 
     async def launch(self, given: LaunchInput) -> LaunchResult:
-        """Send the recorded request and write the outcome on the claim; safe to repeat.
+        """Send the recorded request and write the outcome on the claim. Safe to repeat.
 
         Raises:
-            ApplicationError: of type NodeClaimGone; a request that was sent before may have bought an instance.
+            ApplicationError: of type NodeClaimGone: the claim is gone, but an earlier request may have bought an
+                instance.
         """
         try:
             return await self._launch(given)
@@ -172,7 +174,7 @@ class Launching:
                 f"NodeClaim {given.claim.name} is gone: nothing is bought for it", type=ErrorType.CLAIM_GONE
             )
         if (raw.get("status") or {}).get("providerID"):
-            # A workflow that was reset to before its launch: EC2 forgets client tokens in time, the claim does not.
+            # The workflow was reset to a point before its launch. EC2 forgets client tokens in time, so ask the claim.
             known, lost = await self._launched_before(raw, given.claim)
             return LaunchResult(instance=known, reason=Reason.INSTANCE_GONE if lost else "", message=lost)
         pool = nodeclaims.pool_of(raw)
@@ -186,7 +188,7 @@ class Launching:
             )
         result = await self._send(given, pool)
         if result.instance is None and result.reason == TEMPLATE_NOT_FOUND:
-            # The next attempt makes the template again.
+            # The next attempt creates the template again.
             return evolve(result, reason=Reason.TEMPLATE_GONE)
         if result.instance is None:
             return await self._putting_off.unlaunched(raw, given.claim, result)
@@ -208,7 +210,7 @@ class Launching:
         return result
 
     async def _send(self, given: LaunchInput, pool: str) -> LaunchResult:
-        """Ask EC2, and remember for other claims what it says; the provisioner's workflow is told of it."""
+        """Send the request and record what EC2 refuses, for other claims and for the provisioner workflow."""
         try:
             send = partial(self._ec2.launch, given.request)
             result = await beating(asyncio.get_running_loop().run_in_executor(self._senders, send))
@@ -233,7 +235,12 @@ class Launching:
     async def _launched_before(
         self, raw: Object, ref: ClaimRef, *, sent_before: bool = False
     ) -> tuple[Instance | None, str]:
-        """The instance of an earlier launch; or why the one that the claim names cannot be gone on with."""
+        """Find the instance of an earlier launch.
+
+        Returns:
+            The instance, or None if there was no earlier launch; and why the instance that the claim names cannot be
+            used any more, or an empty string.
+        """
         provider_id = (raw.get("status") or {}).get("providerID") or ""
         if provider_id:
             instance_id = provider_id.rsplit("/", 1)[-1]
@@ -264,9 +271,14 @@ class Launching:
     async def _mark(
         self, ref: ClaimRef, instance: Instance, raw: Object, made_from: Mapping[str, str] | None = None
     ) -> None:
-        """``raw`` is the claim as read before the launch: what changed since is read again by who writes.
+        """Write the launch on the claim.
 
-        Without ``made_from`` nobody knows any more what the class was like: it counts as it is now.
+        Args:
+            ref: the claim.
+            instance: the instance that was launched.
+            raw: the claim as read before the launch. The write reads it again if it has changed since.
+            made_from: the hashes of the EC2NodeClass that the request was made from. If None, they are unknown, and
+                the current EC2NodeClass is used.
         """
         node_class = await self._node_class((raw["spec"].get("nodeClassRef") or {}).get("name", ""))
         own = with_own_kubelet(node_class, raw["metadata"].get("annotations") or {})
@@ -285,23 +297,27 @@ class Launching:
         )
 
     async def _tag(self, ref: ClaimRef, instance: Instance, node_name: str) -> None:
-        """Mend the tags of an instance that another Karpenter may have bought: by them it is found again."""
+        """Restore the tags by which the instance is found again. Karpenter may have launched it without them."""
         try:
             await asyncio.to_thread(self._ec2.name_instance, instance.id, ref.name, node_name)
-        except EC2Error as error:  # housekeeping tries again
+        except EC2Error as error:  # the housekeeping sweep tries again
             log.info("instance not tagged yet", extra={"id": instance.id, "error": str(error)})
         else:
             await nodeclaims.annotate_claim(self._kube, ref, TAGGED)
 
 
 def _asked_for(made_from: Mapping[str, str] | None, node_class: EC2NodeClass) -> Mapping[str, str]:
-    """What a request was made from; digests of another release mean nothing to this one, and nobody would mend them."""
+    """The hashes of the class that a request was made from.
+
+    If another release computed them, return hashes of the current class: they cannot be compared, and nothing would
+    correct them later.
+    """
     if made_from and made_from.get(labels.EC2NODECLASS_HASH_VERSION) == EC2NODECLASS_VERSION:
         return made_from
     return _origin(node_class)
 
 
 def _origin(node_class: EC2NodeClass) -> dict[str, str]:
-    """What a NodeClaim says of the class that its instance was launched from."""
+    """The annotations of a NodeClaim about the EC2NodeClass that its instance was launched from."""
     profile = node_class.status.instance_profile
     return {**ec2nodeclass_hashes(node_class), **({labels.INSTANCE_PROFILE: profile} if profile else {})}

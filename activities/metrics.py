@@ -1,4 +1,4 @@
-"""The metrics of what exists, under Karpenter's names, so that existing dashboards and alerts keep working."""
+"""Prometheus metrics. Those that Karpenter also has keep its names, so that existing dashboards and alerts work."""
 
 from __future__ import annotations
 

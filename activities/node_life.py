@@ -1,4 +1,4 @@
-"""The activities of one node's life, under the names that the Temporal UI shows."""
+"""The activities of the NodeClaim workflow, under the names that the Temporal UI shows."""
 
 from __future__ import annotations
 
@@ -54,23 +54,23 @@ from tenon.lifecycle.steps import KeepRecorded, Withdrawn
 log = logging.getLogger("controller.nodeclaim.lifecycle")
 
 SCHEDULER_SECONDS = 2.0
-"""How long kube-scheduler is left alone with a node that has just become ready: it places what it knows of meanwhile.
-Two who place pods in the same moment may give one node more than it can run, which its kubelet refuses."""
+"""How long kube-scheduler has to place pods on a node that has just become ready, before Tenon binds any. If both place
+pods at the same time, the node may get more than it can run, and its kubelet rejects the excess."""
 NAME_SECONDS = 5.0
-"""How long a registration waits for EC2 to take the node's name; it is written afterwards too."""
+"""Seconds that a registration waits until the instance is tagged. After that, tagging continues in the background."""
 TERMINATION_PATIENCE = 120.0
-"""Seconds that one try waits for EC2 to end an instance."""
+"""Seconds that one attempt waits for EC2 to terminate an instance."""
 NAMING_THREADS = 4
-"""Names are written slowly, inside EC2's limit for tags: they must not take the threads of other calls."""
+"""Threads for tagging instances. EC2's rate limit makes tagging slow, and it must not block other calls."""
 
 
 def now() -> datetime:
-    """The wall clock."""
+    """The current time in UTC."""
     return datetime.now(UTC)
 
 
 class NodeActivities:
-    """A node's stages, each its own activity."""
+    """Each stage of a node as its own activity."""
 
     def __init__(
         self,
@@ -92,17 +92,17 @@ class NodeActivities:
 
     @activity.defn(name=ActivityName.PREPARE_LAUNCH)
     async def prepare_launch(self, given: PrepareLaunchInput) -> PrepareLaunchResult:
-        """Choose instance types, subnets and templates; the answer is recorded before anything is bought."""
+        """Choose instance types, subnets and templates. Temporal records the result before anything is bought."""
         return await self._launching.prepare(given)
 
     @activity.defn(name=ActivityName.LAUNCH)
     async def launch(self, given: LaunchInput) -> LaunchResult:
-        """Buy: one CreateFleet with the recorded token."""
+        """Launch the instance with one CreateFleet call that uses the recorded client token."""
         return await self._launching.launch(given)
 
     @activity.defn(name=ActivityName.REGISTER)
     async def register(self, given: NodeInput) -> RegisterResult:
-        """Adopt the Node that joined."""
+        """Adopt the Node that joined the cluster, and tag its instance with the Node's name."""
         result = await registration.register(self._kube, self._recorder, given, now)
         if result.node_name:
             raw = await nodeclaims.read_claim(self._kube, given.claim) or {"metadata": {}}
@@ -117,9 +117,10 @@ class NodeActivities:
         return result
 
     async def _name_instance(self, given: NodeInput, node_name: str, *, tells: bool) -> None:
-        """For people who look at EC2; what is refused now, housekeeping writes later.
+        """Tag the instance with its claim and Node name. If EC2 refuses, the housekeeping sweep writes the tags later.
 
-        ``tells``: only these tags lead from the instance to its claim, which says so afterwards.
+        ``tells``: annotate the claim afterwards. Set for members of a launch group, because their instances have no
+        other tags that name the claim.
         """
         instance_id = given.provider_id.rsplit("/", 1)[-1]
         name = partial(self._ec2.name_instance, instance_id, given.claim.name, node_name)
@@ -132,7 +133,7 @@ class NodeActivities:
 
     @activity.defn(name=ActivityName.INITIALIZE)
     async def initialize(self, given: NodeInput) -> InitializeResult:
-        """Check that the Node can run what it was bought for."""
+        """Check that the Node can run the pods it was bought for."""
         result = await initialization.initialize(self._kube, given, now)
         if result.initialized:
             log.info("initialized node", extra={"nodeclaim": given.claim.name, "node": given.node_name})
@@ -140,7 +141,7 @@ class NodeActivities:
 
     @activity.defn(name=ActivityName.BIND)
     async def bind(self, given: NodeInput) -> BindResult:
-        """Bind those of the pods that the node was bought for which kube-scheduler has not placed by itself."""
+        """Bind the pods that the node was bought for, except those that kube-scheduler has already placed."""
         result = await binding.bind(self._kube, given, lambda: asyncio.sleep(SCHEDULER_SECONDS), self._default_spread)
         log.info(
             "bound pods",
@@ -156,13 +157,13 @@ class NodeActivities:
 
     @activity.defn(name=ActivityName.KEEP)
     async def keep(self, given: KeepInput) -> KeepRecorded:
-        """Write an operator's wish on the claim."""
+        """Record on the claim until when an operator wants to keep the node."""
         await nodeclaims.record_keep(self._kube, given.claim, given.until)
         return KeepRecorded()
 
     @activity.defn(name=ActivityName.WITHDRAW)
     async def withdraw(self, given: NodeInput) -> Withdrawn:
-        """Take the disruption taint off a node that stays: nothing followed it."""
+        """Remove the disruption taint from a node that stays after all."""
         removed = await cordon.withdraw(self._kube, given.claim, given.node_name)
         if removed:
             log.info("took the disruption taint off", extra={"nodeclaim": given.claim.name, "node": given.node_name})
@@ -170,7 +171,7 @@ class NodeActivities:
 
     @activity.defn(name=ActivityName.CORDON)
     async def cordon(self, given: CordonInput) -> CordonResult:
-        """No pod comes any more."""
+        """Taint the node so that no new pods are scheduled on it, and delete its Node and NodeClaim objects."""
         result = await cordon.cordon(self._kube, self._recorder, given, now)
         message = "cordoned node" if result.cordoned else "node is not empty after all"
         extra = {"nodeclaim": given.claim.name, "node": result.node_name, "reason": given.reason}
@@ -179,7 +180,7 @@ class NodeActivities:
 
     @activity.defn(name=ActivityName.DRAIN)
     async def drain(self, given: DrainInput) -> DrainResult:
-        """Evict the pods, in waves."""
+        """Evict the pods in waves."""
         result = await drain.drain(self._kube, self._recorder, given, now, activity.heartbeat)
         metrics.PODS_DRAINED.labels(drain_reason(given.reason)).inc(result.evicted)
         if result.drained:
@@ -189,12 +190,12 @@ class NodeActivities:
 
     @activity.defn(name=ActivityName.DETACH_VOLUMES)
     async def detach_volumes(self, given: DetachInput) -> DetachResult:
-        """Wait for the volumes of drained pods."""
+        """Wait until the volumes of drained pods are detached."""
         return await volumes.detach_volumes(self._kube, self._recorder, given, now, activity.heartbeat)
 
     @activity.defn(name=ActivityName.TERMINATE)
     async def terminate(self, given: TerminateInput) -> TerminateResult:
-        """End the instance and wait until EC2 says that it is gone."""
+        """Terminate the instance and wait until EC2 reports that it is gone."""
         claim = None if given.instance_id else await nodeclaims.read_claim(self._kube, given.claim)
         instance_id = given.instance_id or _instance_of(claim)
         if not instance_id:
@@ -213,7 +214,7 @@ class NodeActivities:
         return TerminateResult(state=state)
 
     async def _may_not_be_shown_yet(self, given: TerminateInput) -> bool:
-        """Whether EC2, which knows nothing of the instance, may only be late: it has not shown it since its launch."""
+        """Whether EC2 may not show the instance yet because it was launched only moments ago."""
         if given.shown:
             return False
         claim = await nodeclaims.read_claim(self._kube, given.claim)
@@ -221,7 +222,7 @@ class NodeActivities:
 
     @activity.defn(name=ActivityName.RELEASE)
     async def release(self, given: ReleaseInput) -> ReleaseInput:
-        """Take the finalizers off; the last act."""
+        """Remove the finalizers from Node and NodeClaim, as the last step."""
         released = await release.release(self._kube, given, self._recorder)
         _count_end(given)
         log.info(
@@ -231,7 +232,7 @@ class NodeActivities:
         return released
 
     def steps(self) -> Sequence[Callable[..., Any]]:
-        """The activities that share slots, for a worker."""
+        """The activities that share the slots of the common task queue."""
         return [
             self.prepare_launch,
             self.launch,
@@ -245,20 +246,23 @@ class NodeActivities:
         ]
 
     def draining(self) -> Sequence[Callable[..., Any]]:
-        """Those that wait for pods and volumes."""
+        """The activities of the draining lane, which wait for pods and volumes."""
         return [self.drain, self.detach_volumes]
 
     def ending(self) -> Sequence[Callable[..., Any]]:
-        """The one that waits for an instance's end."""
+        """The activities of the ending lane, which wait for instances to terminate."""
         return [self.terminate]
 
     def all(self) -> Sequence[Callable[..., Any]]:
-        """Every activity."""
+        """All activities of all lanes."""
         return [*self.steps(), *self.draining(), *self.ending()]
 
 
 def _instance_of(claim: Object | None) -> str:
-    """The instance that the claim names: a life that left before it looked knows of none, and its tag may lag."""
+    """The instance id in the claim's provider ID, or an empty string.
+
+    A workflow that was asked to leave early may not know its instance, and the instance's tags may appear late.
+    """
     provider_id = ((claim or {}).get("status") or {}).get("providerID") or ""
     return str(provider_id).rsplit("/", 1)[-1]
 

@@ -1,4 +1,4 @@
-"""The activity that keeps an EC2NodeClass resolved, and lets it go once nothing uses it."""
+"""The activity that resolves an EC2NodeClass, and releases a deleted one when no NodeClaim uses it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger("controller.nodeclass")
 
 
 class NodeClassActivities:
-    """Resolves node classes."""
+    """The activity that resolves EC2NodeClasses."""
 
     def __init__(self, kube: Kube, recorder: EventRecorder, ec2: Ec2Provider, version: ClusterVersion) -> None:
         self._kube = kube
@@ -37,7 +37,7 @@ class NodeClassActivities:
 
     @activity.defn(name=ActivityName.RESOLVE_NODECLASS)
     async def resolve(self, given: NodeClassInput) -> NodeClassResult:
-        """Look up what the class selects, and write status, conditions, hash and finalizer."""
+        """Look up what the class selects, and write its status, conditions, hash and finalizer."""
         raw = await self._kube.get(EC2NODECLASSES, given.name)
         if raw is None:
             return NodeClassResult(exists=False)
@@ -89,7 +89,7 @@ class NodeClassActivities:
             await self._kube.patch(EC2NODECLASSES, metadata["name"], {"metadata": patch})
 
     async def _take_claims_over(self, name: str, hashes: dict[str, str]) -> None:
-        """The class was hashed by another controller: its claims count as launched from what is there now."""
+        """Take over a class that another controller hashed: treat its claims as launched from its current state."""
         for claim in await self._kube.list(NODECLAIMS):
             metadata = claim["metadata"]
             if not _uses(claim, name):
@@ -99,7 +99,7 @@ class NodeClassActivities:
                 await self._kube.patch(NODECLAIMS, metadata["name"], {"metadata": {"annotations": change}})
 
     async def _let_go(self, raw: Object, node_class: EC2NodeClass | None) -> NodeClassResult:
-        """Deletion waits for all NodeClaims of the class, then takes what was made for it."""
+        """Wait until no NodeClaim uses the class, then delete its launch templates and profile, and its finalizer."""
         name = raw["metadata"]["name"]
         users = [claim["metadata"]["name"] for claim in await self._kube.list(NODECLAIMS) if _uses(claim, name)]
         if users:
@@ -107,7 +107,7 @@ class NodeClassActivities:
             await self._recorder.publish(raw, "WaitingOnNodeClaimTermination", message)
             return NodeClassResult(deleting=True, message=message)
         await asyncio.to_thread(self._ec2.delete_launch_templates, name)
-        if node_class is not None:  # one that cannot be read never had a profile made
+        if node_class is not None:  # Tenon never creates a profile for a class that it cannot parse
             await asyncio.to_thread(self._ec2.delete_instance_profile, node_class)
         left = [f for f in raw["metadata"].get("finalizers") or [] if f != labels.NODECLASS_FINALIZER]
         patch = {"metadata": {"finalizers": left, "resourceVersion": raw["metadata"]["resourceVersion"]}}
@@ -117,5 +117,5 @@ class NodeClassActivities:
 
 
 def _uses(claim: Object, name: str) -> bool:
-    """Whether a NodeClaim is launched from the EC2NodeClass of this name, and not from another kind's."""
+    """Whether a NodeClaim references the EC2NodeClass of this name, not an object of another kind."""
     return manages_claim(claim) and (claim["spec"].get("nodeClassRef") or {}).get("name") == name

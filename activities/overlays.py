@@ -1,9 +1,9 @@
-"""The instance types of a NodeClaim that was planned with NodeOverlays, at its launch.
+"""Applies NodeOverlays to the instance types of a NodeClaim when it is launched.
 
-Only a claim that bears the trace of an overlay needs this: what a plan believed of prices and capacity must be believed
-once more when EC2 is asked, or the claim would ask for resources that no type has. Which overlays hold is decided over
-all NodePools, so all are read. Whatever changed since the plan counts: a claim that nothing fits any more is let go,
-and its pods are planned again.
+Only a claim with an overlay annotation needs this. The launch must use the same prices and capacity as the plan, or the
+claim would request resources that no instance type has. Which overlays apply depends on all NodePools, so this module
+reads all of them. It uses the current objects, not those of the plan: if no type fits the claim any more, the claim is
+deleted and its pods are planned again.
 """
 
 from __future__ import annotations
@@ -29,20 +29,21 @@ from tenon.scheduling.model import InstanceType
 
 Model = TypeVar("Model", bound=ApiModel)
 Seen = dict[str, Sequence[InstanceType]]
-"""By NodePool, its types."""
+"""NodePool name to its instance types."""
 TRACES = (labels.PRICE_OVERLAY_APPLIED, labels.CAPACITY_OVERLAY_APPLIED)
 
 
 def bears_trace(claim: Mapping[str, Any]) -> bool:
-    """Whether a raw NodeClaim was planned with NodeOverlays."""
+    """Whether a raw NodeClaim has an annotation that says it was planned with NodeOverlays."""
     annotations = claim["metadata"].get("annotations") or {}
     return any(annotations.get(trace) == "true" for trace in TRACES)
 
 
 class OverlaidTypes:
-    """Answers launches. Those that ask while one answer is made share the next, so that a burst costs no more than two.
+    """Returns instance types to launches. A burst of launches reads the cluster at most twice.
 
-    An answer is never older than its question: what a plan saw a moment ago is seen by the launch as well.
+    Launches that ask while one answer is being computed share the next one. An answer is never older than its request,
+    so a launch sees everything that the plan before it saw.
     """
 
     def __init__(self, kube: Kube, ec2: Ec2Provider) -> None:
@@ -53,7 +54,7 @@ class OverlaidTypes:
         self._parsed: dict[tuple[str, str], tuple[str, Any]] = {}
 
     async def of(self, claim: Mapping[str, Any], node_class: EC2NodeClass) -> Sequence[InstanceType]:
-        """The types of a claim's class, as the overlays of now want them seen for the claim's NodePool."""
+        """The types of a claim's class, with the current overlays for the claim's NodePool applied."""
         seen = None
         if bears_trace(claim):
             pool = (claim["metadata"].get("labels") or {}).get(labels.NODEPOOL, "")
@@ -63,17 +64,17 @@ class OverlaidTypes:
             asking, answer = self._gathering
             asking.add(pool)
             seen = (await asyncio.shield(answer)).get(pool)
-        # without a trace, or with a pool that is gone, as EC2 describes them
+        # If the claim has no overlay annotation, or its pool is gone, use the types as EC2 describes them.
         return await asyncio.to_thread(self._ec2.instance_types, node_class) if seen is None else seen
 
     async def _answer(self, asking: Set[str]) -> Seen:
         async with self._turn:
-            self._gathering = None  # what is read from here on is too old for whoever asks later
+            self._gathering = None  # later requests need a newer answer than the one that is read from here on
             found = [await self._listed(resource) for resource in (NODEOVERLAYS, NODEPOOLS, EC2NODECLASSES)]
             return await asyncio.to_thread(self._seen, asking, *found)
 
     async def _listed(self, resource: Resource) -> list[Object]:
-        """All objects; none where the kind is no more."""
+        """All objects of the resource; empty if the API server does not serve it."""
         try:
             return await self._kube.list(resource)
         except NotFound:
@@ -93,7 +94,7 @@ class OverlaidTypes:
         usable = usable_pools(pools, classes.get)
         names = {pool.metadata.name for pool in usable}
         seen = self._overlaid(usable, classes, overlays) if names & asking else {}
-        for pool in pools:  # static ones, and those that leave: plans for pods know nothing of them
+        for pool in pools:  # static and deleted pools, which plans for pods leave out
             name = pool.metadata.name
             if name in asking - names and not why_class_unready(pool, classes.get):
                 seen[name] = self._overlaid([pool, *usable], classes, overlays)[name]
@@ -111,7 +112,10 @@ class OverlaidTypes:
     def _read(
         self, before: Mapping[tuple[str, str], tuple[str, Any]], listed: Sequence[Object], model: type[Model]
     ) -> list[tuple[Model, bool]]:
-        """The objects that can be read, each with whether anything is wrong with it; what did not change is known."""
+        """Parse the objects and return those that can be read, each with whether it has faults.
+
+        Unchanged objects are taken from ``before``.
+        """
         found = []
         for raw in listed:
             metadata = raw["metadata"]

@@ -1,6 +1,6 @@
-"""One workflow a cluster that decides which nodes leave, and keeps the ledger of commands that have not ended.
+"""The workflow, one per cluster, that decides which nodes to disrupt and keeps the ledger of open commands.
 
-A command runs in a workflow of its own, so that one bad command blocks nothing.
+Each command runs in its own child workflow, so that a failing command does not block the others.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ with workflow.unsafe.imports_passed_through():
     from workflows.planner_call import PlannerCaller
 
 REFUSED_PAUSE = timedelta(seconds=30)
-"""How long a node that refused a command is left alone."""
+"""How long a node is left alone after it refused a command."""
 COMMAND_GRACE = timedelta(minutes=10)
-"""How long after its due time a command's nodes stay in the ledger when nobody reports on them."""
+"""How long a command's nodes stay in the ledger after its due time if nothing reports that they left or refused."""
 
 
 class DisruptionInput(Message):
-    """What one run hands to the next."""
+    """The state that each run passes on when it continues as new."""
 
     cluster: str
     ledger: dict[str, LedgerEntry] = Field(default_factory=dict)
@@ -45,7 +45,7 @@ class DisruptionInput(Message):
 
 @workflow.defn(name="Disruption")
 class DisruptionWorkflow(PlannerCaller):
-    """Wait for candidates, start a command, remember it until it is settled."""
+    """Waits for candidates, starts commands, and keeps each one in the ledger until it is settled."""
 
     @workflow.init
     def __init__(self, begin: DisruptionInput) -> None:
@@ -55,7 +55,7 @@ class DisruptionWorkflow(PlannerCaller):
 
     @workflow.run
     async def run(self, begin: DisruptionInput) -> None:
-        """Serve for ever."""
+        """Poll the planner and start commands. Never returns; continues as new when the history grows."""
         while True:
             decision = await self._await_decision()
             if decision is not None:
@@ -68,7 +68,7 @@ class DisruptionWorkflow(PlannerCaller):
                 workflow.continue_as_new(evolve(begin, ledger=self.ledger, plan_queue=self.plan_queue))
 
     async def _await_decision(self) -> DisruptionDecision | None:
-        """The commands to start; None if the planner must be polled again."""
+        """The commands to start, or None if the planner must be polled again."""
         now = workflow.now()
         self.ledger = {claim: entry for claim, entry in self.ledger.items() if entry.until > now}
         given = AwaitDisruptionInput(cluster=self.cluster, ledger=self.ledger)
@@ -101,7 +101,7 @@ class DisruptionWorkflow(PlannerCaller):
 
     @workflow.signal
     def settled(self, claims: list[str]) -> None:
-        """A command's nodes refused it: they are free for another after a pause."""
+        """Receive the nodes that refused a command. They become available for another one after `REFUSED_PAUSE`."""
         until = workflow.now() + REFUSED_PAUSE
         for claim in claims:
             if claim in self.ledger:
@@ -109,17 +109,17 @@ class DisruptionWorkflow(PlannerCaller):
 
     @workflow.query
     def open_commands(self) -> dict[str, LedgerEntry]:
-        """Claim name to the command that is taking it away."""
+        """The open commands: NodeClaim name to the ledger entry of the command that disrupts it."""
         return self.ledger
 
 
 @workflow.defn(name="DisruptionCommand")
 class DisruptionCommandWorkflow:
-    """One command: ask each candidate to leave."""
+    """Runs one command: asks the workflow of each candidate to leave."""
 
     @workflow.run
     async def run(self, begin: DisruptInput) -> DisruptResult:
-        """The answers of the candidates."""
+        """Return which candidates accepted and which refused, and report the refusals to the disruption workflow."""
         options = OPTIONS[ActivityName.DISRUPT]
         result: DisruptResult = await workflow.execute_activity(
             ActivityName.DISRUPT.value,

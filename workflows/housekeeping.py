@@ -1,4 +1,4 @@
-"""One sweep for lost things, as a workflow that a Temporal Schedule starts: its result is the sweep's report."""
+"""The workflow of one garbage collection sweep. A Temporal Schedule starts it, and its result is the sweep's report."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ with workflow.unsafe.imports_passed_through():
 
 SWEEP_WITHIN = timedelta(minutes=10)
 SILENCE = timedelta(minutes=3)
-"""The longest time between heartbeats: one AWS call with its retries may take half of it."""
+"""The heartbeat timeout. One AWS call with its retries may take half of it."""
 TRIES = 2
-"""A sweep repeats nothing that is done, and the next one comes soon: only a lost worker is worth a second try."""
+"""The maximum attempts of one sweep. A second attempt helps only after a lost worker: it skips work that is already
+done, and the next scheduled sweep follows soon anyway."""
 
 
 def housekeeping_id(cluster: str) -> str:
-    """The sweeps' workflow; the Schedule adds the time to it."""
+    """The workflow id of the sweeps, to which the Schedule appends the start time."""
     return f"housekeeping/{cluster}"
 
 
 def schedule_id(cluster: str) -> str:
-    """The Schedule that starts them."""
+    """The id of the Schedule that starts the sweeps."""
     return f"housekeeping-{cluster}"
 
 
 @workflow.defn(name="Housekeeping")
 class HousekeepingWorkflow:
-    """Runs the sweep once; what the sweep before left to the nodes' workflows is handed on to it."""
+    """Runs one sweep and passes it what the previous sweep left to the NodeClaim workflows."""
 
     @workflow.run
     async def run(self, begin: HousekeepingInput) -> HousekeepingResult:
-        """Sweep, and answer with the report."""
+        """Run the sweep and return its report."""
         if workflow.has_last_completion_result():
             last = workflow.get_last_completion_result(HousekeepingResult)
             if last is not None:
@@ -54,7 +55,7 @@ class HousekeepingWorkflow:
 
 
 def _report(result: HousekeepingResult) -> str:
-    """The sweep as the Temporal UI shows it."""
+    """The sweep's figures as Markdown for the Temporal UI."""
     lines = [
         f"- {kind}: {row.ended} of {row.found} ended, {row.failed} failed, {row.put_off} put off"
         for kind, row in sorted(result.figures.items())

@@ -1,4 +1,4 @@
-"""The ids of workflows, task queues, and the search attributes: what operators type and filter by."""
+"""Workflow ids, task queue names and search attributes, which operators type and filter by."""
 
 from __future__ import annotations
 
@@ -35,40 +35,46 @@ SEARCH_ATTRIBUTES = (CLUSTER, POOL, STAGE, INSTANCE_TYPE, ZONE, CAPACITY_TYPE, B
 
 
 def provisioner_id(cluster: str) -> str:
-    """The workflow that batches and plans pending pods."""
+    """The id of the workflow that batches and plans pending pods."""
     return f"provisioner/{cluster}"
 
 
 def disruption_id(cluster: str) -> str:
-    """The workflow that decides which nodes leave."""
+    """The id of the workflow that decides which nodes to disrupt."""
     return f"disruption/{cluster}"
 
 
 def command_id(cluster: str, command: str) -> str:
-    """The workflow of one disruption command."""
+    """The id of the workflow of one disruption command."""
     return f"disruption-command/{cluster}/{command}"
 
 
 def nodeclass_id(cluster: str, name: str) -> str:
-    """The workflow that keeps one EC2NodeClass resolved."""
+    """The id of the workflow that keeps one EC2NodeClass resolved."""
     return f"nodeclass/{cluster}/{name}"
 
 
 def task_queue(cluster: str) -> str:
-    """Workflows, EC2 calls and Kubernetes writes: every replica serves it."""
+    """The queue of workflows, EC2 calls and Kubernetes writes. Every replica serves it."""
     return f"tenon-{cluster}"
 
 
 def lane_queue(queue: str, lane: str) -> str:
-    """The part of a task queue that has slots of its own; without a lane the queue itself."""
+    """The queue of a lane, which has its own worker slots. If ``lane`` is empty, ``queue`` itself."""
     return f"{queue}-{lane}" if lane else queue
 
 
 def plan_queue(cluster: str) -> str:
-    """Decisions that need the cluster cache, asked by a workflow that knows no leader yet: each leader serves it."""
+    """The queue of planner calls, which need the cluster cache, from workflows that know no leader yet.
+
+    Each leader serves it.
+    """
     return f"tenon-{cluster}-plan"
 
 
 def leader_queue(cluster: str, leader: str) -> str:
-    """The same decisions, of one leader only: nothing that Temporal still holds of a dead one polls it."""
+    """The queue of planner calls that only this leader serves.
+
+    Temporal may still hold open polls of a dead leader; none of those polls this queue.
+    """
     return f"{plan_queue(cluster)}-{leader}"

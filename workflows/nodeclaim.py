@@ -1,8 +1,8 @@
-"""One node's life as one workflow: `tenon.lifecycle` decides each step, this remembers and runs it.
+"""The workflow of one node, from launch to termination. `tenon.lifecycle` decides each step, and the workflow runs it.
 
-Replay-relevant: the order of commands is that of `machine.next_step`. The run continues as new whenever it comes to
-rest at `live` after it did anything, so that a resting node has a handful of events, the same under every version of
-this code, and a deploy or a rollback need only decode its state.
+`machine.next_step` determines the order of the commands, on which replay depends. The run continues as new each time
+the node settles in stage `live` after the workflow did something. A node at rest therefore has only a few history
+events, which are the same under every version of this code, and a deploy or a rollback only has to decode its state.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ with workflow.unsafe.imports_passed_through():
     from workflows.options import OPTIONS
 
 LONGEST_HISTORY = 2000
-"""Events after which any run is folded up, whatever it is at."""
+"""The number of history events after which a run continues as new in any stage."""
 LONG_HISTORY = 200
-"""Events after which a live node's run is folded up even if its state did not change."""
+"""The number of history events after which the run of a live node continues as new even if its state is unchanged."""
 LAUNCH_GOES_ON = "launch-goes-on"
-"""Marks runs in which a launch that had no outcome in its time is tried again; before, it ended the claim."""
+"""The patch id of runs that retry a launch that timed out without an outcome. Earlier runs end the claim instead."""
 
 
 @workflow.defn(name="NodeClaim")
 class NodeClaimWorkflow:
-    """Launch, register, initialize, bind, live, cordon, drain, terminate."""
+    """Takes a node through its stages: launch, register, initialize, bind, live, cordon, drain, terminate."""
 
     @workflow.init
     def __init__(self, begin: NodeClaimInput) -> None:
@@ -62,14 +62,14 @@ class NodeClaimWorkflow:
 
     @workflow.run
     async def run(self, begin: NodeClaimInput) -> Life:
-        """Drive the node to the end of its life; to cancel the workflow is to ask the node to leave."""
+        """Run the node until it is terminated. A cancellation of the workflow asks the node to leave."""
         living = asyncio.create_task(self._live(begin))
         while True:
             try:
                 return await asyncio.shield(living)
             except asyncio.CancelledError:
                 if living.done() or workflow.cancellation_reason() is None:
-                    raise  # not an operator's: the workflow is being taken out of memory
+                    raise  # no operator cancelled it: the worker evicts the workflow from its cache
                 self.inbox.append(LeaveRequest(reason=Reason.CANCELLED, message="the workflow was cancelled"))
 
     async def _live(self, begin: NodeClaimInput) -> Life:
@@ -94,7 +94,7 @@ class NodeClaimWorkflow:
                     return life(self.state, workflow.now())
 
     def _fold(self, begin: NodeClaimInput) -> NoReturn:
-        """Go on in a new run that knows all that this one does."""
+        """Continue as new with the current state."""
         workflow.continue_as_new(evolve(begin, state=self.state))
 
     async def _run(self, step: Run) -> None:
@@ -139,7 +139,7 @@ class NodeClaimWorkflow:
         handle = workflow.get_external_workflow_handle(names.provisioner_id(self.state.claim.cluster))
         try:
             await handle.signal("offerings_unavailable", unavailable)
-        except Exception as error:  # the provisioner may be away; it will meet the refusal itself
+        except Exception as error:  # the provisioner may not be running; its next plan will meet the refusal itself
             workflow.logger.warning("provisioner not told of unavailable offerings: %s", error)
 
     async def _wait(self, step: Wait) -> None:
@@ -163,7 +163,7 @@ class NodeClaimWorkflow:
             workflow.logger.info("%s -> %s", before.value, self.state.stage.value)
 
     def _too_long(self) -> bool:
-        """Whether the history must be folded in the middle of a stage: a drain that is blocked for days."""
+        """Whether the run must continue as new in the middle of a stage, such as a drain that is blocked for days."""
         info = workflow.info()
         return info.is_continue_as_new_suggested() or info.get_current_history_length() > LONGEST_HISTORY
 
@@ -183,11 +183,11 @@ class NodeClaimWorkflow:
         )
 
     def _show(self) -> None:
-        """Details for the UI each time; search attributes only when what people filter by changed."""
+        """Update the details in the UI each time, and the search attributes only when their values changed."""
         workflow.set_current_details(details(self.state))
         shown = visible_stage(self.state), self.state.instance, machine.expiry(self.state), bool(self.state.blocked)
         if self.shown is None and self.at_start.instance is not None:
-            self.shown = shown  # attributes are carried over by continue-as-new
+            self.shown = shown  # continue-as-new carries the attributes over
         preparing = self.state.stage is Stage.PREPARING and not self.state.blocked
         if shown == self.shown or (self.shown is None and preparing):
             return
@@ -210,7 +210,7 @@ class NodeClaimWorkflow:
 
     @workflow.signal(description="Sent by Tenon: the Node, the NodeClaim or the instance changed. Looks at them again.")
     def poke(self, poke: Poke) -> None:
-        """Look again: the node or its claim changed."""
+        """Check the node again, because the node, its NodeClaim or its instance changed."""
         self.inbox.append(poke)
 
     @workflow.signal
@@ -220,7 +220,7 @@ class NodeClaimWorkflow:
 
     @workflow.signal
     def force_drain(self) -> None:
-        """As `drain`, but pods are deleted at once, whatever protects them."""
+        """Like `drain`, but delete the pods at once, even if something protects them."""
         self.inbox.append(LeaveRequest(reason=Reason.FORCE_DRAIN, message="asked for by an operator", force=True))
 
     @workflow.signal
@@ -230,13 +230,13 @@ class NodeClaimWorkflow:
 
     @workflow.signal
     def keep(self, keep: Keep) -> None:
-        """Keep the node at least until an instant: no disruption, no expiry before."""
+        """Keep the node at least until the given time: neither disrupt nor expire it before."""
         self.inbox.append(keep)
 
     @workflow.update
     def disrupt(self, command: Disrupt) -> DisruptAnswer:
-        """Ask the node to leave for a disruption command; the answer says whether it will."""
-        # Judged on a copy: what waits is applied between activities only, never under one that runs.
+        """Ask the node to leave for a disruption command. The answer says whether it accepts."""
+        # Judge on a copy: the workflow applies queued events between activities only, never while one runs.
         state = self.state
         for event in self.inbox:
             state = machine.apply(state, event, workflow.now())
@@ -247,17 +247,17 @@ class NodeClaimWorkflow:
 
     @workflow.query
     def status(self) -> NodeState:
-        """The node's state, timeline included."""
+        """The node's state, including its timeline."""
         return self.state
 
 
 def _type_of(error: ActivityError) -> str | None:
-    """The type of what an activity raised; None for what is not typed, such as a time-out."""
+    """The type of the ApplicationError that an activity raised, or None for other errors, such as a timeout."""
     return error.cause.type if isinstance(error.cause, ApplicationError) else None
 
 
 def visible_stage(state: NodeState) -> str:
-    """The stage as people filter by it: coarser than the machine's, so that each change is worth an event."""
+    """The stage as a search attribute. It is coarser than the machine's stage, so that it changes less often."""
     match state.stage:
         case Stage.PREPARING | Stage.LAUNCHING:
             return "launching"

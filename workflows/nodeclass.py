@@ -1,4 +1,4 @@
-"""One workflow an EC2NodeClass: keep its subnets, security groups, images and instance profile resolved."""
+"""The workflow, one per EC2NodeClass, that resolves its subnets, security groups, images and instance profile."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ with workflow.unsafe.imports_passed_through():
     from workflows.options import OPTIONS
 
 REFRESH = timedelta(minutes=10)
-"""Unless the activity names a time: it knows the settings."""
+"""The refresh interval if the activity returns none. The activity knows the settings."""
 REFRESH_UNREADY = timedelta(minutes=1)
 
 
 @workflow.defn(name="NodeClass")
 class NodeClassWorkflow:
-    """Resolve, wait for a change or the refresh time, resolve again; ends when the class is gone."""
+    """Resolves the class, then again after each change or refresh interval. Ends when the class is gone."""
 
     def __init__(self) -> None:
         self.changed = False
@@ -25,7 +25,7 @@ class NodeClassWorkflow:
 
     @workflow.run
     async def run(self, begin: NodeClassInput) -> NodeClassResult:
-        """Serve until the class is gone."""
+        """Run until the class is gone, and return the last result."""
         options = OPTIONS[ActivityName.RESOLVE_NODECLASS]
         while True:
             self.changed = False
@@ -54,7 +54,7 @@ class NodeClassWorkflow:
 
     @workflow.signal(description="Sent by Tenon: the EC2NodeClass changed. Resolves it again.")
     def poke(self) -> None:
-        """The class changed."""
+        """Resolve the class again, because it changed."""
         self.changed = True
 
 

@@ -1,4 +1,4 @@
-"""How each activity may be tried: time-outs and retries in one table, so that a node's worst case can be read here."""
+"""The timeouts and retry policies of all activities in one table, which shows the worst case for a node."""
 
 from __future__ import annotations
 
@@ -31,25 +31,26 @@ from tenon.lifecycle.messages import (
 from tenon.lifecycle.steps import KeepRecorded, Withdrawn
 
 LAUNCH_TIMEOUT = timedelta(minutes=5)
-"""A launch that has no outcome in this time, because no worker serves it, is begun again by its workflow."""
+"""The workflow starts a launch again if it has no outcome after this time, for example because no worker serves it."""
 
 TRIES = 10
-"""One to two and a half minutes of failures: then the node says what blocks it, waits, and the step begins again. Time
-in which no worker is there is no failure."""
+"""The maximum attempts of a step: one to two and a half minutes of failures. After that the node reports what blocks
+it, waits, and starts the step again. Time without a running worker does not count as a failure."""
 
 _NEVER_AGAIN = [kind.value for kind in ErrorType]
 
 
 DRAINING, ENDING = "draining", "ending"
-"""Lanes: what waits long for pods, volumes and instances has slots of its own, so that it never holds up a launch."""
+"""Lanes: activities that wait long for pods, volumes or instances have their own worker slots, so that they never delay
+a launch."""
 LANE_WITHIN = timedelta(minutes=10)
-"""A task that no worker takes from a lane within this time fails and is scheduled again. After a rollback, an older
-version serves no lanes: it schedules the same task on the common queue."""
+"""A task that no worker takes from a lane within this time fails, and the workflow schedules it again. An older version
+to which a cluster was rolled back serves no lanes: it schedules the same task on the common queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """One row: the type of the result, the time for one try, the time for all tries, the pause between, the lane."""
+    """One row: the type of the result, the time for one attempt and for all attempts, the pauses between, the lane."""
 
     result: type[Message]
     try_for: timedelta
@@ -60,16 +61,16 @@ class Options:
     cancellation: ActivityCancellationType = ActivityCancellationType.TRY_CANCEL
     lane: str = ""
     tries: int = 0
-    """After so many failures the workflow hears of the last one; 0: never."""
+    """The maximum attempts, after which the workflow gets the last failure; 0 means no limit."""
 
     @property
     def taken_within(self) -> timedelta | None:
-        """How long a task may wait for a worker."""
+        """How long a task may wait for a worker; None means no limit."""
         return LANE_WITHIN if self.lane else None
 
     @property
     def retry(self) -> RetryPolicy:
-        """The retry policy of this row; typed failures are never tried again."""
+        """The retry policy of this row. It never retries the failures in `ErrorType`."""
         return RetryPolicy(
             initial_interval=self.first_pause,
             backoff_coefficient=2.0,
@@ -84,8 +85,8 @@ def _seconds(count: float) -> timedelta:
 
 
 OPTIONS: dict[ActivityName, Options] = {
-    # A worker that dies costs the time of one try: short where a node or a pod waits for it.
-    # A launch waits for its turn inside EC2's limits: that takes time, and is no failure.
+    # A worker that dies costs the time of one attempt, so attempts are short where a node or a pod waits for them.
+    # A launch waits for its turn within EC2's rate limits. That takes time and is not a failure.
     ActivityName.PREPARE_LAUNCH: Options(PrepareLaunchResult, _seconds(180), heartbeat=_seconds(30)),
     ActivityName.LAUNCH: Options(LaunchResult, _seconds(180), LAUNCH_TIMEOUT, heartbeat=_seconds(30)),
     ActivityName.REGISTER: Options(RegisterResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),

@@ -1,8 +1,8 @@
-"""How the two workflows of a cluster call its planner: on the task queue of the replica that leads.
+"""How the provisioner and disruption workflows call the planner: on the task queue of the leading replica.
 
 A call may be a long poll without heartbeats, so Temporal does not notice when a replica loses power in the middle of
-one. For a minute Temporal also gives new tasks to the polls of that replica. So each leader serves a task queue of its
-own and announces its name. The workflow then abandons the open call, and repeats it on that queue.
+one. For a minute Temporal also gives new tasks to the polls of that replica. Therefore each leader serves its own task
+queue and announces its name. The workflow then abandons the open call and repeats it on that queue.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class PlannerCaller:
 
     def __init__(self, plan_queue: str) -> None:
         self.plan_queue = plan_queue
-        """The task queue of the leader. Empty while no leader is known: each leader serves the shared queue too."""
+        """The task queue of the leader. Empty while no leader is known; each leader also serves the shared queue."""
         self.planner_changed = False
         self._next_queue = ""
 
@@ -37,10 +37,10 @@ class PlannerCaller:
         summary: str,
         outdated: Callable[[], bool] = lambda: False,
     ) -> Answer | None:
-        """A long poll of the planner; None if the caller must poll again, perhaps with other input.
+        """Poll the planner and return its answer, or None if the caller must poll again, perhaps with other input.
 
-        That is so when another leader announced itself, when the input became ``outdated``, and when the planner
-        failed.
+        The caller must poll again if another leader announced itself, if the input became ``outdated``, or if the
+        planner failed.
         """
         try:
             return await self._call(activity, given, answer, summary, outdated)
@@ -49,7 +49,7 @@ class PlannerCaller:
             return None
 
     async def call(self, activity: ActivityName, given: Message, answer: type[Answer], summary: str) -> Answer:
-        """The planner's answer. Each leader that announces itself meanwhile gets the same call.
+        """Call the planner and return its answer. If another leader announces itself before, repeat the call there.
 
         Raises:
             ActivityError: the planner failed.
@@ -91,15 +91,18 @@ class PlannerCaller:
 
     @workflow.signal
     def planner_serves(self, queue: str) -> None:
-        """The leader that announces itself next serves this task queue.
+        """Receive the task queue of the leader that announces itself next with `planner_started`.
 
-        This is a signal of its own without any effect, because earlier versions of this code do not know it and must be
-        able to replay what follows.
+        This is a separate signal without any effect of its own, because earlier versions of this code do not know it
+        and must be able to replay what follows.
         """
         self._next_queue = queue
 
     @workflow.signal
     def planner_started(self) -> None:
-        """A leader has no open call of this workflow: call it. One that named no queue serves the shared queue."""
+        """Call the leader that just started, which has no open call of this workflow yet.
+
+        A leader that named no queue with `planner_serves` serves the shared queue.
+        """
         self.plan_queue, self._next_queue = self._next_queue, ""
         self.planner_changed = True

@@ -1,12 +1,12 @@
-"""One workflow a cluster that turns pending pods into NodeClaims: wait for a batch, plan it, go on.
+"""The workflow, one per cluster, that turns pending pods into NodeClaims: it waits for a batch, plans it, and repeats.
 
-The waiting is a long poll of the cluster process, which sees the pods; the plan activity writes the NodeClaims itself
-and answers in figures. Nothing here grows with the number of pods.
+The wait is a long poll of the cluster process, which watches the pods. The plan activity writes the NodeClaims itself
+and returns only figures, so nothing here grows with the number of pods.
 
-Waiting and planning are two activities on purpose. What EC2 refuses is kept here, and comes at any time. A wait must be
-open to such news: a NodePool that EC2 refuses interrupts it, and the plan that follows gets every refusal up to its
-start. A plan must not be interrupted, or a stream of refusals would keep pods from ever being planned. One activity
-that does both could not tell the two apart (`tests/workflows/test_provisioner_refusals.py`).
+Waiting and planning are separate activities on purpose. This workflow keeps EC2's refusals, which arrive at any time.
+A refused NodePool must interrupt a wait, so that the next plan gets every refusal up to its start. Nothing must
+interrupt a plan, because a stream of refusals could then keep pods from ever being planned. A single activity could not
+distinguish the two (`tests/workflows/test_provisioner_refusals.py`).
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ with workflow.unsafe.imports_passed_through():
     from workflows.planner_call import PlannerCaller
 
 UNAVAILABLE_FOR = timedelta(minutes=3)
-"""How long an offering that EC2 refused for want of capacity is avoided (AWS-033)."""
+"""How long plans avoid an offering after EC2 had no capacity for it (AWS-033)."""
 MOST_REPORTS = 200
-"""Reports of EC2's refusals after which a run is folded up, in the middle of a long poll too."""
+"""The number of refusal reports after which a run continues as new, even in the middle of a long poll."""
 
 
 class ProvisionerInput(Message):
-    """What one run hands to the next."""
+    """The state that each run passes on when it continues as new."""
 
     cluster: str
     idle_seconds: float = 1.0
-    """As `max_seconds`, read by earlier versions only: the window is the planner's own setting now."""
+    """Like `max_seconds`, only earlier versions read this. The batch window is now a setting of the planner."""
     max_seconds: float = 10.0
     batch: int = 0
     unavailable: list[UnavailableOffering] = Field(default_factory=list)
-    """Of earlier versions; `refused` says the same in less."""
+    """From earlier versions; `refused` holds the same in a more compact form."""
     refused: list[RefusedTypes] = Field(default_factory=list)
     breakers: list[LaunchBreaker] = Field(default_factory=list)
     last_plan: PlanResult | None = None
@@ -60,14 +60,14 @@ class ProvisionerInput(Message):
 
 @workflow.defn(name="Provisioner")
 class ProvisionerWorkflow(PlannerCaller):
-    """Collect, plan, remember."""
+    """Waits for batches of pods, has them planned, and keeps what EC2 refuses."""
 
     @workflow.init
     def __init__(self, begin: ProvisionerInput) -> None:
         super().__init__(begin.plan_queue)
         self.cluster = begin.cluster
-        # Batch numbers start at the wall clock, so that a provisioner that was terminated and begun anew
-        # never repeats the number, and with it the NodeClaim names, of an earlier batch.
+        # Batch numbers start at the wall clock, so that a provisioner that was terminated and started again
+        # never reuses the number of an earlier batch, and with it the NodeClaim names.
         self.batch = begin.batch or int(workflow.now().timestamp())
         self.avoided = {u.offering.key: u.until for u in begin.unavailable}
         self.avoided |= by_offering(begin.refused, workflow.now())
@@ -78,7 +78,7 @@ class ProvisionerWorkflow(PlannerCaller):
 
     @workflow.run
     async def run(self, begin: ProvisionerInput) -> None:
-        """Serve for ever."""
+        """Collect and plan batches. Never returns; continues as new when the history grows."""
         while True:
             batch = await self._await_batch()
             if batch is not None and batch.pods:
@@ -99,7 +99,7 @@ class ProvisionerWorkflow(PlannerCaller):
                 )
 
     async def _await_batch(self) -> BatchSummary | None:
-        """The next batch; None if it must be polled for again, for example because EC2 now refuses other NodePools."""
+        """The next batch, or None to poll again, for example because EC2 now refuses other NodePools."""
         self.breakers_changed = False
         given = AwaitBatchInput(cluster=self.cluster, breakers=list(self.breakers.values()))
         return await self.poll(ActivityName.AWAIT_BATCH, given, BatchSummary, "batch window", self._outdated)
@@ -126,13 +126,16 @@ class ProvisionerWorkflow(PlannerCaller):
 
     @workflow.signal
     def offerings_unavailable(self, offerings: list[OfferingRef]) -> None:
-        """As `launches_reported`, of a node's workflow whose launch an earlier version carried out."""
+        """Receive refused offerings from a NodeClaim workflow whose launch ran on an earlier version.
+
+        Current versions send `launches_reported` instead.
+        """
         until = workflow.now() + UNAVAILABLE_FOR
         self.avoided |= {offering.key: until for offering in offerings}
 
     @workflow.signal
     def launches_reported(self, report: LaunchReport) -> None:
-        """What an io process knows of EC2's refusals: plan without it for a while."""
+        """Receive what EC2 refuses from an io process. Plans avoid it for a while."""
         self.reports += 1
         now = workflow.now()
         self.avoided |= by_offering(report.refused, now)
@@ -143,12 +146,12 @@ class ProvisionerWorkflow(PlannerCaller):
 
     @workflow.query
     def last(self) -> PlanResult | None:
-        """The last plan, in figures."""
+        """The figures of the last plan, or None before the first plan."""
         return self.last_plan
 
     @workflow.query
     def launches(self) -> LaunchReport:
-        """What EC2 refuses, as far as it is known: offerings without capacity, and NodePools that are held back."""
+        """What EC2 is known to refuse: offerings without capacity, and NodePools whose launches are held back."""
         now = workflow.now()
         held = breaker.merged(self.breakers, LaunchReport(), now)
         avoided = {key: until for key, until in self.avoided.items() if until > now}
