@@ -1,1 +1,1 @@
-"""A node's life as a pure state machine, and the messages that drive it."""
+"""The lifecycle of a node as a pure state machine, and the messages that drive it."""

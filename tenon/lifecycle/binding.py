@@ -1,7 +1,7 @@
-"""Which planned pods may be bound to their node directly, and which are better left to kube-scheduler.
+"""Decides which planned pods Tenon binds to their node directly and which it leaves to kube-scheduler.
 
-Binding skips the scheduler's queue, so it must never break a rule that the scheduler would keep: whatever cannot be
-judged from the node and its own pods is left.
+Binding bypasses the scheduler's queue, so it must never break a rule that the scheduler enforces. Tenon leaves a pod to
+kube-scheduler if it cannot judge the pod from the node and the pods on it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What becomes of the planned pods: bind, here already, gone or placed elsewhere, left (key and why)."""
+    """The outcome for each planned pod.
+
+    ``bind``: bind the pod to this node now. ``here``: the pod already runs on this node. ``settled``: the pod is gone
+    or has another node. ``left``: kube-scheduler places the pod; maps the pod's key to the reason.
+    """
 
     bind: tuple[Object, ...] = ()
     here: tuple[str, ...] = ()
@@ -41,14 +45,14 @@ def choose(
     node_pods: Sequence[Object],
     default_spread: DefaultSpread = NOTHING,
 ) -> Choice:
-    """Judge every planned pod, in order; each pod that is bound takes its room from the next.
+    """Judges every planned pod in order. Each pod to bind reduces the free resources for the pods after it.
 
     Args:
-        planned: the pods of the claim.
-        found: by ``namespace/name``, those of them that exist now.
-        node: the claim's Node.
-        node_pods: a fresh list of the pods on it.
-        default_spread: how kube-scheduler spreads pods that state nothing.
+        planned: the planned pods of the NodeClaim.
+        found: the planned pods that exist now, by ``namespace/name``.
+        node: the Node of the NodeClaim.
+        node_pods: a fresh list of the pods on the Node.
+        default_spread: how kube-scheduler spreads pods without topology spread constraints of their own.
     """
     name = node["metadata"]["name"]
     company = [pod for pod in node_pods if not pods.is_terminal(pod)]
@@ -79,14 +83,14 @@ def choose(
 
 
 def waits(entry: PlannedPod, pod: Object | None) -> bool:
-    """Whether a planned pod, as it is now (None: gone), still has no node."""
+    """True if a planned pod still has no node. ``pod`` is its current object, or None if it is gone."""
     if pod is None or pods.uid(pod) != entry.uid or _is_over(pod):
         return False
     return not (pod.get("spec") or {}).get("nodeName")
 
 
 def refusal(pod: Object, node: Object, default_spread: DefaultSpread = NOTHING) -> str:
-    """Why this pod may not be bound to this node whoever else is there; empty when nothing speaks against it."""
+    """Returns why the pod may not be bound to the node, whatever other pods are there; empty if it may."""
     return _scheduler_needed(pod, default_spread) or _node_refuses(pod, node)
 
 
@@ -95,7 +99,7 @@ def _is_over(pod: Object) -> bool:
 
 
 def _scheduler_needed(pod: Object, default_spread: DefaultSpread) -> str:
-    """Rules that only the pod's own scheduler can keep."""
+    """Returns the rule that only the pod's own scheduler can enforce; empty if there is no such rule."""
     spec = pod.get("spec") or {}
     scheduler = spec.get("schedulerName") or DEFAULT_SCHEDULER
     if scheduler != DEFAULT_SCHEDULER:
@@ -138,7 +142,7 @@ def _node_refuses(pod: Object, node: Object) -> str:
 
 
 def _crowded(pod: Object, available: Mapping[str, int], ports: set[HostPort], company: Sequence[Object]) -> str:
-    """Why the pod does not get on with the pods that are there."""
+    """Returns why resources, host ports or anti-affinity keep the pod off the node; empty if nothing does."""
     wanted = requests_of(pod)
     if not requests.suits(wanted, dict(available)):
         short = min(name for name, units in wanted.items() if units > max(0, available.get(name, 0)))
@@ -159,7 +163,10 @@ def _repelled(pod: Object) -> Iterator[Object]:
 
 
 def _term_selects(term: Object, owner: Object, pod: Object) -> bool:
-    """Whether an anti-affinity term means the pod; one that selects namespaces by label is taken to mean any."""
+    """True if an anti-affinity term matches the pod.
+
+    A term with a namespaceSelector counts as matching every namespace.
+    """
     namespace = pod["metadata"].get("namespace")
     named = term.get("namespaces") or ()
     if term.get("namespaceSelector") is None:

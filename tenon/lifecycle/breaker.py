@@ -1,8 +1,7 @@
-"""The launch breaker of a NodePool: a refusal holds its launches back, and one of them probes at growing intervals.
+"""The launch breaker of a NodePool: after EC2 refuses a launch, only one launch at a time probes, at growing intervals.
 
-What EC2 refuses to one claim of a NodePool it will refuse to the next one too: an IAM policy, an AMI, a quota. Without
-a breaker each of a hundred claims would find that out for itself, again and again, and use up the EC2 calls that other
-NodePools need.
+A cause such as an IAM policy, an AMI or a quota affects every NodeClaim of the NodePool. Without a breaker, each of a
+hundred claims would retry on its own and use up the EC2 calls that other NodePools need.
 """
 
 from __future__ import annotations
@@ -14,15 +13,16 @@ from tenon.lifecycle.launch_retry import pause
 from tenon.lifecycle.messages import LaunchBreaker, LaunchReport
 
 UNTRIED_FOR = timedelta(minutes=2)
-"""A breaker whose probe is so long overdue is over: no claim wants to launch, and the next one may try."""
+"""A breaker expires when its probe is overdue by this much: no claim tries to launch, so the next one may try."""
 
 
 def refused(
     present: LaunchBreaker | None, pool: str, reason: str, message: str, now: datetime, *, outage: bool = False
 ) -> LaunchBreaker:
-    """The breaker after a launch of the pool was refused.
+    """Returns the breaker after EC2 refused a launch of the pool.
 
-    A refusal before the next probe is due answers a launch that was sent before the breaker opened: it changes nothing.
+    A refusal that arrives before the next probe is due answers a launch that was sent before the breaker opened. It
+    changes nothing.
     """
     if present is not None and now < present.next_probe_at:
         return present
@@ -39,22 +39,22 @@ def refused(
 
 
 def untried(breaker: LaunchBreaker, now: datetime) -> bool:
-    """Whether nothing has tried the pool for so long that the breaker says nothing any more."""
+    """True if no launch has probed the pool for so long that the breaker has expired."""
     return now - breaker.next_probe_at > UNTRIED_FOR
 
 
 def merged(present: Mapping[str, LaunchBreaker], report: LaunchReport, now: datetime) -> dict[str, LaunchBreaker]:
-    """The breakers that hold, by pool, after a report of one io process."""
+    """Returns the open breakers by pool, after a report from one io process."""
     told = {breaker.pool: breaker for breaker in report.breakers}
     every = {**{pool: breaker for pool, breaker in present.items() if pool not in report.closed}, **told}
     return {pool: breaker for pool, breaker in sorted(every.items()) if not untried(breaker, now)}
 
 
 def sentence(breaker: LaunchBreaker) -> str:
-    """Why the pool launches nothing for now."""
+    """Says why the pool launches nothing for now."""
     return f"its launches are held back because EC2 refuses them: {breaker.reason}: {breaker.message}"
 
 
 def sentences(breakers: Iterable[LaunchBreaker]) -> dict[str, str]:
-    """By pool: why it launches nothing for now."""
+    """Maps each pool to the reason why it launches nothing for now."""
     return {breaker.pool: sentence(breaker) for breaker in breakers}

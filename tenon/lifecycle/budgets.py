@@ -1,4 +1,4 @@
-"""Which PodDisruptionBudgets cover a pod, so that a blocked drain names what blocks it."""
+"""Finds the PodDisruptionBudgets that cover a pod, so that a blocked drain can name them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenon.kube.structs import Object
 
 
 def covering(pod: Object, budgets: Iterable[Object]) -> list[Object]:
-    """The budgets of the pod's namespace that select it, by name."""
+    """Returns the budgets in the pod's namespace that select the pod, sorted by name."""
     metadata = pod["metadata"]
     found = [
         budget
@@ -22,13 +22,13 @@ def covering(pod: Object, budgets: Iterable[Object]) -> list[Object]:
 
 
 def explain(pod: Object, budgets: Iterable[Object], *, by_budget: bool, answer: str) -> str:
-    """Why a pod's eviction was refused: a sentence that goes on after the pod's name.
+    """Says why the pod's eviction was refused. The text continues a sentence that starts with the pod's name.
 
     Args:
-        pod: the pod that stays.
+        pod: the pod that was not evicted.
         budgets: the budgets of its namespace.
         by_budget: whether the API server named a budget as the cause.
-        answer: what the API server said.
+        answer: the API server's message.
     """
     found = covering(pod, budgets)
     if len(found) > 1:

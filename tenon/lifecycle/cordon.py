@@ -1,4 +1,4 @@
-"""The marks of a node on its way out: a taint that keeps pods away, a label that keeps load balancers away."""
+"""The cordon of a leaving node: a taint that keeps new pods away and a label that excludes it from load balancers."""
 
 from __future__ import annotations
 
@@ -14,19 +14,25 @@ FORCEFUL = "Forceful Termination"
 
 
 def drain_reason(reason: str) -> str:
-    """Why pods are drained, as their metric tells it: the disruption's reason, else one word for all other causes."""
+    """Returns the reason label of the drain metrics: the disruption reason, or `FORCEFUL` for every other cause."""
     known = Reason.of(reason)
     return known.camel_case if known is not None and known.is_disruption else FORCEFUL
 
 
 def is_disruption(reason: str) -> bool:
-    """Whether a node leaves by a disruption command, which the condition DisruptionReason tells; expiry is none."""
+    """True if a disruption command removes the node: only then is the condition DisruptionReason set.
+
+    Expiry does not count.
+    """
     known = Reason.of(reason)
     return known is not None and known.is_disruption
 
 
 def cordoned(node: Object) -> dict[str, Any]:
-    """The merge patch that marks the Node; the finalizer with it, so that a deletion waits for the drain."""
+    """Returns the merge patch that cordons the Node.
+
+    It adds the finalizer too, so that a deletion waits for the drain.
+    """
     metadata = node["metadata"]
     wanted: dict[str, Any] = {}
     if (metadata.get("labels") or {}).get(labels.EXCLUDE_BALANCERS) is None:
@@ -43,7 +49,10 @@ def cordoned(node: Object) -> dict[str, Any]:
 
 
 def uncordoned(node: Object) -> dict[str, Any]:
-    """The merge patch that takes the marks off again, those of Karpenter before v1 too; a user's own label stays."""
+    """Returns the merge patch that removes the cordon, including that of Karpenter before v1.
+
+    A label that a user set stays.
+    """
     patch: dict[str, Any] = {}
     if (node["metadata"].get("labels") or {}).get(labels.EXCLUDE_BALANCERS) == BALANCER_VALUE:
         patch["metadata"] = {"labels": {labels.EXCLUDE_BALANCERS: None}}

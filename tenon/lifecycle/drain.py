@@ -1,7 +1,8 @@
-"""How a node is emptied: which pods, in which order, and when asking ends and force begins.
+"""How a node is drained: which pods, in which order, and when deletion replaces eviction.
 
-Four waves, each gone before the next is asked: ordinary pods, ordinary DaemonSet pods, critical pods, critical
-DaemonSet pods. Eviction respects PodDisruptionBudgets and do-not-disrupt; force respects only time.
+Pods leave in four waves: ordinary pods, ordinary DaemonSet pods, critical pods, critical DaemonSet pods. A wave starts
+when the one before it is gone. Eviction respects PodDisruptionBudgets and do-not-disrupt; forced deletion respects only
+the grace period.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from tenon.kube.timestamps import parse_instant
 from tenon.lifecycle.drain_blockers import lingering, sentenced
 
 STUCK_AFTER = timedelta(minutes=1)
-"""How long past the end of its grace a terminating pod is still waited for."""
+"""A drain stops waiting for a terminating pod this long after the end of its grace period."""
 UNRESPONSIVE_AFTER = timedelta(seconds=5)
-"""Under force: how long past the end of its grace a pod waits for a kubelet that does not answer."""
+"""A forced drain waits this long after the end of a pod's grace period for a kubelet that does not answer."""
 WAVES = 4
 
 
 class Kind(StrEnum):
-    """What to do about one pod now."""
+    """What to do with one pod now."""
 
     EVICT = "evict"
     DELETE = "delete"
@@ -35,7 +36,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """``grace_seconds`` goes with DELETE; ``why`` says what an awaited pod is held by, if a person could change it."""
+    """One decision about a pod.
+
+    ``grace_seconds`` is set for DELETE. ``why`` says what holds an awaited pod, if a person could change it.
+    """
 
     kind: Kind
     grace_seconds: int | None = None
@@ -43,9 +47,10 @@ class Action:
 
 
 def is_drainable(pod: Object, now: datetime, force_at: datetime | None = None) -> bool:
-    """Whether draining takes this pod off the node: no mirror, no pod that tolerates the taint, none that is stuck.
+    """True if the drain removes this pod: it is not a mirror pod, does not tolerate the taint, and is not stuck.
 
-    Once the grace period of the node is over (``force_at``), a pod that does not end counts as stuck at once.
+    After ``force_at``, the end of the node's grace period, a terminating pod counts as stuck after `UNRESPONSIVE_AFTER`
+    instead of `STUCK_AFTER`.
     """
     if _stays(pod):
         return False
@@ -62,13 +67,13 @@ def _stays(pod: Object) -> bool:
 
 
 def awaited(node_pods: Iterable[Object], now: datetime, force_at: datetime | None = None) -> list[Object]:
-    """The pods that a drain waits for, in the order of their names."""
+    """Returns the pods that a drain waits for, sorted by name."""
     waited = [pod for pod in node_pods if not pods.is_terminal(pod) and is_drainable(pod, now, force_at)]
     return sorted(waited, key=pods.key)
 
 
 def left_behind(node_pods: Iterable[Object], now: datetime, force_at: datetime | None = None) -> list[Object]:
-    """The pods that a drain has ended but no longer waits for: what keeps them is worth telling."""
+    """Returns the pods that a drain deleted but no longer waits for, so that the reason can be reported."""
     stuck = [
         pod
         for pod in node_pods
@@ -78,30 +83,30 @@ def left_behind(node_pods: Iterable[Object], now: datetime, force_at: datetime |
 
 
 def wave(pod: Object) -> int:
-    """The pod's place in the drain order, from 0."""
+    """The pod's wave in the drain order, from 0."""
     return 2 * pods.is_critical(pod) + pods.is_daemon(pod)
 
 
 def waves(node_pods: Iterable[Object], now: datetime) -> tuple[tuple[Object, ...], ...]:
-    """The awaited pods by wave; each of them is in exactly one."""
+    """Groups the awaited pods by wave. Each pod is in exactly one wave."""
     waited = awaited(node_pods, now)
     return tuple(tuple(pod for pod in waited if wave(pod) == number) for number in range(WAVES))
 
 
 def current_wave(waited: Sequence[Object]) -> int:
-    """The wave whose turn it is: the first that still has pods."""
+    """Returns the first wave that still has pods; `WAVES` if none has."""
     return min((wave(pod) for pod in waited), default=WAVES)
 
 
 def decide(pod: Object, now: datetime, *, turn: bool, force_at: datetime | None, force: bool) -> Action:
-    """What to do about an awaited pod now.
+    """Decides what to do with an awaited pod now.
 
     Args:
         pod: one of `awaited`.
-        now: the present instant.
-        turn: whether its wave is the current one. Deletion at the end of the grace period ignores turns.
-        force_at: the instant by which the pod must have ended (TGP), however it is protected.
-        force: an operator's wish that pods be deleted at once.
+        now: the current time.
+        turn: whether the pod's wave is the current one. Deletion at the end of the grace period ignores waves.
+        force_at: when the pod must be gone (terminationGracePeriod), whatever protects it.
+        force: whether an operator asked to delete pods at once.
     """
     deletion = pods.deletion_instant(pod)
     if force:
@@ -126,7 +131,7 @@ def decide(pod: Object, now: datetime, *, turn: bool, force_at: datetime | None,
 
 
 def _forced(pod: Object, deletion: datetime | None, now: datetime) -> Action:
-    """Force asks the kubelet to be quick, and goes without its answer when none comes."""
+    """Deletes with a short grace period first, and with none if the kubelet does not respond."""
     if deletion is None:
         return Action(Kind.DELETE, grace_seconds=1)
     if deletion > now:
@@ -137,19 +142,19 @@ def _forced(pod: Object, deletion: datetime | None, now: datetime) -> Action:
 
 
 def _hastened(pod: Object, deletion: datetime, end: datetime) -> Action:
-    """Shorten a deletion under way so that it ends by ``end``: its grace always counts from when it began."""
+    """Shortens a deletion in progress so that it ends by ``end``. Kubernetes counts the grace period from its start."""
     granted = pods.granted_seconds(pod)
     shorter = _whole_seconds(end - (deletion - timedelta(seconds=granted)))
     return Action(Kind.DELETE, grace_seconds=shorter) if shorter < granted else Action(Kind.AWAIT)
 
 
 def _whole_seconds(remaining: timedelta) -> int:
-    """Never 0, which would take the pod from the API while its containers still run."""
+    """Rounds up, and never returns 0: that would remove the pod from the API while its containers still run."""
     return max(1, math.ceil(remaining.total_seconds()))
 
 
 def next_force(waited: Iterable[Object], force_at: datetime | None, now: datetime) -> datetime | None:
-    """When the first of these pods must be deleted, however it is protected; the drain must not sleep beyond it."""
+    """Returns when the first of these pods must be deleted, whatever protects it. The drain must not sleep past it."""
     if force_at is None:
         return None
     instants = [
@@ -159,7 +164,7 @@ def next_force(waited: Iterable[Object], force_at: datetime | None, now: datetim
 
 
 def force_instant(deletion: datetime, grace_seconds: float | None, *explicit: datetime | None) -> datetime | None:
-    """When draining becomes forceful: the earliest of deletion plus the claim's grace period and what was asked for."""
+    """Returns when the drain becomes forced: the earliest of ``explicit`` and the end of the grace period."""
     instants = [instant for instant in explicit if instant is not None]
     if grace_seconds is not None:
         instants.append(deletion + timedelta(seconds=grace_seconds))

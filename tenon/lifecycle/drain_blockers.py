@@ -1,4 +1,4 @@
-"""What is said of a pod that holds a drain: what keeps it, and when that ends by itself."""
+"""Sentences about a pod that blocks a drain: what keeps it, and when the block ends without action."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenon.kube.timestamps import format_instant
 
 
 def lingering(pod: Object) -> str:
-    """What keeps a terminating pod whose grace is over."""
+    """Says what keeps a terminating pod whose grace period is over."""
     end = pods.deletion_instant(pod)
     due = f"pod {pods.key(pod)} was to end by {format_instant(end)}, " if end is not None else f"pod {pods.key(pod)} "
     finalizers = pod["metadata"].get("finalizers") or ()
@@ -21,7 +21,7 @@ def lingering(pod: Object) -> str:
 
 
 def sentenced(pod: Object, force_at: datetime | None, now: datetime) -> str:
-    """When a pod that holds a drain is deleted however it is protected; empty when that is not ahead of it."""
+    """Says when a pod that blocks a drain is deleted, whatever protects it; empty if that time is not in the future."""
     if force_at is None:
         return ""
     instant = force_at - timedelta(seconds=pods.grace_seconds(pod))

@@ -1,4 +1,4 @@
-"""What Tenon has put on a Node or NodeClaim beyond Karpenter's own marks, and how it comes off again."""
+"""Removes what Tenon put on a Node or NodeClaim beyond Karpenter's own marks."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _PREFIX = f"{labels.TENON_GROUP}/"
 
 
 def handed_back(obj: Object) -> dict[str, Any]:
-    """The merge patch after which the object is as Karpenter would have it; empty when it is so already.
+    """Returns the merge patch that leaves the object as Karpenter would have it; empty if nothing is to change.
 
-    A Node that is not on its way out loses the marks of a cordon too: that by which Tenon has closed it for its planned
-    pods, and that of a disruption which nobody will carry out any more.
+    A Node that is not being deleted also loses its cordons: the one that reserves it for its planned pods, and the one
+    of a disruption that will not be carried out.
     """
     metadata: dict[str, Any] = {}
     for kind in ("labels", "annotations"):

@@ -1,4 +1,4 @@
-"""How a node's workflow is called and found: the words that activities, workflows and worker must agree on."""
+"""Names and IDs of a node's workflow that activities, workflows and the worker must agree on."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ STAGE_ATTRIBUTE = "TenonStage"
 BLOCKED_ATTRIBUTE = "TenonBlocked"
 NODECLAIM_WORKFLOW = "NodeClaim"
 UID_MEMO = "uid"
-"""Under this name a node's workflow remembers which NodeClaim it is for, readable in a list of workflows."""
+"""The memo field that holds the UID of the workflow's NodeClaim, so that a list of workflows shows it."""
 
 
 def nodeclaim_id(cluster: str, claim: str) -> str:
-    """The workflow of one node."""
+    """Returns the workflow ID of a NodeClaim."""
     return f"nodeclaim/{cluster}/{claim}"
 
 
 def open_nodeclaims_query(cluster: str) -> str:
-    """Finds the open workflows of a cluster's nodes."""
+    """Returns the visibility query for the running NodeClaim workflows of a cluster."""
     return (
         f"{CLUSTER_ATTRIBUTE} = '{cluster}' AND WorkflowType = '{NODECLAIM_WORKFLOW}' AND ExecutionStatus = 'Running'"
     )

@@ -1,4 +1,4 @@
-"""When a registered Node is ready for the pods it was bought for."""
+"""Decides when a registered Node is ready for the pods it was bought for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenon.resources import parse_resources
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Initialized, or the reason and the sentence that say what is awaited."""
+    """Whether the Node is initialized. If it is not, ``reason`` and ``message`` say what it waits for."""
 
     initialized: bool
     reason: str = ""
@@ -21,7 +21,7 @@ class Verdict:
 
 
 def initialization(claim: Object, node: Object) -> Verdict:
-    """Whether the Node is initialized: Ready, free of starting taints, with every requested resource published."""
+    """Checks that the Node is Ready, has no startup or ephemeral taints, and publishes every requested resource."""
     name = node["metadata"]["name"]
     ready = ready_condition(node)
     if ready.get("status") != "True":
@@ -54,7 +54,7 @@ def initialization(claim: Object, node: Object) -> Verdict:
 
 
 def ready_condition(node: Object) -> Object:
-    """The Node's condition Ready as its JSON says it; empty when its kubelet has never reported."""
+    """Returns the Node's Ready condition as JSON; empty if its kubelet has never reported."""
     return condition(node, "Ready")
 
 
@@ -68,7 +68,7 @@ def _why_not_ready(ready: Object) -> str:
 
 
 def _remover(taint: str) -> str:
-    """Who takes a taint of starting nodes off again, so that people know whose logs to read."""
+    """Names the component that removes a taint of starting nodes, so that people know whose logs to read."""
     if taint == labels.UNREGISTERED_TAINT[0]:
         return "Tenon"
     if taint.startswith(labels.READINESS_TAINT_PREFIX):
@@ -79,7 +79,7 @@ def _remover(taint: str) -> str:
 
 
 def _unpublished(spec: Object, node: Object) -> list[str]:
-    """The resources that the claim asks for and the Node lacks, with both amounts."""
+    """Lists the resources that the claim requests but the Node does not offer, with both amounts."""
     asked = (spec.get("resources") or {}).get("requests") or {}
     offered = (node.get("status") or {}).get("allocatable") or {}
     requested, allocatable = parse_resources(asked), parse_resources(offered)

@@ -1,9 +1,10 @@
-"""A launch that fails: whether the claim is kept for another try, when that is, and what the claim's state becomes.
+"""Decides what happens after a failed launch: whether and when the claim tries again, and its new state.
 
-Only a lack of capacity, an EC2NodeClass that is not ready, and a lost instance end a claim at once. Everything else may
-be over in a moment or mended by a person, so the claim stays, says why, and tries again with growing pauses. A claim
-that EC2 answered with a refusal is given up when its time is over, and its pods are planned again. A claim that EC2 did
-not answer goes on: to make another in its place would only add to the load of an EC2 that is down.
+A claim fails at once only if EC2 has no capacity, its EC2NodeClass is not ready, or its instance was lost. Any other
+cause may pass or be fixed by a person, so the claim stays, reports the cause, and retries with growing pauses.
+
+If EC2 answered with a refusal, the claim is given up after `LAUNCH_WITHIN` and its pods are planned again. If EC2 did
+not answer, the claim keeps trying: a new claim would only add load while EC2 is down.
 """
 
 from __future__ import annotations
@@ -17,31 +18,32 @@ from tenon.lifecycle.state import NodeState, Stage
 from tenon.lifecycle.timeline import record
 
 LAUNCH_WITHIN = timedelta(minutes=5)
-"""A claim whose launch EC2 still refuses when it is so old is given up (LIF-05)."""
+"""The age at which a claim is given up if EC2 still refuses its launch (LIF-05)."""
 LAUNCH_SETTLES = timedelta(minutes=2)
-"""How long an instance of a fleet request whose answer was lost may take to show up."""
+"""How long an instance may take to appear after a fleet request whose answer was lost."""
 FIRST_PAUSE = timedelta(seconds=5)
 LONGEST_PAUSE = timedelta(seconds=20)
-"""Also of a NodePool's launch breaker: what stood still because of a refusal runs within a minute after its end."""
+"""Also limits the launch breaker of a NodePool, so that launches resume within a minute after a refusal ends."""
 
 
 def pause(failures: int) -> timedelta:
-    """How long to wait after so many failures in a row."""
+    """Returns how long to wait after this many failures in a row."""
     doublings = min(max(failures - 1, 0), 10)
     return min(FIRST_PAUSE * (1 << doublings), LONGEST_PAUSE)
 
 
 def given_up(created_at: datetime | None, now: datetime, *, answered: bool) -> bool:
-    """Whether a claim whose launch has failed is not tried again; ``answered`` is false when EC2 did not decide."""
+    """True if a claim whose launch failed is not retried. ``answered`` is false if EC2 made no decision."""
     return answered and created_at is not None and now - created_at > LAUNCH_WITHIN
 
 
 def put_off(state: NodeState, wait: LaunchWait, now: datetime) -> NodeState:
-    """The state of a claim whose launch is tried again later.
+    """Returns the state of a claim whose launch is retried later.
 
-    The recorded request is sent again, with its token, for as long as it may have bought an instance that EC2 does not
-    show yet. Otherwise a new request is made, for what it is made from may have changed. It is another attempt, also
-    where the request was held back: the launch group, which is for first attempts, may have been refused.
+    The retry repeats the recorded request, with its token, as long as that request may have bought an instance that EC2
+    does not show yet. After that, the next attempt makes a new request, because its inputs may have changed. This
+    counts as a new attempt even if the launch was held back: a launch group is for first attempts only, and EC2 may
+    have refused the group.
     """
     failures = state.launch_failures + (not wait.held)
     again_at = max(now if wait.held else now + pause(failures), wait.not_before or now)

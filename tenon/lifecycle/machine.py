@@ -1,10 +1,10 @@
-"""A node's life: `next_step` says what to do in a state, `apply` what a state becomes when something happened.
+"""The state machine of a node: `next_step` says what to do in a state, `apply` computes the state after an event.
 
     preparing -> launching -> registering -> initializing -> binding -> live
                      |             |              |            |         |
                      +-------------+------> cordoning -> draining -> detaching -> terminating -> releasing -> ended
 
-Both functions are pure; the workflow around them only waits and remembers.
+Both functions are pure. The workflow around them only waits and stores the state.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ from tenon.lifecycle.steps import DeadlinePassed, End, Failed, KeepRecorded, Lea
 from tenon.lifecycle.timeline import pods_text, record
 
 REGISTRATION_TIMEOUT = timedelta(minutes=15)
-"""From the launch to the Node's registration (LIF-05)."""
+"""How long a Node may take to register after the launch (LIF-05)."""
 NO_NODE_JOINS = "registration timeout: terminates the instance unless its Node has joined"
 LAUNCH_ATTEMPTS = 3
 RECHECK = timedelta(minutes=10)
-"""How long an uninitialized or blocked node goes unobserved when no poke arrives."""
+"""How often to check an uninitialized or blocked node if no poke arrives."""
 FIRST_LOOK = timedelta(minutes=1)
-"""How soon after its registration a Node that does not get ready is looked at, so that its timeline says why."""
+"""How soon after registration to check a Node that is not ready, so that its timeline says why."""
 FIRST_RECHECK = timedelta(seconds=5)
-"""How soon a node that was not initialized yet is looked at again; each time twice as long, up to `RECHECK`."""
+"""How soon to check a node again that is not initialized. The interval doubles up to `RECHECK`."""
 FAILED_RETRY, LONGEST_FAILED_RETRY = timedelta(seconds=30), timedelta(minutes=2)
-"""How soon a step that failed again and again is tried again: each time twice as long, up to the second."""
+"""How soon to retry a step that used up its attempts. The interval doubles from the first value up to the second."""
 DONE = (
     RegisterResult,
     InitializeResult,
@@ -69,15 +69,15 @@ DONE = (
     TerminateResult,
     ReleaseInput,
 )
-"""Answers of steps that are tried for ever: whatever blocked the step before blocks it no longer."""
+"""Results of steps that are retried without limit. Such a result clears what blocked the step."""
 LATE = timedelta(minutes=1)
-"""A deadline met so long after its time was held up by an outage, and so were those of many other nodes."""
+"""A deadline handled this late was delayed by an outage, which probably delayed many other nodes too."""
 SPREAD = timedelta(minutes=1)
-"""Over how long the nodes that are late together leave."""
+"""Nodes that are overdue together leave spread over this period."""
 
 
 def next_step(state: NodeState, now: datetime) -> Step:
-    """What to do now. Deterministic in its arguments."""
+    """Returns what to do now. Deterministic in its arguments."""
     if not state.keep_recorded and state.keep_until is not None and not state.stage.leaving:
         return Run(
             ActivityName.KEEP,
@@ -144,7 +144,7 @@ def _instance_text(state: NodeState) -> str:
 
 
 def expiry(state: NodeState) -> datetime | None:
-    """When the node expires, an operator's wish to keep it considered."""
+    """Returns when the node expires; an operator's keep request postpones it."""
     if state.expires_at is None or state.keep_until is None:
         return state.expires_at
     return max(state.expires_at, state.keep_until)
@@ -221,7 +221,7 @@ def _leaving_step(state: NodeState, now: datetime) -> Step:
 
 
 def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
-    """The state after an event. Events that do not concern the stage change nothing."""
+    """Returns the state after an event. An event that does not concern the current stage changes nothing."""
     if state.failures and isinstance(event, DONE):
         state = evolve(state, failures=0, blocked="")
     match event:
@@ -306,7 +306,7 @@ def _prepared(state: NodeState, event: PrepareLaunchResult, now: datetime) -> No
 
 
 def _adopted(state: NodeState, event: PrepareLaunchResult, now: datetime) -> NodeState:
-    """A claim that was launched before this workflow began (the workflow was terminated and is rebuilt)."""
+    """Resumes a claim that was launched before this workflow started, because the earlier workflow was terminated."""
     view = event.view
     stage = Stage.REGISTERING
     if view.initialized:
@@ -388,7 +388,7 @@ def _initialized(state: NodeState, event: InitializeResult, now: datetime) -> No
 
 
 def _still_uninitialized(state: NodeState, why: str, now: datetime) -> NodeState:
-    """Wait on; after a while say that somebody should look, and in the end give the node up."""
+    """Keeps waiting; reports the node as blocked after `RECHECK`, and gives it up after the initialization timeout."""
     waiting = record(state, now, f"not initialized yet: {why}")
     since = state.registered_at or now
     give_up_at = _initialize_by(state)
@@ -407,7 +407,7 @@ def _still_uninitialized(state: NodeState, why: str, now: datetime) -> NodeState
 
 
 def _initialize_by(state: NodeState) -> datetime | None:
-    """When a registered node that is still not initialized is given up; None: never."""
+    """Returns when to give up a registered node that is still not initialized; None if never."""
     if state.registered_at is None or state.initialization_timeout_seconds is None:
         return None
     return state.registered_at + timedelta(seconds=state.initialization_timeout_seconds)
@@ -418,7 +418,7 @@ def _enter_live(state: NodeState, now: datetime) -> NodeState:
 
 
 def _let_be(state: NodeState, now: datetime) -> NodeState:
-    """A workflow that was begun for another controller's NodeClaim ends; nothing of the node is touched."""
+    """Ends a workflow that was started for another controller's NodeClaim, without touching the node."""
     text = "the NodeClaim's nodeClassRef names no EC2NodeClass: it is another controller's, and left as it is"
     return record(evolve(state, stage=Stage.ENDED, blocked=""), now, text)
 
@@ -431,7 +431,7 @@ def _poked(state: NodeState, event: Poke, now: datetime) -> NodeState:
     if state.stage.leaving:
         return state
     if state.stage is Stage.PREPARING and event.reason != "gone":
-        # The step that comes reads the claim and its instance, which a leave must know: it comes at once.
+        # The next step reads the claim and its instance, which leaving needs. Run it at once.
         return evolve(state, deadline=None) if event.claim_deleting else state
     if event.claim_deleting or event.node_deleting:
         what = "NodeClaim" if event.claim_deleting else "Node"
@@ -440,13 +440,13 @@ def _poked(state: NodeState, event: Poke, now: datetime) -> NodeState:
         return evolve(state, disrupted=True) if state.stage is Stage.LIVE else state
     if state.stage in (Stage.LIVE, Stage.BINDING):
         return state
-    # Until it is registered the name is only a hint where to look, and the newest poke knows best.
+    # Until the node is registered, the name is only a hint; the newest poke has the best one.
     node_name = event.node_name if state.stage is Stage.REGISTERING else event.node_name or state.node_name
     return evolve(state, look=True, node_name=node_name)
 
 
 def answer(state: NodeState, event: Disrupt, now: datetime) -> DisruptAnswer:
-    """Whether the node takes a disruption command; asked before it is applied."""
+    """Decides whether the node accepts a disruption command. Call it before applying the command."""
     if state.stage.leaving or state.leave is not None:
         return DisruptAnswer(accepted=False, why=f"already leaving: {state.leave.reason if state.leave else ''}")
     if state.stage is not Stage.LIVE:
@@ -499,7 +499,7 @@ def _deadline(state: NodeState, now: datetime) -> NodeState:
 
 
 def _in_turn(state: NodeState, due: datetime, now: datetime) -> NodeState | None:
-    """The state that waits for its turn when a live node, with many others, is long overdue; None: it is its turn."""
+    """Returns a state that delays an overdue live node to its share of `SPREAD`; None if the node leaves now."""
     if state.stage is not Stage.LIVE or now - due < LATE:
         return None
     if state.spread_until is not None:
@@ -526,7 +526,7 @@ def _failed(state: NodeState, event: Failed, now: datetime) -> NodeState:
         return termination.leave(state, LeaveRequest(reason=Reason.LAUNCH_TIMEOUT, message=event.message), now)
     text = f"{event.activity.value} failed: {event.message}"
     update: dict[str, object] = {"blocked": text, "failures": state.failures + 1}
-    if state.stage is not Stage.REGISTERING:  # whose deadline is the time to join: it is looked at again at once
+    if state.stage is not Stage.REGISTERING:  # its deadline is the registration timeout, so it retries at once
         pause = min(FAILED_RETRY * 2 ** min(state.failures, 8), LONGEST_FAILED_RETRY)
         update |= {"deadline": now + pause, "look": False}
     return record(evolve(state, **update), now, text)

@@ -1,7 +1,7 @@
-"""What crosses the wire between workflows, activities and operators: one model a message.
+"""Messages between workflows, activities and operators, one model each.
 
-Models only ever gain optional fields: histories recorded by an older version must decode for ever. Nothing here may
-carry a secret; user data stays in the launch template, named but never quoted.
+Only add optional fields: histories recorded by older versions must always decode. Never put a secret in a message; user
+data stays in the launch template, which messages refer to by name.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from tenon.kube.offerings import OfferingKey
 
 
 class Message(BaseModel):
-    """Base of every message: immutable, and deaf to fields a newer version added."""
+    """Base of all messages. Instances are immutable, and decoding ignores fields that a newer version added."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class ActivityName(StrEnum):
-    """Activities by the name that the Temporal UI shows: they read like a runbook."""
+    """Activity types as the Temporal UI shows them, so they read like a runbook."""
 
     PREPARE_LAUNCH = "prepare launch"
     LAUNCH = "launch instance"
@@ -44,18 +44,18 @@ class ActivityName(StrEnum):
 
 
 class ErrorType(StrEnum):
-    """The closed set of failures that activities raise as typed, non-retryable errors."""
+    """All types of non-retryable errors that activities raise."""
 
     INSUFFICIENT_CAPACITY = Reason.INSUFFICIENT_CAPACITY.camel_case
     NODECLASS_NOT_READY = "NodeClassNotReady"
     CLAIM_GONE = "NodeClaimGone"
     INVALID = "InvalidObject"
     NOT_MANAGED = "NodeClaimNotManaged"
-    """The NodeClaim is another controller's."""
+    """The NodeClaim belongs to another controller."""
 
 
 class ClaimRef(Message):
-    """Which NodeClaim: the name may be used again after a deletion, the UID never."""
+    """Identifies a NodeClaim. A name may be reused after a deletion, a UID never is."""
 
     cluster: str
     name: str
@@ -71,7 +71,7 @@ class OfferingRef(Message):
 
     @property
     def key(self) -> OfferingKey:
-        """The same as a value that can be compared and sorted."""
+        """The offering as a value that can be compared and sorted."""
         return OfferingKey(self.capacity_type, self.instance_type, self.zone)
 
 
@@ -79,7 +79,7 @@ class OfferingRef(Message):
 
 
 class FleetOverride(Message):
-    """One row of a fleet request: this type in this subnet."""
+    """One override of a fleet request: an instance type in a subnet."""
 
     instance_type: str
     zone: str
@@ -97,7 +97,7 @@ class FleetTemplate(Message):
 
 
 class LaunchGroup(Message):
-    """NodeClaims of one batch that ask for the same, and are launched by one request: the place of one of them."""
+    """A claim's place in a group of NodeClaims of one batch that request the same and launch with one fleet request."""
 
     id: str
     ordinal: int
@@ -105,7 +105,10 @@ class LaunchGroup(Message):
 
 
 class LaunchRequest(Message):
-    """The exact EC2 Fleet request of one launch attempt, recorded before it is sent so that a retry repeats it."""
+    """The exact EC2 Fleet request of one launch attempt.
+
+    It is recorded before it is sent, so that a retry repeats it.
+    """
 
     client_token: str
     capacity_type: str
@@ -113,36 +116,44 @@ class LaunchRequest(Message):
     tags: dict[str, str]
     context: str = ""
     made_from: dict[str, str] = {}
-    """What the NodeClaim will say of the EC2NodeClass that the request was made from: it may be edited meanwhile."""
+    """The NodeClaim's annotations about the EC2NodeClass that the request was made from. The class may change later."""
     group: LaunchGroup | None = None
-    """The claim is launched with its group, by this request with the group's size, token and tags. A worker that does
-    not know groups sends the request as it stands, for the claim alone."""
+    """The launch group of the claim. The group launches with this request, but with the group's size, token and tags.
+
+    A worker that does not know groups sends the request as it is, for this claim alone.
+    """
 
 
 class PrepareLaunchInput(Message):
-    """Asks for the fleet request of a claim's launch attempt (attempts count from 1)."""
+    """Asks for the fleet request of a launch attempt. Attempts count from 1."""
 
     claim: ClaimRef
     attempt: int = 1
 
 
 class LaunchWait(Message):
-    """A launch that did not come about and is tried again: the claim is kept."""
+    """A launch that failed and is retried; the claim stays."""
 
     reason: str
     message: str
     answered: bool = True
-    """EC2 refused the launch; false when it was too busy, or did not answer at all."""
+    """True if EC2 refused the launch; false if EC2 was too busy or did not answer."""
     held: bool = False
-    """The launch was not tried, because EC2 refuses what its NodePool asks for."""
+    """True if the launch was not tried, because EC2 refuses what the NodePool asks for."""
     not_before: datetime | None = None
-    """The earliest instant of the next try."""
+    """The earliest time of the next try."""
     unsettled: bool = False
-    """An instance may have been bought all the same: only the same request, with its token, may be sent again."""
+    """True if the request may have bought an instance anyway.
+
+    Then only the same request, with its token, may be sent again.
+    """
 
 
 class PrepareLaunchResult(Message):
-    """What the claim asks for; without ``request`` there is nothing to launch (launched before, leaving, refused)."""
+    """What the claim asks for.
+
+    Without ``request`` there is nothing to launch: already launched, leaving, or refused.
+    """
 
     view: ClaimView
     request: LaunchRequest | None = None
@@ -168,13 +179,13 @@ class Instance(Message):
     capacity_type: str
     image_id: str
     price: float
-    """Dollars an hour."""
+    """US dollars per hour."""
     private_dns_name: str = ""
     launched_at: datetime | None = None
 
 
 class LaunchResult(Message):
-    """Either an instance, or why there is none; ``unavailable`` offerings were refused for want of capacity."""
+    """Either the instance, or the reason why there is none. ``unavailable`` lists the offerings without capacity."""
 
     instance: Instance | None = None
     unavailable: list[OfferingRef] = Field(default_factory=list)
@@ -187,7 +198,7 @@ class LaunchResult(Message):
 
 
 class NodeInput(Message):
-    """A step on the node of a claim. ``node_name`` is a hint; the provider ID decides."""
+    """A step on the node of a claim. ``provider_id`` identifies the node; ``node_name`` is only a hint."""
 
     claim: ClaimRef
     provider_id: str = ""
@@ -195,7 +206,7 @@ class NodeInput(Message):
 
 
 class RegisterResult(Message):
-    """``node_name`` is set once the node is registered; ``reason`` says what is awaited otherwise."""
+    """``node_name`` is set if the node is registered. Otherwise ``reason`` and ``message`` say what it waits for."""
 
     node_name: str = ""
     reason: str = ""
@@ -203,7 +214,7 @@ class RegisterResult(Message):
 
 
 class InitializeResult(Message):
-    """Whether the node is initialized; else the reason (NodeNotReady, StartupTaintsExist ...)."""
+    """Whether the node is initialized. If not, ``reason`` says why (NodeNotReady, StartupTaintsExist ...)."""
 
     initialized: bool = False
     reason: str = ""
@@ -211,29 +222,32 @@ class InitializeResult(Message):
 
 
 class BindResult(Message):
-    """How many planned pods were bound here; the others were already placed, gone, or left to kube-scheduler."""
+    """How many planned pods were bound here.
+
+    The others already had a node, were gone, or were left to kube-scheduler.
+    """
 
     bound: int = 0
     planned: int = 0
     left: int = 0
     running: int | None = None
-    """All pods on the node that would need another place if it left, also those that it was not bought for."""
+    """All pods on the node that would need another node if it left, including those it was not bought for."""
 
 
 # --- cordon, drain, terminate ---
 
 
 class CordonInput(NodeInput):
-    """Marks claim and node for deletion. ``only_if_empty`` gives up, and undoes its taint, when pods are there."""
+    """Cordons the claim and its node. With ``only_if_empty``, gives up and removes the taint if the node has pods."""
 
     reason: str = ""
     only_if_empty: bool = False
     termination_timestamp: datetime | None = None
-    """An instant at which draining becomes forceful, earlier than the claim's own grace period would make it."""
+    """When the drain becomes forced, if that is before the end of the claim's own grace period."""
 
 
 class CordonResult(Message):
-    """``cordoned`` is false only when ``only_if_empty`` found pods. ``force_at``: when draining becomes forceful."""
+    """``cordoned`` is false only if ``only_if_empty`` found pods. ``force_at`` is when the drain becomes forced."""
 
     cordoned: bool = True
     node_name: str = ""
@@ -244,20 +258,23 @@ class CordonResult(Message):
 
 
 class DrainInput(NodeInput):
-    """Evicts the node's pods until none is left or ``budget_seconds`` have passed; ``force`` deletes at once."""
+    """Evicts the node's pods until all are gone or ``budget_seconds`` have passed. ``force`` deletes them at once."""
 
     force_at: datetime | None = None
     force: bool = False
     budget_seconds: float = 60.0
     pool: str = ""
     instance_gone: bool = False
-    """The machine is gone: nothing runs there any more that could be asked to end."""
+    """The instance is gone, so no container runs that could shut down gracefully."""
     reason: str = ""
     """Why the node leaves."""
 
 
 class DrainResult(Message):
-    """``drained``, or which pods are awaited and why, at most ten sentences."""
+    """Whether the node is drained.
+
+    If not, ``blocked`` says which pods it waits for and why, in at most ten sentences.
+    """
 
     drained: bool = False
     evicted: int = 0
@@ -265,44 +282,44 @@ class DrainResult(Message):
     blocked: list[str] = Field(default_factory=list)
     volumes_attached: int = 0
     next_force_at: datetime | None = None
-    """When the next of the pods that are left may be deleted without asking."""
+    """When the next remaining pod may be deleted without eviction."""
 
 
 class DetachInput(NodeInput):
-    """Waits for volume attachments of drained pods; skipped after ``force_at``."""
+    """Waits until the volumes of drained pods are detached. Does not wait past ``force_at``."""
 
     force_at: datetime | None = None
     budget_seconds: float = 60.0
 
 
 class DetachResult(Message):
-    """Whether the volumes are gone; else how many are attached."""
+    """Whether all volumes are detached; if not, ``attached`` says how many are left."""
 
     detached: bool = False
     attached: int = 0
 
 
 class TerminateInput(Message):
-    """Ends the instance of a claim; with no id, whatever instance carries the claim's tag."""
+    """Terminates the instance of a claim. Without an ID, terminates any instance with the claim's tag."""
 
     claim: ClaimRef
     instance_id: str = ""
     zone: str = ""
     search_until: datetime | None = None
-    """With no id: an instance may still appear until then, so finding none does not end the search."""
+    """Without an ID, an instance may still appear until this time, so the search goes on if it finds none."""
     shown: bool = False
-    """EC2 has described the instance: when it knows nothing of it now, it is gone, and not only late to show it."""
+    """EC2 has described the instance before. If EC2 does not know it now, it is gone, not just slow to appear."""
 
 
 class TerminateResult(Message):
-    """Whether EC2 says the instance is gone, and its last state."""
+    """Whether EC2 reports the instance as gone, and its last state."""
 
     terminated: bool = False
     state: str = ""
 
 
 class ReleaseInput(NodeInput):
-    """Removes the finalizers of node and claim, as the last act of a life."""
+    """Removes the finalizers of the Node and the NodeClaim, as the last step of the workflow."""
 
     pool: str = ""
     capacity_type: str = ""
@@ -311,14 +328,17 @@ class ReleaseInput(NodeInput):
     created_at: datetime | None = None
     deletion_started_at: datetime | None = None
     held_by: list[str] = Field(default_factory=list)
-    """In the answer: the finalizers of others that keep the Node or the NodeClaim, each in a sentence."""
+    """In the result: one sentence for each object that other controllers' finalizers keep."""
 
 
 # --- observation ---
 
 
 class ClaimView(Message):
-    """What a workflow must know of its NodeClaim; ``exists`` is false when it, or this UID, is gone."""
+    """What a workflow needs to know about its NodeClaim.
+
+    ``exists`` is false if the claim, or this UID of it, is gone.
+    """
 
     exists: bool = False
     deleting: bool = False
@@ -329,7 +349,7 @@ class ClaimView(Message):
     termination_grace_seconds: float | None = None
     keep_until: datetime | None = None
     instance: Instance | None = None
-    """Known when the claim was launched before: from its provider ID and EC2."""
+    """Set if the claim was launched before: read from its provider ID and EC2."""
     node_name: str = ""
     registered: bool = False
     initialized: bool = False
@@ -338,14 +358,14 @@ class ClaimView(Message):
     explanation: list[str] = Field(default_factory=list)
     """Why the claim was bought, in lines."""
     initialization_timeout_seconds: float | None = None
-    """How long a registered node may take to become initialized; None: for ever, as Karpenter has it."""
+    """How long a registered node may take to initialize; None for no limit, as in Karpenter."""
 
 
 # --- signals and updates ---
 
 
 class Poke(Message):
-    """Look again: something about this node changed. Level-triggered; lost or doubled pokes are harmless."""
+    """Tells the workflow that its node changed. Level-triggered, so lost or duplicate pokes are harmless."""
 
     node_name: str = ""
     claim_deleting: bool = False
@@ -353,15 +373,18 @@ class Poke(Message):
     node_ready: bool = False
     reason: str = ""
     instance_gone: bool = False
-    """EC2 knows the instance no more, or has ended it without being asked by this life."""
+    """EC2 no longer knows the instance, or ended it without a request from this workflow."""
     not_managed: bool = False
-    """The NodeClaim is another controller's: the workflow ends and leaves everything as it is."""
+    """The NodeClaim belongs to another controller: the workflow ends and changes nothing."""
     disrupted: bool = False
-    """Node or NodeClaim has the marks of a disruption command, although neither is being deleted."""
+    """The Node or NodeClaim has the marks of a disruption command, although neither is being deleted."""
 
 
 class Disrupt(Message):
-    """Asks a node to leave. With ``not_before`` it waits until then and goes only if still empty when it must be."""
+    """Asks a node to leave.
+
+    With ``not_before``, the node waits until then. With ``only_if_empty``, it stays if it has pods at that time.
+    """
 
     command: str
     reason: str
@@ -371,20 +394,20 @@ class Disrupt(Message):
 
 
 class DisruptAnswer(Message):
-    """Whether a node takes the command; ``why`` explains a refusal."""
+    """Whether the node accepts the command. ``why`` explains a refusal."""
 
     accepted: bool
     why: str = ""
 
 
 class Keep(Message):
-    """An operator's wish that a node live at least until an instant."""
+    """An operator's request to keep a node at least until a given time."""
 
     until: datetime
 
 
 class KeepInput(Message):
-    """Writes an operator's wish on the claim, so that it survives the workflow."""
+    """Writes an operator's keep request to the claim, so that it outlives the workflow."""
 
     claim: ClaimRef
     until: datetime
@@ -394,16 +417,16 @@ class KeepInput(Message):
 
 
 class UnavailableOffering(Message):
-    """An offering that was refused for want of capacity, and until when it is avoided."""
+    """An offering without capacity, and until when to avoid it."""
 
     offering: OfferingRef
     until: datetime
 
 
 class RefusedTypes(Message):
-    """Instance types that EC2 has no capacity for, in one zone, and until when they are avoided.
+    """Instance types for which EC2 has no capacity in a zone, and until when to avoid them.
 
-    No zone, and a type without a name, stand for all of the capacity type.
+    An empty zone together with an empty type name stands for the whole capacity type.
     """
 
     capacity_type: str
@@ -413,21 +436,21 @@ class RefusedTypes(Message):
 
 
 class LaunchBreaker(Message):
-    """A NodePool whose launches EC2 refuses: they are held back, but for one now and then that probes."""
+    """A NodePool whose launches EC2 refuses. Its launches wait, except for an occasional probe."""
 
     pool: str
     reason: str
     message: str
     failures: int = 1
-    """Refused probes in a row, the refusal that opened the breaker included."""
+    """Refused probes in a row, including the refusal that opened the breaker."""
     opened_at: datetime
     next_probe_at: datetime
     outage: bool = False
-    """EC2 does not answer at all: no claim is given up for it."""
+    """EC2 does not answer at all, so no claim is given up."""
 
 
 class LaunchReport(Message):
-    """What one io process, or all of them, know of EC2's refusals."""
+    """What one io process, or all of them, know about EC2's refusals."""
 
     refused: list[RefusedTypes] = Field(default_factory=list)
     breakers: list[LaunchBreaker] = Field(default_factory=list)
@@ -440,17 +463,18 @@ class AwaitBatchInput(Message):
 
     cluster: str
     idle_seconds: float = 1.0
-    """As `max_seconds`, read by earlier versions only: the window is the planner's own setting now."""
+    """Like `max_seconds`, only earlier versions read it: the planner now has its own setting for the window."""
     max_seconds: float = 10.0
     wait_seconds: float = 600.0
     last_plan: PlanResult | None = None
-    """Sent by earlier versions only: it names every NodeClaim of a plan, and no planner reads it."""
+    """Only earlier versions send it: it names every NodeClaim of a plan, and no planner reads it."""
     breakers: list[LaunchBreaker] = Field(default_factory=list)
 
 
 class BatchSummary(Message):
-    """How many provisionable pods the window collected, or pods of buffers where only these want a plan; none when the
-    wait ended quietly.
+    """How many provisionable pods the window collected, or how many buffer pods if only those need a plan.
+
+    ``pods`` is 0 if the wait ended without any.
     """
 
     pods: int = 0
@@ -458,14 +482,14 @@ class BatchSummary(Message):
 
 
 class PlanInput(Message):
-    """Asks for a plan of batch ``batch``; the batch number never repeats, so that a retry finds its own claims."""
+    """Asks for a plan of a batch. A batch number is never reused, so that a retry finds its own claims."""
 
     cluster: str
     batch: int
     unavailable: list[UnavailableOffering] = Field(default_factory=list)
-    """Sent by earlier versions only, as `last_plan`."""
+    """Only earlier versions send it, like `last_plan`."""
     last_plan: PlanResult | None = None
-    """As in `AwaitBatchInput`."""
+    """See `AwaitBatchInput.last_plan`."""
     refused: list[RefusedTypes] = Field(default_factory=list)
     breakers: list[LaunchBreaker] = Field(default_factory=list)
 
@@ -479,11 +503,11 @@ class PlanResult(Message):
     placed_on_existing: int = 0
     unschedulable: int = 0
     refused: int = 0
-    """NodeClaims that the API server did not take."""
+    """How many NodeClaims the API server rejected."""
     unreached: int = 0
-    """Pods that the next batch must have, for the time of this plan was over before their turn."""
+    """How many pods the next batch must include, because this plan ran out of time before their turn."""
     nominated: list[str] = Field(default_factory=list)
-    """UIDs of pods that a plan has already answered."""
+    """UIDs of pods for which a plan has already decided."""
     price: float = 0.0
     digest: str = ""
     solve_seconds: float = 0.0
@@ -493,50 +517,55 @@ class PlanResult(Message):
 
 
 class LedgerEntry(Message):
-    """One node on its way out by a command that has not ended."""
+    """One node that leaves because of a command that has not finished."""
 
     command: str
     reason: str
     pool: str
     until: datetime
     due: datetime | None = None
-    """When the node was to leave."""
+    """When the node was due to leave."""
 
 
 class AwaitDisruptionInput(Message):
-    """Waits until some node may be disrupted within its budgets."""
+    """Waits until a node may be disrupted within its budgets."""
 
     cluster: str
     wait_seconds: float = 600.0
     ledger: dict[str, LedgerEntry] = Field(default_factory=dict)
-    """Claim name -> its open command."""
+    """The open command of each claim, by claim name."""
 
 
 class Candidate(Message):
-    """One node that a command takes away."""
+    """One node that a command removes."""
 
     claim: str
     uid: str
     pool: str
     since: datetime
-    """Since when the command's reason holds."""
+    """When the command's reason started to hold."""
     due: datetime
-    """When the node leaves, if the reason still holds."""
+    """When the node leaves if the reason still holds."""
 
 
 class DisruptionCommand(Message):
-    """Nodes to take away together, and why."""
+    """Nodes to remove together, and why."""
 
     id: str
     reason: str
     candidates: list[Candidate]
     only_if_empty: bool | None = None
-    """Each node stays if a pod is on it once it is tainted. None in messages of earlier versions, which knew only the
-    reason Empty and meant it."""
+    """Each node stays if it has a pod after it is tainted.
+
+    None in messages of earlier versions, which only knew the reason Empty, for which this is true.
+    """
 
 
 class DisruptionDecision(Message):
-    """Commands to carry out now; none when the wait ended quietly. ``gone``: ledger entries that are settled."""
+    """Commands to carry out now; empty if the wait ended without any.
+
+    ``gone`` lists the ledger entries that are settled.
+    """
 
     commands: list[DisruptionCommand] = Field(default_factory=list)
     gone: list[str] = Field(default_factory=list)
@@ -550,7 +579,7 @@ class DisruptInput(Message):
 
 
 class DisruptResult(Message):
-    """Claim names by their answer."""
+    """Claim names by answer."""
 
     accepted: list[str] = Field(default_factory=list)
     refused: dict[str, str] = Field(default_factory=dict)
@@ -560,16 +589,16 @@ class DisruptResult(Message):
 
 
 class NodeClassInput(Message):
-    """Resolve subnets, security groups, images and profile of a node class, and write its status."""
+    """Resolves subnets, security groups, images and instance profile of a node class, and writes its status."""
 
     cluster: str
     name: str
 
 
 class NodeClassResult(Message):
-    """``exists`` is false once the class is gone for good; ``deleting`` while claims still hold it.
+    """``exists`` is false once the class is gone; ``deleting`` is true while claims still hold it.
 
-    ``refresh_seconds``: when a ready class is to be resolved again; None is the workflow's own choice.
+    ``refresh_seconds``: when to resolve a ready class again; None lets the workflow choose.
     """
 
     exists: bool = True

@@ -1,4 +1,4 @@
-"""Which Node belongs to a NodeClaim, and what makes it registered: one patch, computed from the two objects."""
+"""Finds the Node of a NodeClaim and computes the one patch that registers it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ OWN_ANNOTATIONS = frozenset(
         "kubectl.kubernetes.io/last-applied-configuration",
     }
 )
-"""Annotations that speak of the NodeClaim itself and would mislead on a Node."""
+"""Annotations that describe the NodeClaim itself and would be misleading on a Node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The claim's Node, or why there is none."""
+    """The claim's Node, or the reason why there is none."""
 
     node: Object | None = None
     reason: str = ""
@@ -37,15 +37,15 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """The merge patch that registers a Node (empty when nothing is missing)."""
+    """The merge patch that registers a Node; empty if nothing is missing."""
 
     patch: dict[str, Any] = field(default_factory=dict)
     unregistered_taint_missing: bool = False
-    """The Node joined without the taint that keeps pods away until now: its user data lacks it."""
+    """The Node joined without the taint that keeps pods away until registration: its user data does not set it."""
 
 
 def match(nodes: Iterable[Object], provider_id: str) -> Match:
-    """The Node with this provider ID; two of them are an error that only a person can judge."""
+    """Returns the Node with this provider ID. Several such Nodes are an error that only a person can resolve."""
     found = [node for node in nodes if (node.get("spec") or {}).get("providerID") == provider_id]
     if not provider_id or not found:
         return Match(reason="NodeNotFound", message=f"no Node with provider ID {provider_id or '(none)'} has joined")
@@ -59,10 +59,10 @@ def match(nodes: Iterable[Object], provider_id: str) -> Match:
 
 
 def registration(claim: Object, node: Object) -> Registration:
-    """What the Node lacks of its claim.
+    """Computes what the Node lacks of its claim.
 
-    Taints are taken over once, with the registered label in the same patch: a startup taint that its agent has
-    removed since never comes back.
+    The claim's taints are copied once, in the same patch as the registered label. A startup taint that its agent
+    removes later therefore never comes back.
     """
     have, want = node["metadata"], claim["metadata"]
     present = have.get("labels") or {}
@@ -95,7 +95,7 @@ def registration(claim: Object, node: Object) -> Registration:
 
 
 def merged(taints: Sequence[Object], more: Iterable[Object]) -> list[Object]:
-    """The raw taints and those of ``more`` whose key and effect are new; what is there keeps all its fields."""
+    """Adds those of ``more`` whose key and effect are new. Taints that are already there keep all their fields."""
     result = list(taints)
     for taint in more:
         if all(_identity(taint) != _identity(other) for other in result):
@@ -104,7 +104,7 @@ def merged(taints: Sequence[Object], more: Iterable[Object]) -> list[Object]:
 
 
 def without(taints: Iterable[Object], gone: tuple[str, str]) -> list[Object]:
-    """The raw taints less the one with this key and effect, whatever its value."""
+    """Removes the taint with this key and effect, whatever its value."""
     return [taint for taint in taints if _identity(taint) != gone]
 
 
@@ -122,7 +122,10 @@ def _add(metadata: dict[str, Any], name: str, value: object) -> None:
 
 
 def _owners(present: Sequence[Object], claim: Object) -> list[Object]:
-    """The owners with the claim among them; empty when it is there already."""
+    """Adds the claim to the owners.
+
+    Returns an empty list if the claim is already an owner, so that nothing is patched.
+    """
     if any(owner.get("uid") == claim["uid"] for owner in present):
         return []
     owner = {

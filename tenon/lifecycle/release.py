@@ -1,4 +1,4 @@
-"""Who still keeps an object that Tenon has let go of, and how a person ends that."""
+"""Finds the finalizers that keep an object after Tenon released it, and the command that removes them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tenon.apis import labels
 from tenon.kube.structs import Object
 
 OF_KUBERNETES = frozenset({"foregroundDeletion", "orphan"})
-"""Finalizers that Kubernetes' own garbage collection takes off by itself."""
+"""Finalizers that Kubernetes' garbage collection removes."""
 
 
 def without_finalizer(obj: Object) -> dict[str, Any]:
-    """The change that takes Tenon's own finalizer off; empty when it is not there."""
+    """Returns the patch that removes Tenon's own finalizer; empty if the object does not have it."""
     finalizers = obj["metadata"].get("finalizers") or ()
     if labels.TERMINATION_FINALIZER not in finalizers:
         return {}
@@ -21,13 +21,13 @@ def without_finalizer(obj: Object) -> dict[str, Any]:
 
 
 def foreign_finalizers(obj: Object) -> list[str]:
-    """The finalizers that neither Tenon nor Kubernetes takes off."""
+    """Returns the finalizers that neither Tenon nor Kubernetes removes."""
     finalizers = obj["metadata"].get("finalizers") or ()
     return [one for one in finalizers if one != labels.TERMINATION_FINALIZER and one not in OF_KUBERNETES]
 
 
 def held_sentence(obj: Object) -> str:
-    """Which finalizers keep the object, and the command that takes them off without their owner."""
+    """Names the finalizers that keep the object, and the command that removes them without their owner."""
     kind, metadata = obj["kind"], obj["metadata"]
     foreign = foreign_finalizers(obj)
     stays = [one for one in metadata.get("finalizers") or () if one not in foreign]

@@ -1,6 +1,6 @@
-"""What a person can do about a node that is blocked, and what happens if nobody does anything.
+"""What a person can do about a blocked node, and what happens without action.
 
-The sentences that say what blocks a node are all that is recorded of it; the names are read back from them here.
+The state records only the sentences that say what blocks the node, so this module parses the names out of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FINALIZED = re.compile(r"pod ([^\s/]+)/(\S+) was to end by \S+ but finalizers? 
 
 
 def remedies(state: NodeState) -> list[str]:
-    """The commands that resolve what blocks the node, the gentlest first; none for a node that is not blocked."""
+    """Returns the commands that unblock the node, the gentlest first; empty if the node is not blocked."""
     if not state.blocked:
         return []
     name = state.claim.name
@@ -41,7 +41,7 @@ def remedies(state: NodeState) -> list[str]:
 
 
 def deadlines(state: NodeState) -> list[tuple[str, datetime]]:
-    """What happens without anybody's doing, and when, the soonest first."""
+    """Returns what happens without action and when, the soonest first."""
     found: list[tuple[str, datetime]] = []
     if state.stage.leaving and state.force_at is not None and not (state.leave and state.leave.force):
         found.append(("All pods are deleted, whatever protects them, by", state.force_at))
@@ -55,7 +55,7 @@ def deadlines(state: NodeState) -> list[tuple[str, datetime]]:
 
 
 def report(state: NodeState) -> str:
-    """Markdown for people: what blocks the node, what resolves it, and what happens by itself; empty if nothing."""
+    """Renders, as Markdown, what blocks the node, what unblocks it and what happens without action; may be empty."""
     lines: list[str] = []
     if state.blocked:
         lines += ["#### Blocked", "", state.blocked, "", "What resolves it:", ""]
@@ -72,7 +72,7 @@ def _by_force(name: str, what: str) -> str:
 
 
 def _for_pods(blocked: str) -> list[str]:
-    """The commands for what holds single pods, each once."""
+    """Returns the commands for what holds single pods, without duplicates."""
     found: list[str] = []
     for names in _BUDGETS.findall(blocked):
         for full in names.rstrip(", ").split(", "):

@@ -1,8 +1,8 @@
-"""A starting node is closed to all but the pods that it was bought for: cordoned until those are bound.
+"""Keeps a starting node cordoned until the pods that it was bought for are bound.
 
-kube-scheduler spreads whatever waits over whatever just became ready. Pods of another size, or of a later plan, take
-the room of those that a node was bought for, which then wait for a node of their own: the load ends on more and dearer
-nodes, and later. Pods of DaemonSets tolerate a cordon, so that a closed node gets ready as any other.
+Without the cordon, kube-scheduler places any pending pod on a node that becomes ready. Pods of another size or of a
+later plan then take the space of the planned pods, which have to wait for more nodes: the load starts later and ends up
+on more, costlier nodes. DaemonSet pods tolerate a cordon, so that a closed node becomes ready like any other.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from tenon.kube.conditions import true_since
 Object = Mapping[str, Any]
 
 UNSCHEDULABLE_TAINT = ("node.kubernetes.io/unschedulable", "NoSchedule")
-"""What the node lifecycle controller makes of a cordon."""
+"""The taint that the node lifecycle controller adds to a cordoned node."""
 LONGEST = timedelta(seconds=45)
-"""After so long a registered node that does not get ready is opened: kube-scheduler may know more than Tenon."""
+"""A registered node that is not ready is opened after this time: kube-scheduler may know more than Tenon."""
 
 
 def closed(node: Object) -> bool:
-    """Whether Tenon keeps other pods away from the Node, and not a person who cordoned it; nor did one uncordon it."""
+    """True if Tenon cordoned the Node for its planned pods, and not a person, and nobody has uncordoned it since."""
     return _marked(node) and cordoned(node)
 
 
 def cordoned(node: Object) -> bool:
-    """Whether anyone keeps new pods away from the Node."""
+    """True if the Node is cordoned, by Tenon or by a person."""
     return bool((node.get("spec") or {}).get("unschedulable"))
 
 
 def opened(node: Object) -> dict[str, Any]:
-    """The merge patch that opens a closed Node; empty when Tenon has not closed it."""
+    """Returns the merge patch that opens a closed Node; empty if Tenon has not closed it."""
     if not _marked(node):
         return {}
     patch: dict[str, Any] = {"metadata": {"annotations": {labels.CLOSED: None}}}
@@ -50,6 +50,6 @@ def _marked(node: Object) -> bool:
 
 
 def closed_long(claim: Object, now: datetime) -> bool:
-    """Whether the claim's Node was registered so long ago that it is to be opened."""
+    """True if the claim's Node was registered so long ago that it must be opened."""
     since = true_since(claim, REGISTERED)
     return since is not None and now - since > LONGEST

@@ -1,6 +1,6 @@
-"""What a node's workflow remembers: everything needed to go on after any restart, in a few kilobytes.
+"""The state of a node's workflow: everything needed to resume after a restart, in a few kilobytes.
 
-The state is the argument of every continue-as-new, so its fields are only ever added, with defaults.
+The state is the argument of every continue-as-new, so only add fields, with defaults.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tenon.lifecycle.messages import ClaimRef, Instance, LaunchRequest, Message
 
 
 class Stage(StrEnum):
-    """Where a node is in its life; the order of the members is the order of a life."""
+    """The stage of a node's lifecycle. Members are in the order of the lifecycle."""
 
     PREPARING = "preparing"
     LAUNCHING = "launching"
@@ -31,12 +31,12 @@ class Stage(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> Stage:  # noqa: ARG003 - its signature
-        """A stage of a newer version, met after a rollback: the life is taken up again from claim and instance."""
+        """Maps an unknown stage to PREPARING: after a rollback, the workflow resumes from claim and instance."""
         return cls.PREPARING
 
     @property
     def leaving(self) -> bool:
-        """Whether the node is on its way out in this stage."""
+        """True if the node is leaving in this stage."""
         return self in LEAVING_STAGES
 
 
@@ -46,14 +46,14 @@ LEAVING_STAGES = frozenset(
 
 
 class TimelineEntry(Message):
-    """One line of a node's story."""
+    """One line of a node's timeline."""
 
     at: datetime
     text: str
 
 
 class Leave(Message):
-    """Why and how a node leaves. ``only_if_empty`` withdraws the leave when pods turn out to be there."""
+    """Why and how a node leaves. With ``only_if_empty``, the node stays if it turns out to have pods."""
 
     reason: str
     message: str = ""
@@ -64,7 +64,7 @@ class Leave(Message):
 
 
 class PendingDisruption(Message):
-    """A disruption that waits out the rest of its time to live."""
+    """A disruption that waits until it is due."""
 
     command: str
     reason: str
@@ -74,7 +74,7 @@ class PendingDisruption(Message):
 
 
 class NodeState(Message):
-    """A node's life so far."""
+    """The state of a node's workflow so far."""
 
     claim: ClaimRef
     stage: Stage = Stage.PREPARING
@@ -83,9 +83,9 @@ class NodeState(Message):
     node_class: str = ""
     attempt: int = 1
     launch_failures: int = 0
-    """How many tries in a row to launch an instance have failed."""
+    """How many launch attempts in a row have failed."""
     launch_unsettled_until: datetime | None = None
-    """A fleet request was sent whose outcome nobody saw: until then an instance of it may still appear."""
+    """The outcome of a fleet request is unknown: until this time, an instance of it may still appear."""
     request: LaunchRequest | None = None
     instance: Instance | None = None
     node_name: str = ""
@@ -94,45 +94,45 @@ class NodeState(Message):
     evicted_pods: int = 0
     drain_rounds: int = 0
     deadline: datetime | None = None
-    """When the current stage must be over, or looked at again."""
+    """When the current stage times out, or is checked again."""
     expires_at: datetime | None = None
     keep_until: datetime | None = None
     keep_recorded: bool = True
     look: bool = False
-    """Something changed on the cluster since the node was last looked at."""
+    """Something changed in the cluster since the last check of the node."""
     pending: PendingDisruption | None = None
     leave: Leave | None = None
     force_at: datetime | None = None
     volumes_attached: int = 0
     deletion_started_at: datetime | None = None
     failures: int = 0
-    """How often in a row the present step used up its tries."""
+    """How many times in a row the current step used up its retries."""
     blocked: str = ""
-    """What the node waits for that somebody should look at, in a sentence."""
+    """What the node waits for, if a person should look at it, in one sentence."""
     registered: bool = False
     initialized: bool = False
     timeline: tuple[TimelineEntry, ...] = ()
     first_run_id: str = ""
     instance_gone: bool = False
-    """EC2 has no such instance any more: there is nothing left to drain or to wait for."""
+    """EC2 no longer has the instance, so there is nothing left to drain or to wait for."""
     last_look: bool = False
-    """The time to join is over; whoever joined while nobody could look is looked for once more."""
+    """The registration timeout is over. One last check finds a Node that joined while no activity could run."""
     registered_at: datetime | None = None
     looks: int = 0
-    """How often the node was looked at in vain since it registered."""
+    """How many checks since registration found the node not initialized."""
     initialization_timeout_seconds: float | None = None
     disrupted: bool = False
-    """The Node has the disruption taint although it stays; the taint is removed next."""
+    """The Node has the disruption taint although it stays. The next step removes the taint."""
     explanation: tuple[str, ...] = ()
     """Why the node was bought, in lines."""
     running_pods: int | None = None
-    """How many pods ran here once its own were bound, also those that it was not bought for; None: not known."""
+    """How many pods ran on the node after its planned pods were bound, including other pods; None if unknown."""
     spread_until: datetime | None = None
-    """Overdue since long, with many others, after an outage: this node's turn comes then."""
+    """When this node leaves, if it is overdue together with many others after an outage."""
 
 
 class NodeClaimInput(Message):
-    """Starts a node's workflow: afresh with only the claim, or from the state of the run before."""
+    """Starts a node's workflow: a new one with only the claim, a continued one with the state of the previous run."""
 
     claim: ClaimRef
     pool: str = ""
@@ -140,7 +140,7 @@ class NodeClaimInput(Message):
 
 
 class Life(Message):
-    """The result of a node's workflow: the whole life, readable without a worker."""
+    """The result of a node's workflow: a summary of the node's life, readable without a worker."""
 
     claim: str
     pool: str

@@ -1,4 +1,4 @@
-"""What a node's workflow may be told to do next: run one activity, wait, or end."""
+"""What a node's workflow can do next: run one activity, wait, or end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from tenon.lifecycle.messages import ActivityName, Message
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Run one activity; its result is the next event. An ``urgent`` wish of an operator may overtake it."""
+    """Run one activity. Its result is the next event.
+
+    With ``overtaken_by_force``, an operator's request to force the drain cancels the activity.
+    """
 
     activity: ActivityName
     input: Message
@@ -20,7 +23,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait for news, at the latest until an instant; ``what`` is what the instant means."""
+    """Wait for events, at most until ``until``. ``what`` says what happens at that time."""
 
     until: datetime | None
     what: str = "look again"
@@ -28,29 +31,29 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The life is over."""
+    """The workflow is done."""
 
 
 Step = Run | Wait | End
 
 
 class Failed(Message):
-    """An activity gave up for good."""
+    """An activity failed for good."""
 
     activity: ActivityName
     message: str
     again: bool = False
-    """A launch that had no outcome is tried again, however late it is."""
+    """A launch without a known outcome: it is retried, however late it is."""
     not_managed: bool = False
-    """It refused because the NodeClaim is another controller's."""
+    """The activity refused because the NodeClaim belongs to another controller."""
 
 
 class DeadlinePassed(Message):
-    """The instant that a `Wait` named has come."""
+    """The time of a `Wait` has come."""
 
 
 class LeaveRequest(Message):
-    """An operator, an expiry or a command wants the node gone; ``force`` deletes pods without asking them."""
+    """An operator, an expiry or a command removes the node. ``force`` deletes pods without eviction."""
 
     reason: str
     message: str = ""
@@ -59,10 +62,10 @@ class LeaveRequest(Message):
 
 
 class KeepRecorded(Message):
-    """The operator's wish stands on the claim."""
+    """The operator's keep request is on the claim."""
 
 
 class Withdrawn(Message):
-    """The marks of a cordon that nothing follows are off the node; ``removed`` is false when there were none."""
+    """A cordon without a following deletion is removed from the node. ``removed`` is false if there was none."""
 
     removed: bool = False

@@ -1,4 +1,4 @@
-"""The second half of a node's life: cordon, drain, detach volumes, terminate, release."""
+"""The second half of a node's lifecycle: cordon, drain, detach volumes, terminate, release."""
 
 from __future__ import annotations
 
@@ -12,21 +12,27 @@ from tenon.lifecycle.steps import LeaveRequest
 from tenon.lifecycle.timeline import record
 
 BLOCKED_RETRY = timedelta(seconds=30)
-"""How soon a drain that is blocked by a PodDisruptionBudget, or an instance that will not end, is tried again."""
+"""How soon to retry a drain that a PodDisruptionBudget blocks, or an instance that does not terminate."""
 
 
 LONGEST_BLOCKED_RETRY = timedelta(minutes=5)
 FIRST_DRAIN_SECONDS, DRAIN_SECONDS = 15.0, 60.0
-"""The first try of a drain is short, so that what blocks it is soon told; later ones cost fewer actions."""
+"""The first drain attempt is short, so that it reports soon what blocks it.
+
+Later ones are long, to use fewer actions.
+"""
 
 
 def drain_budget(state: NodeState) -> float:
-    """How many seconds one try of draining lasts."""
+    """How many seconds one drain attempt lasts."""
     return FIRST_DRAIN_SECONDS if state.drain_rounds == 0 else DRAIN_SECONDS
 
 
 def leave(state: NodeState, request: LeaveRequest, now: datetime, *, only_if_empty: bool = False) -> NodeState:
-    """Start leaving; on a node that is leaving already, only force changes anything."""
+    """Starts leaving.
+
+    If the node is already leaving, only a request to force it, or to drop ``only_if_empty``, has an effect.
+    """
     present = state.leave
     if present is not None and not (request.force and not present.force):
         if present.only_if_empty and not only_if_empty and state.stage is Stage.CORDONING:
@@ -55,7 +61,10 @@ def leave(state: NodeState, request: LeaveRequest, now: datetime, *, only_if_emp
 
 
 def cordoned(state: NodeState, result: CordonResult, now: datetime) -> NodeState:
-    """Cordoned: drain if there is a node to drain. Not empty after all: the node stays."""
+    """Continues with the drain, or with termination if there is no node.
+
+    If the node turned out not to be empty, it stays.
+    """
     if not result.cordoned:
         stays = evolve(state, stage=Stage.LIVE, leave=None, deadline=None, deletion_started_at=None)
         return record(stays, now, f"not empty after all ({result.pods} pods): stays")
@@ -72,7 +81,10 @@ def cordoned(state: NodeState, result: CordonResult, now: datetime) -> NodeState
 
 
 def drained(state: NodeState, result: DrainResult, now: datetime) -> NodeState:
-    """Drained: on to the volumes. Else say what blocks, and try again a little later."""
+    """Continues with the volumes or the instance if the node is drained.
+
+    Otherwise records what blocks it and retries later.
+    """
     state = evolve(
         state, evicted_pods=state.evicted_pods + result.evicted, drain_rounds=state.drain_rounds + 1, look=False
     )
@@ -89,7 +101,7 @@ def drained(state: NodeState, result: DrainResult, now: datetime) -> NodeState:
 
 
 def detached(state: NodeState, result: DetachResult, now: datetime) -> NodeState:
-    """Volumes gone: terminate. Else wait on."""
+    """Continues with termination if all volumes are detached; otherwise waits."""
     if result.detached:
         update = {"stage": Stage.TERMINATING, "blocked": "", "deadline": None, "volumes_attached": 0, "look": False}
         return record(evolve(state, **update), now, "volumes detached")
@@ -99,7 +111,7 @@ def detached(state: NodeState, result: DetachResult, now: datetime) -> NodeState
 
 
 def instance_gone(state: NodeState, now: datetime) -> NodeState:
-    """EC2 ended the instance unasked: leave, without waiting for what can no more happen."""
+    """Makes the node leave after EC2 ended its instance, without waiting for steps that can no longer succeed."""
     if state.instance_gone or state.stage is Stage.ENDED:
         return state
     instance = state.instance.id if state.instance else "the instance"
@@ -111,7 +123,7 @@ def instance_gone(state: NodeState, now: datetime) -> NodeState:
 
 
 def released(state: NodeState, result: ReleaseInput, now: datetime) -> NodeState:
-    """The last line of a life; who still holds its objects is named there."""
+    """Ends the workflow. The last timeline entry names what still holds the objects."""
     text = "finalizers removed, life ended"
     if result.held_by:
         text += "; " + "; ".join(result.held_by[:3])
@@ -119,7 +131,7 @@ def released(state: NodeState, result: ReleaseInput, now: datetime) -> NodeState
 
 
 def terminated(state: NodeState, result: TerminateResult, now: datetime) -> NodeState:
-    """EC2 says the instance is gone: release the objects. Else ask again a little later."""
+    """Continues with the release if EC2 reports the instance as gone; otherwise asks again later."""
     if result.terminated:
         update = {"stage": Stage.RELEASING, "blocked": "", "deadline": None, "look": False}
         text = f"instance {state.instance.id} terminated" if state.instance else "no instance left"

@@ -1,4 +1,4 @@
-"""A node's story for people: the bounded timeline, the details page of the Temporal UI, and the closing record."""
+"""A node's history for people: the bounded timeline, the details page of the Temporal UI, and the final record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_TEXT = 300
 
 
 def record(state: NodeState, now: datetime, text: str) -> NodeState:
-    """The state with one more line; the oldest lines after the first go when the story grows too long."""
+    """Adds a line to the timeline. If it grows too long, the oldest lines after the first are dropped."""
     entry = TimelineEntry(at=now, text=text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…")
     if state.timeline and state.timeline[-1].text == entry.text:
         return state
@@ -27,12 +27,12 @@ def record(state: NodeState, now: datetime, text: str) -> NodeState:
 
 
 def _size(text: str) -> int:
-    """Bytes of a line, its time included."""
+    """Bytes of a line, including its time."""
     return len(text.encode()) + 32
 
 
 def pods_text(state: NodeState) -> str:
-    """How many pods run on the node, and how many of them it was bought for."""
+    """Says how many pods run on the node, and how many of them it was bought for."""
     own = f"{state.bound_pods} of the {state.planned_pods} it was bought for"
     if state.running_pods is None:
         return f"{own} run here"
@@ -42,12 +42,12 @@ def pods_text(state: NodeState) -> str:
 
 
 def clock(at: datetime | None) -> str:
-    """An instant as the details page writes it."""
+    """Formats a time as the details page shows it."""
     return at.strftime("%Y-%m-%d %H:%M:%S UTC") if at else "-"
 
 
 def _pods_row(state: NodeState) -> str:
-    """Before its pods are bound: what the node is bought for."""
+    """Until its pods are bound, shows only how many pods the node was bought for."""
     own = f"bought for {state.planned_pods}"
     if state.initialized and state.stage is not Stage.BINDING and state.planned_pods:
         own = f"{pods_text(state)} (when it became live)"
@@ -61,7 +61,10 @@ def _instance_text(instance: Instance | None) -> str:
 
 
 def details(state: NodeState) -> str:
-    """The Markdown that the Temporal UI shows for a node; a pure function of the state, for it is replayed."""
+    """Renders the Markdown that the Temporal UI shows for a node.
+
+    It must be a pure function of the state: it is replayed.
+    """
     instance = state.instance
     rows = [
         ("Stage", f"**{state.stage.value}**"),
@@ -95,7 +98,7 @@ def details(state: NodeState) -> str:
 
 
 def life(state: NodeState, now: datetime) -> Life:
-    """The closing record of a node."""
+    """Returns the final record of a node."""
     instance = state.instance
     started = (instance.launched_at if instance and instance.launched_at else None) or state.created_at or now
     lived = max(0.0, (now - started).total_seconds()) if instance else 0.0

@@ -1,4 +1,4 @@
-"""When a node's workflow should look again: which changes on the cluster it waits for."""
+"""Decides which changes in the cluster wake up a node's workflow."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def poke_for(
     node_taints: Sequence[Taint] = (),
     disruption_reason: bool = False,
 ) -> Poke | None:
-    """The poke that the present level of things deserves; None when the workflow waits for nothing of it.
+    """Returns the poke for the current state of the objects; None if the workflow waits for none of it.
 
     ``disruption_reason``: the NodeClaim has the condition that a disruption command sets.
 
-    The same level always gives the same poke, so that a sender can tell whether it was sent before. Of several Nodes
-    with the claim's provider ID none is named, so that registration finds them all and says so.
+    The same state always gives the same poke, so that a sender can detect that it was already sent. If several Nodes
+    have the claim's provider ID, the poke names none of them, so that registration finds and reports them all.
     """
     if claim_deleting or node_deleting:
         return Poke(node_name=node_name, claim_deleting=claim_deleting, node_deleting=node_deleting, reason="deleted")
@@ -44,7 +44,7 @@ def poke_for(
 
 
 def _waiting(startup_taints: Sequence[Taint], node_taints: Sequence[Taint]) -> bool:
-    """Whether the node still carries a taint that initialization waits for."""
+    """True if the node still has a taint that initialization waits for."""
     awaited = {(taint.key, taint.effect) for taint in startup_taints}
     return any(
         (taint.key, taint.effect) in awaited or labels.is_ephemeral_taint(taint.key, taint.effect)
