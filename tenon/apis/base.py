@@ -1,7 +1,7 @@
-"""The base of every API model, and rules that the API server and this program both keep.
+"""The base class of all API models, and the validation rules that the API server and Tenon both enforce.
 
-A rule is one sentence with two readings side by side: a CEL expression for the CRD and a Python predicate for manifests
-that no API server has seen (files given to the command line, or objects that were stored before a rule existed).
+A rule has one message and two forms: a CEL expression for the CRD, and a Python predicate for manifests that no API
+server has validated, such as files given to the command line or objects stored before the rule existed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CAPITALS = {"id": "ID", "ip": "IP", "ipv6": "IPv6", "dns": "DNS", "cfs": "CFS",
 
 
 def kubernetes_name(field: str) -> str:
-    """The name of a field in a manifest: ``image_gc_high_threshold_percent`` is ``imageGCHighThresholdPercent``."""
+    """Return a field's name in a manifest: ``image_gc_high_threshold_percent`` is ``imageGCHighThresholdPercent``."""
     first, *rest = field.split("_")
     return first + "".join(_CAPITALS.get(word, word.capitalize()) for word in rest)
 
@@ -44,8 +44,8 @@ def kubernetes_name(field: str) -> str:
 class Rule:
     """A cross-field rule of one model.
 
-    `holds` is None for a transition rule (one that compares with the stored object), which only the API server can
-    keep, and for a rule that `tenon.apis.validation` checks with more exact words.
+    `holds` is None for a transition rule, which compares with the stored object and which only the API server can
+    enforce, and for a rule that `tenon.apis.validation` checks with a more precise message.
     """
 
     cel: str
@@ -54,9 +54,10 @@ class Rule:
 
 
 def as_stored(fields: dict[Any, Any], *, maps: bool = True) -> dict[Any, Any]:
-    """The fields of an object as the API server reads them, and the entries of the maps among them.
+    """Normalize the fields of an object, and by default the entries of its maps, as the API server reads them.
 
-    Nulls are dropped, 5.0 is the whole number 5, and a number that fits in no 64 bits is no whole number.
+    Nulls are dropped and 5.0 becomes the integer 5. An integer that does not fit into 64 bits becomes infinity, so that
+    validation rejects it.
     """
     changed = {}
     for name, value in fields.items():
@@ -100,12 +101,12 @@ class ApiModel(BaseModel):
         return schema
 
     def to_dict(self) -> dict[str, Any]:
-        """The object as JSON types under its Kubernetes names, without absent fields."""
+        """Return the object as JSON types under its Kubernetes names, without absent fields."""
         return self.model_dump(by_alias=True, exclude_none=True, mode="json")
 
 
 def quantity_text(value: Any) -> Any:
-    """A whole number as its text; anything else as it is."""
+    """Convert an integer to text, and return any other value unchanged."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -124,7 +125,7 @@ QUANTITY_SCHEMA: dict[str, Any] = {
 Quantity = Annotated[
     str, BeforeValidator(quantity_text), AfterValidator(_known_quantity), WithJsonSchema(QUANTITY_SCHEMA)
 ]
-"""A Kubernetes quantity as its text; a whole number is taken for its text."""
+"""A Kubernetes quantity as text. An integer is accepted and converted to text."""
 
 
 def _not_negative(text: str) -> str:
@@ -134,10 +135,10 @@ def _not_negative(text: str) -> str:
 
 
 def known_amount(text: str) -> str:
-    """The text, which is a quantity that is not negative.
+    """Return the text if it is a quantity that is not negative.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a quantity, or it is negative.
     """
     return _not_negative(_known_quantity(text))
 
@@ -150,4 +151,4 @@ ResourceList = dict[str, Quantity]
 Amounts = dict[str, Amount]
 
 Timestamp = Annotated[datetime, Field(strict=False)]
-"""An RFC 3339 instant."""
+"""An RFC 3339 timestamp."""

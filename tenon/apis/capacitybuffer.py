@@ -1,6 +1,6 @@
-"""CapacityBuffer (autoscaling.x-k8s.io/v1beta1): room that is kept for pods which are not there yet.
+"""CapacityBuffer (autoscaling.x-k8s.io/v1beta1): capacity reserved for pods that do not exist yet.
 
-The kind is shared with other autoscalers, which own its CRD.
+Other autoscalers share this kind and own its CRD.
 """
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
@@ -16,7 +16,7 @@ from tenon.apis.common import Conditions, ObjectMeta
 
 GROUP = "autoscaling.x-k8s.io"
 ACTIVE_CAPACITY = "buffer.x-k8s.io/active-capacity"
-"""The one strategy that is followed: nodes are there before pods are."""
+"""The only strategy that Tenon supports: it creates nodes before the pods exist."""
 
 
 class PodTemplateRef(ApiModel):

@@ -1,4 +1,4 @@
-"""The pieces that NodePool, NodeClaim and EC2NodeClass share."""
+"""The types that NodePool, NodeClaim and EC2NodeClass share."""
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
@@ -25,7 +25,7 @@ Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 ConditionStatus = Literal["True", "False", "Unknown"]
 LabelValue = Annotated[str, Field(max_length=63, pattern=LABEL_VALUE_PATTERN)]
 Value = Annotated[str, Field(max_length=63, json_schema_extra={"pattern": LABEL_VALUE_PATTERN})]
-"""A label value of a requirement; read whatever it is, so that what was stored before stays readable."""
+"""A label value of a requirement. The model accepts any pattern, so that objects stored earlier stay readable."""
 MAX_TAINTS = 100
 BOUNDS = ("Gt", "Lt", "Gte", "Lte")
 
@@ -41,7 +41,7 @@ _INSTANT = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})"
 )
 Instant = Annotated[str, AfterValidator(_instant), WithJsonSchema({"type": "string", "format": "date-time"})]
-"""An RFC 3339 instant as its text."""
+"""An RFC 3339 timestamp as text."""
 
 
 class OwnerReference(ApiModel):

@@ -1,4 +1,4 @@
-"""Status conditions: a condition's transition time moves only when its status does."""
+"""Status conditions. A condition's transition time changes only when its status changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def get_condition(conditions: Iterable[Condition], type_: str) -> Condition | No
 
 
 def is_true(conditions: Iterable[Condition], type_: str) -> bool:
-    """Whether the condition is there and True."""
+    """Whether the condition exists and is True."""
     condition = get_condition(conditions, type_)
     return condition is not None and condition.status == "True"
 
@@ -31,10 +31,10 @@ def set_condition(
     message: str = "",
     observed_generation: int | None = None,
 ) -> list[Condition]:
-    """A new list in which this condition says this; the others, and the order, stay.
+    """Return a new list with this condition set. The other conditions and the order stay the same.
 
-    The transition time is `now` in whole seconds (what Kubernetes stores) when the status is new, else the old time.
-    An empty reason becomes the type, because Kubernetes wants one.
+    If the status changes, the transition time is `now`, truncated to whole seconds as Kubernetes stores it. Otherwise
+    the old time stays. An empty reason becomes the condition type, because Kubernetes requires a reason.
     """
     old = get_condition(conditions, type_)
     since = now.replace(microsecond=0) if old is None or old.status != status else old.last_transition_time
@@ -52,7 +52,7 @@ def set_condition(
 
 
 def clear_condition(conditions: Sequence[Condition], type_: str) -> list[Condition]:
-    """A new list without the condition."""
+    """Return a new list without the condition."""
     return [condition for condition in conditions if condition.type != type_]
 
 
@@ -63,9 +63,10 @@ def set_root(
     now: datetime,
     observed_generation: int | None = None,
 ) -> list[Condition]:
-    """A new list in which Ready sums up the dependents.
+    """Return a new list in which Ready summarizes the dependent conditions.
 
-    It is False if one of them is False, else Unknown if one of them is not True, else True.
+    It is False if any dependent is False. Otherwise it is Unknown if any dependent is Unknown or missing.
+    Otherwise it is True.
     """
     states = {type_: get_condition(conditions, type_) for type_ in dependents}
     failed = [type_ for type_, found in states.items() if found is not None and found.status == "False"]

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions made from the API models, so that there is one place to change a field."""
+"""Generates the CustomResourceDefinitions from the API models, so that each field is defined in one place."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ CONVERSION: JsonObject = {
         "clientConfig": {"service": {"name": "tenon", "namespace": "tenon", "path": "/convert", "port": 8443}},
     },
 }
-"""How the API server turns one version of an object into another: the worker answers, and puts its own CA here."""
+"""How the API server converts objects between versions: it calls the worker, which writes its own CA bundle here."""
 
 
 def custom_resource_definitions() -> dict[str, JsonObject]:
-    """Every CustomResourceDefinition, by the name of its file."""
+    """Return every CustomResourceDefinition by file name."""
     return {resource.file_name: _definition(resource) for resource in RESOURCES}
 
 

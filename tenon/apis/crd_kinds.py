@@ -1,6 +1,6 @@
-"""Every kind that Tenon defines in a cluster: its versions, names, and the columns that `kubectl get` shows.
+"""Every kind that Tenon defines in a cluster: its versions, its names, and the columns that `kubectl get` shows.
 
-The columns are those that users of Karpenter know from the age of each version.
+Each version has the columns that users know from the Karpenter release of that time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tenon.apis.nodepool import NodePool
 
 @dataclass(frozen=True)
 class Column:
-    """A column of `kubectl get`; a wide one is shown with ``-o wide`` only."""
+    """A column of `kubectl get`. A wide column appears only with ``-o wide``."""
 
     name: str
     path: str
@@ -31,7 +31,6 @@ class Column:
 
 @dataclass(frozen=True)
 class Version:
-    """One version of a kind."""
 
     name: str
     model: type[ApiModel]
@@ -41,7 +40,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Resource:
-    """What a CustomResourceDefinition says beside its schemas; the first version is the one that is stored."""
+    """The parts of a CustomResourceDefinition other than its schemas. The first version is the storage version."""
 
     group: str
     plural: str
@@ -52,17 +51,17 @@ class Resource:
 
     @property
     def kind(self) -> str:
-        """The kind, which the model of every version is named after."""
+        """The kind. The model of every version has this name."""
         return self.versions[0].model.__name__
 
     @property
     def name(self) -> str:
-        """The name of the definition."""
+        """The name of the CustomResourceDefinition, such as ``nodepools.karpenter.sh``."""
         return f"{self.plural}.{self.group}"
 
     @property
     def file_name(self) -> str:
-        """The name of the manifest's file."""
+        """The file name of the manifest."""
         return f"{self.group}_{self.plural}.yaml"
 
 

@@ -1,6 +1,6 @@
 """Durations as users write them in Kubernetes objects: ``720h``, ``1h30m``, ``Never``.
 
-The text is kept, because an object must read back as it was written; two texts of one length are equal.
+A duration keeps its text, so that an object reads back as it was written. Two durations of the same length are equal.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pydantic_core import CoreSchema, core_schema
 
 NEVER_TEXT = "Never"
 LONGEST_SECONDS = 2.0**63 / 1e9
-"""About 292 years: what Kubernetes can hold; longer texts mean this, so that no sum with an instant overflows."""
+"""About 292 years, the maximum in Kubernetes. Longer durations are capped, so that adding them to a time is safe."""
 
 DURATION_OR_NEVER = r"^(([0-9]+(s|m|h))+|Never)$"
 DURATION = r"^([0-9]+(s|m|h))+$"
@@ -29,7 +29,7 @@ _GO_LONGEST_TEXT = 128
 
 @dataclass(frozen=True, eq=False)
 class DurationPattern:
-    """Narrows the texts that one field takes; used as ``Annotated[Duration, DurationPattern(...)]``."""
+    """Restricts which durations a field accepts. Use it as ``Annotated[Duration, DurationPattern(...)]``."""
 
     pattern: str
 
@@ -48,7 +48,7 @@ class DurationPattern:
 
 
 class Duration:
-    """A length of time, or Never; immutable."""
+    """A length of time, or Never. Immutable."""
 
     __slots__ = ("seconds", "text")
 
@@ -57,7 +57,7 @@ class Duration:
     """Whole seconds as a float; None for Never."""
 
     def __init__(self, text: str) -> None:
-        """Raises ValueError when the text is neither Never nor ``([0-9]+[smh])+``."""
+        """Raises ValueError if the text is neither Never nor matches ``([0-9]+[smh])+``."""
         if re.match(DURATION_OR_NEVER, text) is None or text.endswith("\n"):
             raise ValueError(f"{text[:64]!r} is not a duration: write numbers with s, m or h, such as 1h30m, or Never")
         seconds = None
@@ -72,7 +72,7 @@ class Duration:
 
     @property
     def never(self) -> bool:
-        """Whether this is Never."""
+        """Whether the duration is Never."""
         return self.seconds is None
 
     def __str__(self) -> str:
@@ -122,13 +122,13 @@ def _go_text(text: str) -> str:
 GoDuration = Annotated[
     str, AfterValidator(_go_text), WithJsonSchema({"type": "string", "maxLength": 128, "pattern": GO_DURATION})
 ]
-"""A duration as Go writes it, fractions and small units included, as its text: it is handed on as it is."""
+"""A duration in Go's format, including fractions and small units. It stays text and is passed on unchanged."""
 BudgetDuration = Annotated[Duration, DurationPattern(HOURS_AND_MINUTES)]
-"""A Duration of hours and minutes, as a disruption budget takes it."""
+"""A Duration in hours and minutes, as a disruption budget accepts it."""
 
 
 def go_seconds(text: str) -> float | None:
-    """The seconds of a Go duration, fractions and small units included (``1.5h``, ``250ms``); None when it is none."""
+    """Return the seconds of a Go duration such as ``1.5h`` or ``250ms``; None if the text is not a Go duration."""
     sign, body = (-1.0, text[1:]) if text.startswith("-") else (1.0, text.removeprefix("+"))
     if body == "0":
         return 0.0

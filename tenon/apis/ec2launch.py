@@ -1,4 +1,4 @@
-"""How an EC2NodeClass shapes the instance: volumes, network interfaces, metadata service, connection tracking."""
+"""How an EC2NodeClass configures the instance: volumes, network interfaces, metadata service, connection tracking."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Switch = Literal["enabled", "disabled"]
 _TO_59000 = "[1-9][0-9]{0,3}|[1-4][0-9]{4}|5[0-8][0-9]{3}|59000"
 _TO_64000 = "[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-3][0-9]{3}|64000"
 SIZE_PATTERN = rf"^(({_TO_59000})Gi|({_TO_64000})G|([1-9]|[1-4][0-9]|5[0-8])Ti|([1-9]|[1-5][0-9]|6[0-4])T)$"
-"""Up to the 64 TB that a volume can have."""
+"""Allows up to 64 TB, the maximum size of a volume."""
 
 
 class BlockDevice(ApiModel):

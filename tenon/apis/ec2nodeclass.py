@@ -1,4 +1,4 @@
-"""EC2NodeClass (karpenter.k8s.aws/v1): the AWS part of a node's description."""
+"""EC2NodeClass (karpenter.k8s.aws/v1): the AWS settings of a node."""
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
@@ -31,7 +31,7 @@ AMIFamily = Literal["AL2", "AL2023", "Bottlerocket", "Custom", "Windows2019", "W
 V1beta1AMIFamily = Literal[
     "AL2", "AL2023", "Bottlerocket", "Ubuntu", "Windows2019", "Windows2022", "Windows2025", "Custom"
 ]
-"""The families of v1beta1. Windows2025 came later: a class of v1 that has it must also have a form in v1beta1."""
+"""The AMI families of v1beta1. Windows2025 came later, but a v1 class that uses it must also convert to v1beta1."""
 
 AMIS_READY = "AMIsReady"
 SUBNETS_READY = "SubnetsReady"
@@ -58,10 +58,10 @@ OWN_TAGS = (
     labels.TAG_TOKEN,
     labels.TAG_GROUP,
 )
-"""Tags that say whose an instance is; users may not set them."""
+"""Tags that identify the owner of an instance. Users cannot set them."""
 CLUSTER_TAG_PREFIX = "kubernetes.io/cluster"
 MOST_TAGS = 50
-"""As many as Karpenter's schema takes; EC2 lets a thing have 50, those that say whose it is among them."""
+"""The maximum in Karpenter's schema. EC2 allows 50 tags per resource, including the tags that identify the owner."""
 _OWN_TAG_LIST = ", ".join(f"'{tag}'" for tag in OWN_TAGS)
 
 
@@ -212,12 +212,12 @@ class EC2NodeClassSpec(ApiModel):
 
     @property
     def alias(self) -> AMISelectorTerm | None:
-        """The AMI term that is an alias, if there is one."""
+        """The AMI term that is an alias, or None."""
         return next((term for term in self.ami_selector_terms if term.alias is not None), None)
 
     @property
     def resolved_family(self) -> str:
-        """The family that user data and defaults are made for: the one given, else the alias's, else Custom."""
+        """The AMI family for user data and defaults: the stated family, else the family of the alias, else Custom."""
         alias = self.alias
         return self.ami_family or (alias.family if alias else None) or "Custom"
 

@@ -1,6 +1,6 @@
-"""How an EC2NodeClass points at things in the AWS account: subnets, security groups, images, reservations, groups.
+"""How an EC2NodeClass selects AWS resources: subnets, security groups, images, reservations, placement groups.
 
-Terms of one list are alternatives; the tags inside one term must all match, and the value ``*`` means any.
+The terms of a list are alternatives. All tags of one term must match, and the value ``*`` matches any value.
 """
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
@@ -159,10 +159,10 @@ class AMISelectorTerm(ApiModel):
 
     @property
     def family(self) -> str | None:
-        """The image family that the alias names, such as AL2023."""
+        """The AMI family that the alias names, such as AL2023; None without an alias."""
         return None if self.alias is None else FAMILY_OF_ALIAS[self.alias.partition("@")[0]]
 
     @property
     def version(self) -> str | None:
-        """The version that the alias names, such as latest."""
+        """The version that the alias names, such as latest; None without an alias."""
         return None if self.alias is None else self.alias.partition("@")[2]

@@ -1,7 +1,7 @@
-"""Expressions in kubelet settings: what a number is for a given instance type, in CEL (EC-15).
+"""CEL expressions in kubelet settings, which compute a number for a given instance type (EC-15).
 
-Google's own CEL compiles and runs them, so that a text means what it means to Kubernetes: it checks types before
-anything is evaluated, and bounds how deep an expression is and how often it goes around.
+Google's own CEL library compiles and runs them, so an expression means the same as in Kubernetes. The library checks
+types before evaluation, and limits the nesting depth and the number of iterations.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from functools import cache, lru_cache
 from typing import Any
 
 MAX_LENGTH = 1024
-"""Characters of an expression."""
+"""The maximum length of an expression, in characters."""
 MOST = 2**31 - 1
-"""The largest result: what a kubelet takes for a number of pods."""
+"""The largest result: the maximum that the kubelet accepts as a number of pods."""
 WHOLE_VARIABLES = ("vcpus", "memory_mib", "default_enis", "ips_per_eni", "max_pods")
 VARIABLES = (*WHOLE_VARIABLES, "instance_type")
 FORM = rf"[^-][\s\S]*[-+*/%(?<>=][\s\S]*|([^-][\s\S]*)?({'|'.join(VARIABLES)})[\s\S]*"
-"""What an expression looks like at first sight: it computes something or names a variable. What people mistype for a
-number or a quantity does neither."""
+"""A quick test for an expression: the text contains an operator or names a variable. A mistyped number or quantity does
+neither.
+"""
 _FUNCTIONS = {"min": min, "max": max}
 _MOST_COMPILED = 256
 _CODE = re.compile(r"^[A-Z_]+: (ERROR: )?(<input>:(?P<line>-?\d+):(?P<column>-?\d+): )?")
@@ -30,12 +31,12 @@ _DOUBLE_HINT = "; a whole number and a fraction do not mix: write double(vcpus) 
 
 
 class ExpressionError(ValueError):
-    """An expression that cannot be read, or that has no usable result; the text says why."""
+    """The expression cannot be parsed or has no usable result. The message says why."""
 
 
 @cache
 def _environment() -> Any:
-    from cel_expr_python import cel  # a large library, which only those need who use expressions
+    from cel_expr_python import cel  # a large library, which only users of expressions need
 
     whole, real = cel.Type.INT, cel.Type.DOUBLE
     kinds = ((whole, whole, whole), (real, real, real), (whole, real, real), (real, whole, real))
@@ -52,7 +53,7 @@ def _environment() -> Any:
 
 @lru_cache(_MOST_COMPILED)
 def _compiled(text: str) -> Any:
-    """The expression ready to run. What fails is compiled anew each time; what was compiled never grows stale."""
+    """Compile the expression. The cache keeps successes only; a compiled expression never becomes stale."""
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"it has {len(text)} characters, and {MAX_LENGTH} are allowed")
     try:
@@ -66,19 +67,19 @@ def _compiled(text: str) -> Any:
 
 
 def check(text: str) -> None:
-    """Whether the expression can be read and gives a number.
+    """Check that the expression compiles and returns a number.
 
     Raises:
-        ExpressionError: it cannot, or does not.
+        ExpressionError: it does not compile, or it does not return a number.
     """
     _compiled(text)
 
 
 def evaluate(text: str, variables: Mapping[str, int | str]) -> int:
-    """The expression's value, without its fraction.
+    """Return the value of the expression, truncated to an integer.
 
     Raises:
-        ExpressionError: it cannot be read, or its value is no number from 0 to 2147483647.
+        ExpressionError: it does not compile, or its value is not a number from 0 to 2147483647.
     """
     program = _compiled(text)
     try:
@@ -97,7 +98,7 @@ def evaluate(text: str, variables: Mapping[str, int | str]) -> int:
 
 
 def _said(text: str) -> str:
-    """The library's words as part of a sentence: their first line, without its codes."""
+    """Turn the library's error into part of a sentence: the first line, without codes."""
     first = text.partition("\n")[0]
     code = _CODE.match(first)
     said = _ASIDE.sub("", first[code.end() :] if code else first).strip()

@@ -1,8 +1,9 @@
-"""Static drift: a digest of what a node was made from, to compare with what it would be made from now.
+"""Static drift: compares the hash of what a node was created from with the hash of the current spec.
 
-The digest is Tenon's own, so its version texts are too: objects hashed by another controller carry another version, and
-objects of unequal versions are re-hashed, never called drifted. That holds in both directions: Tenon re-hashes what
-Karpenter has hashed, and Karpenter what Tenon has, so that no node is replaced because its controller was.
+The hash is specific to Tenon, and so are its version strings. Objects hashed by another controller carry another
+version, and an object with a different version is rehashed instead of being marked as drifted. This works in both
+directions: Tenon rehashes what Karpenter hashed, and Karpenter rehashes what Tenon hashed. So changing the controller
+does not replace any node.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodepool import NodePool
 
 NODEPOOL_VERSION = "tenon-v1"
-"""Changes when the same NodePool would get another digest."""
+"""Change this when the same NodePool would get a different hash."""
 EC2NODECLASS_VERSION = "tenon-v1"
-"""Changes when the same EC2NodeClass would get another digest."""
+"""Change this when the same EC2NodeClass would get a different hash."""
 
 FOUND_BY_LOOKING = frozenset(
     {
@@ -34,29 +35,29 @@ FOUND_BY_LOOKING = frozenset(
         "ip_prefix_count",
     }
 )
-"""Fields of an EC2NodeClass whose effect on a node is compared with the instance itself, not with this digest."""
+"""Fields of an EC2NodeClass that are not in the hash, because drift compares their effect with the instance itself."""
 
 
 def nodepool_hash(pool: NodePool) -> str:
-    """The digest of a pool's template without its requirements (those are compared with a node's labels)."""
+    """Hash the pool's template without its requirements, which drift compares with the node's labels."""
     template = _plain(pool.spec.template)
     template["spec"].pop("requirements", None)
     return _digest(template)
 
 
 def ec2nodeclass_hash(node_class: EC2NodeClass, ca_bundle: str = "") -> str:
-    """The digest of a class: its spec less what is found by looking, its image family, and the cluster's CA bundle."""
+    """Hash the class: its spec without `FOUND_BY_LOOKING`, its AMI family, and the cluster's CA bundle."""
     spec = _plain(node_class.spec, FOUND_BY_LOOKING)
     return _digest({"spec": spec, "family": node_class.spec.resolved_family, "caBundle": ca_bundle})
 
 
 def nodepool_hashes(pool: NodePool) -> dict[str, str]:
-    """The annotations that a pool and its NodeClaims carry."""
+    """The hash annotations of a pool and its NodeClaims."""
     return {labels.NODEPOOL_HASH: nodepool_hash(pool), labels.NODEPOOL_HASH_VERSION: NODEPOOL_VERSION}
 
 
 def ec2nodeclass_hashes(node_class: EC2NodeClass) -> dict[str, str]:
-    """The annotations that a class and the NodeClaims launched from it carry."""
+    """The hash annotations of a class and the NodeClaims launched from it."""
     return {
         labels.EC2NODECLASS_HASH: ec2nodeclass_hash(node_class),
         labels.EC2NODECLASS_HASH_VERSION: EC2NODECLASS_VERSION,
@@ -64,10 +65,10 @@ def ec2nodeclass_hashes(node_class: EC2NodeClass) -> dict[str, str]:
 
 
 def taken_over(annotations: Mapping[str, str], hashes: Mapping[str, str], *, drifted: bool) -> dict[str, str]:
-    """What to write on a NodeClaim whose pool or class was hashed under another version; empty when nothing is.
+    """Return the hash annotations to write on a NodeClaim if its pool or class was hashed under another version.
 
-    Nobody can say whether it had drifted by the other version's digest, so it counts as made from what is there now.
-    One that is called drifted already keeps its digest, and stays so.
+    A hash of another version cannot show whether the claim had drifted, so the claim gets the current hash. A claim
+    that is already marked as drifted keeps its hash and stays drifted. The result is empty if the version is current.
     """
     version = next(key for key in hashes if key.endswith("-version"))
     if annotations.get(version) == hashes[version]:
@@ -76,9 +77,9 @@ def taken_over(annotations: Mapping[str, str], hashes: Mapping[str, str], *, dri
 
 
 def _plain(model: ApiModel, left_out: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """The fields as JSON types under their Kubernetes names, without those that are unset, empty, or False by default.
+    """Return the fields as JSON types under their Kubernetes names, without unset, empty, and default False values.
 
-    So a field that a later version of the models adds changes no digest until somebody uses it.
+    A field that a later version adds to the models therefore changes no hash until a user sets it.
     """
     plain = dict(model.model_extra or {})
     for name, field in type(model).model_fields.items():
@@ -93,7 +94,7 @@ def _plain(model: ApiModel, left_out: frozenset[str] = frozenset()) -> dict[str,
 def _value(value: Any) -> Any:
     if isinstance(value, ApiModel):
         return _plain(value)
-    if isinstance(value, Duration):  # by length: 1h and 60m are the same node
+    if isinstance(value, Duration):  # by length, because 1h and 60m make the same node
         return value.text if value.seconds is None else value.seconds
     if isinstance(value, Mapping):
         return {name: _value(item) for name, item in value.items()}
@@ -107,7 +108,7 @@ def _digest(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """A text that equal meanings share: names in order, lists as bags."""
+    """Serialize the value so that equal meanings have equal text: names are sorted, the order of lists is ignored."""
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{json.dumps(name)}:{_text(item)}" for name, item in sorted(value.items())) + "}"
     if isinstance(value, list):

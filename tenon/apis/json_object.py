@@ -1,4 +1,4 @@
-"""The one alias of a JSON object, which a Kubernetes object is before a model reads it."""
+"""The single alias for a JSON object, the form of a Kubernetes object before a model reads it."""
 
 from __future__ import annotations
 

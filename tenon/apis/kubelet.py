@@ -1,4 +1,4 @@
-"""The kubelet settings of an EC2NodeClass: those that planning must know; any other is kept for the node's own use."""
+"""The kubelet settings of an EC2NodeClass: those that planning needs. The node receives all others unchanged."""
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
@@ -51,7 +51,7 @@ def _names_within(attribute: str, names: tuple[str, ...], sentence: str) -> Rule
 
 
 def is_expression(value: object) -> bool:
-    """Whether a number or an amount has to be worked out for each instance type."""
+    """Whether the value is an expression that must be evaluated for each instance type."""
     return isinstance(value, str) and re.fullmatch(QUANTITY_PATTERN, value) is None
 
 
@@ -80,14 +80,14 @@ def _reserved(text: str) -> str:
 
 _COMPUTED = {**AMOUNT_SCHEMA, "maxLength": expressions.MAX_LENGTH}
 Pods = Annotated[int | str, PlainValidator(_pods), WithJsonSchema({**_COMPUTED, "pattern": f"^({expressions.FORM})$"})]
-"""A number of pods, or an expression for it."""
+"""A number of pods, or an expression that computes it."""
 Reserved = Annotated[
     str,
     BeforeValidator(quantity_text),
     AfterValidator(_reserved),
     WithJsonSchema({**_COMPUTED, "pattern": f"{AMOUNT_SCHEMA['pattern']}|^({expressions.FORM})$"}),
 ]
-"""An amount, or an expression for it."""
+"""An amount, or an expression that computes it."""
 
 
 class SharedSettings(ApiModel):
@@ -174,12 +174,12 @@ class KubeletConfiguration(SharedSettings):
 
     @property
     def passed_on(self) -> dict[str, object]:
-        """The settings that are handed to the kubelet as they came."""
+        """The settings that the kubelet receives unchanged."""
         return dict(self.model_extra or {})
 
 
 def expressions_in(kubelet: Mapping[str, Any]) -> dict[str, str]:
-    """The expressions of a kubelet map (camelCase), by where they stand."""
+    """Return the expressions in a kubelet map (camelCase), by their field path."""
     found: dict[str, Any] = {"maxPods": kubelet.get("maxPods")}
     for field in ("kubeReserved", "systemReserved"):
         found |= {f"{field}[{name}]": value for name, value in (kubelet.get(field) or {}).items()}

@@ -1,6 +1,6 @@
 """The exact names that Tenon shares with Karpenter: labels, annotations, taints, finalizers, tags.
 
-Users' manifests, dashboards and admission policies depend on them letter by letter.
+Do not change them: users' manifests, dashboards and admission policies depend on the exact text.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ TENON_GROUP = "tenon.sh"
 # Labels
 NODEPOOL = "karpenter.sh/nodepool"
 PROVISIONER = "karpenter.sh/provisioner-name"
-"""What `NODEPOOL` was before v1beta1. On a NodePool itself: its nodes carry it too, for pods that still ask for it."""
+"""The name of `NODEPOOL` before v1beta1. The nodes of a NodePool with this label carry it too, for pods that use it."""
 CAPACITY_TYPE = "karpenter.sh/capacity-type"
 REGISTERED = "karpenter.sh/registered"
 INITIALIZED = "karpenter.sh/initialized"
@@ -37,7 +37,7 @@ ALIASES = {
     "beta.kubernetes.io/instance-type": INSTANCE_TYPE,
     "topology.ebs.csi.aws.com/zone": ZONE,
 }
-"""Older spellings that mean the same label in every requirement."""
+"""Older names of labels. Requirements treat them as the same label."""
 
 AWS_INSTANCE_LABELS = frozenset(
     f"{AWS_GROUP}/{name}"
@@ -75,16 +75,16 @@ AWS_INSTANCE_LABELS = frozenset(
 WELL_KNOWN = AWS_INSTANCE_LABELS | frozenset(
     {NODEPOOL, CAPACITY_TYPE, ZONE, ZONE_ID, REGION, INSTANCE_TYPE, ARCH, OS, WINDOWS_BUILD}
 )
-"""Labels that a pod may ask for without the NodePool naming them."""
+"""Labels that a pod may require even if the NodePool does not define them."""
 
 GONE = frozenset({f"{AWS_GROUP}/instance-pods", f"{AWS_GROUP}/instance-ami-id"})
-"""Labels that nodes carried before v1beta1 and none carries any more."""
+"""Labels that nodes carried before v1beta1 and no longer carry."""
 
-# Tenancies: whether an instance shares its hardware with those of other accounts
+# Tenancies: whether an instance shares its hardware with instances of other accounts
 DEFAULT_TENANCY = "default"
 DEDICATED = "dedicated"
 
-# Capacity types, in the order in which they are preferred
+# Capacity types, in order of preference
 RESERVED = "reserved"
 SPOT = "spot"
 ON_DEMAND = "on-demand"
@@ -93,65 +93,65 @@ ON_DEMAND = "on-demand"
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 POD_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 DO_NOT_EVICT = "karpenter.sh/do-not-evict"
-"""What `DO_NOT_DISRUPT` was on a Pod before v1."""
+"""The name of `DO_NOT_DISRUPT` on a Pod before v1."""
 DO_NOT_CONSOLIDATE = "karpenter.sh/do-not-consolidate"
-"""What `DO_NOT_DISRUPT` was on a Node before v1."""
+"""The name of `DO_NOT_DISRUPT` on a Node before v1."""
 NODEPOOL_HASH = "karpenter.sh/nodepool-hash"
 NODEPOOL_HASH_VERSION = "karpenter.sh/nodepool-hash-version"
 MIN_VALUES_RELAXED = "karpenter.sh/nodeclaim-min-values-relaxed"
-"""On a NodeClaim: whether a ``minValues`` of its NodePool was lowered for it (MIN_VALUES_POLICY=BestEffort)."""
+"""On a NodeClaim: whether Tenon lowered a ``minValues`` of its NodePool for it (MIN_VALUES_POLICY=BestEffort)."""
 PRICE_OVERLAY_APPLIED = "karpenter.sh/price-overlay-applied"
-"""On a NodeClaim, as ``true``: a NodeOverlay changed the price of a type that it may become."""
+"""On a NodeClaim, as ``true``: a NodeOverlay changed the price of one of its candidate instance types."""
 CAPACITY_OVERLAY_APPLIED = "karpenter.sh/capacity-overlay-applied"
-"""On a NodeClaim, as ``true``: a NodeOverlay changed the capacity of a type that it may become."""
+"""On a NodeClaim, as ``true``: a NodeOverlay changed the capacity of one of its candidate instance types."""
 TERMINATION_TIMESTAMP = "karpenter.sh/nodeclaim-termination-timestamp"
 EC2NODECLASS_HASH = "karpenter.k8s.aws/ec2nodeclass-hash"
 EC2NODECLASS_HASH_VERSION = "karpenter.k8s.aws/ec2nodeclass-hash-version"
 TAGGED = "karpenter.k8s.aws/tagged"
-"""On a NodeClaim, as ``true``: its instance carries the claim's tag and a Name."""
+"""On a NodeClaim, as ``true``: its instance has the NodeClaim tag and the Name tag."""
 CLUSTER_TAGGED = "compatibility.karpenter.k8s.aws/cluster-name-tagged"
-"""On a NodeClaim, as ``true``: its instance carries `TAG_CLUSTER`, which Karpenter before 1.0 did not write."""
+"""On a NodeClaim, as ``true``: its instance has the tag `TAG_CLUSTER`, which Karpenter before 1.0 did not set."""
 INSTANCE_PROFILE = "karpenter.k8s.aws/instance-profile-name"
-"""On a NodeClaim: the instance profile of its instance, which therefore is in use."""
+"""On a NodeClaim: the instance profile of its instance, which shows that the profile is in use."""
 PLANNED_PODS = "tenon.sh/planned-pods"
-"""On a NodeClaim: the pods it was bought for, as ``namespace/name=uid`` joined by commas."""
+"""On a NodeClaim: the pods that it was launched for, as ``namespace/name=uid`` separated by commas."""
 PLANNED_REQUESTS = "tenon.sh/planned-requests"
-"""On a NodeClaim: what those pods request together, without any DaemonSet; quantities by resource name, as JSON."""
+"""On a NodeClaim: the total requests of those pods without DaemonSets, as JSON: quantities by resource name."""
 EXPLANATION = "tenon.sh/explanation"
-"""On a NodeClaim: why it was bought, in a few lines for people."""
+"""On a NodeClaim: why it was launched, in a few readable lines."""
 LARGEST_CAPACITY = "tenon.sh/largest-capacity"
-"""On a NodeClaim: the most that it may take of its NodePool's limits, whichever of its types is launched; as JSON."""
+"""On a NodeClaim: the most that any of its candidate types counts against the limits of its NodePool, as JSON."""
 MADE_FROM = "tenon.sh/made-from"
-"""On a NodePool or EC2NodeClass: ``Kind name`` of the older object that it is kept in step with, and a word on that."""
+"""On a NodePool or EC2NodeClass: ``Kind name`` of the older object that Tenon generates it from, and a short hint."""
 ACT = "tenon.sh/act"
-"""On a Provisioner, as ``true``: it acts although it looks like one that was left behind."""
+"""On a Provisioner, as ``true``: it is active although it looks like a leftover."""
 NEXT_ORDINAL = "tenon.sh/next-ordinal"
-"""On a static NodePool: the ordinal from which the names of its next NodeClaims are made."""
+"""On a static NodePool: the ordinal for the name of its next NodeClaim."""
 CLOSED = "tenon.sh/closed"
-"""On a Node, as ``true``: Tenon has cordoned it until the pods that it was bought for are bound."""
+"""On a Node, as ``true``: Tenon has cordoned it until the pods that it was launched for are bound."""
 LAUNCH_GROUP = "tenon.sh/launch-group"
-"""On a NodeClaim: the claims that one request launches, as ``group/place/size``."""
+"""On a NodeClaim: the claims that one request launches together, as ``group/place/size``."""
 BATCH = "tenon.sh/batch"
-"""On a NodeClaim (label): the provisioning batch that made it."""
+"""On a NodeClaim (label): the provisioning batch that created it."""
 KEEP_UNTIL = "tenon.sh/keep-until"
-"""On a NodeClaim: an operator's wish that the node live at least until this RFC 3339 instant."""
+"""On a NodeClaim: an operator asks to keep the node at least until this RFC 3339 time."""
 V1BETA1_KUBELET = "compatibility.karpenter.sh/v1beta1-kubelet-conversion"
-"""On a NodePool or NodeClaim that was v1beta1: its kubelet settings as JSON, until they are moved to its class."""
+"""On a NodePool or NodeClaim from v1beta1: its kubelet settings as JSON, until they move to its class."""
 V1BETA1_REFERENCE = "compatibility.karpenter.sh/v1beta1-nodeclass-reference"
-"""On a NodePool or NodeClaim that was v1beta1: its nodeClassRef as JSON."""
+"""On a NodePool or NodeClaim from v1beta1: its nodeClassRef as JSON."""
 V1BETA1_UBUNTU = f"compatibility.{AWS_GROUP}/v1beta1-ubuntu"
-"""On an EC2NodeClass that was v1beta1 with amiFamily Ubuntu: which of its fields that family explains."""
+"""On an EC2NodeClass from v1beta1 with amiFamily Ubuntu: which of its fields the conversion derived from Ubuntu."""
 ALIAS_VERSION = f"compatibility.{AWS_GROUP}/v1-alias-version"
-"""On an EC2NodeClass of v1beta1: the version of the AMI alias that it has in v1."""
+"""On an EC2NodeClass of v1beta1: the version of its AMI alias in v1."""
 KEPT_OF_V1 = "tenon.sh/v1"
-"""On an object read as v1beta1: what v1 says of it and v1beta1 cannot, as JSON."""
+"""On an object read as v1beta1: the parts of v1 that v1beta1 cannot express, as JSON."""
 KEPT_OF_V1BETA1 = "tenon.sh/v1beta1"
-"""On an object that was written as v1beta1: what of it v1 cannot say, as JSON."""
+"""On an object written as v1beta1: the parts of v1beta1 that v1 cannot express, as JSON."""
 
 # Taints: (key, effect)
 DISRUPTED_TAINT = ("karpenter.sh/disrupted", "NoSchedule")
 DISRUPTION_TAINT = ("karpenter.sh/disruption", "NoSchedule")
-"""What Karpenter before v1 put in the place of `DISRUPTED_TAINT`."""
+"""The taint that Karpenter used before v1 instead of `DISRUPTED_TAINT`."""
 UNREGISTERED_TAINT = ("karpenter.sh/unregistered", "NoExecute")
 EPHEMERAL_TAINTS = frozenset(
     {
@@ -179,5 +179,5 @@ TAG_FLEET = "aws:ec2:fleet-id"
 
 
 def is_ephemeral_taint(key: str, effect: str) -> bool:
-    """Whether a taint is one that a starting node carries for a while and a plan must ignore."""
+    """Whether a starting node carries the taint only temporarily, so that planning ignores it."""
     return (key, effect) in EPHEMERAL_TAINTS or key.startswith(READINESS_TAINT_PREFIX)

@@ -1,9 +1,9 @@
-"""Which objects are Tenon's to act on: those whose nodeClassRef names an EC2NodeClass.
+"""Which objects Tenon manages: those whose nodeClassRef names an EC2NodeClass.
 
-Other controllers store objects of the same kinds: EKS Auto Mode has NodePools and NodeClaims of `karpenter.sh/v1` whose
+Other controllers store objects of the same kinds. EKS Auto Mode has NodePools and NodeClaims of `karpenter.sh/v1` whose
 nodeClassRef names a NodeClass of group eks.amazonaws.com, and its Nodes carry the same labels and the same finalizer.
-Karpenter calls this test IsManaged. It is made where objects come in: as the cache takes them over, as an activity
-reads its NodeClaim, and as a sweep reads all of them.
+Karpenter calls this check IsManaged. Tenon runs it wherever objects enter: when the cache stores them, when an activity
+reads its NodeClaim, and when a sweep reads all of them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ KIND = "EC2NodeClass"
 
 
 def is_managed(reference: object) -> bool:
-    """Whether a nodeClassRef is of Tenon's group and kind.
+    """Whether a nodeClassRef has Tenon's group and kind.
 
-    What it leaves out has the default that v1beta1 gives it (V1B-05), where the group is in ``apiVersion``; so a
-    reference that names neither group nor kind is Tenon's.
+    A missing field has the default of v1beta1 (V1B-05), where ``apiVersion`` holds the group. So a reference with
+    neither group nor kind belongs to Tenon.
     """
     if not isinstance(reference, Mapping):
         return True
@@ -29,12 +29,12 @@ def is_managed(reference: object) -> bool:
 
 
 def manages_claim(claim: Mapping[str, Any]) -> bool:
-    """Whether a raw NodeClaim is Tenon's to launch, write and end."""
+    """Whether Tenon manages this raw NodeClaim: launches, writes and terminates it."""
     return is_managed((claim.get("spec") or {}).get("nodeClassRef"))
 
 
 def manages_pool(pool: Mapping[str, Any]) -> bool:
-    """Whether a raw NodePool is Tenon's to serve."""
+    """Whether Tenon manages this raw NodePool."""
     found: Any = pool
     for name in ("spec", "template", "spec", "nodeClassRef"):
         found = found.get(name) if isinstance(found, Mapping) else None
@@ -42,8 +42,8 @@ def manages_pool(pool: Mapping[str, Any]) -> bool:
 
 
 def may_manage_node(node_labels: Mapping[str, str]) -> bool:
-    """Whether a Node whose NodeClaim is gone may be Tenon's: every Node that Tenon registers says its class or type.
+    """Whether a Node without a NodeClaim may belong to Tenon: Tenon gives every Node a label of `AWS_GROUP`.
 
-    Labels are no proof while the NodeClaim is there: then the NodeClaim decides.
+    While the NodeClaim exists, it decides, because labels prove nothing.
     """
     return any(key.partition("/")[0] == labels.AWS_GROUP for key in node_labels)

@@ -1,4 +1,4 @@
-"""NodeClaim (karpenter.sh/v1): one node, wanted or there."""
+"""NodeClaim (karpenter.sh/v1): one node, requested or running."""
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 

@@ -1,4 +1,4 @@
-"""NodeOverlay (karpenter.sh/v1alpha1): what planning is to believe of prices and capacity that EC2 does not tell."""
+"""NodeOverlay (karpenter.sh/v1alpha1): overrides prices and capacity for planning, where EC2 does not report them."""
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
@@ -17,11 +17,11 @@ from tenon.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 PRICE_PATTERN = r"^[0-9]+(\.[0-9]+)?$"
 ADJUSTMENT_PATTERN = r"^(\+[0-9]*\.?[0-9]+%?|-[0-9]*\.?[0-9]+|-([0-9]{1,2}(\.[0-9]+)?|\.[0-9]+|100(\.0+)?)%)$"
 NOT_OVERLAID = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
-"""Resources that a type has as EC2 says."""
+"""Resources that an overlay cannot change, because EC2 reports them."""
 
 VALIDATION_SUCCEEDED = "ValidationSucceeded"
 CONFLICT = "Conflict"
-"""Reason of ValidationSucceeded=False: another overlay of the same weight changes the same."""
+"""A reason of ValidationSucceeded=False: another overlay of the same weight changes the same value."""
 
 
 def _bounds_ok(term: OverlayRequirement) -> bool:

@@ -1,4 +1,4 @@
-"""NodePool (karpenter.sh/v1): which nodes may be made, and when they may be taken away."""
+"""NodePool (karpenter.sh/v1): which nodes Tenon may create, and when it may disrupt them."""
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
@@ -53,15 +53,15 @@ _CRON = r"[ \t]+".join(
     )
 )
 SCHEDULE_PATTERN = rf"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly)|{_CRON})$"
-"""Plain cron: none of the random, last-day or n-th weekday letters that only some programs know."""
+"""Standard cron, without the random, last-day and nth-weekday letters that only some programs support."""
 
 VALIDATION_SUCCEEDED = "ValidationSucceeded"
 NODECLASS_READY = "NodeClassReady"
 NODE_REGISTRATION_HEALTHY = "NodeRegistrationHealthy"
 NODE_LAUNCH_HEALTHY = "NodeLaunchHealthy"
-"""False while EC2 refuses to launch its nodes; there once that was so, and no matter of READY_DEPENDENTS."""
+"""False while EC2 refuses to launch its nodes. Set only after the first refusal; not one of READY_DEPENDENTS."""
 OVERLAPPING = "Overlapping"
-"""It takes the same pods as another pool; there only where that is so, and no matter of READY_DEPENDENTS."""
+"""The pool accepts the same pods as another pool. Set only if that is so; not one of READY_DEPENDENTS."""
 READY_DEPENDENTS = (VALIDATION_SUCCEEDED, NODECLASS_READY)
 
 

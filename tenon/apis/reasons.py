@@ -1,7 +1,7 @@
-"""Why a node leaves, and why a launch came to nothing: one member for each reason, other spellings derived from it.
+"""Why a node is removed, and why a launch failed: one enum member per reason, from which other spellings are derived.
 
-The value is what workflow states, results and messages hold, so it never changes. Karpenter writes the same reasons in
-two more ways: in CamelCase in conditions and events, and in snake case in metrics.
+Workflow state, results and messages contain the value, so it must never change. Karpenter writes the same reasons in
+two other ways: in CamelCase in conditions and events, and in snake case in metrics.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """The closed set of reasons that Tenon itself gives. EC2's own codes become further reasons of failed launches."""
+    """The reasons that Tenon itself gives. A failed launch may also have one of EC2's error codes as its reason."""
 
-    # Methods of disruption, as the budgets of a NodePool name them.
+    # Disruption methods, as the budgets of a NodePool name them.
     EMPTY = "Empty"
     DRIFTED = "Drifted"
     UNDERUTILIZED = "Underutilized"
-    # The end of a node without a disruption command.
+    # Termination without a disruption command.
     EXPIRED = "expired"
     GARBAGE_COLLECTED = "garbage_collected"
     REGISTRATION_TIMEOUT = "registration_timeout"
     INITIALIZATION_TIMEOUT = "initialization_timeout"
-    # A launch that came to nothing.
+    # Failed launches.
     INSUFFICIENT_CAPACITY = "insufficient_capacity"
     NODECLASS_NOT_READY = "nodeclass_not_ready"
     LAUNCH_TIMEOUT = "launch_timeout"
     INSTANCE_GONE = "instance_gone"
     TEMPLATE_GONE = "template_gone"
-    # What people ask for.
+    # Requests by users.
     DELETED = "deleted"
     DRAIN = "drain"
     FORCE_DRAIN = "force_drain"
@@ -36,17 +36,17 @@ class Reason(StrEnum):
 
     @classmethod
     def of(cls, text: str) -> Reason | None:
-        """The reason that a text in any spelling names; None if it is not one of these."""
+        """Return the reason for a text in any spelling; None if it is unknown."""
         return _BY_LETTERS.get(_letters(text))
 
     @property
     def camel_case(self) -> str:
-        """The spelling of conditions and events."""
+        """The spelling in conditions and events."""
         return _CAMEL_CASE.get(self, "".join(word[0].upper() + word[1:] for word in self.value.split("_")))
 
     @property
     def snake_case(self) -> str:
-        """The spelling of metric labels."""
+        """The spelling in metric labels."""
         return self.value.lower()
 
     @property
@@ -56,12 +56,12 @@ class Reason(StrEnum):
 
     @property
     def is_by_hand(self) -> bool:
-        """Whether a person asked for it. Karpenter does not count these as disruptions."""
+        """Whether a user requested it. Karpenter does not count these as disruptions."""
         return self in _BY_HAND
 
     @property
     def termination_mode(self) -> str:
-        """Graceful: protected pods keep the node. Eventual: until its terminationGracePeriod. Forceful: never."""
+        """Protected pods keep the node: graceful, forever; eventual, for terminationGracePeriod; forceful, never."""
         return _TERMINATION_MODES.get(self, "forceful")
 
 
@@ -72,7 +72,7 @@ _CAMEL_CASE = {Reason.NODECLASS_NOT_READY: "NodeClassNotReady"}
 
 
 def camel_case(text: str) -> str:
-    """A reason as a condition writes it, also one that is not a `Reason`: EC2's codes are reasons too."""
+    """Return the spelling of a reason in conditions. Unknown reasons, such as EC2's error codes, are converted too."""
     if (known := Reason.of(text)) is not None:
         return known.camel_case
     words = re.findall(r"[A-Za-z0-9]+", text)
@@ -80,7 +80,7 @@ def camel_case(text: str) -> str:
 
 
 def snake_case(text: str) -> str:
-    """A reason as a metric label writes it, also one that is not a `Reason`."""
+    """Return the spelling of a reason in metric labels. Unknown reasons are lowercased."""
     return known.snake_case if (known := Reason.of(text)) is not None else text.lower()
 
 

@@ -1,4 +1,4 @@
-"""What labels users may set or require: legal names, values that nodes can have, and no domain that is reserved."""
+"""Which labels users may set or require: valid names, values that nodes can have, and no reserved domain."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ KNOWN_VALUES: Mapping[str, tuple[str, ...]] = {
     labels.CAPACITY_TYPE: (labels.ON_DEMAND, labels.RESERVED, labels.SPOT),
     f"{labels.AWS_GROUP}/instance-tenancy": ("dedicated", "default"),
 }
-"""Labels that have no other values than these."""
+"""Labels that can have only these values."""
 NAME_LENGTHS = r"^([^/]{1,253}/)?[^/]{1,63}$"
-"""The lengths of a label's domain and name."""
+"""The maximum length of a label's domain and name."""
 CLOSED_DOMAINS = (labels.GROUP, labels.AWS_GROUP, labels.TENON_GROUP)
 OPEN_KEYS = labels.WELL_KNOWN | {labels.EC2NODECLASS}
-"""Keys of closed domains that a requirement may name."""
+"""Keys of reserved domains that a requirement may use."""
 
 _PREFIXES = tuple(f"{domain}/" for domain in CLOSED_DOMAINS)
 _OPEN_KEYS = [key for key in sorted(OPEN_KEYS) if key.startswith(_PREFIXES)]
 
 
 def restricted_reason(key: str) -> str | None:
-    """Why this label key may not be used in a template's labels or requirements; None when it may.
+    """Return why a template's labels or requirements must not use this label key; None if they may.
 
-    A closed domain closes its sub-domains too. ``karpenter.sh/nodepool`` passes here: a NodeClaim requires it, and only
-    a NodePool may not (it is set from the NodePool's own name).
+    A reserved domain includes its subdomains. ``karpenter.sh/nodepool`` passes this check, because a NodeClaim requires
+    it. Only a NodePool must not use it, because Tenon sets it from the name of the NodePool.
     """
     if key == labels.HOSTNAME:
         return f"label {key} is not allowed: a node's name is not known before its launch"
@@ -43,7 +43,7 @@ def restricted_reason(key: str) -> str | None:
 
 
 def cel_allowed(variable: str) -> str:
-    """A CEL expression that is true when the key in `variable` is allowed (the reading of `restricted_reason`)."""
+    """Return the CEL form of `restricted_reason`: an expression that is true if the key in `variable` is allowed."""
     closed = " || ".join(
         f"{variable}.startsWith('{domain}/') || {variable}.contains('.{domain}/')" for domain in CLOSED_DOMAINS
     )
@@ -51,5 +51,5 @@ def cel_allowed(variable: str) -> str:
 
 
 def cel_list(values: Iterable[str]) -> str:
-    """The values as a CEL list."""
+    """Return the values as a CEL list."""
     return "[" + ", ".join(f"'{value}'" for value in values) + "]"

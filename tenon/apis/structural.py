@@ -1,6 +1,6 @@
-"""The JSON schema of a model as the structural schema that a CustomResourceDefinition wants.
+"""Converts the JSON schema of a model to the structural schema that a CustomResourceDefinition requires.
 
-The API server takes no references, no nullable unions and no titles; pydantic's JSON schema is full of them.
+The API server does not accept references, nullable unions or titles, and pydantic generates all of them.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ _DROPPED = frozenset({"title", "$defs", "const", "default", "additionalPropertie
 
 
 def root_schema(model: type[ApiModel]) -> JsonObject:
-    """The schema of a whole object of this model."""
+    """Return the schema of a whole object of this model."""
     schema = model.model_json_schema(by_alias=True, mode="validation")
     root = structural(schema, schema.get("$defs", {}))
     root["properties"] |= {
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},
-        "metadata": {"type": "object"},  # the API server has its own schema for it
+        "metadata": {"type": "object"},  # the API server uses its own schema
         "status": _without_rules(root["properties"]["status"]),
     }
     return root
 
 
 def _without_rules(schema: Any) -> Any:
-    """Status is written by controllers; rules on it would only use up what the API server lets all rules cost."""
+    """Remove the rules: only controllers write status, and rules there would use up the API server's cost budget."""
     if isinstance(schema, dict):
         return {name: _without_rules(value) for name, value in schema.items() if name != RULES_KEY}
     return schema
 
 
 def structural(schema: JsonObject, definitions: JsonObject) -> JsonObject:
-    """One JSON schema as a structural one: references put in place, unions with null undone, empty defaults left out.
+    """Convert a JSON schema to a structural one: inline references, unwrap unions with null, drop empty defaults.
 
     Raises:
-        ValueError: the schema has a union that a CRD cannot say.
+        ValueError: the schema contains a union that a CRD cannot express.
     """
     schema = _resolve(schema, definitions)
-    result = {name: deepcopy(value) for name, value in schema.items() if name not in _DROPPED}  # YAML names shared ones
+    result = {name: deepcopy(value) for name, value in schema.items() if name not in _DROPPED}  # no YAML aliases
     if "const" in schema:
         result["enum"] = [schema["const"]]
     if "properties" in schema:
@@ -60,7 +60,7 @@ def structural(schema: JsonObject, definitions: JsonObject) -> JsonObject:
 
 
 def _resolve(schema: JsonObject, definitions: JsonObject) -> JsonObject:
-    """The schema with its reference, or its union with null, replaced by what it means; its own words win."""
+    """Replace a reference, or a union with null, by its target. Keys next to the reference override the target's."""
     schema = dict(schema)
     if "anyOf" in schema and "x-kubernetes-int-or-string" not in schema:
         choices = [choice for choice in schema.pop("anyOf") if choice.get("type") != "null"]

@@ -1,6 +1,7 @@
-"""Checks of NodePools, NodeClaims and EC2NodeClasses at run time, each answered with a field path and a sentence.
+"""Validates NodePools, NodeClaims and EC2NodeClasses at run time. Each problem has a field path and a message.
 
-They repeat what the API server keeps, for manifests that it has never seen, and add what a CRD cannot say.
+The checks repeat those of the API server, for manifests that it has never seen, and add those that a CRD cannot
+express.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ModelT = TypeVar("ModelT", bound=ApiModel)
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong, and where."""
+    """A validation problem and its field path."""
 
     path: str
     sentence: str
@@ -38,7 +39,7 @@ class Problem(NamedTuple):
 
 
 def parse(model: type[ModelT], manifest: Mapping[str, Any]) -> tuple[ModelT | None, list[Problem]]:
-    """The manifest as a model, with all its problems; None when it cannot even be read."""
+    """Parse the manifest into a model and return all of its problems. The model is None if parsing fails."""
     try:
         parsed = model.model_validate(dict(manifest))
     except ValidationError as error:
@@ -47,7 +48,7 @@ def parse(model: type[ModelT], manifest: Mapping[str, Any]) -> tuple[ModelT | No
 
 
 def unreadable_fields(model: type[ApiModel], manifest: Mapping[str, Any], fields: Iterable[str]) -> list[Problem]:
-    """The problems that keep these fields from being read; with ``.*`` behind its path, also those inside a field."""
+    """Return the problems that make these fields unreadable. ``.*`` after a path includes the fields inside it."""
     wanted = [tuple(field.split(".")) for field in fields]
     try:
         model.model_validate(dict(manifest))
@@ -61,7 +62,7 @@ def unreadable_fields(model: type[ApiModel], manifest: Mapping[str, Any], fields
 
 
 def _leads_to(place: tuple[int | str, ...], field: tuple[str, ...]) -> bool:
-    """Whether a field, or what it is in, stands at the place."""
+    """Whether the error is at the field or at one of its parents; with ``*`` also anywhere inside the field."""
     if field[-1] == "*":
         field = field[:-1]
         return place[: len(field)] == field[: len(place)]
@@ -69,7 +70,7 @@ def _leads_to(place: tuple[int | str, ...], field: tuple[str, ...]) -> bool:
 
 
 def check(resource: ApiModel) -> list[Problem]:
-    """All problems of a resource of any of the three kinds."""
+    """Return all problems of a resource of any kind."""
     if isinstance(resource, NodePool):
         return check_nodepool(resource)
     if isinstance(resource, NodeClaim):
@@ -80,7 +81,7 @@ def check(resource: ApiModel) -> list[Problem]:
 
 
 def check_nodepool(pool: NodePool) -> list[Problem]:
-    """All problems of a NodePool."""
+    """Return all problems of a NodePool."""
     spec = pool.spec.template.spec
     return [
         *_broken_rules(pool, ""),
@@ -93,7 +94,7 @@ def check_nodepool(pool: NodePool) -> list[Problem]:
 
 
 def check_nodeclaim(claim: NodeClaim) -> list[Problem]:
-    """All problems of a NodeClaim."""
+    """Return all problems of a NodeClaim."""
     return [
         *_broken_rules(claim, ""),
         *_requirements(claim.spec.requirements, "spec.requirements"),
@@ -102,7 +103,7 @@ def check_nodeclaim(claim: NodeClaim) -> list[Problem]:
 
 
 def check_ec2nodeclass(node_class: EC2NodeClass) -> list[Problem]:
-    """All problems of an EC2NodeClass that show without asking AWS."""
+    """Return all problems of an EC2NodeClass that can be found without calling AWS."""
     problems = list(_broken_rules(node_class, ""))
     kubelet = node_class.spec.kubelet
     if kubelet is None:
@@ -115,7 +116,7 @@ def check_ec2nodeclass(node_class: EC2NodeClass) -> list[Problem]:
 
 
 def unreadable_expressions(kubelet: KubeletConfiguration) -> list[Problem]:
-    """The expressions of kubelet settings that are none, whatever the instance type."""
+    """Return the kubelet expressions that are invalid for every instance type."""
     problems = []
     for place, text in expressions_in(kubelet.to_dict()).items():
         try:
@@ -126,7 +127,7 @@ def unreadable_expressions(kubelet: KubeletConfiguration) -> list[Problem]:
 
 
 def _broken_rules(model: ApiModel, path: str) -> Iterable[Problem]:
-    """The rules that a model, or a model inside it, does not keep."""
+    """Return the rules that the model, or a model inside it, violates."""
     for rule in model.rules:
         if rule.holds is not None and not rule.holds(model):
             yield Problem(path, rule.sentence)
@@ -177,7 +178,7 @@ def _requirements(terms: Sequence[SelectorRequirement], path: str, closed: Seque
 
 
 def unknown_values(terms: Sequence[SelectorRequirement]) -> list[Problem]:
-    """Values that no node will have although their requirement can be met: worth a log line, no error."""
+    """Return values that no node can have, although their requirement can be met: worth a log line, not an error."""
     found = []
     for index, term in enumerate(terms):
         known = KNOWN_VALUES.get(term.key)
@@ -232,7 +233,7 @@ _SENTENCES = {
     "string_too_short": "is empty",
 }
 _NOT_IN_QUOTES = {"int_type": r"\s*-?[0-9]+\s*", "bool_type": r"(?i)\s*(true|false)\s*"}
-"""What is right but for its quotes."""
+"""What a value in quotes looks like if removing the quotes would make it valid."""
 _SIZE_HINT = "write a whole number with Gi, Ti, G or T, such as 100Gi; the largest is 64T"
 
 
