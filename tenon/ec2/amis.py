@@ -1,7 +1,7 @@
-"""Machine images: where AWS publishes them, which instance types each is for, and which of several to boot.
+"""Machine images: where AWS publishes them, which instance types can boot each one, and which of several to boot.
 
-A published image has variants (plain, NVIDIA, Neuron) for architectures; each gets the requirements that an instance
-type must meet to boot it. The same image may serve two kinds of types and is then listed twice.
+A published image has variants (plain, NVIDIA, Neuron) for each architecture. Each variant gets the requirements that an
+instance type must meet to boot it. An image that serves two kinds of types is listed twice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MACHINE = {"amd64": "x86_64", "arm64": "arm64"}
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """An image family, such as AL2023, and a published version of it such as ``v20260915``, or ``latest``."""
+    """An image family, such as AL2023, and a published version of it, such as ``v20260915`` or ``latest``."""
 
     family: str
     version: str
@@ -32,7 +32,7 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class ImageQuery:
-    """An SSM parameter that names an image, and what a type must be to boot it."""
+    """An SSM parameter that names an image, and the requirements on the instance types that can boot it."""
 
     parameter: str
     requirements: tuple[Term, ...]
@@ -55,19 +55,19 @@ class UnsupportedAliasError(ValueError):
 
 
 def al2_has_images(kubernetes_version: str) -> bool:
-    """Whether AWS publishes images of AL2 for this Kubernetes version.
+    """True if AWS publishes AL2 images for this Kubernetes version.
 
     Raises:
-        ValueError: the text is no Kubernetes version.
+        ValueError: the text is not a Kubernetes version.
     """
     return minor_version(kubernetes_version) < (1, 33)
 
 
 def image_queries(alias: Alias, kubernetes_version: str) -> list[ImageQuery]:
-    """The SSM parameters that name the alias's images, plain ones first.
+    """Returns the SSM parameters that name the alias's images, plain ones first.
 
     Raises:
-        UnsupportedAliasError: AWS publishes none for this Kubernetes version.
+        UnsupportedAliasError: AWS publishes no such image for this Kubernetes version.
     """
     major, minor = minor_version(kubernetes_version)
     if alias.family == "AL2" and not al2_has_images(kubernetes_version):
@@ -157,9 +157,11 @@ def _having(arch: str, device: str) -> tuple[Term, ...]:
 
 
 def described_image(item: Mapping[str, Any], now: str, requirements: Sequence[Term] | None = None) -> Image:
-    """An element of DescribeImages as an image; ``now`` (RFC 3339) decides whether it is deprecated.
+    """Converts an element of DescribeImages.
 
-    Without ``requirements`` of its own an image boots every type of its architecture.
+    The image is deprecated if its deprecation time is not after ``now`` (RFC 3339).
+
+    Without ``requirements``, the image boots every type of its architecture.
     """
     arch = next((name for name, machine in _MACHINE.items() if machine == item["Architecture"]), "")
     deprecation = item.get("DeprecationTime", "")
@@ -173,14 +175,14 @@ def described_image(item: Mapping[str, Any], now: str, requirements: Sequence[Te
 
 
 def usable(item: Mapping[str, Any]) -> bool:
-    """Whether EC2 can boot the described image now, on an architecture that Kubernetes nodes have."""
+    """True if EC2 can boot the image now and Kubernetes nodes support its architecture."""
     return item.get("State", "available") == "available" and item.get("Architecture") in _MACHINE.values()
 
 
 def newest_per_requirements(images: Iterable[Image]) -> list[Image]:
-    """Of the images with equal requirements the one to boot: not deprecated before deprecated, then the newest.
+    """Picks one image for each set of requirements: images that are not deprecated first, then the newest.
 
-    The order is that of preference: a type boots the first image of the list whose requirements it meets.
+    The result is in order of preference: a type boots the first image in the list whose requirements it meets.
     """
     ordered = sorted(images, key=lambda image: image.name)
     ordered.sort(key=lambda image: image.creation_date, reverse=True)

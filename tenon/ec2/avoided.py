@@ -1,4 +1,4 @@
-"""Offerings that EC2 refused lately, as planning and launching avoid them, and as messages carry them."""
+"""Offerings that EC2 refused recently: for planning and launching to avoid, and in the form that messages carry."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages import RefusedTypes
 
 MOST = 3000
-"""Offerings that a message carries: some 60 KB. Those that are avoided for longest are kept."""
+"""How many offerings a message carries, about 60 KB. Those that are avoided the longest are kept."""
 
 
 class Avoided(frozenset[OfferingKey]):
-    """What EC2 refused; a key without type and zone stands for its whole capacity type."""
+    """Offerings that EC2 refused. A key without type and zone stands for its whole capacity type."""
 
     def __contains__(self, offering: object) -> bool:
         if super().__contains__(offering):
@@ -22,7 +22,7 @@ class Avoided(frozenset[OfferingKey]):
 
 
 def grouped(until: Mapping[OfferingKey, datetime]) -> list[RefusedTypes]:
-    """The offerings as messages carry them, types of a zone together: one by one they would be five times as long."""
+    """Groups offerings by zone for messages. Listing them one by one would make messages five times as long."""
     newest = sorted(until.items(), key=lambda one: (one[1], one[0]), reverse=True)[:MOST]
     groups: dict[tuple[str, str, datetime], list[str]] = {}
     for (capacity_type, name, zone), instant in newest:
@@ -34,7 +34,7 @@ def grouped(until: Mapping[OfferingKey, datetime]) -> list[RefusedTypes]:
 
 
 def by_offering(refused: Iterable[RefusedTypes], now: datetime) -> dict[OfferingKey, datetime]:
-    """Until when each offering is avoided; what is over is left out."""
+    """Returns until when each offering is avoided. Expired entries are left out."""
     found: dict[OfferingKey, datetime] = {}
     for group in refused:
         if group.until > now:

@@ -1,4 +1,4 @@
-"""What a booting node must know, before it is put in the words of its AMI family."""
+"""What a node needs to know at boot, independent of its AMI family."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _RESERVED_DOMAINS = ("kubernetes.io", "k8s.io")
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """Everything a family's user data may mention."""
+    """Everything that the user data of a family may contain."""
 
     cluster: Cluster
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
     kubelet: Mapping[str, Any] = field(default_factory=dict)
-    """The class's kubelet map, as written (camelCase)."""
+    """The kubelet settings of the class, as written (camelCase)."""
     max_pods: int | None = None
     raid0: bool = False
     user_data: str = ""
 
     @property
     def cluster_dns(self) -> list[str]:
-        """The name servers for pods: the class's own, else the cluster's."""
+        """The DNS servers for pods: those of the class, or else the cluster's."""
         own = self.kubelet.get("clusterDNS")
         if own:
             return [str(address) for address in own]
@@ -38,27 +38,27 @@ class Bootstrap:
 
     @property
     def label_text(self) -> str:
-        """The labels as the kubelet's ``--node-labels`` takes them."""
+        """The labels in the form of the kubelet's ``--node-labels``."""
         return ",".join(f"{key}={value}" for key, value in sorted(self.labels.items()))
 
     @property
     def taint_text(self) -> str:
-        """The taints as the kubelet's ``--register-with-taints`` takes them."""
+        """The taints in the form of the kubelet's ``--register-with-taints``."""
         return ",".join(f"{taint.key}={taint.value}:{taint.effect}" for taint in self.taints)
 
 
 def dns_address(cluster: Cluster) -> str:
-    """The address of kube-dns; by custom the tenth of the service range, empty when neither is known."""
+    """Returns the address of kube-dns: by convention the tenth of the service range; empty if neither is known."""
     if cluster.dns_ip or not cluster.service_cidr:
         return cluster.dns_ip
     return str(ip_network(cluster.service_cidr)[10])
 
 
 def node_labels(template: Mapping[str, str], capacity_type: str) -> dict[str, str]:
-    """The labels that a node registers with, of those on its NodeClaim.
+    """Returns the labels of the NodeClaim that the node registers with.
 
-    Left out: labels that EC2's cloud provider sets, labels that a kubelet may not set on itself, and Tenon's own
-    bookkeeping, which would make every batch need launch templates of its own.
+    Leaves out labels that EC2's cloud provider sets, labels that a kubelet may not set on itself, and Tenon's own
+    labels, which would force every batch to use new launch templates.
     """
     kept = {key: value for key, value in template.items() if _may_register_with(key)}
     return kept | {labels.CAPACITY_TYPE: capacity_type, labels.DO_NOT_SYNC_TAINTS: "true"}
@@ -74,14 +74,14 @@ def _may_register_with(key: str) -> bool:
 
 
 def node_taints(taints: Iterable[Taint], startup_taints: Iterable[Taint]) -> tuple[Taint, ...]:
-    """The taints that a node registers with: the pool's, the start-up ones, and that of a node not yet taken over."""
+    """Returns the taints that a node registers with: the pool's taints, startup taints and the unregistered taint."""
     key, effect = labels.UNREGISTERED_TAINT
     found = {(taint.key, taint.effect): taint for taint in (*taints, *startup_taints, Taint(key, effect))}
     return tuple(found[identity] for identity in sorted(found))
 
 
 def kubelet_flags(node: Bootstrap) -> list[str]:
-    """The kubelet's command line for families that are configured by flags."""
+    """Returns the kubelet's command line for families that are configured with flags."""
     settings = node.kubelet
     flags = [f"--node-labels={node.label_text}", f"--register-with-taints={node.taint_text}"]
     if node.max_pods is not None:

@@ -1,4 +1,4 @@
-"""Bottlerocket's user data: one TOML document of settings, in which Tenon's keys win over the user's."""
+"""Bottlerocket's user data: one TOML document of settings. Tenon's keys override the user's."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _AS_TEXT = frozenset({"imageGCHighThresholdPercent", "imageGCLowThresholdPercent
 
 
 def settings_text(node: Bootstrap) -> str:
-    """The settings document.
+    """Returns the settings document.
 
     Raises:
-        ValueError: the user's part is no TOML.
+        ValueError: the user's part is not TOML.
     """
     try:
         own = tomllib.loads(node.user_data)
@@ -76,7 +76,7 @@ def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def to_toml(document: Mapping[str, Any]) -> str:
-    """A document of tables, lists and plain values as TOML, keys in order."""
+    """Renders a document of tables, lists and plain values as TOML, with sorted keys."""
     lines: list[str] = []
     _write_table((), document, lines)
     return "\n".join(lines).strip() + "\n"
@@ -98,7 +98,7 @@ def _key(key: str) -> str:
 
 
 def _text(text: str) -> str:
-    """A TOML basic string: JSON's, except that delete is escaped and no character becomes a pair of surrogates."""
+    """A TOML basic string. Like JSON, but it escapes the delete character and never writes surrogate pairs."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -1,7 +1,8 @@
-"""How many branch network interfaces, for security groups of pods, an instance type can have (AWS-075).
+"""The number of branch network interfaces, for security groups for pods, of each instance type (AWS-075).
 
-EC2 describes no such figure. These are, as of September 2026, those of the VPC resource controller, which gives pods
-their branch interfaces (its table of limits, release 1.8.2). Types that take none are not listed.
+EC2 does not describe this number. The table below has the limits of the VPC resource controller, which attaches branch
+interfaces to pods, as of September 2026 (its table of limits, release 1.8.2). It leaves out types without branch
+interfaces.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 
 POD_ENI = "vpc.amazonaws.com/pod-eni"
-"""The resource that a pod with a security group of its own requests."""
+"""The resource that a pod with its own security group requests."""
 
 _TABLE = """
 a1 medium=10 large=9 xlarge=18 2xlarge=38 4xlarge=54 metal=54
@@ -106,11 +107,11 @@ x8i large=9 xlarge=18 2xlarge=38 4xlarge=54 8xlarge=82 12xlarge=110 16xlarge=106
     64xlarge=98 96xlarge=98 metal-48xl=98 metal-96xl=98
 z1d large=13 xlarge=28 2xlarge=58 3xlarge=54 6xlarge=54 12xlarge=107 metal=107
 """
-"""Families, then their sizes with the count of each, and so on."""
+"""Each entry lists instance families, then their sizes with the count for each."""
 
 
 def branch_interfaces(instance_type: str) -> int:
-    """How many branch interfaces nodes of the type can have; 0 where there is no trunk for them, or none is known."""
+    """Returns how many branch interfaces a node of the type can have; 0 if the type supports none or is unknown."""
     return _counts().get(instance_type, 0)
 
 

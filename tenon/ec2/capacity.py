@@ -1,7 +1,7 @@
-"""How much of an instance type pods can use: capacity, and what the system keeps for itself.
+"""The resources of an instance type: its capacity, and the overhead that pods cannot use.
 
-Every figure follows from EC2's description of the type and the node class's kubelet settings, so that the plan made
-before a node exists and the node that appears agree.
+All figures follow from EC2's description of the type and the kubelet settings of the node class. A plan made before a
+node exists therefore matches the node that joins.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ DEFAULT_PODS = 110
 DEFAULT_STORAGE = 20 * GIB
 _ARM_FIRMWARE_MIB = 64
 _CPU_BANDS = ((1000, Decimal("0.06")), (1000, Decimal("0.01")), (2000, Decimal("0.005")))
-"""Kube-reserved CPU: (width in millicores, share) from the first core on; the rest gives a quarter of a percent."""
+"""Kube-reserved CPU: (width in millicores, share) from the first core on. The rest reserves a quarter of a percent."""
 _CPU_REST = Decimal("0.0025")
 _GPU_RESOURCES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "habana": "habana.ai/gaudi"}
 
 Item = Mapping[str, Any]
-"""One element of DescribeInstanceTypes' ``InstanceTypes``."""
+"""One element of ``InstanceTypes`` in DescribeInstanceTypes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,11 @@ class NodeSettings:
 
     family: Family = FAMILIES["AL2023"]
     kubelet: Mapping[str, Any] = field(default_factory=dict)
-    """The class's kubelet map (camelCase), as written or, where it holds expressions, as it is for one type."""
+    """The kubelet settings of the class (camelCase), as written or with expressions evaluated for an instance type."""
     volumes: tuple[Volume, ...] = ()
     raid0: bool = False
     efa_only_interfaces: tuple[int, ...] = ()
-    """Network card index of each efa-only interface that the class lists."""
+    """The network card index of each efa-only interface that the class lists."""
     lists_interfaces: bool = False
     network_cards: int = 1
     """How many network cards a type must have."""
@@ -51,7 +51,7 @@ class NodeSettings:
 
 
 def default_interfaces(item: Item) -> int:
-    """How many network interfaces the default network card takes."""
+    """Returns the number of network interfaces of the default network card."""
     network = item["NetworkInfo"]
     default_card = network.get("DefaultNetworkCardIndex", 0)
     for card in network.get("NetworkCards", ()):
@@ -61,13 +61,13 @@ def default_interfaces(item: Item) -> int:
 
 
 def eni_limited_pods(item: Item, settings: NodeSettings) -> int:
-    """How many pods the VPC network plugin can give an address; 0 on a type without usable interfaces."""
+    """Returns how many pods the VPC network plugin can give an address; 0 if the type has no usable interfaces."""
     interfaces = max(default_interfaces(item) - settings.reserved_enis - settings.efa_only_interfaces.count(0), 0)
     return int(interfaces * (item["NetworkInfo"]["Ipv4AddressesPerInterface"] - 1) + 2) if interfaces else 0
 
 
 def max_pods(item: Item, settings: NodeSettings) -> int:
-    """The kubelet's limit of pods on this type."""
+    """Returns the kubelet's pod limit on this type."""
     pods = settings.kubelet.get("maxPods")
     if pods is None:
         pods = eni_limited_pods(item, settings) if settings.family.eni_limited_pods else DEFAULT_PODS
@@ -78,7 +78,7 @@ def max_pods(item: Item, settings: NodeSettings) -> int:
 
 
 def memory_bytes(item: Item, settings: NodeSettings) -> int:
-    """Memory that the operating system will see: what EC2 reports, less firmware and hypervisor."""
+    """Returns the memory that the operating system sees: EC2's figure minus firmware and hypervisor."""
     mib = item["MemoryInfo"]["SizeInMiB"]
     if item["ProcessorInfo"]["SupportedArchitectures"][0] == "arm64":
         mib -= _ARM_FIRMWARE_MIB
@@ -86,7 +86,7 @@ def memory_bytes(item: Item, settings: NodeSettings) -> int:
 
 
 def storage_bytes(item: Item, settings: NodeSettings) -> int:
-    """Ephemeral storage for pods."""
+    """Returns the ephemeral storage of the node, in bytes."""
     instance_store = item.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0)
     if settings.raid0 and instance_store:
         return int(instance_store) * 10**9
@@ -106,7 +106,7 @@ def _volume_bytes(settings: NodeSettings) -> int:
 
 
 def device_resources(item: Item, settings: NodeSettings) -> Resources:
-    """Accelerators and special network interfaces, by their resource names; none that is zero."""
+    """Returns accelerators and special network interfaces by resource name, without those that are zero."""
     found: Resources = {}
     for gpu in item.get("GpuInfo", {}).get("Gpus", ()):
         name = _GPU_RESOURCES.get(gpu["Manufacturer"].lower())
@@ -130,7 +130,7 @@ def device_resources(item: Item, settings: NodeSettings) -> Resources:
 
 
 def capacity(item: Item, settings: NodeSettings) -> Resources:
-    """Everything the node will report as its capacity."""
+    """Returns everything that the node will report as its capacity."""
     return {
         CPU: item["VCpuInfo"]["DefaultVCpus"] * 1000,
         MEMORY: memory_bytes(item, settings),
@@ -141,7 +141,10 @@ def capacity(item: Item, settings: NodeSettings) -> Resources:
 
 
 def kube_reserved(item: Item, settings: NodeSettings) -> Resources:
-    """What the kubelet and the container runtime keep; the class's own figures win key by key."""
+    """Returns what is reserved for the kubelet and the container runtime.
+
+    The class's own figures override key by key.
+    """
     pods = eni_limited_pods(item, settings) if settings.family.eni_limited_overhead else max_pods(item, settings)
     rest = item["VCpuInfo"]["DefaultVCpus"] * 1000
     cpu = 0
@@ -154,7 +157,7 @@ def kube_reserved(item: Item, settings: NodeSettings) -> Resources:
 
 
 def eviction_threshold(total: Resources, settings: NodeSettings) -> Resources:
-    """What the kubelet defends by evicting pods, of the node's total memory and storage."""
+    """Returns the memory and storage that the kubelet keeps free by evicting pods. ``total`` is the node's capacity."""
     hard = settings.kubelet.get("evictionHard") or {}
     tenth = math.ceil(total[EPHEMERAL_STORAGE] / 10)
     return {
@@ -164,7 +167,7 @@ def eviction_threshold(total: Resources, settings: NodeSettings) -> Resources:
 
 
 def overhead(item: Item, settings: NodeSettings) -> Resources:
-    """Capacity that pods cannot use: kube-reserved, system-reserved and eviction thresholds together."""
+    """Returns the capacity that pods cannot use: kube-reserved plus system-reserved plus eviction thresholds."""
     return resources.add(
         kube_reserved(item, settings),
         _amounts(settings.kubelet.get("systemReserved")),
@@ -173,7 +176,10 @@ def overhead(item: Item, settings: NodeSettings) -> Resources:
 
 
 def _signal(value: str | None, name: str, total: Resources, default: int) -> int:
-    """A threshold in bytes: a quantity, or a share of the capacity; 100% switches the signal off."""
+    """Returns a threshold in bytes.
+
+    ``value`` is a quantity or a percentage of the capacity; 100% disables the signal.
+    """
     if value is None:
         return default
     if not value.endswith("%"):
@@ -183,5 +189,5 @@ def _signal(value: str | None, name: str, total: Resources, default: int) -> int
 
 
 def _amounts(quantities: Mapping[str, str] | None) -> Resources:
-    """Reserved amounts that count against pods (process ids do not)."""
+    """Parses reserved amounts, without process IDs, which do not reduce what pods can use."""
     return {name: units for name, units in resources.parse_resources(quantities).items() if name != "pid"}

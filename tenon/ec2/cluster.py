@@ -1,4 +1,4 @@
-"""What a node must be told of the cluster that it joins."""
+"""What a node needs to know about the cluster that it joins."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One Kubernetes cluster, as nodes' user data, instance tags and image paths need it."""
+    """A Kubernetes cluster, as user data, instance tags and image paths need it."""
 
     name: str
     region: str
@@ -16,16 +16,16 @@ class Cluster:
     """The certificate authority, base64."""
     service_cidr: str = ""
     dns_ip: str = ""
-    """The address of kube-dns; worked out from the service range when empty."""
+    """The address of kube-dns; if empty, it follows from the service range."""
     kubernetes_version: str = ""
-    """Major and minor version at the time of asking, such as ``1.36``."""
+    """Major and minor version when it was read, such as ``1.36``."""
 
 
 def minor_version(version: str) -> tuple[int, int]:
-    """``1.36``, ``v1.36.3`` or ``1.36+`` as a pair to compare.
+    """Parses ``1.36``, ``v1.36.3`` or ``1.36+`` into a pair that can be compared.
 
     Raises:
-        ValueError: the text is no Kubernetes version.
+        ValueError: the text is not a Kubernetes version.
     """
     parts = version.lstrip("v").split(".")
     try:

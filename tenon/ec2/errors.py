@@ -1,6 +1,6 @@
-"""What EC2's error codes mean for a launch: no capacity, gone already, or a mistake a person must mend.
+"""Classifies EC2's error codes for a launch: no capacity, already gone, or a mistake that a person must fix.
 
-The sets are data; activities turn a refused call into one of them, the workflow decides what follows.
+The sets are data. Activities turn a refused call into one of these classes, and the workflow decides what follows.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ INSUFFICIENT_CAPACITY = frozenset(
         "ReservationCapacityExceeded",
     }
 )
-"""Codes of one fleet override that say: not this offering, not now.
+"""Error codes of a fleet override that rule out this offering for now.
 
-Two codes that Karpenter counts here are refusals for Tenon: VcpuLimitExceeded and MaxFleetCountExceeded are quotas of
-the account, which the next instance type meets as well.
+Karpenter also counts VcpuLimitExceeded and MaxFleetCountExceeded here. Tenon treats them as refusals, because they are
+account quotas that the next instance type would exceed as well.
 """
 
 SPOT_ROLE_MISSING = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
 """The account lacks EC2's service-linked role for spot."""
 SPOT_QUOTA = "MaxSpotInstanceCountExceeded"
 NO_SPOT = frozenset({SPOT_ROLE_MISSING, SPOT_QUOTA})
-"""Codes that rule out all of spot, whatever the type and zone."""
+"""Codes that rule out all spot capacity, whatever the type and zone."""
 
 NOT_FOUND = frozenset(
     {
@@ -52,7 +52,7 @@ RETRYABLE = frozenset(
 )
 """Faults of the service itself: the same call may succeed later."""
 BUSY = THROTTLED | RETRYABLE
-"""Codes that say nothing about the request, also where EC2 puts them into the answer of a fleet."""
+"""Codes that say nothing about the request, even if EC2 puts them into the answer of a fleet request."""
 
 _REASONS: Mapping[str, str] = {
     SPOT_ROLE_MISSING: "SpotSLRCreationFailed",
@@ -81,14 +81,14 @@ _REASONS: Mapping[str, str] = {
 
 
 def reason_for(code: str, message: str = "") -> str:
-    """The reason shown on a NodeClaim for an EC2 error code; LaunchFailed when the code says nothing known."""
+    """Returns the reason that a NodeClaim shows for an EC2 error code; LaunchFailed if the code is not known."""
     if code in ("InvalidParameter", "InvalidParameterValue"):
         return _invalid_value_reason(message.lower())
     return _REASONS.get(code, "LaunchFailed")
 
 
 def _invalid_value_reason(message: str) -> str:
-    """EC2 uses these codes for every wrong value; only the sentence tells which."""
+    """EC2 uses these codes for every wrong value, so only the message says which value is wrong."""
     if "iaminstanceprofile" in message or "instance profile" in message:
         return "InstanceProfileNameInvalid"
     if "different networks" in message:
@@ -103,10 +103,10 @@ def unavailable_offerings(
     capacity_type: str,
     tried: Iterable[tuple[str, str]],
 ) -> list[OfferingRef]:
-    """The offerings that a fleet's ``Errors`` rule out, sorted.
+    """Returns the offerings that the ``Errors`` of a fleet rule out, sorted.
 
-    ``tried`` are the (instance type, zone) pairs of the request. What rules out all of spot is one key without type and
-    zone. An error without a type or zone rules out every pair that it does not contradict.
+    ``tried`` are the (instance type, zone) pairs of the request. An error that rules out all spot capacity gives one
+    key without type and zone. An error without a type or zone rules out every pair that matches the rest of it.
     """
     pairs = sorted(set(tried))
     refused: set[tuple[str, str]] = set()

@@ -1,8 +1,8 @@
-"""Kubelet settings for one instance type: expressions replaced by what they come to (EC-15).
+"""Evaluates the expressions in kubelet settings for one instance type (EC-15).
 
-A number of pods is worked out first, from the number that the type would have without it; reserved amounts then see the
-number that came of it. Amounts are rounded up, so that many types share a launch template and no node keeps less than
-was asked.
+The number of pods is evaluated first, based on the number that the type would have without the expression. Reserved
+amounts then see the result. Amounts are rounded up, so that many types share a launch template and no node reserves
+less than the expression asks for.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tenon.apis.kubelet import expressions_in, is_expression
 from tenon.ec2.capacity import Item, NodeSettings, default_interfaces, max_pods
 
 UNITS = {"cpu": ("m", 10), "memory": ("Mi", 16), "ephemeral-storage": ("Gi", 1), "pid": ("", 1)}
-"""By resource: the unit that an expression counts in, and the step to which its result is rounded up."""
+"""By resource: the unit of an expression's result, and the step to which the result is rounded up."""
 
 
 def worked_out(item: Item, settings: NodeSettings) -> NodeSettings:
-    """The settings as they are for nodes of this type: without expressions.
+    """Returns the settings for nodes of this type, with all expressions evaluated.
 
     Raises:
-        ExpressionError: an expression has no usable value for the type; the text names both.
+        ExpressionError: an expression has no usable value for the type; the message names both.
     """
     if not expressions_in(settings.kubelet):
         return settings
@@ -40,7 +40,7 @@ def worked_out(item: Item, settings: NodeSettings) -> NodeSettings:
 
 
 def variables(item: Item, pods: int) -> Mapping[str, int | str]:
-    """What an expression may name."""
+    """Returns the variables that an expression may use."""
     return {
         "vcpus": int(item["VCpuInfo"]["DefaultVCpus"]),
         "memory_mib": int(item["MemoryInfo"]["SizeInMiB"]),

@@ -1,4 +1,4 @@
-"""Whether the expressions in a class's kubelet settings can be used, before any node is launched with them (EC-S7)."""
+"""Checks the expressions in a class's kubelet settings before any node is launched with them (EC-S7)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ GATE_IS_OFF = "expressions are read with AWS_FEATURE_GATES=NodeClassCEL=true onl
 
 
 def expressions_are_off(found: Mapping[str, str]) -> str:
-    """What a class with these expressions says while their gate is off."""
+    """Says that the class has these expressions while their feature gate is off."""
     return f"kubelet.{next(iter(found))}: {GATE_IS_OFF}"
 
 
 def expressions_finding(node_class: EC2NodeClass, described: Described, *, allowed: bool) -> Finding:
-    """Why the class cannot be used for its expressions. ``described`` is asked only where every one can be read."""
+    """Returns why the class's expressions make it unusable.
+
+    ``described`` is called only if all of them can be parsed.
+    """
     found = expressions_in(kubelet_map(node_class))
     if not found or node_class.spec.kubelet is None:
         return FOUND

@@ -1,6 +1,6 @@
-"""The AMI families: what each operating system image expects, as data.
+"""What each AMI family expects, as data.
 
-A family decides the default volumes, how many pods the kubelet is told to take, and the shape of the user data.
+A family determines the default volumes, the kubelet's pod limit, and the format of the user data.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ GIB = 2**30
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """One EBS volume of a block device mapping; ``size`` in bytes, 0 when a snapshot decides."""
+    """One EBS volume of a block device mapping. ``size`` is in bytes; 0 if a snapshot determines it."""
 
     device: str
     size: int
@@ -23,22 +23,22 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What Tenon must know of an AMI family."""
+    """What Tenon needs to know about an AMI family."""
 
     name: str
     os: str = "linux"
     volumes: tuple[Volume, ...] = ()
-    """Default volumes, gp3 and encrypted; the first is the root."""
+    """Default volumes, gp3 and encrypted. The first is the root volume."""
     ephemeral_device: str = ""
-    """The device that holds pods' ephemeral storage."""
+    """The device for the ephemeral storage of pods."""
     eni_limited_pods: bool = True
-    """The number of pods follows from the network interfaces; otherwise it is 110."""
+    """True if the network interfaces limit the number of pods. Otherwise the limit is 110."""
     eni_limited_overhead: bool = False
-    """Memory for the kubelet is reckoned from the interfaces' number of pods, even where maxPods differs."""
+    """True if kube-reserved memory depends on the pod limit of the network interfaces, even if maxPods differs."""
     pods_per_core: bool = True
     generates_user_data: bool = True
     excluded_families: frozenset[str] = frozenset()
-    """Instance families that the images do not boot on."""
+    """Instance families on which the images do not boot."""
 
 
 _XVDA_20 = (Volume("/dev/xvda", 20 * GIB, root=True),)
@@ -79,10 +79,10 @@ WINDOWS_BUILDS = {"Windows2019": "10.0.17763", "Windows2022": "10.0.20348", "Win
 
 
 def family_named(name: str) -> Family:
-    """The family of that name.
+    """Returns the family with this name.
 
     Raises:
-        ValueError: there is no such family.
+        ValueError: no such family exists.
     """
     if name not in FAMILIES:
         raise ValueError(f"AMI family {name!r} is unknown: use one of {', '.join(FAMILIES)}")
@@ -90,5 +90,5 @@ def family_named(name: str) -> Family:
 
 
 def volume_bytes(size: str | None) -> int:
-    """The size of a volume such as ``20Gi`` in bytes; 0 when unset."""
+    """Parses a volume size such as ``20Gi`` into bytes; 0 if it is not set."""
     return int(parse_quantity(size)) if size else 0

@@ -1,7 +1,7 @@
 """The labels of an instance type, read from EC2's description of it.
 
-Each label is a list of the values that a node of the type may have; an empty list says that no node of it has the
-label, so that a pod which asks for the label's absence, or for its presence, gets the right types.
+Each label maps to the values that a node of the type may have. An empty list means that no node of the type has the
+label, so that both `Exists` and `DoesNotExist` requirements select the right types.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ Values = dict[str, list[str]]
 
 
 def architectures(item: Item) -> list[str]:
-    """The Kubernetes names of the architectures that images for this type may have; empty when none is supported."""
+    """Returns the Kubernetes names of the architectures whose images the type can boot; empty if none is supported."""
     return [_ARCHITECTURES[name] for name in item["ProcessorInfo"]["SupportedArchitectures"] if name in _ARCHITECTURES]
 
 
 def label_values(item: Item, region: str, family: Family) -> Values:
-    """Every well-known label of the type with its possible values; zones and capacity types come from its offerings."""
+    """Returns every well-known label of the type with its possible values, except zones and capacity types.
+
+    Zones and capacity types come from the type's offerings.
+    """
     name = item["InstanceType"]
     own = {
         **_name_labels(name),
@@ -105,7 +108,7 @@ def _network(item: Item) -> Values:
 
 
 def _gpu(item: Item) -> Values:
-    """Only a type with one kind of GPU has these labels."""
+    """Only a type with exactly one kind of GPU has these labels."""
     gpus = item.get("GpuInfo", {}).get("Gpus", ())
     gpu = gpus[0] if len(gpus) == 1 else {}
     return {
@@ -117,7 +120,7 @@ def _gpu(item: Item) -> Values:
 
 
 def _accelerator(item: Item) -> Values:
-    """Inference accelerators, or else Neuron devices (whose maker EC2 does not name: AWS)."""
+    """Inference accelerators, or else Neuron devices, whose manufacturer (AWS) EC2 does not name."""
     found = item.get("InferenceAcceleratorInfo", {}).get("Accelerators", ())
     neuron = item.get("NeuronInfo", {}).get("NeuronDevices", ())
     name = manufacturer = count = None

@@ -1,4 +1,4 @@
-"""From EC2's description of an instance type to what the scheduling engine plans with."""
+"""Converts EC2's description of an instance type into the form that the scheduling engine uses."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from tenon.kube.requirements import Requirement, Requirements
 from tenon.scheduling.model import InstanceType, Offering
 
 _CAPACITY_TYPES = {"on-demand": labels.ON_DEMAND, "spot": labels.SPOT}
-"""EC2's usage classes that Tenon buys."""
+"""The usage classes of EC2 that Tenon buys, with their capacity types."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Dollars an hour. A type without a price cannot be bought, unless a NodeOverlay states one."""
+    """Prices in dollars per hour. A type without a price cannot be bought, unless a NodeOverlay sets one."""
 
     on_demand: Mapping[str, float] = field(default_factory=dict)
     spot: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """By (instance type, zone); once there are any, a zone without a price sells no spot."""
+    """By (instance type, zone). If there are any prices, a zone without one sells no spot capacity."""
     spot_estimates: Mapping[str, float] = field(default_factory=dict)
-    """By instance type, for as long as ``spot`` is empty."""
+    """By instance type; used only while ``spot`` is empty."""
 
     def of(self, name: str, zone: str, capacity_type: str) -> float | None:
-        """The price of an offering, None when it is not sold."""
+        """Returns the price of an offering; None if it is not sold."""
         if capacity_type != labels.SPOT:
             return self.on_demand.get(name)
         if self.spot:
@@ -40,12 +40,12 @@ class Prices:
         return self.spot_estimates.get(name, self.on_demand.get(name))
 
     def knows(self, name: str, zones: Iterable[str]) -> bool:
-        """Whether anything is known of the type's price in these zones."""
+        """True if the type has any known price in these zones."""
         return any(self.of(name, zone, sold) is not None for zone in zones for sold in _CAPACITY_TYPES.values())
 
 
 def supported(item: Item, settings: NodeSettings) -> bool:
-    """Whether a node of this class can run on the type at all."""
+    """True if a node of this class can run on the type."""
     nitro = item.get("Hypervisor") == "nitro" or item.get("BareMetal", False)
     network = item["NetworkInfo"]
     return (
@@ -71,10 +71,10 @@ def build(
     *,
     unpriced: bool = False,
 ) -> InstanceType | None:
-    """The type with its labels, resources and offerings; ``zone_ids`` maps the zones where it is sold to their ids.
+    """Returns the type with its labels, resources and offerings. ``zone_ids`` maps the zones that sell it to their IDs.
 
-    None when nothing of it can be bought there, or when the class's expressions have no value for it. With
-    ``unpriced`` a type whose price nobody knows has all its offerings, at a price without end.
+    Returns None if no offering of it can be bought, or if an expression of the class has no value for it. With
+    ``unpriced``, a type without any known price keeps all its offerings, at an infinite price.
     """
     name = item["InstanceType"]
     unknown = inf if unpriced and not prices.knows(name, zone_ids) else None
@@ -90,7 +90,7 @@ def build(
     try:
         settings = worked_out(item, settings)
     except ExpressionError:
-        return None  # the class's condition says so
+        return None  # the condition of the class reports it
     values = label_values(item, region, settings.family) | {
         labels.ZONE: sorted({offering.zone for offering in offerings}),
         labels.ZONE_ID: sorted({offering.zone_id for offering in offerings if offering.zone_id}),
@@ -116,7 +116,7 @@ def _requirements(values: Mapping[str, list[str]]) -> Requirements:
 
 
 def without(instance_types: Iterable[InstanceType], unavailable: Container[OfferingKey]) -> list[InstanceType]:
-    """The same types with the refused offerings marked; untouched types are the same objects."""
+    """Marks the refused offerings as unavailable. Types without refused offerings stay the same objects."""
     return [_marked(each, unavailable) for each in instance_types]
 
 

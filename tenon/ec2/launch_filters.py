@@ -1,4 +1,4 @@
-"""Which instance types and offerings a launch may use: the filters between a NodeClaim and its fleet request."""
+"""The filters between a NodeClaim and its fleet request: which instance types and offerings a launch may use."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tenon.resources import Resources, fits
 from tenon.scheduling.model import InstanceType, Offering
 
 MAX_TYPES = 60
-"""Types in one fleet request; more would slow EC2 down and change nothing."""
+"""The most types in one fleet request. More would slow EC2 down without changing the result."""
 
 _EXOTIC_COUNTS = tuple(f"{labels.AWS_GROUP}/instance-{name}-count" for name in ("gpu", "accelerator"))
 _SIZE = f"{labels.AWS_GROUP}/instance-size"
 PREFERENCE = (labels.SPOT, labels.ON_DEMAND)
-"""The capacity types that are bought, the one to try first in front."""
+"""The capacity types to buy, the preferred one first."""
 
 
 class NoOfferingError(Exception):
@@ -25,14 +25,14 @@ class NoOfferingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """An instance type and its offerings that are left."""
+    """An instance type and its remaining offerings."""
 
     type: InstanceType
     offerings: tuple[Offering, ...]
 
     @property
     def price(self) -> float:
-        """The price of the cheapest offering left."""
+        """The price of the cheapest remaining offering."""
         return min(offering.price for offering in self.offerings)
 
 
@@ -42,12 +42,12 @@ def choose(
     instance_types: Iterable[InstanceType],
     zones: Iterable[str],
 ) -> tuple[str, list[Choice]]:
-    """The capacity type to buy and at most `MAX_TYPES` types to offer EC2, cheapest first.
+    """Returns the capacity type to buy and at most `MAX_TYPES` types to offer EC2, cheapest first.
 
-    ``zones`` are those in which there is a subnet with free addresses.
+    ``zones`` are the zones with a subnet that has free addresses.
 
     Raises:
-        NoOfferingError: nothing is left, or the types left are fewer than the claim's minValues ask for.
+        NoOfferingError: no type is left, or too few types for the claim's minValues.
     """
     choices = compatible(requirements, requests, instance_types, frozenset(zones))
     flexible = not _min_values(requirements)
@@ -70,7 +70,7 @@ def choose(
 def compatible(
     requirements: Requirements, requests: Resources, instance_types: Iterable[InstanceType], zones: frozenset[str]
 ) -> list[Choice]:
-    """Types whose labels meet the requirements, that hold the requests, with the offerings that can be bought."""
+    """Returns types that meet the requirements and fit the requests, each with the offerings that can be bought."""
     zone, zone_id, capacity_type = (
         requirements.get(key) for key in (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE)
     )
@@ -91,7 +91,7 @@ def compatible(
 
 
 def _plain_first(choices: list[Choice]) -> list[Choice]:
-    """Bare metal and accelerated types only when there is nothing else: they are dear, slow to boot, or scarce."""
+    """Keeps bare metal and accelerated types only if no other is left: they are expensive, slow to boot, or scarce."""
     return [choice for choice in choices if not _exotic(choice.type)] or choices
 
 
@@ -104,7 +104,7 @@ def _exotic(each: InstanceType) -> bool:
 
 
 def _worthwhile_spot(choices: list[Choice]) -> list[Choice]:
-    """Where on-demand is allowed too: no spot offering that costs more than the cheapest on-demand one."""
+    """If on-demand is also allowed, drops spot offerings that cost more than the cheapest on-demand offering."""
     on_demand = [o.price for choice in choices for o in choice.offerings if o.capacity_type == labels.ON_DEMAND]
     if not on_demand:
         return choices
@@ -122,7 +122,7 @@ def _min_values(requirements: Requirements) -> Mapping[str, int]:
 
 
 def missing_values(requirements: Requirements, instance_types: Sequence[InstanceType]) -> str:
-    """Empty when the types show as many values of each label as minValues asks for; else which label lacks some."""
+    """Returns which label has fewer values than its minValues; empty if there are enough for all labels."""
     for key, wanted in sorted(_min_values(requirements).items()):
         required = requirements.get(key)
         seen = {value for each in instance_types for value in each.requirements.get(key).values if required.has(value)}

@@ -1,4 +1,4 @@
-"""From a NodeClaim to the exact EC2 Fleet request that launches it, and the launch templates that request names."""
+"""Builds the exact EC2 Fleet request that launches a NodeClaim, and the launch templates that the request names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tenon.scheduling.model import InstanceType
 
 EFA = "vpc.amazonaws.com/efa"
 NITRO_SANDBOX = "eks.amazonaws.com/nitro-sandbox"
-"""A place for a Nitro enclave; a device plugin publishes it, and a NodeOverlay says how many a type has."""
+"""A slot for a Nitro enclave. A device plugin publishes the resource; a NodeOverlay says how many a type has."""
 _NITRO_SANDBOX_LABEL = f"{labels.AWS_GROUP}/nitro-sandbox"
 
 
@@ -42,7 +42,7 @@ class LaunchPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """What decides the launch template of an instance type."""
+    """Everything that determines the launch template of an instance type."""
 
     image_id: str
     max_pods: int | None
@@ -50,11 +50,11 @@ class _Group:
     enclaves: bool
     tenancy: str
     kubelet: str
-    """The kubelet settings in JSON."""
+    """The kubelet settings as JSON."""
 
 
 def client_token(cluster: str, uid: str, attempt: int) -> str:
-    """EC2's idempotency token of a claim's launch attempt: equal for every retry of it, at most 64 characters."""
+    """Returns EC2's idempotency token for a launch attempt: the same for every retry of it, at most 64 characters."""
     return hashlib.sha256(f"{cluster}/{uid}/{attempt}".encode()).hexdigest()[:40]
 
 
@@ -67,12 +67,12 @@ def plan_launch(
     attempt: int,
     kubelets: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> LaunchPlan:
-    """The request of a launch attempt. ``free_addresses`` counts the free IP addresses of each subnet, by id.
+    """Returns the request of a launch attempt. ``free_addresses`` is the number of free IP addresses by subnet ID.
 
-    ``kubelets`` are the kubelet settings by instance type, where they are not those of the class for all.
+    ``kubelets`` are the kubelet settings by instance type, for types whose settings differ from those of the class.
 
     Raises:
-        NoOfferingError: nothing that the claim allows can be bought.
+        NoOfferingError: no instance type that the claim allows can be bought.
         ValueError: the class's user data cannot be rendered.
     """
     requirements = Requirements.from_terms(term.to_dict() for term in claim.spec.requirements)
@@ -121,7 +121,7 @@ def plan_launch(
 
 
 def best_subnets(subnets: Iterable[Subnet], free_addresses: Mapping[str, int]) -> dict[str, Subnet]:
-    """For each zone the subnet with the most free addresses; zones whose subnets are all full are left out."""
+    """Picks the subnet with the most free addresses in each zone. Leaves out zones whose subnets are all full."""
     best: dict[str, Subnet] = {}
     for subnet in sorted(subnets, key=lambda each: (-free_addresses.get(each.id, 0), each.id)):
         if free_addresses.get(subnet.id, 0) > 0:
@@ -130,7 +130,7 @@ def best_subnets(subnets: Iterable[Subnet], free_addresses: Mapping[str, int]) -
 
 
 def images_by_type(instance_types: Iterable[InstanceType], amis: Iterable[AMI]) -> dict[str, str]:
-    """The id of the image that each type boots: the first that it can, for a class lists the preferred ones first."""
+    """Maps each type to the ID of the first image that it can boot. A class lists its images in order of preference."""
     images = [(Requirements.from_terms(term.to_dict() for term in ami.requirements), ami.id) for ami in amis]
     chosen: dict[str, str] = {}
     for each in instance_types:
@@ -142,7 +142,7 @@ def images_by_type(instance_types: Iterable[InstanceType], amis: Iterable[AMI]) 
 
 
 def _overrides(choices: Iterable[Choice], subnets: Mapping[str, Subnet], *, prioritized: bool) -> list[FleetOverride]:
-    """Prioritized, EC2 goes by the prices that Tenon believes; the lowest number is its highest priority."""
+    """If prioritized, EC2 follows Tenon's prices. The lowest number is EC2's highest priority."""
     return [
         FleetOverride(
             instance_type=choice.type.name,

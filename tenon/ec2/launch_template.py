@@ -1,6 +1,6 @@
-"""Launch templates: what every instance of a group has in common, under a name that is the hash of it.
+"""Launch templates: what all instances of a group have in common. The name is a hash of the content.
 
-Equal parameters give an equal name, so that a template is made once, found again by anyone, and never changed.
+Equal parameters give equal names, so a template is created once, can be found again, and never changes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ NAME_PREFIX = f"{labels.AWS_GROUP}/"
 
 @dataclass(frozen=True, slots=True)
 class LaunchTemplate:
-    """A template to make sure of: ``data`` is EC2's RequestLaunchTemplateData, ``tags`` go on the template itself."""
+    """A template that must exist.
+
+    ``data`` is EC2's RequestLaunchTemplateData; ``tags`` are those of the template itself.
+    """
 
     name: str
     data: Mapping[str, Any]
@@ -41,7 +44,7 @@ def build(
     enclaves: bool = False,
     tenancy: str = labels.DEFAULT_TENANCY,
 ) -> LaunchTemplate:
-    """The template of a class for one image and one rendered user data."""
+    """Builds the template of a class for one image and one rendered user data."""
     spec = node_class.spec
     options = spec.metadata_options
     tagged = ["network-interface", *(["spot-instances-request"] if capacity_type == labels.SPOT else [])]
@@ -73,12 +76,15 @@ def build(
 
 
 def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
-    """Tags as EC2 writes them, in order."""
+    """Returns tags in EC2's form, sorted by key."""
     return [{"Key": key, "Value": tags[key]} for key in sorted(tags)]
 
 
 def block_devices(node_class: EC2NodeClass) -> list[dict[str, Any]]:
-    """The class's volumes, else those of its AMI family: gp3, encrypted, gone with the instance."""
+    """Returns the volumes of the class, or else the default volumes of its AMI family.
+
+    Default volumes are gp3, encrypted, and deleted with the instance.
+    """
     spec = node_class.spec
     if spec.block_device_mappings:
         return [
@@ -116,7 +122,7 @@ def _ebs(volume: BlockDevice) -> dict[str, Any]:
 
 
 def _network(node_class: EC2NodeClass, efa_interfaces: int) -> dict[str, Any]:
-    """Plain security groups, or interfaces where the class or EFA asks for more than EC2's default interface."""
+    """Returns security groups only, or interfaces if the class or EFA needs more than EC2's default interface."""
     spec = node_class.spec
     groups = [group.id for group in node_class.status.security_groups]
     places: list[tuple[int, int, str]] = [

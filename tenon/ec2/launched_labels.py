@@ -1,4 +1,4 @@
-"""What a NodeClaim's labels become once its instance is known."""
+"""The labels of a NodeClaim after its instance is known."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tenon.scheduling.model import InstanceType
 
 
 def tenancy(asked: Requirements) -> str:
-    """The tenancy of an instance: dedicated, which is dearer, only where the requirements exclude default."""
+    """Returns the tenancy of an instance: dedicated, which costs more, only if the requirements exclude default."""
     return labels.DEFAULT_TENANCY if asked.get(labels.TENANCY).has(labels.DEFAULT_TENANCY) else labels.DEDICATED
 
 
 def launched_labels(claim: Mapping[str, Any], instance: Instance, kind: InstanceType | None) -> dict[str, str]:
-    """The resolved labels: the claim's single-value requirements, the type's labels, the offering."""
+    """Returns the resolved labels: single-value requirements of the claim, labels of the type, and the offering."""
     asked = Requirements.from_terms((claim.get("spec") or {}).get("requirements") or ())
     known = asked.labels()
     offering = {

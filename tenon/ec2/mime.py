@@ -15,9 +15,9 @@ Part = tuple[str, str]
 
 
 def parts_of(text: str) -> list[Part]:
-    """The documents in a user's own user data: those of a MIME archive, or the text itself.
+    """Splits a user's own user data into documents: the parts of a MIME archive, or the text itself.
 
-    A text that is no archive is taken by its look: a shell script starts with ``#!``, anything else is a NodeConfig.
+    A text that is not an archive is a shell script if it starts with ``#!``, and a NodeConfig otherwise.
     """
     stripped = text.strip()
     if not stripped:
@@ -29,7 +29,7 @@ def parts_of(text: str) -> list[Part]:
 
 
 def join(parts: Iterable[Part]) -> str:
-    """One archive of the documents, in order."""
+    """Joins the documents into one archive, in order."""
     lines = ["MIME-Version: 1.0", f'Content-Type: multipart/mixed; boundary="{_BOUNDARY}"', ""]
     for content_type, text in parts:
         lines += [f"--{_BOUNDARY}", f"Content-Type: {content_type}", "", text.strip("\n"), ""]

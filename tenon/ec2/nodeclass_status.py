@@ -1,4 +1,4 @@
-"""The status of an EC2NodeClass: what was found in the account, and whether nodes can be launched with it."""
+"""The status of an EC2NodeClass: what Tenon found in the account, and whether the class can launch nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tenon.ec2.settings import kubelet_map
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Why something that the class needs is not there; an empty reason says that it is."""
+    """The result of one check. An empty reason means that the check passed."""
 
     reason: str = ""
     message: str = ""
@@ -32,7 +32,7 @@ FOUND = Finding()
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What the account holds for a class, and for the two parts that fail in several ways, how they failed."""
+    """What the account has for a class. The parts that can fail in several ways come with their findings."""
 
     subnets: Sequence[Subnet] = ()
     security_groups: Sequence[SecurityGroup] = ()
@@ -44,7 +44,7 @@ class Resolved:
 
 
 def new_status(node_class: EC2NodeClass, resolved: Resolved, cluster: Cluster, now: datetime) -> EC2NodeClassStatus:
-    """The class's status after looking at the account; transition times move only where a status changed."""
+    """Returns the class's new status. A condition's transition time changes only if its status changes."""
     findings = {
         api.SUBNETS_READY: _some(resolved.subnets, "SubnetsNotFound", "subnetSelectorTerms found no subnet"),
         api.SECURITY_GROUPS_READY: _some(
@@ -81,7 +81,7 @@ def new_status(node_class: EC2NodeClass, resolved: Resolved, cluster: Cluster, n
 
 
 def validate(node_class: EC2NodeClass, cluster: Cluster) -> Finding:
-    """Whether the class keeps its rules and user data can be made of it."""
+    """Checks that the class is valid and that its user data can be rendered."""
     faults = check_ec2nodeclass(node_class)
     if faults:
         return Finding("InvalidKubeletConfiguration", "; ".join(str(fault) for fault in faults))
@@ -106,8 +106,9 @@ def validate(node_class: EC2NodeClass, cluster: Cluster) -> Finding:
 
 
 def not_ready(node_class: EC2NodeClass) -> str:
-    """Why no node can be launched with the class as it is now, in one sentence; empty when that is not so, or not yet
-    known (see `readiness_unknown`).
+    """Says why the class, as it is now, cannot launch nodes; empty if it can, or if that is not known yet.
+
+    See `readiness_unknown` for the latter.
     """
     name = node_class.metadata.name
     if node_class.metadata.deletion_timestamp is not None:
@@ -119,7 +120,7 @@ def not_ready(node_class: EC2NodeClass) -> str:
 
 
 def readiness_unknown(node_class: EC2NodeClass) -> str:
-    """Why it is not known yet whether nodes can be launched with the class, in one sentence; empty when it is known."""
+    """Says why it is not known yet whether the class can launch nodes; empty if it is known."""
     name = node_class.metadata.name
     ready = condition_list.get_condition(node_class.status.conditions, condition_list.READY)
     if ready is None:

@@ -1,6 +1,6 @@
-"""Kubelet settings of a NodePool of before v1: while its annotation has them, they stand for its class's (V1B-04).
+"""Kubelet settings of a NodePool from before v1: as an annotation, they override those of its class (V1B-04).
 
-A NodeClaim carries the annotation of its pool, so that plan and launch agree also when the pool changes in between.
+A NodeClaim copies the annotation from its pool, so that plan and launch agree even if the pool changes in between.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from tenon.evolve import evolve
 
 
 def own_kubelet(annotations: Mapping[str, str]) -> dict[str, str]:
-    """The annotation that a NodeClaim takes over from its NodePool."""
+    """Returns the annotation that a NodeClaim copies from its NodePool."""
     text = annotations.get(labels.V1BETA1_KUBELET)
     return {} if text is None else {labels.V1BETA1_KUBELET: text}
 
 
 def with_own_kubelet(node_class: EC2NodeClass, annotations: Mapping[str, str]) -> EC2NodeClass:
-    """The class as it is for the NodePool or NodeClaim that has these annotations.
+    """Returns the class with the kubelet settings of the NodePool or NodeClaim that has these annotations.
 
-    A text that holds no kubelet settings counts for nothing; `own_kubelet_faults` says so.
+    An annotation that holds no kubelet settings is ignored; `own_kubelet_faults` reports it.
     """
     kubelet = _read(annotations)
     if kubelet is None:
@@ -35,7 +35,7 @@ def with_own_kubelet(node_class: EC2NodeClass, annotations: Mapping[str, str]) -
 
 
 def own_kubelet_faults(node_class: EC2NodeClass, annotations: Mapping[str, str]) -> list[str]:
-    """Why a NodePool's own kubelet settings cannot be used with its class, a sentence each."""
+    """Says, in one sentence per fault, why a NodePool's own kubelet settings do not work with its class."""
     if labels.V1BETA1_KUBELET not in annotations:
         return []
     if _read(annotations) is None:
@@ -49,7 +49,7 @@ def own_kubelet_faults(node_class: EC2NodeClass, annotations: Mapping[str, str])
 
 
 def _read(annotations: Mapping[str, str]) -> KubeletConfiguration | None:
-    """The settings of the annotation; None when there are none, or none that can be read."""
+    """Returns the settings in the annotation; None if there are none or they cannot be read."""
     try:
         given = json.loads(annotations.get(labels.V1BETA1_KUBELET, "null"))
         if not isinstance(given, dict):

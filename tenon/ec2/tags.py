@@ -1,4 +1,4 @@
-"""The tags on everything Tenon makes in EC2: they say whose a thing is, and find what was bought and forgotten."""
+"""The tags on everything that Tenon creates in EC2. They identify the owner and help to find lost resources."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenon.lifecycle.messages import LaunchGroup
 
 
 def shared_tags(cluster: str, node_class: EC2NodeClass, pool: str) -> dict[str, str]:
-    """The class's own tags, and those that all nodes of one pool and class share."""
+    """Returns the class's own tags, and the tags that all nodes of a pool and class share."""
     return {
         **node_class.spec.tags,
         f"kubernetes.io/cluster/{cluster}": "owned",
@@ -21,7 +21,7 @@ def shared_tags(cluster: str, node_class: EC2NodeClass, pool: str) -> dict[str, 
 
 
 def instance_tags(cluster: str, node_class: EC2NodeClass, pool: str, claim: str, token: str) -> dict[str, str]:
-    """The tags of one claim's instance, its volumes and its fleet; a Name tag of the class wins."""
+    """Returns the tags of a claim's instance, volumes and fleet. The class's Name tag takes precedence."""
     return {
         "Name": claim,
         **shared_tags(cluster, node_class, pool),
@@ -31,7 +31,10 @@ def instance_tags(cluster: str, node_class: EC2NodeClass, pool: str, claim: str,
 
 
 def group_tags(tags: Mapping[str, str], group: LaunchGroup, token: str) -> dict[str, str]:
-    """The tags of the instances of a launch group, from those of one member's own: its name is not that of all."""
+    """Returns the tags for all instances of a launch group, from the tags of one member.
+
+    The member's name is left out.
+    """
     claim = tags.get(labels.TAG_NODECLAIM)
     of_one = {key for key in (labels.TAG_NODECLAIM, "Name") if tags.get(key) == claim}
     shared = {key: value for key, value in tags.items() if key not in of_one}
@@ -39,7 +42,7 @@ def group_tags(tags: Mapping[str, str], group: LaunchGroup, token: str) -> dict[
 
 
 def profile_tags(cluster: str, region: str, node_class: EC2NodeClass) -> dict[str, str]:
-    """The tags of a managed instance profile."""
+    """Returns the tags of a managed instance profile."""
     return {
         **node_class.spec.tags,
         f"kubernetes.io/cluster/{cluster}": "owned",

@@ -13,19 +13,19 @@ from tenon.ec2.bottlerocket import settings_text
 from tenon.ec2.families import Family
 
 SIZE_LIMIT = 16384
-"""Bytes of user data that EC2 takes, before base64."""
+"""The most bytes of user data that EC2 accepts, before base64."""
 
 
 class UserDataTooLargeError(ValueError):
-    """EC2 would refuse the user data for its size."""
+    """The user data is larger than EC2 accepts."""
 
 
 def render(family: Family, node: Bootstrap) -> str:
-    """The user data of a node of this family.
+    """Returns the user data of a node of this family.
 
     Raises:
         ValueError: the user's part cannot be read (Bottlerocket).
-        UserDataTooLargeError: the whole is more than EC2 takes.
+        UserDataTooLargeError: the user data is larger than EC2 accepts.
     """
     text = _RENDERERS.get(family.name, _windows)(node)
     if len(text.encode()) > SIZE_LIMIT:
@@ -40,7 +40,7 @@ def _custom(node: Bootstrap) -> str:
 
 
 def _al2023(node: Bootstrap) -> str:
-    """The user's documents come first: nodeadm lets later NodeConfigs win."""
+    """The user's documents come first, because nodeadm lets later NodeConfigs override earlier ones."""
     return mime.join([*mime.parts_of(node.user_data), (mime.NODE_CONFIG, _node_config(node))])
 
 
@@ -70,7 +70,7 @@ def _node_config(node: Bootstrap) -> str:
 
 
 def _al2(node: Bootstrap) -> str:
-    """The user's documents come first: cloud-init runs scripts in order."""
+    """The user's documents come first, because cloud-init runs scripts in order."""
     arguments = [
         "--apiserver-endpoint",
         node.cluster.endpoint,

@@ -179,7 +179,7 @@ class Instance(Message):
     capacity_type: str
     image_id: str
     price: float
-    """US dollars per hour."""
+    """Dollars per hour."""
     private_dns_name: str = ""
     launched_at: datetime | None = None
 
@@ -463,7 +463,7 @@ class AwaitBatchInput(Message):
 
     cluster: str
     idle_seconds: float = 1.0
-    """Like `max_seconds`, only earlier versions read it: the planner now has its own setting for the window."""
+    """Only earlier versions read this and `max_seconds`: the planner now has its own setting for the window."""
     max_seconds: float = 10.0
     wait_seconds: float = 600.0
     last_plan: PlanResult | None = None
