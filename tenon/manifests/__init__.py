@@ -1,1 +1,1 @@
-"""Manifests as people keep them in files: where each field stands, what is wrong with it, what it is called today."""
+"""Reads, checks, converts and writes manifest files, and maps each finding to its line."""

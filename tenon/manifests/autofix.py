@@ -1,4 +1,4 @@
-"""The line as it should be: a guess put in the place of what is refused, and kept when the object is better for it."""
+"""Suggests corrected lines: tries a replacement for each refused field and keeps it if the object improves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tenon.manifests.schemas import Schema, choices_at, nearest
 from tenon.manifests.yaml_writer import as_yaml
 
 MOST_TRIED = 300
-"""Guesses that are tried for one object."""
+"""Maximum number of replacements to try for one object."""
 
 Check = Callable[[dict[str, Any]], Sequence[Problem]]
 Known = dict[Path, Sequence[str]]
@@ -23,7 +23,7 @@ Known = dict[Path, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Mend:
-    """What to write: another name for a field, another value, or both."""
+    """One correction: a new field name, a new value, or both."""
 
     path: Path
     value: Any
@@ -33,7 +33,11 @@ class Mend:
 def mends(
     item: Item, problems: Sequence[Problem], schema: Schema, unknown: Known, check: Check
 ) -> tuple[dict[Problem, Mend], set[Problem]]:
-    """How to mend each problem that can be guessed at, and the problems that go away with another one's mend."""
+    """Find a correction for each problem that can be guessed.
+
+    Returns:
+        The correction of each problem, and the other problems that these corrections also solve.
+    """
     found: dict[Problem, Mend] = {}
     solved: set[Problem] = set()
     every = set(problems)
@@ -56,7 +60,7 @@ def mends(
 
 
 def applied(body: dict[str, Any], mend: Mend) -> dict[str, Any]:
-    """A copy of the object with the mend; order of fields as it was."""
+    """Return a copy of the object with the correction applied. The order of fields does not change."""
     result = copy.deepcopy(body)
     holder: Any = value_at(result, mend.path[:-1])
     last: Any = mend.path[-1]
@@ -93,7 +97,7 @@ def _written(item: Item, path: Path) -> str:
 
 
 def mended_line(item: Item, chosen: Sequence[Mend]) -> str | None:
-    """The line that these mends are in, as it should be; None where it is no single line of the file."""
+    """Return the line with these corrections applied, or None if they do not all fall on one line of the file."""
     lines = item.document.lines
     spans: list[tuple[int, int, str]] = []
     for mend in chosen:

@@ -1,4 +1,4 @@
-"""All objects of an input brought to v1 together, because some say what others become: settings, classes, pools."""
+"""Converts all objects of an input to v1 together, because settings, classes and pools depend on each other."""
 
 from __future__ import annotations
 
@@ -23,16 +23,20 @@ OLDER: Mapping[tuple[str, str], str] = {
     ("Machine", "karpenter.sh/v1alpha5"): "NodeClaim",
     ("NodeClaim", "karpenter.sh/v1beta1"): "NodeClaim",
 }
-"""Older kinds and versions, with what they are now, in the order in which they are converted."""
+"""v1 kind of each older kind and version, in conversion order."""
 
 
 def is_older(body: Mapping[str, Any]) -> bool:
-    """Whether an object is of a kind or version before v1."""
+    """True if the object has a kind or version from before v1."""
     return (str(body.get("kind")), str(body.get("apiVersion"))) in OLDER
 
 
 def convert_together(bodies: Sequence[JsonObject]) -> dict[int, Converted]:
-    """What the older objects among these became, and the v1 objects that had to change with them, by their number."""
+    """Convert the older objects among these.
+
+    Returns:
+        By index in ``bodies``: each older object's conversion, and each v1 object that had to change as a result.
+    """
     defaults = merged(convert_settings(body) for body in bodies if is_settings(body)).defaults
     expiry: dict[str, str] = {}
     provider_classes = _provider_classes(bodies)
@@ -64,7 +68,7 @@ def convert_together(bodies: Sequence[JsonObject]) -> dict[int, Converted]:
 
 
 def _explained(made: Converted, body: JsonObject, expiry: Mapping[str, str]) -> Converted:
-    """With what is to be said of NodeClaims: whose time to live they have, and what their conditions became."""
+    """Add notes to NodeClaims: where ``expireAfter`` came from, and how a Machine's conditions changed."""
     notes = list(made.notes)
     for claim in made.manifests:
         if claim["kind"] == "NodeClaim":
@@ -82,7 +86,7 @@ def _explained(made: Converted, body: JsonObject, expiry: Mapping[str, str]) -> 
 
 
 def _provider_classes(bodies: Sequence[JsonObject]) -> dict[str, str]:
-    """By Provisioner: the class that its provider becomes, should it have one in itself."""
+    """Name of the EC2NodeClass to create for each Provisioner that has an inline provider."""
     provisioners = [body for body in bodies if body.get("kind") == "Provisioner"]
     classes = [body for body in bodies if body.get("kind") == "EC2NodeClass"]
     templates = {name_of(body) for body in bodies if body.get("kind") == "AWSNodeTemplate"}
@@ -95,7 +99,10 @@ def _provider_classes(bodies: Sequence[JsonObject]) -> dict[str, str]:
 
 
 def _with_kubelets_moved(bodies: Sequence[JsonObject], found: Mapping[int, Converted]) -> dict[int, Converted]:
-    """Kubelet settings of pools in their classes, which may be those of other documents, and of today."""
+    """Move the kubelet settings of pools into their classes.
+
+    A class may come from another document or already be v1.
+    """
     now = {n: found.get(n) or Converted([b]) for n, b in enumerate(bodies) if n in found or _is_class_or_pool(b)}
     pools = {name_of(m): m for made in now.values() for m in made.manifests if m["kind"] == "NodePool" and class_of(m)}
     classes = {name_of(m): m for made in now.values() for m in made.manifests if m["kind"] == "EC2NodeClass"}

@@ -1,4 +1,4 @@
-"""What a conversion changed, as comments beside the fields: what moved, what has another value, what is new or gone."""
+"""Explains a conversion in YAML comments: which fields moved, changed, were added or were left out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tenon.manifests.user_comments import remarks
 from tenon.manifests.yaml_writer import Comments
 
 SERVER_SET = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
-"""Metadata that the API server gives to each object, and refuses in a new one."""
+"""Metadata fields that the API server sets, and refuses in a new object."""
 _WRITTEN_OUT = "the default of that time, written out"
 _NEW: Mapping[str, str] = {
     "metadata.annotations": "for the way back to v1beta1",
@@ -30,21 +30,21 @@ _NEW: Mapping[str, str] = {
     "spec.blockDeviceMappings": "what Ubuntu had",
     "spec.metadataOptions": _WRITTEN_OUT,
 }
-"""Why a field is there that was not, by the field or one around it."""
+"""Why a new field exists, by the path of the field or of one that contains it."""
 _LONGEST_VALUE = 60
 _WIDEST_NOTE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A v1 object with what is to be said of it."""
+    """A v1 object with the comments that explain it."""
 
     body: JsonObject
     comments: Comments
 
 
 def explain(item: Item, manifests: Sequence[JsonObject], notes: Sequence[str]) -> list[Changed]:
-    """Each v1 object that an item became, with comments that leave no change untold."""
+    """Return each v1 object that an item became, with comments that explain every change."""
     found = [Changed(_fresh(manifest, item, first=not number), Comments()) for number, manifest in enumerate(manifests)]
     all_moves = [moves_of(item.kind, item.api_version, changed.body["kind"]) for changed in found]
     _carry_remarks(item, found, all_moves)
@@ -61,7 +61,7 @@ def explain(item: Item, manifests: Sequence[JsonObject], notes: Sequence[str]) -
     told = _place_notes(found, notes)
     for number, (changed, moves) in enumerate(zip(found, all_moves, strict=True)):
         if number and not has(item.body, ("spec", "provider")):
-            continue  # a copy of another document's object
+            continue  # it copies another document's object
         skipped = told[number] | _tell_moves(item.body, changed, moves)
         status = _compare(changed.body, (), item.body, moves, skipped, changed.comments)
         assert status != "new"
@@ -69,7 +69,7 @@ def explain(item: Item, manifests: Sequence[JsonObject], notes: Sequence[str]) -
 
 
 def _why_made(item: Item, pool: JsonObject, made: JsonObject) -> str:
-    """Why there is a second object."""
+    """The comment on an additional object that the conversion created."""
     if has(item.body, ("spec", "provider")):
         return f"made for {item.subject}"
     source = name_of(made).removesuffix(f"-{name_of(pool)}")
@@ -77,7 +77,7 @@ def _why_made(item: Item, pool: JsonObject, made: JsonObject) -> str:
 
 
 def _fresh(manifest: JsonObject, item: Item, *, first: bool) -> JsonObject:
-    """The object without what the API server set, where it is another object than the old one."""
+    """Drop the fields that the API server set, if the result is a different object than the original."""
     same = first and manifest["kind"] == item.kind
     dropped = ("managedFields",) if same else SERVER_SET
     metadata = {key: value for key, value in manifest["metadata"].items() if key not in dropped}
@@ -88,7 +88,7 @@ def _fresh(manifest: JsonObject, item: Item, *, first: bool) -> JsonObject:
 
 
 def _carry_remarks(item: Item, found: Sequence[Changed], all_moves: Sequence[Moves]) -> None:
-    """People's own comments, at what their fields became."""
+    """Carry the user's own comments over to the fields that their fields became."""
     for remark in remarks(item):
         if remark.path is None:
             found[0].comments.below.append(remark.text)
@@ -104,7 +104,7 @@ def _carry_remarks(item: Item, found: Sequence[Changed], all_moves: Sequence[Mov
 
 
 def _follow(path: Path, old: JsonObject, new: JsonObject, moves: Moves) -> Path:
-    """Where a field is now; an entry of a list is known by what it says, for others may have gone before it."""
+    """Find a field's new path. List entries are matched by value, because earlier entries may have been removed."""
     at = next((index for index, part in enumerate(path) if isinstance(part, int)), len(path))
     now = today(path[:at], moves)
     if at == len(path) or not has(new, now) or not isinstance(entries := value_at(new, now), list):
@@ -114,7 +114,11 @@ def _follow(path: Path, old: JsonObject, new: JsonObject, moves: Moves) -> Path:
 
 
 def _place_notes(found: Sequence[Changed], notes: Sequence[str]) -> list[set[Path]]:
-    """Put each note at the field that it is about; the paths that need no more said, by object."""
+    """Put each note on the field that it describes.
+
+    Returns:
+        For each object, the paths that need no further comment.
+    """
     told: list[set[Path]] = [set() for _ in found]
     for note in notes:
         path_text = note.path if isinstance(note, Note) else ""
@@ -153,7 +157,10 @@ def _tell_moves(old: JsonObject, changed: Changed, moves: Moves) -> set[Path]:
 
 
 def _compare(value: Any, path: Path, old: Any, moves: Moves, skipped: set[Path], comments: Comments) -> str:
-    """Tell where a value differs from that of the old object; ``new`` when all of it is, which its holder tells."""
+    """Comment on each value that differs from the old object.
+
+    Returns ``new`` if the whole value is new; the caller then comments on it once.
+    """
     if path in skipped or path in (("apiVersion",), ("kind",)):
         return "told"
     before = formerly(path, moves)
@@ -183,7 +190,7 @@ def _compare(value: Any, path: Path, old: Any, moves: Moves, skipped: set[Path],
 
 
 def _name(entry: Any) -> str:
-    """What an entry of a list is called."""
+    """Short name of a list entry, for use in a comment."""
     named = entry.get("type", entry.get("key", entry.get("name"))) if isinstance(entry, dict) else entry
     return _short(entry if named is None else named)
 
@@ -204,7 +211,7 @@ def _why_new(path: Path, value: Any) -> str:
 def _gone(
     old: JsonObject, found: Sequence[Changed], all_moves: Sequence[Moves], notes: Sequence[str]
 ) -> Iterator[Path]:
-    """What of the old object is nowhere in the new ones and is not told by a note."""
+    """Fields of the old object that are missing from the new objects and not covered by a note."""
     said = " ".join(notes)
     ends = {before for moves in all_moves for before, now in moves if len(now) > 1}
     waiting: list[tuple[Path, Any]] = [((key,), value) for key, value in reversed(old.items())]

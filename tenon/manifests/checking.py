@@ -1,4 +1,4 @@
-"""Files of manifests checked as the API server would check them, and against what Karpenter would do with them."""
+"""Checks manifest files against the API server's rules and against Karpenter's behavior."""
 
 from __future__ import annotations
 
@@ -19,28 +19,32 @@ from tenon.manifests.warnings import warnings_of
 
 @dataclass(slots=True)
 class Checked:
-    """What was found."""
+    """The result of checking a set of files."""
 
     findings: list[Finding] = field(default_factory=list)
-    """Faults and warnings, file by file, line by line."""
+    """Faults and warnings, ordered by file and line."""
     checked: int = 0
-    """Objects of Karpenter's."""
+    """Number of Karpenter objects."""
     skipped: dict[str, int] = field(default_factory=dict)
-    """Other objects, by kind."""
+    """Number of other objects, by kind."""
 
     @property
     def faults(self) -> list[Finding]:
-        """What the API server or Karpenter would refuse."""
+        """Findings that the API server or Karpenter would refuse."""
         return [finding for finding in self.findings if not finding.warning]
 
     @property
     def warnings(self) -> list[Finding]:
-        """What is taken, and deserves a look."""
+        """Findings that are accepted but deserve a look."""
         return [finding for finding in self.findings if finding.warning]
 
 
 def check(texts: Iterable[tuple[str, str]]) -> Checked:
-    """Everything that is wrong or odd in these files (name, text)."""
+    """Return every fault and warning in these files.
+
+    Args:
+        texts: (file name, text) of each file.
+    """
     result = Checked()
     inside: list[Item] = []
     files: dict[str, int] = {}

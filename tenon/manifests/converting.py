@@ -1,4 +1,4 @@
-"""Files of manifests in today's form: each document converted, changed in its place, or passed through as it stands."""
+"""Converts manifest files to v1. Each document is converted, edited in place or passed through unchanged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tenon.manifests.yaml_writer import as_yaml, with_comments
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One object of the output: its text, itself (None for what became a comment), and what was changed."""
+    """One object of the output: its text, its body (None if it became a comment) and notes on the changes."""
 
     text: str
     body: JsonObject | None = None
@@ -34,14 +34,14 @@ class Part:
 
 @dataclass(slots=True)
 class Output:
-    """What the input became: the parts of each file, in order, and what was wrong in it."""
+    """The converted parts of each file, in order, and the faults of the input."""
 
     files: dict[str, list[Part]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
 
 def convert(texts: Iterable[tuple[str, str]]) -> Output:
-    """Everything in these files (name, text) in today's form; what is faulty is told and left out."""
+    """Convert everything in these files, given as (name, text), to v1. Faulty objects are reported and left out."""
     output = Output()
     found: list[tuple[Document, list[Item]]] = []
     for file, text in texts:
@@ -67,7 +67,7 @@ def convert(texts: Iterable[tuple[str, str]]) -> Output:
 
 
 def joined(parts: Sequence[Part]) -> str:
-    """The parts as one file of YAML."""
+    """Join the parts into one YAML file."""
     text = ""
     for part in parts:
         written = part.text if text else part.text.lstrip("\n")
@@ -114,20 +114,20 @@ def _document(
 
 
 def _head(document: Document) -> str:
-    """The comments before a list, which its objects stand without."""
+    """The comments above a list. The output keeps them but replaces the list with its objects."""
     lines = takewhile(lambda line: not line.strip() or line.startswith(("#", "---")), document.text.splitlines())
     return "".join(f"{line}\n" for line in lines if line.startswith("#"))
 
 
 def _as_written(document: Document) -> str:
-    """The text of a document; written anew where it could not stand behind another one."""
+    """The document's text, rewritten only if it could not follow another document in the same file."""
     if document.text.lstrip().startswith("%"):
         return as_yaml(document.value)
     return document.text if document.is_json else closed(document.text, document.value)
 
 
 def _faults(item: Item, converted: Converted | None) -> Sequence[Finding]:
-    """Why an object cannot be brought to v1."""
+    """Return the faults that prevent an object's conversion to v1."""
     if not item.api_version and item.kind in KINDS:
         return [finding(item, Problem("apiVersion", "is required, as a text: which age is this of?"))]
     if is_karpenters(item) and (unknown := unknown_kind(item)):

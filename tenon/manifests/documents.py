@@ -1,4 +1,4 @@
-"""Files of manifests as documents and the objects in them, each with its text and the lines of its fields."""
+"""Splits manifest files into documents and objects, and keeps the text and line of each field."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LINE = re.compile(r"line (\d+)(, column \d+)?: ")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is wrong, or worth knowing, and where it stands."""
+    """A fault or a warning, with its location."""
 
     file: str
     line: int
@@ -29,7 +29,7 @@ class Finding:
     path: str
     sentence: str
     mended: tuple[str, ...] = ()
-    """The line as it should be, or the lines; empty when only the person can know."""
+    """The corrected line or lines; empty if no correction can be derived."""
     subject: str = ""
     """``Kind name``."""
     warning: bool = False
@@ -40,13 +40,13 @@ class Finding:
 
 
 def as_shown(line: str) -> str:
-    """A better line for people to read; with its indentation, which a finding has only where that was wrong."""
+    """Format a corrected line for display. It keeps its indentation, which is present only if that was the fault."""
     return line[: len(line) - len(line.lstrip(" "))] + one_line(line)
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document of a file."""
+    """One YAML document of a file."""
 
     file: str
     value: Any
@@ -57,40 +57,40 @@ class Document:
 
     @property
     def text(self) -> str:
-        """It as it is written, with the comments around it."""
+        """The document's source text, including the comments around it."""
         return self.lines.text[self.start : self.end]
 
     @property
     def is_json(self) -> bool:
-        """Whether it is written in braces, where comments have no place."""
+        """True if the document is in flow style, where comments are not possible."""
         return self.root is None or self.root.flow
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An object of a document: the document's own, or one of the list that it is."""
+    """An object in a document: either the whole document or one item of a list."""
 
     document: Document
     body: JsonObject
     place: Place | None
     prefix: Path = ()
-    """Where in the document it stands."""
+    """Path of the object within its document."""
 
     @property
     def kind(self) -> str:
-        """Its kind; empty when it says none."""
+        """The object's kind, or an empty string."""
         kind = self.body.get("kind")
         return kind if isinstance(kind, str) else ""
 
     @property
     def api_version(self) -> str:
-        """Its apiVersion; empty when it says none."""
+        """The object's apiVersion, or an empty string."""
         version = self.body.get("apiVersion")
         return version if isinstance(version, str) else ""
 
     @property
     def name(self) -> str:
-        """Its name; empty when it has none."""
+        """The object's name, or an empty string."""
         metadata = self.body.get("metadata")
         name = metadata.get("name") if isinstance(metadata, dict) else None
         return name if isinstance(name, str) else ""
@@ -101,7 +101,7 @@ class Item:
         return " ".join(part for part in (self.kind, self.name) if part)
 
     def place_at(self, path: Sequence[str | int]) -> tuple[Place | None, int]:
-        """The place of a field, or of the nearest one around it, with how far along the path that is."""
+        """Return the place of a field, or of its nearest parent in the text, and the length of the path to it."""
         place, length = self.place, 0
         for part in path:
             inner = place.inside(part) if place is not None else None
@@ -111,13 +111,13 @@ class Item:
         return place, length
 
     def line_of(self, path: Sequence[str | int]) -> int:
-        """The line of a field, or of the nearest one around it."""
+        """Line of a field, or of its nearest parent in the text."""
         place, _ = self.place_at(path)
         return self.document.lines.number(place.begin if place else self.document.start)
 
 
 def read(file: str, text: str) -> tuple[list[Document], list[Finding]]:
-    """The documents of a file, and what of it cannot be read. The value of an empty one is None."""
+    """Return the documents of a file and a finding for each unreadable one. An empty document's value is None."""
     lines = Lines(text)
     stretches = find_documents(text)
     documents, findings = [], []
@@ -138,7 +138,7 @@ def read(file: str, text: str) -> tuple[list[Document], list[Finding]]:
 
 
 def items(document: Document, findings: list[Finding]) -> Iterator[Item]:
-    """The objects of a document: itself, or the items of a list; what is no object goes to ``findings``."""
+    """Return the objects of a document: itself, or the items of a list. Anything else is added to ``findings``."""
     if document.value is not None:
         yield from _opened(Item(document, document.value, document.root), findings, _DEEPEST_LIST)
 

@@ -1,4 +1,4 @@
-"""What is wrong with an input, said so that a person finds the place: file, document, object, field, sentence."""
+"""Faults of an input, each with its file, document, object, field and explanation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LONGEST = 300
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where an object was read: a file and the number of its document, from 1; 0 is the file as a whole."""
+    """Where an object was read: a file and a document number from 1, or 0 for the file as a whole."""
 
     file: str
     document: int = 0
@@ -21,12 +21,12 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong."""
+    """One fault."""
 
     source: Source
     what: str
     subject: str = ""
-    """``Kind namespace/name``; empty where no object could be told."""
+    """``Kind namespace/name``; empty if the fault belongs to no known object."""
     path: str = ""
 
     def __str__(self) -> str:
@@ -34,13 +34,13 @@ class Fault:
 
 
 def in_order(faults: Sequence[Fault]) -> list[Fault]:
-    """The faults file by file, in the order in which the files were read, and document by document."""
+    """Sort faults by file, in the order the files were read, and then by document."""
     files = {file: number for number, file in enumerate(dict.fromkeys(fault.source.file for fault in faults))}
     return sorted(faults, key=lambda fault: (files[fault.source.file], fault.source.document))
 
 
 def one_line(text: str) -> str:
-    """The text without line breaks and control characters, cut where it grows out of hand."""
+    """Return the text without line breaks and control characters, truncated to twice ``LONGEST`` characters."""
     readable = "".join(character if character.isprintable() else " " for character in text)
     shown = " ".join(readable.split())
     return shown if len(shown) <= LONGEST * 2 else f"{shown[: LONGEST * 2]}..."

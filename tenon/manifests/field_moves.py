@@ -1,4 +1,4 @@
-"""Where the fields of older kinds are in v1: for comments on what moved, and for faults told by the field as it was."""
+"""Maps the fields of older kinds to v1. Comments use it to explain moves, and faults to name the original field."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tenon.apis.legacy.conversion import PROVISIONER_NAME
 from tenon.manifests.paths import Path
 
 Moves = Sequence[tuple[Path, Path]]
-"""(path in the old object, path in the v1 object); what is not named stays where it is."""
+"""(path in the old object, path in the v1 object). A path that is not listed does not move."""
 
 
 def _moves(*pairs: tuple[str, str]) -> Moves:
@@ -56,12 +56,12 @@ _OWNER: Moves = [(("metadata", "labels", PROVISIONER_NAME), ("metadata", "labels
 
 
 def moves_of(old_kind: str, old_version: str, new_kind: str) -> Moves:
-    """The moves from an old kind and version to a kind of v1."""
+    """The moves from an old kind and version to a v1 kind."""
     return [*_OWNER, *MOVED.get((old_kind, old_version.rpartition("/")[2], new_kind), ())]
 
 
 def today(path: Path, moves: Moves) -> Path:
-    """Where a field of the old object is in the v1 object."""
+    """Path in the v1 object of a field of the old object."""
     for old, new in moves:
         if path[: len(old)] == old:
             return (*new, *path[len(old) :])
@@ -69,7 +69,7 @@ def today(path: Path, moves: Moves) -> Path:
 
 
 def formerly(path: Path, moves: Moves) -> Path:
-    """Where a field of the v1 object was in the old object, by the longest move that leads there."""
+    """Path in the old object of a field of the v1 object. The longest matching move wins."""
     leading = [(old, new) for old, new in moves if path[: len(new)] == new]
     if not leading:
         return path

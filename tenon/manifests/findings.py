@@ -1,4 +1,4 @@
-"""Problems of an object as findings: with their lines, and with the lines as they should be."""
+"""Turns an object's problems into findings, with line numbers and corrected lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tenon.manifests.schemas import Schema, schema_of, unknown_fields, unknown_p
 
 
 def findings_of(item: Item, converted: Converted | None) -> list[Finding]:
-    """Everything that the API server or Karpenter would refuse of an object."""
+    """Return everything that the API server or Karpenter would refuse about an object."""
     model = MODELS[item.kind, item.api_version]
     schema = schema_of(model)
     found = refused(item.body, model)
@@ -34,7 +34,7 @@ def findings_of(item: Item, converted: Converted | None) -> list[Finding]:
 
 
 def findings_of_conversion(item: Item, converted: Converted) -> list[Finding]:
-    """Why an older object cannot be brought to v1."""
+    """Return the faults that prevent an older object's conversion to v1."""
     found = list(dict.fromkeys(problems_of_older(item, converted)))
 
     def check(body: dict[str, Any]) -> list[Problem]:
@@ -45,32 +45,32 @@ def findings_of_conversion(item: Item, converted: Converted) -> list[Finding]:
 
 
 def findings_of_others(item: Item) -> list[Finding]:
-    """What is wrong in an object of another kind, as far as Karpenter reads it."""
+    """Return faults in an object of another kind, limited to the fields that Karpenter reads."""
     return _with_mends(item, refused_texts(item.body), {}, {}, refused_texts)
 
 
 def findings_of_settings(item: Item) -> list[Finding]:
-    """What is wrong in a ConfigMap of settings."""
+    """Return faults in a settings ConfigMap."""
     found = convert_settings(item.body).problems
     return _with_mends(item, found, {}, {}, lambda body: convert_settings(body).problems)
 
 
 def finding(item: Item, problem: Problem, mended: str | None = None) -> Finding:
-    """A problem with its line."""
+    """Build the finding for a problem, with its line."""
     path = path_of(problem.path, item.body)
     lines = (mended,) if mended else ()
     return Finding(item.document.file, item.line_of(path), problem.path, problem.sentence, lines, item.subject)
 
 
 def refused(body: Mapping[str, Any], model: type[ApiModel]) -> list[Problem]:
-    """What the API server, asked as kubectl asks, or Karpenter would not take of a manifest."""
-    body = {name: value for name, value in body.items() if name != "status"}  # which the API server does not take
+    """Return what Karpenter, or the API server with kubectl's strict field validation, would refuse."""
+    body = {name: value for name, value in body.items() if name != "status"}  # the API server ignores status
     found = [unknown_problem(path, known) for path, known in unknown_fields(body, schema_of(model))]
     return list(dict.fromkeys([*found, *metadata_problems(body), *by_label(body, parse(model, body)[1])]))
 
 
 def _exact(item: Item, problems: Sequence[Problem]) -> list[Problem]:
-    """The problems without those that another one tells of the same field, or of one inside it."""
+    """Drop a problem if another one is about the same field or about a field inside it."""
     found: dict[Path, Problem] = {}
     for problem in problems:
         found.setdefault(path_of(problem.path, item.body), problem)
@@ -82,7 +82,7 @@ def _exact(item: Item, problems: Sequence[Problem]) -> list[Problem]:
 
 
 def _with_mends(item: Item, problems: Sequence[Problem], schema: Schema, unknown: Known, check: Check) -> list[Finding]:
-    """The problems with the lines as they should be; those of one list in one line as one."""
+    """Add corrected lines to the problems, and merge the problems of one list on one line."""
     chosen, solved = mends(item, problems, schema, unknown, check)
     groups: dict[tuple[int, Path, str], list[Problem]] = {}
     of_line: dict[int, list[Mend]] = {}

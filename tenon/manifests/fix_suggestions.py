@@ -1,4 +1,4 @@
-"""What somebody may have meant by a value that is refused: each guess is only taken when it makes the fault go away."""
+"""Suggests values that the author may have meant. The caller keeps a suggestion only if it fixes the fault."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tenon.apis.duration import NEVER_TEXT
 from tenon.manifests.schemas import nearest
 
 NO_LIST = "is not a list"
-"""What is said of a field that must hold a list."""
+"""Sentence for a field that must hold a list."""
 RENAMED = {"WhenUnderutilized": "WhenEmptyOrUnderutilized", "Balance": "Balanced"}
-"""Values that have another name in v1."""
+"""Values renamed in v1."""
 _SIGNS = {"=": "In", "==": "In", "!=": "NotIn", ">": "Gt", "<": "Lt", ">=": "Gte", "<=": "Lte"}
-"""What operators are called elsewhere."""
+"""Operators by the symbols that people write for them."""
 _PART = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]+)\s*")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _SECONDS |= {"sec": 1, "secs": 1, "second": 1, "seconds": 1, "min": 60, "mins": 60, "minute": 60, "minutes": 60}
@@ -24,18 +24,18 @@ _SHARE = re.compile(r"[0-9]+\s+%")
 _SIZE = re.compile(r"([1-9][0-9]*)\s*(?:([GT])(i?)b?)?", re.IGNORECASE)
 _SIZED = "volumeSize"
 _COUNTS_SECONDS = ("ttlSecondsAfterEmpty", "ttlSecondsUntilExpired", "evictionMaxPodGracePeriod")
-"""Fields that hold seconds as a number."""
+"""Fields that hold a number of seconds."""
 
 
 def candidates(name: str, value: Any, written: str, choices: Sequence[str], said: str) -> Iterator[Any]:
-    """Values that may have been meant, the likeliest first.
+    """Yield possible replacements for a value, most likely first.
 
     Args:
-        name: the field's.
-        value: what it holds.
-        written: as it stands in the file, where it stands without quotes.
-        choices: the texts that the field takes; empty where it takes any.
-        said: why it is refused: guesses that would only take the field out of sight depend on it.
+        name: the field's name.
+        value: the refused value.
+        written: the value's source text, if it is unquoted; otherwise empty.
+        choices: the strings that the field accepts; empty if it accepts any.
+        said: the sentence that refuses the value. Some guesses fit only certain faults.
     """
     if isinstance(value, (bool, int, float)):
         yield from _for_single(name, value, written)
@@ -72,7 +72,7 @@ def candidates(name: str, value: Any, written: str, choices: Sequence[str], said
 
 
 def _for_single(name: str, value: bool | float, written: str) -> Iterator[Any]:
-    """What may have been meant by a number or a truth value; most often its own letters, in quotes."""
+    """Replacements for a number or a boolean; most often its source text as a string."""
     own = _own(value)
     yield from dict.fromkeys((written or own, own))
     if not isinstance(value, bool):
@@ -89,7 +89,7 @@ def _own(value: bool | float) -> str:
 
 
 def _sizes(text: str) -> Iterator[str]:
-    """A volume's size; a bare number counts GiB, as AWS has it."""
+    """A volume size. A bare number means GiB, as in the AWS API."""
     if (size := _SIZE.fullmatch(text)) is not None:
         number, unit, binary = size[1], size[2], size[3]
         yield f"{number}{unit.upper()}{binary.lower()}" if unit else f"{number}Gi"
@@ -109,7 +109,7 @@ def _durations(text: str) -> Iterator[str]:
 
 
 def _seconds(text: str) -> int | None:
-    """How many seconds a duration with units says; None for what is none, or not of whole seconds."""
+    """Parse a duration with units into seconds. Return None if it is not a duration or not whole seconds."""
     if not text or len(text) > _LONGEST or _PART.sub("", text):
         return None
     total = 0.0

@@ -1,4 +1,4 @@
-"""JSON by a fast way: what `kubectl get -o json` prints is large, and reading it as YAML takes many times longer."""
+"""Reads JSON directly: `kubectl get -o json` prints large documents, which are many times slower to read as YAML."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any
 
 
 def read_json(text: str, deepest: int) -> Any | None:
-    """The one object of a text; None when it is no JSON object or breaks a bound, which YAML's reader then explains."""
+    """Return the JSON object in a text.
+
+    Return None if it is not one or exceeds a limit; the YAML reader then explains why.
+    """
     if not text.lstrip().startswith("{"):
         return None
     try:
@@ -38,7 +41,7 @@ def _number(text: str) -> float:
 
 
 def _within(value: Any, deepest: int) -> bool:
-    """Whether nothing nests deeper than ``deepest``."""
+    """True if nothing nests deeper than ``deepest``."""
     level = [value]
     for _ in range(deepest + 1):
         level = [

@@ -1,4 +1,4 @@
-"""Names that YAML reads as something else than what stands there: kubectl sends ``y: a`` as ``"true": a``."""
+"""Finds keys that YAML reads as another type: kubectl sends ``y: a`` as ``"true": a``."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tenon.manifests.yaml_scalars import UnreadableError, plain_value
 
 
 def misread_keys(item: Item) -> Iterator[tuple[Path, str]]:
-    """The path of each key without quotes that kubectl reads as another text, with that text."""
+    """Yield the path of each unquoted key that kubectl reads differently, with the text that kubectl reads."""
     if item.place is None:
         return
     text = item.document.lines.text
     for path, place in item.place.walk():
         if not path or place.key is None or text[slice(*place.key)] != path[-1]:
-            continue  # in quotes, or with an anchor, or no key
+            continue  # quoted, anchored or not a key
         read = _as_key(str(path[-1]))
         if read != path[-1]:
             yield path, read

@@ -1,4 +1,4 @@
-"""Which objects of an input are Karpenter's, of which age, and which model tells what the API server takes of them."""
+"""Tells which objects are Karpenter's, and which model validates each kind and version."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ MODELS: Mapping[tuple[str, str], type[ApiModel]] = {
     for resource in RESOURCES
     for version in resource.versions
 }
-"""The model of each kind and version."""
+"""Model of each kind and version."""
 KINDS = frozenset(kind for kind, _ in MODELS)
 _GROUPS = (labels.GROUP, labels.AWS_GROUP)
 _NEAR = 0.85
 
 
 def is_karpenters(item: Item) -> bool:
-    """Whether an object is of a kind of Karpenter's, or claims to be, with its group perhaps mistyped."""
+    """True if the object has a Karpenter kind or group, or a Karpenter kind with a misspelled group."""
     group = item.api_version.rpartition("/")[0]
     if (item.kind, item.api_version) in MODELS or group in _GROUPS:
         return True
@@ -30,7 +30,11 @@ def is_karpenters(item: Item) -> bool:
 
 
 def unknown_kind(item: Item) -> tuple[str, str, str] | None:
-    """(field, sentence, the value that was meant or nothing) for a kind or version that no Karpenter has, else None."""
+    """Explain a kind or version that Karpenter does not have.
+
+    Returns:
+        (field, sentence, suggested value or an empty string), or None if the kind and version exist.
+    """
     if (item.kind, item.api_version) in MODELS:
         return None
     versions = [version for kind, version in MODELS if kind == item.kind]

@@ -1,4 +1,4 @@
-"""Names, labels and annotations of objects as the API server checks them, whatever their kind."""
+"""Checks names, labels and annotations with the API server's rules for every kind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_BYTES = 256 * 1024
 
 
 def metadata_problems(body: Mapping[str, Any]) -> Iterator[Problem]:
-    """What the API server would refuse of an object's metadata, beside what its model says."""
+    """Return what the API server would refuse about an object's metadata, in addition to its model's checks."""
     metadata = body.get("metadata")
     if metadata is None:
         yield Problem("metadata.name", "is required")
@@ -35,7 +35,7 @@ def metadata_problems(body: Mapping[str, Any]) -> Iterator[Problem]:
     for field in ("labels", "annotations"):
         given = metadata.get(field)
         for key, value in given.items() if isinstance(given, dict) else ():
-            if not _is_key(key if field == "labels" else key.lower()):  # as the API server has it
+            if not _is_key(key if field == "labels" else key.lower()):  # as the API server does
                 yield Problem(f"metadata.{field}[{key}]", "is no name: write name or domain/name")
             if field == "labels" and isinstance(value, str) and not _is_value(value):
                 yield Problem(f"metadata.labels[{key}]", f"{value[:80]!r} is not a label value")

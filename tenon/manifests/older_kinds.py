@@ -1,4 +1,4 @@
-"""What is wrong in objects of older Karpenters, told by their own fields though v1 is what refuses it."""
+"""Reports faults of older kinds by their original fields, although v1 validation finds them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tenon.manifests.kinds import MODELS
 from tenon.manifests.paths import has, path_of, text_of
 
 ABSENT = "is required"
-"""What is said of a field that is not there."""
+"""Sentence for a missing field."""
 
 
 def problems_of_older(item: Item, converted: Converted) -> Iterator[Problem]:
-    """What is wrong in an older object, or in what it became."""
+    """Yield the problems of an older object and of its conversion, with the older object's paths."""
     yield from converted.problems
     for manifest in converted.manifests:
         wanted = {name: value for name, value in manifest.items() if name != "status"}

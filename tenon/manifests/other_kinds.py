@@ -1,6 +1,7 @@
-"""Texts of other kinds than Karpenter's that the API server refuses without quotes, at the places that Karpenter reads.
+"""Finds non-string values in labels, annotations and node selectors of kinds other than Karpenter's.
 
-The other fields of these kinds are not checked: ``karpenter.sh/do-not-disrupt: true`` is the slip that people make.
+A common mistake is ``karpenter.sh/do-not-disrupt: true`` without quotes, which the API server refuses. Other fields
+of these kinds are not checked.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ from tenon.apis.validation import Problem
 from tenon.manifests.paths import Path, text_of
 
 _BUILT_IN = re.compile(r"v1|[a-z]+/v[0-9a-z]+")
-"""The apiVersions of pods and workloads, whose fields mean the same at every depth; other groups' do not."""
+"""apiVersions of pods and workloads, whose field names mean the same at every depth. Other groups are checked less."""
 _OF_METADATA = ("labels", "annotations")
 _SELECTORS = ("nodeSelector", "matchLabels")
 
 
 def refused_texts(body: Mapping[str, Any]) -> list[Problem]:
-    """The labels, annotations and node selectors that are no texts."""
+    """Return a problem for each label, annotation and node selector value that is not a string."""
     return [
         Problem(text_of((*path, key)), "is not a text" + (": put it in quotes" if _is_single(value) else ""))
         for path, entries in _of_texts(body)
         for key, value in entries.items()
-        if not isinstance(value, str) and value is not None  # which the API server takes for an empty one
+        if not isinstance(value, str) and value is not None  # the API server reads null as an empty string
     ]
 
 
@@ -33,7 +34,7 @@ def _is_single(value: Any) -> bool:
 
 
 def _of_texts(body: Mapping[str, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The mappings whose values must be texts."""
+    """Yield the mappings whose values must be strings."""
     waiting: list[tuple[Path, Any]] = [((), body)]
     if _BUILT_IN.fullmatch(str(body.get("apiVersion"))) is None:
         waiting = [(("metadata",), body.get("metadata"))]

@@ -1,4 +1,4 @@
-"""Paths to fields: as people read them (``spec.requirements[0].key``, ``spec.limits[cpu]``) and as keys in a row."""
+"""Field paths, as text (``spec.requirements[0].key``, ``spec.limits[cpu]``) and as tuples of keys."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ Path = tuple[str | int, ...]
 
 
 def path_of(text: str, body: Any) -> Path:
-    """The keys of a path's text, as far as it leads in this object, and one name more where it names what is absent.
+    """Parse a path as far as it exists in this object, plus one more name if the next field is missing.
 
-    The object is asked because a key may itself hold dots, slashes and brackets.
+    Parsing needs the object because a key may itself contain dots, slashes and brackets.
     """
     found: list[str | int] = []
     value = body
@@ -28,7 +28,7 @@ def path_of(text: str, body: Any) -> Path:
 
 
 def _steps(rest: str, value: Any) -> Iterator[tuple[str | int, str]]:
-    """The entries of a value that a path's text may begin with, the longest first, with what remains of the text."""
+    """Entries of a value that match the start of a path, longest first, each with the rest of the path."""
     if isinstance(value, dict):
         for key in sorted(map(str, value), key=len, reverse=True):
             for form in (f"[{key}]", f".{key}", key):
@@ -41,7 +41,7 @@ def _steps(rest: str, value: Any) -> Iterator[tuple[str | int, str]]:
 
 
 def text_of(path: Sequence[str | int]) -> str:
-    """The path as people read it."""
+    """Format the path as text."""
     text = ""
     for part in path:
         if isinstance(part, int) or "." in part or "/" in part:
@@ -52,10 +52,10 @@ def text_of(path: Sequence[str | int]) -> str:
 
 
 def value_at(body: Any, path: Sequence[str | int]) -> Any:
-    """The value at a path.
+    """Return the value at a path.
 
     Raises:
-        LookupError: there is none.
+        LookupError: the path does not exist.
     """
     for part in path:
         if not (isinstance(body, dict) or (isinstance(body, list) and isinstance(part, int))):
@@ -66,7 +66,7 @@ def value_at(body: Any, path: Sequence[str | int]) -> Any:
 
 
 def has(body: Any, path: Sequence[str | int]) -> bool:
-    """Whether there is a value at a path."""
+    """True if the path exists."""
     try:
         value_at(body, path)
     except LookupError:
@@ -75,7 +75,7 @@ def has(body: Any, path: Sequence[str | int]) -> bool:
 
 
 def leaves(body: Any) -> Iterator[tuple[Path, Any]]:
-    """Every value that holds no other, and every empty list and mapping, with its path, in order."""
+    """Yield every scalar and every empty list or mapping with its path, in document order."""
     waiting: list[tuple[Path, Any]] = [((), body)]
     while waiting:
         path, value = waiting.pop()

@@ -1,4 +1,4 @@
-"""Rules on all labels of an object, told of each label that breaks them, at its own line."""
+"""Splits a fault about all labels of an object into one fault per label, each on its own line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OWN = "is set from the NodePool's name and may not be given"
 
 
 def by_label(body: Mapping[str, Any], problems: Sequence[Problem]) -> Iterator[Problem]:
-    """The problems, with those that speak of labels in general put as one for each label."""
+    """Yield the problems, with each general problem about labels replaced by one problem per label."""
     for problem in problems:
         exact = list(_exact(body, problem))
         yield from exact or [problem]

@@ -1,4 +1,4 @@
-"""What the CustomResourceDefinitions say of single fields: which there are, and which values they take."""
+"""Looks up fields in the CustomResourceDefinitions: which fields exist and which values they accept."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ _METADATA = (
     "selfLink",
 )
 _AMOUNTS = ("resources", "requests")
-"""Fields that hold amounts by name, and are easily left out of their path."""
+"""Fields that hold amounts by resource name. Users often leave this level out of the path."""
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 
 
 @cache
 def schema_of(model: type[ApiModel]) -> Schema:
-    """The schema of a kind as its CustomResourceDefinition has it, with the names of the metadata."""
+    """Schema of a kind from its CustomResourceDefinition, with the metadata fields added."""
     schema = root_schema(model)
     schema["properties"]["metadata"] = {"type": "object", "properties": {name: {_PRESERVE: True} for name in _METADATA}}
     return schema
 
 
 def unknown_fields(body: Any, schema: Schema) -> Iterator[tuple[Path, Sequence[str]]]:
-    """The fields that the API server does not know, each with those that it knows there."""
+    """Yield each field that the schema does not know, with the fields that it knows at that place."""
     waiting: list[tuple[Path, Any, Schema]] = [((), body, schema)]
     while waiting:
         path, value, known = waiting.pop()
@@ -65,7 +65,7 @@ def unknown_fields(body: Any, schema: Schema) -> Iterator[tuple[Path, Sequence[s
 
 
 def unknown_problem(path: Path, known: Sequence[str]) -> Problem:
-    """An unknown field as a sentence, with the one that was perhaps meant."""
+    """Describe an unknown field, with a suggestion if a similar field exists."""
     near = "group" if path[-1] == "apiVersion" and "group" in known else nearest(str(path[-1]), known)
     if near is None and len(known) == 1 and known[0] in _AMOUNTS:
         near = ".".join(map(str, (*path[-2:-1], known[0], path[-1])))
@@ -73,7 +73,7 @@ def unknown_problem(path: Path, known: Sequence[str]) -> Problem:
 
 
 def nearest(given: str, known: Sequence[str]) -> str | None:
-    """The name that somebody probably meant; None when none is near."""
+    """The known name closest to the given one, or None if none is similar."""
     folded = {name.casefold(): name for name in known}
     if given.strip().casefold() in folded:
         return folded[given.strip().casefold()]
@@ -82,7 +82,7 @@ def nearest(given: str, known: Sequence[str]) -> str | None:
 
 
 def choices_at(schema: Schema, path: Path) -> Sequence[str]:
-    """The texts that a field takes; empty where it takes any."""
+    """The strings that a field accepts; empty if it accepts any."""
     for part in path:
         inner = schema.get("items") if isinstance(part, int) else schema.get("properties", {}).get(part)
         schema = inner if inner is not None else schema.get("additionalProperties") or {}

@@ -1,4 +1,4 @@
-"""The ConfigMaps of settings as what takes their place: the environment, or the chart's values, to paste from."""
+"""Replaces a settings ConfigMap with a comment that lists the environment variables and Helm values to set instead."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ CHART: Mapping[str, str] = {
     "LOG_OUTPUT_PATHS": "logOutputPaths",
     "LOG_ERROR_OUTPUT_PATHS": "logErrorOutputPaths",
 }
-"""Where the chart's values have each setting that a ConfigMap could hold."""
+"""Helm value of each setting that a ConfigMap could hold."""
 _NO_TEXTS = ("ISOLATED_VPC", "VM_MEMORY_OVERHEAD_PERCENT", "RESERVED_ENIS")
 _LISTS = ("LOG_OUTPUT_PATHS", "LOG_ERROR_OUTPUT_PATHS")
 _WIDEST_NOTE = 100
 
 
 def settings_block(item: Item) -> tuple[str, Sequence[str]]:
-    """The comment that stands for a ConfigMap of settings, and its notes one by one."""
+    """Return the comment that replaces a settings ConfigMap, and its notes one by one."""
     settings = convert_settings(item.body)
     metadata = item.body["metadata"]
     name = "/".join(str(metadata[part]) for part in ("namespace", "name") if metadata.get(part))

@@ -1,7 +1,8 @@
-"""Where each field of a YAML text is, so that a finding names its line and a change touches only its own characters.
+"""Maps each field of a YAML text to its offsets, so that findings name lines and edits change single fields.
 
-It follows the parser's events without recursion and without following aliases: anyone may have written the text.
-Own code, because ruamel.yaml writes a document again: of 1,215 manifests, 248 came back with other bytes unedited.
+It follows the parser's events without recursion and does not follow aliases, because the text is untrusted.
+It is our own code because ruamel.yaml rewrites the document: 248 of 1,215 unedited manifests came back with other
+bytes.
 """
 
 from __future__ import annotations
@@ -18,26 +19,26 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(slots=True)
 class Place:
-    """The stretch of a text that a value takes up, with those of what is in it."""
+    """The range of a text that a value occupies, with the ranges of its entries."""
 
     start: int
     end: int
     key: tuple[int, int] | None = None
-    """The stretch of its key; None for items of lists."""
+    """Range of the key; None for list items."""
     entries: dict[str, Place] | list[Place] | None = None
-    """Of a mapping by key, of a list in order; None for scalars and aliases."""
+    """By key for a mapping, in order for a list; None for scalars and aliases."""
     plain: bool = False
-    """Whether it is a scalar without quotes."""
+    """True if it is an unquoted scalar."""
     flow: bool = False
-    """Whether it is written in braces or brackets."""
+    """True if it is in flow style (braces or brackets)."""
 
     @property
     def begin(self) -> int:
-        """Where it begins, with its key."""
+        """Start offset, including the key."""
         return self.key[0] if self.key else self.start
 
     def inside(self, part: str | int) -> Place | None:
-        """The place of an entry; None where it has none of its own."""
+        """The place of an entry, or None if the text has no separate place for it."""
         if isinstance(self.entries, dict) and isinstance(part, str):
             return self.entries.get(part)
         if isinstance(self.entries, list) and isinstance(part, int) and part < len(self.entries):
@@ -45,7 +46,7 @@ class Place:
         return None
 
     def walk(self, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Place]]:
-        """It and everything in it, with paths."""
+        """Yield this place and every place inside it, with paths."""
         waiting = [(path, self)]
         while waiting:
             here, place = waiting.pop()
@@ -58,12 +59,12 @@ class Place:
 
 @dataclass(slots=True)
 class Stretch:
-    """One document of a text."""
+    """The range of one document in a text."""
 
     start: int
     end: int
     root: Place | None = None
-    """Where its value stands; None for a document that is empty or was given up."""
+    """The place of the document's value; None if the document is empty or unreadable."""
 
 
 @dataclass(slots=True)
@@ -76,7 +77,7 @@ class _Open:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """A text, with the numbers of its lines."""
+    """A text with its line numbers."""
 
     text: str
     breaks: list[int] = field(init=False)
@@ -85,18 +86,18 @@ class Lines:
         object.__setattr__(self, "breaks", [i for i, character in enumerate(self.text) if character == "\n"])
 
     def number(self, offset: int) -> int:
-        """The number of the line, from 1, that an offset lies in."""
+        """The line number, from 1, of an offset."""
         return bisect_right(self.breaks, offset - 1) + 1
 
     def bounds(self, number: int) -> tuple[int, int]:
-        """Where a line begins and ends, without its break."""
+        """Start and end offsets of a line, without its line break."""
         start = self.breaks[number - 2] + 1 if number > 1 else 0
         end = self.breaks[number - 1] if number <= len(self.breaks) else len(self.text)
         return start, end
 
 
 def find_documents(text: str) -> list[Stretch]:
-    """The documents of a text, in order. Where the text stops being YAML, the last one has no root."""
+    """Return the documents of a text, in order. If the text stops being valid YAML, the last one has no root."""
     found: list[Stretch] = []
     ended = len(text)
     try:
@@ -112,7 +113,7 @@ def find_documents(text: str) -> list[Stretch]:
                     found[-2].end = found[-1].start
                 ended = len(text)
                 found[-1].root, ended = _root(loader)
-    except (yaml.YAMLError, UnicodeError):  # the reader of values tells what is wrong; what came before has its places
+    except (yaml.YAMLError, UnicodeError):  # yaml_values reports the fault; keep the earlier documents
         if found:
             found[-1].end = ended
     finally:
@@ -121,7 +122,7 @@ def find_documents(text: str) -> list[Stretch]:
 
 
 def _root(loader: Any) -> tuple[Place | None, int]:
-    """The place of a document's value, and where the document ends."""
+    """Return the place of a document's value and the offset where the document ends."""
     stack: list[_Open] = []
     root: Place | None = None
     while not isinstance(event := loader.get_event(), yaml.DocumentEndEvent):
@@ -133,7 +134,7 @@ def _root(loader: Any) -> tuple[Place | None, int]:
         if isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
             done = stack.pop()
             place = done.place
-            place.end = end if place.flow else done.last  # a block's end mark lies behind the comments after it
+            place.end = end if place.flow else done.last  # a block's end mark comes after any comments that follow it
             name = None
         else:
             place = Place(start, end, plain=isinstance(event, yaml.ScalarEvent) and not event.style)

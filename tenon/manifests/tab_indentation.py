@@ -1,4 +1,4 @@
-"""A line that a tab indents, with the spaces that were meant: told only where no other indentation could be."""
+"""Suggests spaces for a line that is indented with a tab, but only if exactly one indentation fits."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from tenon.manifests.yaml_scalars import UnreadableError
 from tenon.manifests.yaml_values import read_documents
 
 _LARGEST = 100_000
-"""Characters of a document in which guesses are tried."""
+"""Maximum size, in characters, of a document in which indentations are tried."""
 _INDENTED = re.compile(r"[ \t]*\t[ \t]*(?=\S)")
 _LEVELS = re.compile(r"^ *(?:- +)*(?=\S)", re.MULTILINE)
 _NEXT = re.compile(r"^(---|\.\.\.)(\s|$)", re.MULTILINE)
 
 
 def without_tab(lines: Lines, start: int, number: int) -> str | None:
-    """The line with spaces; None where it is not indented by a tab, or could be indented in several ways.
+    """Return the line indented with spaces. Return None if no tab indents it or if several indentations fit.
 
     Args:
         lines: the whole text.
-        start: where the document begins that the line belongs to.
-        number: the line's.
+        start: offset where the line's document begins.
+        number: the line number, from 1.
     """
     if number > len(lines.breaks) + 1:
-        return None  # what the parser misses at the end, it misses in the line after the last one
+        return None  # the parser reports a missing end on the line after the last one
     first, last = lines.bounds(number)
     tabbed = _INDENTED.match(lines.text, first, last)
     later = _NEXT.search(lines.text, last)

@@ -1,6 +1,6 @@
-"""Changes inside a text that otherwise stays as its author wrote it: names that pods and nodes no longer use.
+"""Renames old labels, annotations and taints inside a text and leaves the rest of the text unchanged.
 
-Own code, because a round trip by ruamel.yaml changes formatting outside of the edit.
+It is our own code because a ruamel.yaml round trip changes formatting outside of the edit.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from tenon.manifests.trailing_newline import closed
 from tenon.manifests.yaml_writer import WIDEST, Comments, with_comments
 
 _RENAMED = {PROVISIONER_NAME: labels.NODEPOOL, **dict.fromkeys(KEPT_FROM_DISRUPTION, labels.DO_NOT_DISRUPT)}
-"""Keys of labels, selectors and annotations."""
+"""Renamed keys of labels, selectors and annotations."""
 SERVED_NO_MORE = ("HorizontalPodAutoscaler", "autoscaling/v2beta2")
-"""Kind and version of what stands beside people's Provisioners, and is refused by every API server since 1.26."""
+"""Kind and version that often accompanies Provisioners. No API server has served it since 1.26."""
 SERVED_INSTEAD = "autoscaling/v2"
-"""The version with the same fields."""
+"""The served version, which has the same fields."""
 _NAMING = ("key", "topologyKey")
 """Fields whose value is the name of a label or taint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One change of a document: a key renamed, or a value replaced, or (``new`` is None) only a remark."""
+    """One change to a document: a renamed key, a replaced value, or only a comment (``new`` is None)."""
 
     path: Path
     of_key: bool
@@ -40,7 +40,7 @@ class Edit:
 
 
 def edits_of(body: JsonObject) -> list[Edit]:
-    """What must change in an object of another kind than Karpenter's."""
+    """Return the changes that an object of a kind other than Karpenter's needs."""
     found: list[Edit] = []
     if (body.get("kind"), body.get("apiVersion")) == SERVED_NO_MORE:
         comment = f"was {SERVED_NO_MORE[1]}, which Kubernetes has not served since 1.26"
@@ -77,7 +77,7 @@ def _of_mapping(path: Path, value: JsonObject) -> Iterator[Edit]:
 
 
 def edited_body(body: JsonObject, edits: list[Edit]) -> JsonObject:
-    """The object with the changes, keys in their order."""
+    """Return the object with the changes applied. Keys keep their order."""
     renamed = {edit.path: edit.new for edit in edits if edit.of_key and edit.new is not None}
     replaced = {edit.path: edit.new for edit in edits if not edit.of_key}
 
@@ -95,7 +95,10 @@ def edited_body(body: JsonObject, edits: list[Edit]) -> JsonObject:
 
 
 def edited_text(document: Document, edits: list[Edit]) -> str:
-    """The text of a document with the changes and a comment on each; written anew only where that cannot be."""
+    """Return a document's text with the changes and a comment on each.
+
+    Rewrite it only if editing in place is impossible.
+    """
     wanted = edited_body(document.value, edits)
     if not document.is_json and document.root is not None:
         text = _in_place(document, document.root, edits)
@@ -107,7 +110,7 @@ def edited_text(document: Document, edits: list[Edit]) -> str:
 
 
 def remarked_text(body: JsonObject, edits: list[Edit]) -> str:
-    """An object that has the changes, written anew with a comment on each."""
+    """Write an already changed object as YAML, with a comment on each change."""
     comments = Comments()
     for edit in edits:
         path = (*edit.path[:-1], edit.new) if edit.of_key and edit.new else edit.path
@@ -116,7 +119,7 @@ def remarked_text(body: JsonObject, edits: list[Edit]) -> str:
 
 
 def _in_place(document: Document, root: Place, edits: list[Edit]) -> str | None:
-    """The text changed where it stands; None where a field has no place of its own, as behind an alias."""
+    """Edit the text in place. Return None if a field has no place of its own, for example behind an alias."""
     whole, lines = document.lines.text, document.lines
     spans: list[tuple[int, int, str]] = []
     comments: dict[int, list[str]] = {}
@@ -134,7 +137,7 @@ def _in_place(document: Document, root: Place, edits: list[Edit]) -> str | None:
         text = "; ".join(dict.fromkeys(said))
         above = whole[: max(first - 1, 0)].rpartition("\n")[2]
         if f"# {text}" in line or f"# {text}" in above:
-            continue  # it was told when this was converted before
+            continue  # an earlier conversion already added this comment
         place = max((p for _, p in root.walk() if p.begin < last and p.entries is None), key=lambda p: p.end)
         indent = line[: len(line) - len(line.lstrip())]
         if "#" in line or place.end > first + len(line) or len(line) + len(text) > WIDEST - 12:
@@ -158,6 +161,6 @@ def _place_of(root: Place, path: Path) -> Place | None:
 
 
 def _like(old: str, new: str) -> str:
-    """The new text in the quotes of the old one."""
+    """Quote the new text in the same way as the old one."""
     quote = old[:1] if old[:1] in ("'", '"') else '"' if not new else ""
     return f"{quote}{new}{quote}"

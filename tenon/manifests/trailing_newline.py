@@ -1,4 +1,4 @@
-"""The line break behind a document: a text that is the last thing in a file without one must not gain it."""
+"""Adds the final line break of a document without changing the value of a block scalar at its end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HEADER = re.compile(r"[|>][-+0-9]*")
 
 
 def closed(text: str, value: Any) -> str:
-    """The text of a document in block style with a line break behind it, such that it still holds ``value``."""
+    """Return the text of a block-style document with a final line break, so that it still holds ``value``."""
     if text.endswith("\n"):
         return text
     for candidate in (f"{text}\n", f"{_without_last_break(text)}\n"):
@@ -23,7 +23,7 @@ def closed(text: str, value: Any) -> str:
 
 
 def _without_last_break(text: str) -> str:
-    """The text whose last block scalar says that the line breaks behind it are no part of it."""
+    """Change the last block scalar's header to strip its final line breaks."""
     roots = [stretch.root for stretch in find_documents(text) if stretch.root is not None]
     start = max((place.start for root in roots for _, place in root.walk() if place.entries is None), default=0)
     header = _HEADER.match(text, start)

@@ -1,6 +1,6 @@
-"""The comments that people wrote into a manifest, with the fields that they are about.
+"""Finds the comments that users wrote in a manifest, and the field that each one describes.
 
-Own code, because ruamel.yaml attaches a comment to the token before it, not to the field that it describes.
+It is our own code because ruamel.yaml attaches a comment to the token before it, not to the field that it describes.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from tenon.manifests.paths import Path
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """A comment. ``path`` is None for one that comes after everything."""
+    """A comment. ``path`` is None if it comes after everything else."""
 
     path: Path | None
     text: str
     beside: bool
-    """Whether it stands behind the field, in its line."""
+    """True if the comment is on the same line as the field."""
 
 
 def remarks(item: Item) -> Iterator[Remark]:
-    """The comments in the text of an object, in order."""
+    """Yield the comments in the text of an object, in order."""
     if item.place is None:
         return
     document, lines = item.document, item.document.lines

@@ -1,4 +1,4 @@
-"""What is accepted and yet deserves a look: old versions and names, unknown values, pools that take the same pods."""
+"""Warns about accepted but questionable input: old versions and names, unknown values, overlapping pools."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tenon.manifests.text_edits import SERVED_INSTEAD, SERVED_NO_MORE, Edit, edi
 from tenon.provisioning.pool_overlap import overlapping, sentence
 
 Sound = Sequence[tuple[Item, Sequence[Mapping[str, Any]]]]
-"""Items without faults, each with what it is in v1."""
+"""Items without faults, each with its v1 objects."""
 
 
 def warnings_of(sound: Sound) -> Iterator[Finding]:
-    """All warnings on objects that are otherwise right."""
+    """Yield all warnings for objects that have no faults."""
     seen: dict[tuple[str, str, str], Item] = {}
     pools: dict[str, tuple[Item, NodePool]] = {}
     for item, manifests in sound:
@@ -58,7 +58,7 @@ def warnings_of(sound: Sound) -> Iterator[Finding]:
 
 
 def _unusable(item: Item) -> Iterator[Finding]:
-    """Values of a ConfigMap of settings that are passed over."""
+    """Warn about values of a settings ConfigMap that the conversion ignores."""
     for note in convert_settings(item.body).notes:
         if isinstance(note, Note) and note.path:
             yield _warning(item, path_of(note.path, item.body), note)

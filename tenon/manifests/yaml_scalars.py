@@ -1,4 +1,4 @@
-"""Single values of YAML, told apart as Kubernetes does: no timestamps, no sixties, nothing that JSON cannot hold."""
+"""Parses YAML scalars as Kubernetes does: no timestamps, no sexagesimal numbers, nothing that JSON cannot hold."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _TAG = "tag:yaml.org,2002:"
 
 
 class UnreadableError(Exception):
-    """A document that cannot be read, in one sentence."""
+    """A document that cannot be read. The message is one sentence."""
 
 
 def check_tag(tag: str | None, expected: str, line: int) -> None:
-    """Refuse a tag that is not the ordinary one of a list or mapping."""
+    """Refuse any tag except the default one of a list or mapping."""
     if tag not in (None, "!", _TAG + expected):
         raise UnreadableError(f"line {line}: tag {tag!r} is not known in manifests")
 
 
 def scalar_value(event: Any, line: int) -> Any:
-    """The value of a scalar event.
+    """Return the value of a scalar event.
 
     Raises:
-        UnreadableError: it is none that a manifest can hold.
+        UnreadableError: a manifest cannot hold the value.
     """
     text, tag = event.value, event.tag
     if tag in ("!", _TAG + "str") or (tag is None and not event.implicit[0]):
@@ -44,10 +44,10 @@ def scalar_value(event: Any, line: int) -> Any:
 
 
 def plain_value(text: str, line: int = 0) -> Any:
-    """The value of a text that stands without quotes.
+    """Return the value of an unquoted text.
 
     Raises:
-        UnreadableError: it is none that a manifest can hold.
+        UnreadableError: a manifest cannot hold the value.
     """
     if text in _NULL:
         return None

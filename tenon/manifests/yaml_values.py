@@ -1,7 +1,7 @@
-"""YAML as Kubernetes reads it: plain JSON values, and nothing that a hostile file could make grow.
+"""Reads YAML as Kubernetes does, into plain JSON values, with bounds against hostile files.
 
-The values are put together from the parser's events, not by a general loader: a general one follows aliases without
-bounds, reads nesting by recursion, turns timestamps into objects and lets a key that is given twice win silently.
+It builds values from the parser's events instead of using a general loader. A general loader follows aliases without
+bounds, reads nesting by recursion, turns timestamps into objects and silently accepts duplicate keys.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from tenon.manifests.json_values import read_json
 from tenon.manifests.yaml_scalars import UnreadableError, check_tag, scalar_value
 
 DEEPEST = 100
-"""Nesting that no Kubernetes object comes near."""
+"""Maximum nesting depth, far above that of any Kubernetes object."""
 MOST_ALIASED = 200_000
-"""Values that the aliases of one document may stand for together."""
+"""Maximum number of values that all aliases of one document may stand for."""
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(slots=True)
 class _Open:
-    """A list or mapping that is being read. ``weight`` is how many values it stands for."""
+    """A list or mapping that is being read. ``weight`` is the number of values it stands for."""
 
     value: list[Any] | dict[str, Any]
     anchor: str | None
     weight: int = 1
     key: str | None = None
     merging: bool = False
-    """Whether the key is a bare ``<<``, which takes over other mappings."""
+    """True if the key is a bare ``<<``, which merges other mappings."""
     merged: list[dict[str, Any]] = field(default_factory=list)
     line: int = 0
 
 
 def read_documents(text: str) -> Iterator[tuple[int, Any | UnreadableError]]:
-    """The number of each document, from 1, with its value or with why it cannot be read. Empty ones are None.
+    """Yield the number of each document, from 1, with its value or the error. An empty document's value is None.
 
-    A fault of YAML itself ends the text. The documents before it stand, but not one that runs into it: where the
-    parser finds neither an end nor a new document, what it had read is only the beginning of something.
+    A YAML syntax error ends the text. Documents before it are returned. The document that contains the error is not,
+    because the parser may have read only its beginning.
     """
     whole = read_json(text, DEEPEST)
     if whole is not None:
@@ -54,7 +54,7 @@ def read_documents(text: str) -> Iterator[tuple[int, Any | UnreadableError]]:
         yield 1, UnreadableError(_sentence(error, text))
         return
     try:
-        loader.get_event()  # the stream's start
+        loader.get_event()  # the start of the stream
         event = loader.get_event()
         while not isinstance(event, yaml.StreamEndEvent):
             number += 1
@@ -64,7 +64,7 @@ def read_documents(text: str) -> Iterator[tuple[int, Any | UnreadableError]]:
             event = loader.get_event()
             if not ended:
                 yield number, value
-    except UnreadableError as error:  # nothing after it could be told apart
+    except UnreadableError as error:  # the following documents cannot be located reliably
         yield number, error
     except (yaml.YAMLError, UnicodeError) as error:
         yield max(1, number), UnreadableError(_sentence(error, text))
@@ -73,7 +73,7 @@ def read_documents(text: str) -> Iterator[tuple[int, Any | UnreadableError]]:
 
 
 def _document(loader: Any) -> tuple[Any | UnreadableError, bool]:
-    """The value, and whether the text itself says with ``...`` that the document ends there."""
+    """Return the value, and whether the text ends the document explicitly with ``...``."""
     builder = _Builder()
     fault: UnreadableError | None = None
     while True:
@@ -89,7 +89,7 @@ def _document(loader: Any) -> tuple[Any | UnreadableError, bool]:
 
 
 class _Builder:
-    """Puts one document together."""
+    """Builds one document from parser events."""
 
     def __init__(self) -> None:
         self.result: Any = None
@@ -99,10 +99,10 @@ class _Builder:
         self._depth = 0
 
     def count_depth(self, event: Any, line: int) -> None:
-        """Follow the nesting, in documents too that are given up.
+        """Track the nesting depth, also in documents that already failed.
 
         Raises:
-            UnreadableError: it is too deep to go on.
+            UnreadableError: the nesting is too deep.
         """
         if isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
             self._depth += 1
@@ -151,7 +151,7 @@ class _Builder:
     def _add(
         self, value: Any, weight: int, line: int, anchor: str | None, text: str | None, *, merging: bool = False
     ) -> None:
-        """Put a finished value where it belongs; ``text`` is what it reads like as a key, ``merging`` a bare ``<<``."""
+        """Add a finished value to its parent. ``text`` is the value as a key; ``merging`` marks a bare ``<<``."""
         if anchor is not None:
             self._anchors[anchor] = (value, weight)
         if not self._stack:

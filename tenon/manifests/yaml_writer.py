@@ -1,7 +1,7 @@
-"""Writes objects as YAML the way people write it, with comments next to or above the fields that they describe.
+"""Writes objects as readable YAML, with comments next to or above the fields that they describe.
 
-Own code on PyYAML's writer, because ruamel.yaml neither chooses between the two places by the width of the line nor
-keeps short lists in one line.
+It extends PyYAML's writer because ruamel.yaml cannot choose a comment's position by line width or keep short lists
+on one line.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from tenon.manifests.source_map import Lines, find_documents
 from tenon.manifests.yaml_scalars import UnreadableError, plain_value
 
 WIDEST = 120
-"""Columns of a line with its comment; what does not fit goes above it."""
+"""Maximum columns of a line including its comment. A longer comment goes above the line."""
 _LONGEST_ROW = 80
-"""Columns of a list that is written in one line."""
+"""Maximum columns of a list that is written on one line."""
 _RARE_BREAKS = frozenset("\x85\u2028\u2029")
-"""Line breaks of YAML 1.1 beside the usual ones, which would be read back as another text unless they are escaped."""
+"""Additional line breaks of YAML 1.1. Unless escaped, they change the text when it is read back."""
 
 
 class _Dumper(yaml.SafeDumper):
@@ -59,33 +59,33 @@ _Dumper.add_representer(list, _list)
 
 @dataclass(slots=True)
 class Comments:
-    """Comments by the path of the field that they are about."""
+    """Comments by the path of the field that they describe."""
 
     above: dict[Path, list[str]] = field(default_factory=dict)
     beside: dict[Path, list[str]] = field(default_factory=dict)
     below: list[str] = field(default_factory=list)
 
     def put_above(self, path: Path, text: str) -> None:
-        """Add a comment that has a line of its own."""
+        """Add a comment on its own line above the field."""
         self.above.setdefault(path, []).append(text)
 
     def put_beside(self, path: Path, text: str) -> None:
-        """Add a comment that stands behind the field if there is room."""
+        """Add a comment on the same line as the field, if there is room."""
         self.beside.setdefault(path, []).append(text)
 
 
 def as_yaml(value: Any) -> str:
-    """A value as YAML, in the order in which its fields come."""
+    """Format a value as YAML, keeping the order of its fields."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000)
 
 
 def comment_line(text: str) -> str:
-    """A comment's text without what would end its line, for YAML or on a terminal: names in it may be anybody's."""
+    """Replace characters that would end a comment's line. Names in it are untrusted, also on a terminal."""
     return "".join(character if character.isprintable() or character == "\t" else " " for character in text)
 
 
 def with_comments(body: Mapping[str, Any], comments: Comments) -> str:
-    """An object as YAML with its comments. Comments on the empty path stand before it."""
+    """Format an object as YAML with its comments. Comments on the empty path come first."""
     text = as_yaml(dict(body))
     (stretch,) = find_documents(text)
     lines = Lines(text)
