@@ -1,1 +1,1 @@
-"""What ``tenon simulate`` decides on: from manifests to a scheduling problem, and from a plan to its document."""
+"""Turns manifests into a scheduling problem, and a plan into the output of ``tenon simulate``."""

@@ -1,7 +1,7 @@
-"""What the API server and the controllers of workloads write into pods, which pods that come from files lack.
+"""Adds what the API server and the workload controllers write into pods, which pods from files lack.
 
-Rules between pods go by labels: without these, a Deployment that spreads by its ``pod-template-hash`` or a Job that
-keeps apart by its ``job-name`` would be planned otherwise than a cluster places it.
+Rules between pods select by label. Without these labels, a Deployment that spreads by ``pod-template-hash`` or a Job
+with anti-affinity on ``job-name`` would be planned differently than a cluster places it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _HASH_DIGITS = 10
 
 
 def workload_labels(kind: str, name: str, template: JsonObject) -> dict[str, str]:
-    """The labels that the controller of a workload adds to each of its pods."""
+    """Return the labels that a workload's controller adds to each of its pods."""
     if kind == "Deployment":
         return {"pod-template-hash": _template_hash(template)}
     if kind == "StatefulSet":
@@ -29,16 +29,16 @@ def workload_labels(kind: str, name: str, template: JsonObject) -> dict[str, str
 
 
 def replica_labels(kind: str, name: str, number: int) -> dict[str, str]:
-    """The labels that the controller adds to the one pod of this number."""
+    """Return the labels that the controller adds to the pod with this ordinal."""
     if kind == "StatefulSet":
         return {"statefulset.kubernetes.io/pod-name": f"{name}-{number}", "apps.kubernetes.io/pod-index": str(number)}
     return {}
 
 
 def admitted(pod: JsonObject) -> JsonObject:
-    """The pod with ``matchLabelKeys`` and ``mismatchLabelKeys`` of its affinity terms written into their selectors.
+    """Return the pod with ``matchLabelKeys`` and ``mismatchLabelKeys`` merged into its affinity terms' selectors.
 
-    The pod itself stays as it is. A cluster has done this already for pods that come from it; then nothing changes.
+    The given pod does not change. For pods from a cluster, the API server has already done this and nothing changes.
     """
     spec = pod["spec"]
     affinity = spec.get("affinity") or {}

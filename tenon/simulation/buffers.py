@@ -1,4 +1,4 @@
-"""CapacityBuffers of an input as pending pods, so that room is planned for them as for any other."""
+"""Turns the CapacityBuffers of an input into pending pods, so that the plan reserves capacity for them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ def add_buffer_pods(objects: Objects) -> None:
 
 
 def _template(objects: Objects, buffer: Found, spec: JsonObject) -> tuple[JsonObject | None, int | None, str]:
-    """The pods that the buffer is for, the replicas of its workload, and the name of what it refers to."""
+    """Return the buffer's pod template and its workload's replicas.
+
+    If the referenced object is not in the input, the template is None and the third value names that object.
+    """
     workload = spec["scalableRef"]
     kind, name = (workload["kind"], workload["name"]) if workload else ("PodTemplate", spec["podTemplateRef"]["name"])
     key = f"{buffer.namespace}/{name}"

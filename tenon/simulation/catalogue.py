@@ -1,4 +1,4 @@
-"""Checks of a catalogue file before it is read, so that what is wrong is told by its field."""
+"""Validates a catalogue file before it is used, so that each fault names its field."""
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
@@ -19,7 +19,7 @@ from tenon.simulation.fields import Amounts, Text, located
 
 
 class OfferingEntry(ApiModel):
-    """A way to buy a type."""
+    """One offering of an instance type."""
 
     zone: Text
     capacity_type: Literal["on-demand", "spot", "reserved"]
@@ -47,13 +47,13 @@ class TypeEntry(ApiModel):
 
 
 class CatalogueFile(ApiModel):
-    """The file as a whole."""
+    """The whole file."""
 
     instance_types: Annotated[list[TypeEntry], Field(max_length=20_000)]
 
 
 def read_catalogue(document: Any, source: Source) -> tuple[list[InstanceType], list[Fault]]:
-    """The instance types of a parsed catalogue, or what is wrong with it."""
+    """Return the instance types of a parsed catalogue, or its faults."""
     if not isinstance(document, Mapping):
         return [], [Fault(source, "is not a mapping with the list instanceTypes")]
     try:
@@ -67,7 +67,7 @@ def read_catalogue(document: Any, source: Source) -> tuple[list[InstanceType], l
 
 
 def _fault(document: Mapping[str, Any], problem: Problem, source: Source) -> Fault:
-    """A problem with the name of the instance type that has it."""
+    """Build the fault for a problem, with the name of the instance type that has it."""
     entries, path = document.get("instanceTypes"), problem.path
     subject = ""
     if isinstance(entries, list) and path.startswith("instanceTypes[") and (end := path.find("]")) > 0:

@@ -1,4 +1,4 @@
-"""From the state of a cluster to a plan, by the same steps as the worker's planner."""
+"""Plans for a cluster's state with the same steps as the worker's planner."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from tenon.provisioning.solving import solved
 from tenon.scheduling.model import InstanceType, Plan, Problem
 
 OVERLAPS_TOLD = 5
-"""NodePools that take the same pods as others, of which a note tells."""
+"""Maximum number of notes about NodePools that accept the same pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked beside the cluster: the pods, what can be bought, and what an operator set."""
+    """The input to a plan besides the cluster: the pods, the available instance types and the settings."""
 
     pods: Sequence[Pod]
     types: Sequence[InstanceType]
     policy: PlanPolicy = field(default_factory=PlanPolicy)
     overlays: Sequence[NodeOverlay] = ()
-    """What is to be believed of prices and capacity."""
+    """NodeOverlays, which adjust prices and capacity."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A plan with what it was made from."""
+    """A plan with the problem that it solves."""
 
     problem: Problem
     plan: Plan
     seconds: float
     notes: Sequence[str] = ()
-    """What a person should know of how it was decided."""
+    """Remarks for the user about how the plan was made."""
 
 
 def decide(cluster: Cluster, question: Question, clock: Callable[[], float]) -> Decision:
-    """Plan for the pods. ``clock`` tells how long it took."""
+    """Plan for the pods. ``clock`` measures the duration."""
     began = clock()
     sold = [
         (pool, in_zones_of(_class_of(pool, cluster), question.types))
@@ -63,12 +63,15 @@ def decide(cluster: Cluster, question: Question, clock: Callable[[], float]) -> 
 
 def _class_of(pool: NodePool, cluster: Cluster) -> EC2NodeClass:
     found = cluster.node_class(pool.spec.template.spec.node_class_ref.name)
-    assert found is not None  # usable_pools looked
+    assert found is not None  # usable_pools checked this
     return found
 
 
 def in_zones_of(node_class: EC2NodeClass, types: Sequence[InstanceType]) -> Sequence[InstanceType]:
-    """The types with their offerings in the class's subnets; a class that has resolved none may use every zone."""
+    """Limit the types to offerings in the zones of the class's subnets.
+
+    A class without resolved subnets has no limit.
+    """
     zones = {subnet.zone for subnet in node_class.status.subnets}
     if not zones:
         return types
@@ -76,7 +79,7 @@ def in_zones_of(node_class: EC2NodeClass, types: Sequence[InstanceType]) -> Sequ
 
 
 def price_of(labels_of_node: Mapping[str, str], types: Sequence[InstanceType]) -> float:
-    """What a node costs in an hour by its labels; 0 when the catalogue does not know it."""
+    """Hourly price in dollars of a node, looked up by its labels; 0 if the catalogue does not contain it."""
     name = labels_of_node.get(labels.INSTANCE_TYPE)
     zone, capacity_type = labels_of_node.get(labels.ZONE), labels_of_node.get(labels.CAPACITY_TYPE)
     for kind in types:

@@ -1,4 +1,4 @@
-"""What a live cluster would have added to the objects of a file: readiness, identities, priorities, the time."""
+"""Adds what a live cluster would have added to objects from files: readiness, UIDs, priorities and the current time."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def newest_instant(objects: Objects) -> datetime:
-    """The newest time that any object names; the epoch when none does."""
+    """Return the newest timestamp in any object's metadata or status, or the epoch if there is none."""
     newest = _BEGINNING
     for found in objects.all():
         for text in _texts(found.body):
             try:
                 newest = max(newest, datetime.fromisoformat(text).astimezone(UTC))
             except (ValueError, OverflowError):
-                continue  # it only looks like a time
+                continue  # not a valid time
     return newest
 
 
@@ -45,9 +45,11 @@ def _texts(body: JsonObject) -> Iterator[str]:
 
 
 def fill_in(objects: Objects, *, expressions: bool = False) -> None:
-    """Add what is missing: node classes and their readiness, UIDs, priorities of priority classes, bound claims.
+    """Add missing node classes, readiness, UIDs, pod priorities and bindings of volume claims.
 
-    ``expressions``: whether the kubelet settings of a class may hold some.
+    Args:
+        objects: the objects of the input, without faults.
+        expressions: whether the kubelet settings of a class may contain expressions.
     """
     _node_classes(objects, expressions)
     complete_bindings(objects)
@@ -61,7 +63,7 @@ def fill_in(objects: Objects, *, expressions: bool = False) -> None:
 
 
 def _node_classes(objects: Objects, expressions: bool) -> None:
-    """A class that no file holds is taken as ready with its defaults, and so is one without a status."""
+    """Treat a class without status conditions as ready, and add a ready default for a class that no file contains."""
     classes = objects.by_kind.setdefault("EC2NodeClass", {})
     for found in list(classes.values()):
         computed = expressions_in(found.body["spec"].get("kubelet") or {})
@@ -79,7 +81,7 @@ def _node_classes(objects: Objects, expressions: bool) -> None:
 
 
 def _without_expressions(computed: Mapping[str, str]) -> JsonObject:
-    """What a worker says of a class when the gate of its expressions is off."""
+    """The condition that a worker sets on a class that uses expressions while their feature gate is off."""
     return {
         "type": "ValidationSucceeded",
         "status": "False",
@@ -90,7 +92,7 @@ def _without_expressions(computed: Mapping[str, str]) -> JsonObject:
 
 
 def default_class(name: str) -> JsonObject:
-    """An EC2NodeClass that says nothing of its own and is ready."""
+    """Return a ready EC2NodeClass with minimal settings."""
     everything = [{"tags": {"karpenter.sh/discovery": "*"}}]
     return {
         "apiVersion": "karpenter.k8s.aws/v1",
@@ -107,7 +109,7 @@ def default_class(name: str) -> JsonObject:
 
 
 def _priorities(objects: Objects) -> None:
-    """Pods without a priority get that of their class, else that of the class for all."""
+    """Set the priority of pods that have none, from their PriorityClass or else from the global default."""
     values = {found.name: int(found.body["value"]) for found in objects.of("PriorityClass")}
     for_all = max((values[f.name] for f in objects.of("PriorityClass") if f.body.get("globalDefault")), default=0)
     if not values:
@@ -119,7 +121,7 @@ def _priorities(objects: Objects) -> None:
 
 
 def namespace_labels(objects: Objects) -> dict[str, dict[str, str]]:
-    """The labels of every namespace that the input names or uses, each with its own name as Kubernetes adds it."""
+    """Labels of every namespace that the input defines or uses, including the name label that Kubernetes adds."""
     found = {space.name: dict(space.body["metadata"].get("labels") or {}) for space in objects.of("Namespace")}
     for pod in (*objects.of("Pod"), *objects.of("DaemonSet")):
         found.setdefault(pod.namespace, {})

@@ -1,4 +1,4 @@
-"""A plan as the document that ``tenon simulate -o json`` prints: the same plan gives the same text."""
+"""Formats a plan as the document of ``tenon simulate -o json``. The same plan always gives the same text."""
 
 from __future__ import annotations
 
@@ -28,10 +28,16 @@ def plan_document(
     lower_bounds: tuple[float, float],
     solve_seconds: float,
 ) -> Document:
-    """The document of a plan.
+    """Return the document of a plan.
 
-    ``problem`` is what was decided. Pods that were never asked about are ``refused``, with the reason, or ``promised``
-    to nodes by earlier plans. ``lower_bounds`` are those of the price, and of the price with the charge for each node.
+    Args:
+        plan: the plan.
+        problem: the problem that the plan solves.
+        refused: reasons by pod, of pods that were excluded before planning.
+        promised: pods by node, that earlier plans assigned.
+        disruption: disruption entries.
+        lower_bounds: lower bounds of the price, and of the price including the charge for each node.
+        solve_seconds: time that the solver took.
     """
     price = sum(claim.price for claim in plan.claims)
     least, least_with_charge = lower_bounds
@@ -69,7 +75,7 @@ def plan_document(
 
 
 def claim_entry(claim: PlannedClaim, name: str, why: str = "") -> Document:
-    """A planned node; ``why`` its cheapest type is what it is."""
+    """Format one planned node. ``why`` explains the choice of its cheapest type."""
     capacity_type, instance_type, zone = claim.offering
     return {
         "name": name,
@@ -85,7 +91,7 @@ def claim_entry(claim: PlannedClaim, name: str, why: str = "") -> Document:
 
 
 def to_json(document: Document) -> str:
-    """One object, one line for each claim, node and pod in it, so that two plans compare line by line."""
+    """Format as one JSON object with one line per claim, node and pod, so that a line diff can compare two plans."""
     lines = []
     for part in _PARTS:
         entries = ",\n  ".join(_compact(entry) for entry in document[part])

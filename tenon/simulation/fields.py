@@ -1,4 +1,4 @@
-"""The fields that manifests of all kinds have, and faults in them as sentences with their field paths."""
+"""Fields that all kinds of manifests share, and their faults as sentences with field paths."""
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
@@ -15,7 +15,7 @@ from tenon.apis.validation import Problem
 from tenon.resources import parse_quantity
 
 MOST = 2**63 - 1
-"""The largest quantity that Kubernetes keeps."""
+"""The largest quantity that Kubernetes accepts."""
 
 
 def _amount(value: Any) -> Any:
@@ -38,7 +38,7 @@ def _instant(text: str) -> str:
         found.astimezone(UTC)
     except (ValueError, OverflowError):
         found = None
-    if found is None or found.tzinfo is None:  # without a zone it would be another time on another machine
+    if found is None or found.tzinfo is None:  # its meaning would depend on the machine's time zone
         raise ValueError(f"{text[:80]!r} is not a time such as 2026-01-31T12:00:00Z")
     return text
 
@@ -73,7 +73,7 @@ class Condition(ApiModel):
 
 
 def located(error: ValidationError) -> list[Problem]:
-    """The faults of a model with their field paths."""
+    """Convert a model's validation errors to problems with field paths."""
     return [Problem(_path(fault["loc"]), _sentence(fault)) for fault in error.errors()]
 
 

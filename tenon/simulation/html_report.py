@@ -1,4 +1,4 @@
-"""A plan as one HTML page that loads nothing from elsewhere: a bar for each node and resource, its pods in it."""
+"""Renders a plan as one self-contained HTML page, with a bar of pods for each node and resource."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ li { margin: .3rem 0; } code { font-size: .92em; }
 
 
 def to_html(report: Report) -> str:
-    """The page."""
+    """Return the page."""
     totals = report.document["totals"]
     figures = [
         (f"{totals['pods']}", "pods"),
@@ -103,14 +103,14 @@ def _bar(node: NodeReport, resource: str) -> str:
 
 
 def _amount(resource: str, units: int) -> str:
-    """An amount in the words of the sentences on why a type won."""
+    """Format an amount in the same units as the explanations of instance types."""
     if resource == CPU:
         return f"{round(units / 1000, 2):g} CPU"
     return f"{units / 2**30:.1f}".removesuffix(".0") + "Gi"
 
 
 def _colour(name: str) -> str:
-    """A colour that a workload has on every node and in every run."""
+    """Color of a workload, the same on every node and in every run."""
     return f"hsl({crc32(name.encode()) % 360} 62% 76%)"
 
 

@@ -1,7 +1,6 @@
-"""The fields of manifests that a simulation reads, with what the API server would refuse in them.
+"""Models of the manifest fields that a simulation reads, with the API server's validation.
 
-A manifest from a file has met no API server, and what is wrong in it must be told by its path instead of showing up as
-a strange plan.
+The API server has not validated manifests from files. Without these checks, a fault would show up as an odd plan.
 """
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
@@ -53,14 +52,14 @@ class Named(ApiModel):
 
 
 class StoredTemplate(ApiModel):
-    """A claim that a StatefulSet makes for each of its pods."""
+    """A volume claim template of a StatefulSet."""
 
     metadata: Named
     spec: ClaimTemplateSpec = ClaimTemplateSpec()
 
 
 class WorkloadSpec(ApiModel):
-    """``replicas`` of Deployments, ReplicaSets and StatefulSets, ``parallelism`` of Jobs."""
+    """``replicas`` applies to Deployments, ReplicaSets and StatefulSets, ``parallelism`` to Jobs."""
 
     replicas: int | None = Field(default=None, ge=0)
     parallelism: int | None = Field(default=None, ge=0)
@@ -110,7 +109,7 @@ class PriorityClass(ApiModel):
 
 
 class Labelled(ApiModel):
-    """Any object of which only the metadata is read here."""
+    """An object of which the simulation reads only the metadata."""
 
     metadata: Metadata
 
@@ -122,7 +121,7 @@ class ClaimStatus(ApiModel):
 
 
 class NodeClaimParts(ApiModel):
-    """The parts of a NodeClaim that its own model (`tenon.apis.nodeclaim`) does not check, as a file may state them."""
+    """The parts of a NodeClaim that its own model (`tenon.apis.nodeclaim`) does not validate."""
 
     metadata: Metadata
     status: ClaimStatus = ClaimStatus()
@@ -147,7 +146,7 @@ MODELS: dict[str, type[ApiModel]] = {
 
 
 def problems(kind: str, body: dict[str, Any]) -> list[Problem]:
-    """Everything that is wrong with an object of a kind that Kubernetes itself has."""
+    """Return all problems of an object of a built-in Kubernetes kind."""
     try:
         MODELS.get(kind, Labelled).model_validate(body)
     except ValidationError as error:

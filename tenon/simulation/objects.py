@@ -1,4 +1,4 @@
-"""The Kubernetes objects of an input: lists opened, kinds told apart, each object there once."""
+"""Collects the Kubernetes objects of an input: opens lists, identifies kinds and refuses duplicates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CLUSTER_WIDE: Mapping[str, str] = {
     "CSINode": STORAGE,
     "PriorityClass": "scheduling.k8s.io",
 }
-"""Kinds that are read and have no namespace, with their API group."""
+"""Cluster-scoped kinds that are read, with their API group."""
 NAMESPACED: Mapping[str, str] = {
     "Pod": CORE,
     "ConfigMap": CORE,
@@ -58,7 +58,7 @@ VERSIONS: Mapping[str, tuple[str, ...]] = {
     "AWSNodeTemplate": ("v1alpha1",),
     "CapacityBuffer": ("v1beta1",),
 }
-"""The versions that are read, of kinds that have several."""
+"""Supported versions of the kinds that have several."""
 
 _NAME = re.compile(r"[a-z0-9A-Z]([-a-zA-Z0-9._:]*[a-zA-Z0-9])?")
 _DEEPEST_LIST = 3
@@ -66,7 +66,7 @@ _DEEPEST_LIST = 3
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An object and where it was read."""
+    """An object and its source."""
 
     kind: str
     body: JsonObject
@@ -74,17 +74,17 @@ class Found:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The object's name."""
         return str(self.body["metadata"]["name"])
 
     @property
     def namespace(self) -> str:
-        """Its namespace; empty for kinds that have none."""
+        """The object's namespace; empty for cluster-scoped kinds."""
         return str(self.body["metadata"].get("namespace") or "default") if self.kind in NAMESPACED else ""
 
     @property
     def key(self) -> str:
-        """``namespace/name``, or the name alone."""
+        """``namespace/name``, or only the name of a cluster-scoped object."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     @property
@@ -93,38 +93,44 @@ class Found:
         return f"{self.kind} {self.key}"
 
     def fault(self, path: str, what: str) -> Fault:
-        """A fault of this object."""
+        """Return a fault of this object."""
         return Fault(self.source, what, self.subject, path)
 
 
 @dataclass
 class Objects:
-    """All objects of an input by kind and key, what is wrong with them, and what was left aside."""
+    """All objects of an input by kind and key, with the faults and notes."""
 
     by_kind: dict[str, dict[str, Found]] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     notes: dict[str, int] = field(default_factory=dict)
-    """What was left aside, with how often."""
+    """What was ignored or changed, with the number of occurrences."""
     followed: dict[tuple[str, str], Found] = field(default_factory=dict)
-    """Workloads of a live cluster that are looked up, by kind and key; their pods are there already."""
+    """Workloads looked up in a live cluster, by kind and key. Their pods already exist."""
     scheduler_configs: list[tuple[JsonObject, Source]] = field(default_factory=list)
-    """Configurations of kube-scheduler, which are no objects of a cluster."""
+    """kube-scheduler configurations, which are not cluster objects."""
 
     def of(self, kind: str) -> Iterable[Found]:
-        """The objects of a kind, in the order in which they were read."""
+        """Return the objects of a kind, in the order they were read."""
         return self.by_kind.get(kind, {}).values()
 
     def all(self) -> Iterator[Found]:
-        """Every object."""
+        """Yield every object."""
         for found in self.by_kind.values():
             yield from found.values()
 
     def note(self, text: str) -> None:
-        """Remember something that a person should know and that is no fault."""
+        """Record a remark for the user that is not a fault."""
         self.notes[text] = self.notes.get(text, 0) + 1
 
     def add(self, value: Any, source: Source, *, yields: bool = False) -> None:
-        """Take over one document. ``yields``: an object that is there already stays, and this is no fault."""
+        """Add the objects of one document.
+
+        Args:
+            value: the parsed document.
+            source: where the document was read.
+            yields: skip an object that already exists, instead of reporting a duplicate.
+        """
         for body in self._opened(value, source, _DEEPEST_LIST):
             if body.get("kind") == scheduler_config.KIND:
                 self.scheduler_configs.append((body, source))
@@ -158,7 +164,7 @@ class Objects:
                 yield from self._opened({**named, **item} if isinstance(item, dict) else item, source, deeper - 1)
 
     def _identify(self, body: JsonObject, source: Source) -> Found | None:
-        """The object with its kind; None when it is not read, or so broken that nothing more can be said of it."""
+        """Return the object with its kind, or None if its kind is not read or a fault prevents reading it."""
         kind, version, metadata = body.get("kind"), body.get("apiVersion"), body.get("metadata")
         for name, value in (("kind", kind), ("apiVersion", version)):
             if not isinstance(value, str) or not value:

@@ -1,4 +1,4 @@
-"""Objects of Karpenter before v1 in an input: what they are now takes their place before anything is looked at."""
+"""Replaces objects from before v1 with their v1 equivalents, before anything else reads the input."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WITH_TEMPLATES = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
 
 
 def convert(objects: Objects) -> None:
-    """Replace older objects by v1 ones; what is wrong in them goes to ``objects.faults``, what changed to its notes."""
+    """Replace older objects with v1 ones. Faults go to ``objects.faults`` and changes to the notes."""
     older = list(_take_older(objects))
     if not older:
         return
@@ -26,14 +26,14 @@ def convert(objects: Objects) -> None:
         if number < len(older):
             _add(objects, older[number], made)
         else:
-            (body,) = made.manifests  # a class of today with the kubelet settings of an older pool
+            (body,) = made.manifests  # a v1 class that received an older pool's kubelet settings
             found = today[number - len(older)]
             objects.by_kind[found.kind][found.key] = Found(found.kind, body, found.source)
     _pods_and_nodes(objects)
 
 
 def _take_older(objects: Objects) -> Iterable[Found]:
-    """The objects that are not of v1, taken out."""
+    """Remove and yield the objects that are older than v1."""
     for kind in ("ConfigMap", "AWSNodeTemplate", "EC2NodeClass", "Provisioner", "NodePool", "Machine", "NodeClaim"):
         known = objects.by_kind.get(kind, {})
         for found in list(known.values()):
@@ -51,7 +51,7 @@ def _settings(objects: Objects, older: Iterable[Found]) -> None:
 
 
 def _add(objects: Objects, found: Found, made: Converted) -> None:
-    """Put in what an object became."""
+    """Add the v1 objects that replace an older object."""
     objects.faults += [found.fault(problem.path, problem.sentence) for problem in made.problems]
     if made.manifests:
         names = ", ".join(f"{body['kind']} {name_of(body)}" for body in made.manifests)
@@ -69,14 +69,14 @@ def _add(objects: Objects, found: Found, made: Converted) -> None:
 
 
 def _stands_for(found: Found, present: Found) -> bool:
-    """Whether a worker made an object of the cluster from this old one: what a file says of that comes first."""
+    """True if a worker created the present object from this older one. In that case the file takes precedence."""
     metadata = present.body.get("metadata")
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
     return isinstance(annotations, dict) and str(annotations.get(labels.MADE_FROM)).partition(":")[0] == found.subject
 
 
 def _pods_and_nodes(objects: Objects) -> None:
-    """What pods and nodes of that time carry, under the names that count now."""
+    """Rename old labels, annotations and taints on pods and nodes."""
     for found in list(objects.of("Node")):
         _replace(objects, found, *convert_node(found.body))
     for found in list(objects.of("Pod")):

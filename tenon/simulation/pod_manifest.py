@@ -1,4 +1,4 @@
-"""The fields of a pod's spec that bear on where it may run, with what the API server would refuse in them."""
+"""Models of the pod fields that affect scheduling, with the API server's validation."""
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
@@ -74,7 +74,7 @@ class Container(ApiModel):
 
 
 class Expression(ApiModel):
-    """An expression of a label selector."""
+    """A label selector expression."""
 
     key: LabelKey
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
@@ -87,7 +87,7 @@ class Expression(ApiModel):
 
 
 class NodeExpression(ApiModel):
-    """An expression of node affinity."""
+    """A node affinity expression."""
 
     key: LabelKey
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]

@@ -1,4 +1,4 @@
-"""From documents to objects that are known to be sound: what is wrong is found before anything is decided."""
+"""Reads documents into validated objects, so that faults are found before planning."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OWN_KINDS: dict[str, type[ApiModel]] = {
 
 
 def read_text(objects: Objects, file: str, text: str) -> None:
-    """Take over the documents of one file."""
+    """Add the documents of one file."""
     held = False
     for number, value in read_documents(text):
         held = held or value is not None
@@ -43,7 +43,10 @@ def read_text(objects: Objects, file: str, text: str) -> None:
 
 
 def finish(objects: Objects) -> None:
-    """Bring every object to v1, check it, then expand workloads; ``objects.faults`` says whether it may be used."""
+    """Convert every object to v1, validate it and expand workloads.
+
+    The objects are usable if ``objects.faults`` is empty.
+    """
     older_kinds.convert(objects)
     for found in objects.all():
         objects.faults += [found.fault(problem.path, problem.sentence) for problem in _problems(found)]

@@ -1,4 +1,4 @@
-"""A plan with what a person wants to see beside the document: how full each node is, and with what."""
+"""Adds to a plan what users want to see: how full each node is and which workloads use it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tenon.simulation.decisions import Decision
 from tenon.simulation.document import Document
 
 SHOWN = (CPU, MEMORY)
-"""The resources whose use is drawn."""
+"""Resources whose usage is drawn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What some pods of one workload, or what was there before, take of a node."""
+    """The resources of a node that one workload's pods, or its existing pods, use."""
 
     name: str
     count: int
@@ -35,40 +35,40 @@ class NodeReport:
     zone: str
     capacity_type: str
     price: float | None
-    """Dollars an hour; None for a node that is there already."""
+    """Dollars per hour; None for an existing node."""
     alternatives: int
-    """How many other types would do."""
+    """Number of other suitable instance types."""
     allocatable: Resources
     shares: Sequence[Share]
     why: str = ""
-    """Why it is of this type, in a sentence; empty for a node that is there already."""
+    """Why the plan chose this type, as a sentence; empty for an existing node."""
 
     @property
     def requested(self) -> Resources:
-        """What all its pods ask for."""
+        """Total requests on the node."""
         return total(share.requests for share in self.shares)
 
     def used(self, resource: str) -> float:
-        """The part of a resource that is asked for, 0 to 1."""
+        """Requested fraction of a resource, 0 to 1."""
         room = self.allocatable.get(resource, 0)
         return min(1.0, self.requested.get(resource, 0) / room) if room else 0.0
 
     @property
     def pods(self) -> int:
-        """How many pods the plan puts there."""
+        """Number of pods that the plan puts on the node."""
         return sum(share.count for share in self.shares)
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A plan as it is shown to people."""
+    """A plan in the form that is shown to users."""
 
     document: Document
     nodes: Sequence[NodeReport]
 
     @property
     def reasons(self) -> dict[str, list[str]]:
-        """Why new nodes are of their types -> the nodes of which it is true, in the order of the plan."""
+        """Explanations of instance types, each with the names of its new nodes, in plan order."""
         found: dict[str, list[str]] = {}
         for node in self.nodes:
             if node.why:
@@ -77,7 +77,7 @@ class Report:
 
     @property
     def rules(self) -> str:
-        """What plans were compared by, beside their prices, in a sentence."""
+        """A sentence on the criteria, besides price, that plans were compared by."""
         totals = self.document["totals"]
         share = totals["maxWorkloadSharePerNode"]
         text = f"Every new node counts ${totals['nodeCharge']:g} an hour beside its price"
@@ -94,7 +94,7 @@ class Report:
 
 
 def report(decision: Decision, document: Document, types: Sequence[InstanceType]) -> Report:
-    """The report of a plan and its document."""
+    """Return the report of a plan and its document."""
     known = {kind.name: kind for kind in types}
     nodes = []
     for claim, entry in zip(decision.plan.claims, document["nodeClaims"], strict=True):
@@ -148,7 +148,7 @@ def _label(labels: Mapping[str, str], key: str) -> str:
 
 
 def shares_of(pods: Sequence[Pod]) -> list[Share]:
-    """The pods by workload, largest first: those whose names differ in their last part only count as one."""
+    """Group pods by workload, largest first. Pods whose names differ only in the replica number form one group."""
     counts: Counter[str] = Counter()
     requests: dict[str, Resources] = {}
     for pod in pods:
@@ -160,6 +160,6 @@ def shares_of(pods: Sequence[Pod]) -> list[Share]:
 
 
 def workload_of(pod: Pod) -> str:
-    """``namespace/name`` without the number of the replica."""
+    """``namespace/name`` without the replica number."""
     name, dash, number = pod.key.rpartition("-")
     return name if dash and number.isdigit() else pod.key

@@ -1,4 +1,4 @@
-"""Settings of the autoscaler as a simulation takes them: those that bear on a plan, and a word on the others."""
+"""Parses the autoscaler's settings for a simulation: those that affect a plan, and notes on the others."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tenon.scheduling.model import NODE_CHARGE
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The numbers that a setting may have."""
+    """The valid range of a numeric setting."""
 
     least: float
     most: float
     default: float
     open_below: bool = False
-    """Whether ``least`` itself is too little."""
+    """True if ``least`` itself is not valid."""
 
     def holds(self, number: float) -> bool:
-        """Whether the setting may have this value."""
+        """True if the value is in the range."""
         return self.least <= number <= self.most and not (self.open_below and number == self.least)
 
     def __str__(self) -> str:
@@ -34,18 +34,18 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "PREFERENCE_POLICY": ("Respect", "Ignore"),
     "MIN_VALUES_POLICY": ("Strict", "BestEffort"),
 }
-"""Settings that a plan depends on, with their values; the first is the default."""
+"""Enumerated settings that affect a plan, with their values; the first is the default."""
 NUMBERS = {
     "NODE_CHARGE": Span(0, 1000, NODE_CHARGE),
     "MAX_WORKLOAD_SHARE_PER_NODE": Span(0, 1, 1.0, open_below=True),
 }
-"""Settings that a plan depends on and that are numbers."""
+"""Numeric settings that affect a plan."""
 GATES = "FEATURE_GATES"
-"""Decides what of a live cluster is read; objects in files count whatever it says."""
+"""Decides which objects of a live cluster are read. Objects in files are always read."""
 GATES_OF_AWS = "AWS_FEATURE_GATES"
-"""Decides whether EC2NodeClasses may hold expressions."""
+"""Decides whether EC2NodeClasses may contain expressions."""
 SPREAD = "SCHEDULER_CONFIG"
-"""A document, or the path of one: the topology spread of pods that state none."""
+"""A document or its path. It sets the default topology spread of pods without constraints."""
 _WITHOUT_EFFECT = """
 BATCH_MAX_DURATION BATCH_IDLE_DURATION IGNORE_DRA_REQUESTS KUBE_CLIENT_QPS
 KUBE_CLIENT_BURST METRICS_PORT HEALTH_PROBE_PORT ENABLE_PROFILING DISABLE_LEADER_ELECTION LEADER_ELECTION_NAME
@@ -57,35 +57,35 @@ GARBAGE_COLLECTION_INTERVAL INITIALIZATION_TIMEOUT WATCH_SILENCE_LIMIT DEFAULT_I
 DEFAULT_TAGS DISABLE_WEBHOOK WEBHOOK_PORT WEBHOOK_URL
 """
 WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT.split())
-"""Settings of a worker that change no plan made from files."""
+"""Worker settings that do not affect a plan made from files."""
 
 _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?|\.[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
 class PlanSettings:
-    """The settings that a plan depends on, by name."""
+    """The settings that affect a plan, by name."""
 
     values: dict[str, str] = field(default_factory=lambda: {name: kinds[0] for name, kinds in CHOICES.items()})
     numbers: dict[str, float] = field(default_factory=lambda: {name: span.default for name, span in NUMBERS.items()})
     stated: dict[str, str] = field(default_factory=dict)
-    """Settings that no plan depends on, and a simulation does."""
+    """Settings that do not affect the plan itself but affect the simulation."""
 
     def gates(self) -> FeatureGates:
-        """Which kinds of a live cluster count."""
+        """Feature gates, which decide which kinds of a live cluster are read."""
         return parse_feature_gates(self.stated.get(GATES, ""))[0]
 
     def aws_gates(self) -> AwsFeatureGates:
-        """What EC2NodeClasses may hold."""
+        """AWS feature gates, which decide what EC2NodeClasses may contain."""
         return parse_aws_feature_gates(self.stated.get(GATES_OF_AWS, ""))[0]
 
     @property
     def scheduler_config(self) -> str:
-        """A document on kube-scheduler, or the path of one; empty for none."""
+        """A kube-scheduler configuration or its path; empty if not set."""
         return self.stated.get(SPREAD, "")
 
     def policy(self) -> PlanPolicy:
-        """The settings as planning takes them."""
+        """The settings in the form that the planner takes."""
         return PlanPolicy(
             ignore_preferences=self.values["PREFERENCE_POLICY"] == "Ignore",
             min_values_best_effort=self.values["MIN_VALUES_POLICY"] == "BestEffort",
@@ -95,7 +95,7 @@ class PlanSettings:
 
 
 def read_settings(texts: Iterable[str]) -> tuple[PlanSettings, list[Fault], list[str]]:
-    """The settings of ``NAME=VALUE`` texts, what is wrong with them, and notes on those without effect."""
+    """Parse ``NAME=VALUE`` texts. Return the settings, the faults, and notes on settings without effect."""
     settings = PlanSettings()
     faults: list[Fault] = []
     notes: list[str] = []

@@ -1,4 +1,4 @@
-"""The fields of volumes, claims, classes and CSI nodes that say where a pod's volumes can be reached."""
+"""Models of the storage fields that determine where a pod's volumes are reachable."""
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 

@@ -1,4 +1,4 @@
-"""What a live cluster would have made of an input's volume claims: those of StatefulSets, and their bindings."""
+"""Adds what a live cluster would have added for volumes: the claims of StatefulSets, and bindings."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from tenon.simulation.objects import Found, Objects
 
 
 def add_template_claims(objects: Objects, workload: Found, pod: Found) -> None:
-    """Give a pod the volumes that its StatefulSet's claim templates make for it.
+    """Add to a pod the volumes of its StatefulSet's claim templates.
 
-    Claims that are there hold the pod where their volume is. A claim that is still to be made binds it only when its
-    class is known and waits for the pod; else nothing can be said of where it will be.
+    An existing claim ties the pod to its volume's location. A claim that does not exist yet restricts the pod only if
+    its
+    StorageClass is known and waits for the first consumer. Otherwise the volume's location is unknown.
     """
     for template in workload.body["spec"].get("volumeClaimTemplates") or ():
         name = f"{template['metadata']['name']}-{pod.name}"
@@ -38,7 +39,7 @@ def add_template_claims(objects: Objects, workload: Found, pod: Found) -> None:
 
 
 def complete_bindings(objects: Objects) -> None:
-    """Claims of files seldom carry their status: one that names its volume is taken as bound to it."""
+    """Treat a claim that names its volume as bound, because claims in files seldom include a status."""
     for found in objects.of("PersistentVolumeClaim"):
         metadata = found.body["metadata"]
         named = (found.body.get("spec") or {}).get("volumeName")
@@ -48,7 +49,10 @@ def complete_bindings(objects: Objects) -> None:
 
 
 def _storage_class(objects: Objects, spec: Mapping[str, Any]) -> JsonObject | None:
-    """The class of a claim by its spec, the default class where it names none; None when it is not there."""
+    """Return a claim's StorageClass, which defaults to the default class.
+
+    Return None if the input does not contain it.
+    """
     name = spec.get("storageClassName")
     if name is None:
         default = default_class(_as_default(found) for found in objects.of("StorageClass"))
@@ -58,7 +62,7 @@ def _storage_class(objects: Objects, spec: Mapping[str, Any]) -> JsonObject | No
 
 
 def _as_default(found: Found) -> StorageClass:
-    """As much of a class as tells which one is the default."""
+    """Convert a StorageClass to the fields that the choice of the default class needs."""
     metadata = found.body["metadata"]
     annotations, created = metadata.get("annotations") or {}, metadata.get("creationTimestamp")
     return StorageClass(

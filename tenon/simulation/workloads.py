@@ -1,4 +1,4 @@
-"""Workloads as the pods that they ask for, named ``<name>-<i>``."""
+"""Expands workloads into their pods, named ``<name>-<i>``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tenon.simulation.volumes import add_template_claims
 
 WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "Job")
 MOST_PODS = 200_000
-"""Pods that one simulation takes: more than any cluster holds."""
+"""Maximum number of pods in one simulation, more than any cluster holds."""
 
 
 def expand(objects: Objects) -> None:
@@ -45,7 +45,7 @@ def expand(objects: Objects) -> None:
 
 
 def replicas(workload: Found) -> int:
-    """How many pods a workload asks for; 1 where it does not say."""
+    """Number of pods that a workload requests; defaults to 1."""
     stated = workload.body["spec"].get("parallelism" if workload.kind == "Job" else "replicas")
     return 1 if stated is None else int(stated)
 
@@ -75,7 +75,7 @@ def _pods(workload: Found, count: int) -> Iterator[Found]:
 
 
 def _owner(workload: Found) -> JsonObject:
-    """Whom the pods belong to: those of a Deployment to the ReplicaSet that its controller makes."""
+    """The pods' owner reference. A Deployment's pods belong to the ReplicaSet that its controller creates."""
     if workload.kind == "Deployment":
         return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": replica_set(workload)["metadata"]["name"]}
     version = workload.body.get("apiVersion") or "apps/v1"
@@ -83,7 +83,7 @@ def _owner(workload: Found) -> JsonObject:
 
 
 def replica_set(deployment: Found) -> JsonObject:
-    """The ReplicaSet of a Deployment's present template, as far as its name and selector go."""
+    """The ReplicaSet of a Deployment's current template, limited to its name and selector."""
     template = deployment.body["spec"]["template"]
     added = workload_labels(deployment.kind, deployment.name, template)
     selector = deployment.body["spec"].get("selector") or {}
@@ -95,7 +95,7 @@ def replica_set(deployment: Found) -> JsonObject:
 
 
 def _owners(objects: Objects) -> set[tuple[str, str]]:
-    """The workloads, by kind and key, that some object of the input belongs to."""
+    """Kind and key of each workload that owns an object of the input."""
     return {
         (str(owner.get("kind")), f"{found.namespace}/{owner.get('name')}")
         for kind in ("Pod", *WORKLOADS)
