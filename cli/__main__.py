@@ -1,4 +1,4 @@
-"""``python -m cli``: the command, where its script is not on PATH."""
+"""Runs the ``tenon`` command as ``python -m cli``, for environments where its script is not on PATH."""
 
 from cli.main import main
 

@@ -1,4 +1,4 @@
-"""Which cluster a command means: named by option or environment, else the sandbox that runs in this folder."""
+"""Selects the cluster of a command: from an option or the environment, else the sandbox running in this folder."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from dataclasses import dataclass, field
 
 
 class ContextError(Exception):
-    """No cluster is named, in one sentence."""
+    """No cluster is named. The message is one sentence."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """A cluster and what must stand in the environment to reach it."""
+    """A cluster and the environment variables needed to reach it."""
 
     cluster: str
     environment: dict[str, str] = field(default_factory=dict)
 
     def apply(self) -> None:
-        """Set what is not set yet; an operator's own environment wins."""
+        """Set the variables that are not set yet. The operator's own environment takes precedence."""
         for name, value in self.environment.items():
             os.environ.setdefault(name, value)
 
 
 def resolve(cluster: str | None) -> Context:
-    """The cluster that a command means.
+    """Return the cluster that a command applies to.
 
     Raises:
-        ContextError: none is named, and no sandbox runs here.
+        ContextError: no cluster is named, and no sandbox runs in this folder.
     """
     sandbox = _running_sandbox()
     if cluster and (sandbox is None or sandbox.cluster != cluster):
@@ -40,7 +40,7 @@ def resolve(cluster: str | None) -> Context:
 def _running_sandbox() -> Context | None:
     try:
         from sandbox.cluster import Sandbox
-    except ImportError:  # the sandbox's own dependencies are not part of an installation
+    except ImportError:  # the sandbox is an optional extra
         return None
     found = Sandbox.find()
     if found is None:

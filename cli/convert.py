@@ -1,4 +1,4 @@
-"""``tenon convert``: manifests of any age of Karpenter in today's form, with a comment on everything that changed."""
+"""``tenon convert``: converts manifests of any Karpenter version to v1, with a comment on every change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNUSABLE = 2
 
 
 class Form(StrEnum):
-    """How the manifests are written."""
+    """Output format of the manifests."""
 
     yaml = "yaml"
     json = "json"
@@ -72,7 +72,7 @@ def _written(form: Form, parts: Sequence[Part]) -> str:
 
 
 def _write(form: Form, folder: Path, files: Mapping[str, Sequence[Part]]) -> list[Fault]:
-    """Write the files; what cannot be written is a fault. No input is written over."""
+    """Write the files and return a fault for each one that cannot be written. Never overwrite an input file."""
     faults = []
     taken: dict[Path, str] = {}
     for name, parts in files.items():
@@ -94,7 +94,7 @@ def _write(form: Form, folder: Path, files: Mapping[str, Sequence[Part]]) -> lis
 
 
 def _tell_notes(converted: Output) -> None:
-    """What YAML says in comments."""
+    """Print the notes that YAML output contains as comments."""
     for parts in converted.files.values():
         for part in parts:
             for note in part.notes:

@@ -1,4 +1,4 @@
-"""``tenon demo``: the main job on real parts, told as it happens; exits 0 only when each step was really seen."""
+"""``tenon demo``: scales a Deployment up and down on a real sandbox. It exits 0 only if it observed every step."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def demo(
 
     console = Console(highlight=False)
     if not console.is_terminal:
-        console = Console(highlight=False, width=160)  # a pipe has no width of its own to keep to
+        console = Console(highlight=False, width=160)  # a pipe has no width limit
     began = time.monotonic()
     attached = Sandbox.find(state)
     try:
@@ -137,7 +137,7 @@ async def _play(console: Console, sandbox: Any) -> None:
 
 
 def _instance_state(ec2: Any, instance_id: str) -> str:
-    """What EC2 says of an instance; ``gone`` once it has forgotten it."""
+    """Return an instance's state in EC2, or ``gone`` if EC2 no longer lists it."""
     return next((str(i["state"]) for i in ec2.instances() if i["id"] == instance_id), "gone")
 
 
@@ -224,7 +224,7 @@ async def _report(console: Console, story: Narrator, temporal: Client, sandbox: 
 
 
 async def _history(temporal: Client, workflow_id: str) -> tuple[int, Life | None]:
-    """Events over all runs of a life, and its result if it has ended."""
+    """Count the events over all runs of a node workflow, and return its result if it has ended."""
     events = 0
     life = None
     async for run in temporal.list_workflows(f'WorkflowId = "{workflow_id}"'):

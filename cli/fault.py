@@ -1,4 +1,4 @@
-"""`tenon sandbox fault`: make something go wrong in the sandbox that runs here, by name, and heal it again."""
+"""`tenon sandbox fault`: injects named faults into the sandbox running in this folder, and heals them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def clear(
 
 
 def _command(chosen: NamedFault) -> Callable[..., None]:
-    """A command whose parameters are the fault's options."""
+    """Build a command whose parameters are the fault's options."""
 
     def run(state: StateDir = None, output: Output = Output.TABLE, **options: Any) -> None:
         try:
@@ -102,7 +102,7 @@ def _required(option: Option) -> bool:
 
 
 def _annotated(option: Option) -> Any:
-    """What must be given is an argument, the rest are options."""
+    """Required options become arguments; the others become flags."""
     kind = typer.Argument(help=option.about) if _required(option) else typer.Option(help=option.about)
     return Annotated[option.type, kind]
 

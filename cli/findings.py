@@ -1,4 +1,4 @@
-"""What is wrong in manifests, as a table for people at a terminal."""
+"""Prints findings on manifests as a table for terminals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tenon.manifests.faults import one_line
 
 
 def show(findings: Sequence[Finding], console: Console | None = None) -> None:
-    """Print the findings; nothing when there are none."""
+    """Print the findings, or nothing if there are none."""
     if not findings:
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)

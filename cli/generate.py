@@ -1,4 +1,4 @@
-"""`tenon generate`: the manifests that are made from code, and the check that they are fresh."""
+"""`tenon generate`: writes the manifests that are generated from code, and checks that they are current."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CRD_DIRECTORY = Path("deploy/crds")
 
 
 def crd_texts() -> dict[str, str]:
-    """The text of every CRD manifest, by the name of its file."""
+    """Text of every CRD manifest, by file name."""
     return {
         name: HEADER + yaml.safe_dump(definition, sort_keys=False, width=120, allow_unicode=True)
         for name, definition in custom_resource_definitions().items()

@@ -1,7 +1,8 @@
-"""``tenon handback``: leave a cluster to Karpenter, node by node as it is.
+"""``tenon handback``: hands a cluster over to Karpenter without replacing any node.
 
-Ends Tenon's workflows, which would otherwise go on when a worker is started again, and takes Tenon's own marks off
-Nodes and NodeClaims. Instances, pods, finalizers and Karpenter's labels stay: Karpenter goes on with them.
+It terminates Tenon's workflows, which would otherwise continue when a worker starts again, and removes Tenon's own
+labels, annotations and taints from Nodes and NodeClaims. Instances, pods, finalizers and Karpenter's labels stay, so
+that Karpenter continues with them.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ LEASE_SECONDS = 15.0
 
 
 class StillLeads(Exception):
-    """A worker runs that would begin everything anew, in one sentence."""
+    """A running worker would start everything again. The message is one sentence."""
 
 
 @app.callback(invoke_without_command=True)
@@ -78,7 +79,7 @@ async def _hand_back(cluster: str | None, lease: str) -> None:
 
 
 async def _ours(kube: Kube) -> tuple[list[Object], list[Object]]:
-    """The Nodes and NodeClaims that are not another controller's."""
+    """Return the Nodes and NodeClaims that another controller does not manage."""
     nodes, claims = await kube.list(NODES, label_selector=labels.NODEPOOL), await kube.list(NODECLAIMS)
     others = {(claim.get("status") or {}).get("providerID") for claim in claims if not manages_claim(claim)}
     return (
@@ -88,10 +89,10 @@ async def _ours(kube: Kube) -> tuple[list[Object], list[Object]]:
 
 
 async def nobody_leads(kube: Kube, name: str) -> None:
-    """Wait out the Lease of a worker that was killed.
+    """Wait for the Lease of a killed worker to expire.
 
     Raises:
-        StillLeads: a Lease is renewed.
+        StillLeads: a worker renews a Lease.
     """
     before = await _held(kube, name)
     if not before:
@@ -109,7 +110,7 @@ async def nobody_leads(kube: Kube, name: str) -> None:
 
 
 async def _held(kube: Kube, name: str) -> dict[str, str]:
-    """The Leases that workers of Tenon hold, and their versions."""
+    """Return the Leases that Tenon workers hold, with their resource versions."""
     found = await kube.list(LEASES, field_selector=f"metadata.name={name}")
     return {
         f"{lease['metadata']['namespace']}/{name}": lease["metadata"]["resourceVersion"]
@@ -119,7 +120,10 @@ async def _held(kube: Kube, name: str) -> dict[str, str]:
 
 
 async def end_workflows(client: Client, cluster: str) -> int:
-    """Terminate all open workflows of the cluster, as often as the list, which is late, shows any; how many."""
+    """Terminate all open workflows of the cluster and return their number.
+
+    It lists workflows until none are left, because Temporal's visibility store is eventually consistent.
+    """
     try:
         await client.get_schedule_handle(schedule_id(cluster)).delete()
     except RPCError as error:
@@ -143,7 +147,7 @@ async def _terminate(client: Client, workflow_id: str) -> None:
 
 
 async def _clean(kube: Kube, obj: Object) -> bool:
-    """Whether there was anything of Tenon's on the object."""
+    """Remove Tenon's marks from the object. Return True if there were any."""
     resource = NODES if obj["kind"] == "Node" else NODECLAIMS
     if not handed_back(obj):
         return False

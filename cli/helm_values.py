@@ -1,6 +1,6 @@
-"""The parts of the Helm chart that are made: names and schema of the settings, and the rights.
+"""Generates parts of the Helm chart: the names and schema of the settings, and the RBAC rules.
 
-They say again what `worker/settings` and `deploy/rbac.yaml` say, so they are generated, and nothing can be forgotten.
+They are generated from `worker/settings` and `deploy/rbac.yaml`, so that the chart cannot miss any of them.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ ELSEWHERE = {
     "cpu_requests": "controller.resources.requests.cpu",
     "memory_limit": "controller.resources.limits.memory",
 }
-"""Settings that are not texts under ``settings`` of the chart's values, and where they are."""
+"""Settings that are not strings under ``settings`` in the chart's values, with their location."""
 REMOVED_VALUES = ("assume_role_arn", "assume_role_duration")
-"""What stands under ``settings`` in values for Karpenter's charts before 1.0; the worker says what is done instead."""
+"""Settings in values of Karpenter's charts before 1.0. The worker explains what to use instead."""
 _ACRONYMS = {"Arn": "ARN", "Ca": "CA", "Vpc": "VPC", "Enis": "ENIs", "Dra": "DRA", "Qps": "QPS", "Url": "URL"}
-"""As Karpenter's chart spells them."""
+"""Acronyms as Karpenter's chart spells them."""
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _HEADER = "made by `tenon generate`; change {} instead"
 _LABELS = '{{- include "tenon.labels" . | nindent 4 }}'
@@ -49,19 +49,19 @@ _LEASES = f"""  - {LEASE}
   - '{_LEASE}'
   {{{{- end }}}}
 """
-"""A Karpenter's Lease is looked for whatever the worker's own is called."""
+"""The worker always looks for Karpenter's Lease, whatever its own Lease is called."""
 _LABELS_MARK = "LABELS"
 _LEASES_MARK = "LEASES"
 
 
 def value_name(field: str) -> str:
-    """The name of a setting under ``settings`` in the chart's values: clusterCABundle for cluster_ca_bundle."""
+    """Return a setting's name under ``settings`` in the chart's values: clusterCABundle for cluster_ca_bundle."""
     first, *others = field.split("_")
     return first + "".join(_ACRONYMS.get(each.title(), each.title()) for each in others)
 
 
 def chart_texts() -> dict[Path, str]:
-    """The text of each file of the chart that is made, by its path."""
+    """Text of each generated chart file, by path."""
     fields = [*(field for field in Settings.model_fields if field not in ELSEWHERE), *REMOVED_VALUES]
     names = {value_name(field): field.upper() for field in fields}
     source = _HEADER.format("worker/settings/model.py")
@@ -99,7 +99,7 @@ def _value(field: str) -> dict[str, Any]:
     kept = {key: schema[key] for key in ("description", *_BOUNDS) if key in schema}
     if "enum" in schema:
         return {**kept, "enum": [*schema["enum"], "", None]}
-    # Values of numbers and switches are often quoted, in Karpenter's own values too.
+    # Users often quote numbers and booleans, and so do Karpenter's own values.
     kinds = {schema.get("type", "string"), "string", "null"}
     return {**kept, "type": sorted(kinds)}
 
@@ -121,7 +121,7 @@ def _rights() -> str:
 
 
 def _document(document: dict[str, Any]) -> str:
-    """One document's text; the Secret and the right to it are there only with the webhook."""
+    """Format one document. The Secret and the rule for it depend on the webhook being enabled."""
     named = _named(document)
     if document["kind"] == "Secret":
         return _with_webhook(_dumped(named))
@@ -141,11 +141,11 @@ def _with_webhook(text: str) -> str:
 
 
 def _named(document: dict[str, Any]) -> dict[str, Any]:
-    """A document of rights for any release: its names, namespace and labels as the chart has them."""
+    """Return an RBAC document for any release, with the chart's names, namespace and labels."""
     metadata = document["metadata"]
     labels = {key: value for key, value in metadata["labels"].items() if key != "app.kubernetes.io/part-of"}
     metadata = {**metadata, "labels": {_LABELS_MARK: "", **labels}}
-    if document["kind"] == "Secret":  # its name is the worker's to know; what it holds outlives a release
+    if document["kind"] == "Secret":  # the worker names the Secret, and its content outlives a release
         metadata["annotations"] = {"helm.sh/resource-policy": "keep"}
     else:
         metadata["name"] = _of_release(metadata["name"])

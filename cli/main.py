@@ -1,4 +1,4 @@
-"""The ``tenon`` command: one sub-command a job, each loaded only when it is called."""
+"""The ``tenon`` command. Each subcommand's module is loaded only when it is called."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ COMMANDS = {
     "validate": "cli.validate",
     "worker": "cli.worker",
 }
-"""Command name to the module whose ``app`` it is."""
+"""Module that contains the ``app`` of each command."""
 OF_THE_SANDBOX = ("demo", "sandbox")
 
 
 class Commands(TyperGroup):
-    """Finds commands by name and loads their modules only then."""
+    """Finds commands by name and loads their modules on demand."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - click's signature
-        """All names."""
+        """Return all command names."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - click's signature
-        """The command of a name; None when there is none."""
+        """Return the command with this name, or None if it does not exist."""
         if cmd_name not in COMMANDS:
             return None
         if cmd_name in OF_THE_SANDBOX and (package := missing()):
@@ -58,7 +58,7 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """The entry point: runs the command and ends the process with its status."""
+    """Run the command and exit the process with its status."""
     open_what_is_closed()
     try:
         with unwritable_output_told():

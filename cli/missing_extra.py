@@ -1,4 +1,4 @@
-"""Commands of the sandbox where the extra `sandbox` is not installed: the image of a worker leaves it out."""
+"""Replaces the sandbox's commands if the extra `sandbox` is not installed, as in the worker's image."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import typer
 from typer.core import TyperCommand
 
 PACKAGES = ("sandbox", "psutil", "moto", "flask", "flask_cors", "werkzeug", "jsonpath_ng")
-"""The sandbox's own package and those that the extra installs, by the names they are imported by."""
+"""Import names of the sandbox's own package and of the packages that the extra installs."""
 ANYTHING = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 
 def missing() -> str:
-    """The first package that the sandbox lacks; empty if it lacks none."""
+    """Return the first missing package of the sandbox, or an empty string."""
     return next((name for name in PACKAGES if not _is_installed(name)), "")
 
 
 def _is_installed(name: str) -> bool:
     try:
         return find_spec(name) is not None
-    except ValueError:  # another program has put something else in its place
+    except ValueError:  # another module took the name
         return False
 
 
 def stand_in(command: str, package: str) -> TyperCommand:
-    """A command that takes any arguments and says in one sentence what to install."""
+    """Return a command that accepts any arguments and prints what to install."""
 
     def refuse(**_: Any) -> None:
         typer.echo(

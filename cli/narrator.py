@@ -1,4 +1,4 @@
-"""Watches the sandbox's cluster and tells what it sees, once each, with the time since the scene began."""
+"""Watches the sandbox's cluster and prints each new observation once, with the time since the scene began."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ PAUSE = 0.25
 
 
 class NotSeen(Exception):
-    """A step of the demonstration that did not happen in time."""
+    """A step of the demonstration did not happen in time."""
 
 
 class Narrator:
-    """Prints each fact once and remembers when it was seen."""
+    """Prints each observation once and records its time."""
 
     def __init__(self, console: Console, kube: Kube, temporal: Client, cluster: str, ec2: Callable[[str], str]) -> None:
-        """``ec2`` tells the state of an instance by its id."""
+        """``ec2`` returns the state of an instance by its id."""
         self._console = console
         self._kube = kube
         self._temporal = temporal
@@ -39,26 +39,26 @@ class Narrator:
         self.claims: dict[str, NodeState] = {}
 
     def scene(self, title: str) -> None:
-        """Begin a scene; times count from here."""
+        """Begin a scene and restart the clock."""
         self._began = time.monotonic()
         self._console.rule(f"[bold]{title}")
 
     def tell(self, key: str, text: str, style: str = "") -> None:
-        """Say something the first time that it is so."""
+        """Print an observation the first time it occurs."""
         if key not in self._told:
             self._told[key] = time.monotonic()
             mark = f"[{style}]" if style else ""
             self._console.print(f"[dim]{time.monotonic() - self._began:6.1f} s[/dim]  {mark}{text}")
 
     def seconds(self, since: str, till: str) -> float:
-        """Time between two facts."""
+        """Seconds between two observations."""
         return self._told[till] - self._told[since]
 
     async def until(self, what: str, seen: Callable[[], Awaitable[bool]], *, within: float = 180.0) -> None:
-        """Look at the cluster again and again until ``seen`` holds.
+        """Poll the cluster until ``seen`` returns True.
 
         Raises:
-            NotSeen: it did not within the time.
+            NotSeen: ``seen`` did not return True in time.
         """
         deadline = time.monotonic() + within
         while True:
@@ -70,7 +70,7 @@ class Narrator:
             await asyncio.sleep(PAUSE)
 
     async def look(self) -> None:
-        """Tell what is new about NodeClaims and their nodes."""
+        """Print what is new about NodeClaims and their nodes."""
         nodes = {node["metadata"]["name"]: node for node in await self._kube.list(NODES)}
         for claim in await self._kube.list(NODECLAIMS):
             await self._look_at(claim, nodes)
@@ -121,12 +121,12 @@ class Narrator:
         )
 
     async def pods(self, app: str) -> list[JsonObject]:
-        """The pods of a Deployment that are not on their way out."""
+        """Return the pods of a Deployment that are not being deleted."""
         found = await self._kube.list(PODS, namespace="default", label_selector=f"app={app}")
         return [pod for pod in found if not pod["metadata"].get("deletionTimestamp")]
 
     async def all_running(self, app: str, count: int) -> bool:
-        """Whether exactly ``count`` pods run."""
+        """True if the Deployment has exactly ``count`` pods and all are Running."""
         pods = await self.pods(app)
         waiting = sum(1 for pod in pods if pod.get("status", {}).get("phase") == "Pending")
         if waiting:
@@ -135,7 +135,7 @@ class Narrator:
         return len(pods) == count == len(running)
 
     async def gone(self, claim: str) -> bool:
-        """Whether a NodeClaim is gone and EC2 says that its instance is terminated."""
+        """True if the NodeClaim does not exist and EC2 reports its instance as terminated."""
         if await self._kube.get(NODECLAIMS, claim) is not None:
             return False
         instance = self.claims[claim].instance

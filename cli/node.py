@@ -1,4 +1,4 @@
-"""``tenon node``: watch and steer nodes through the workflows that are their lives."""
+"""``tenon node``: shows and controls nodes through their workflows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ app = typer.Typer(no_args_is_help=True, help="Watch and steer nodes through thei
 T = TypeVar("T")
 
 AT_ONCE = 10
-"""Blocked nodes that are asked at the same time what blocks them."""
+"""Maximum number of blocked nodes that are queried concurrently."""
 ASK_FOR = timedelta(seconds=10)
 
 Name = Annotated[str, typer.Argument(help="A NodeClaim, or the Node it became.")]
@@ -47,7 +47,7 @@ Blocked = Annotated[bool, typer.Option("--blocked", help="Only nodes that wait f
 
 
 class NodeError(Exception):
-    """A node that cannot be found or steered, in one sentence."""
+    """A node that cannot be found or controlled. The message is one sentence."""
 
 
 def _run(job: Coroutine[Any, Any, T]) -> T:
@@ -72,11 +72,11 @@ async def _connect(cluster: str | None) -> tuple[Context, Client]:
 
 
 async def _claim_of(name: str) -> str:
-    """The NodeClaim that ``name`` means: its own name, or that of the Node it became."""
+    """Return the NodeClaim with this name, or the one whose Node has this name."""
     try:
         kube = await Kube.connect()
     except ConfigError:
-        return name  # without the API server only the claim's own name is known
+        return name  # without the API server, assume a NodeClaim's name
     try:
         for claim in await kube.list(NODECLAIMS):
             if name in (claim["metadata"]["name"], claim.get("status", {}).get("nodeName")):
@@ -197,7 +197,7 @@ def _print(console: Console, markdown: str) -> None:
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as plain text for files and pipes, as wide as they are: nothing is cut off."""
+    """Format rows as plain text for files and pipes, at full width without truncation."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("   ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows)
     return "\n".join(line.rstrip() for line in lines)
@@ -206,7 +206,7 @@ def _columns(rows: Sequence[Sequence[str]]) -> str:
 async def _collect(
     cluster: str | None, blocked: bool
 ) -> tuple[list[dict[str, str]], dict[str, NodeState], list[LaunchBreaker]]:
-    """The rows of the list, the states of the nodes that are blocked, and the NodePools that EC2 refuses."""
+    """Return the list's rows, the states of the blocked nodes, and the NodePools that EC2 refuses launches for."""
     context, client = await _connect(cluster)
     query = f'WorkflowType = "NodeClaim" AND ExecutionStatus = "Running" AND {names.CLUSTER.name} = "{context.cluster}"'
     if blocked:
@@ -230,7 +230,7 @@ async def _collect(
 
 
 async def _held(client: Client, cluster: str) -> list[LaunchBreaker]:
-    """The NodePools whose launches are held back; none when the provisioner's workflow does not say."""
+    """Return the NodePools whose launches are paused, or none if the provisioner's workflow does not answer."""
     handle = client.get_workflow_handle(names.provisioner_id(cluster))
     try:
         return (await handle.query(ProvisionerWorkflow.launches, rpc_timeout=ASK_FOR)).breakers
@@ -245,7 +245,7 @@ async def _held(client: Client, cluster: str) -> list[LaunchBreaker]:
 
 
 def _held_row(breaker: LaunchBreaker) -> dict[str, Any]:
-    """A NodePool that is held back, in JSON: a row without a NodeClaim."""
+    """A paused NodePool as a JSON row without a NodeClaim."""
     return {
         "nodeClaim": "",
         "nodePool": breaker.pool,
@@ -256,7 +256,7 @@ def _held_row(breaker: LaunchBreaker) -> dict[str, Any]:
 
 
 def _explained(state: NodeState | None) -> dict[str, Any]:
-    """What a blocked node's row has beyond the others in JSON."""
+    """The additional JSON fields of a blocked node."""
     return {} if state is None else {"why": state.blocked, "remedies": remedies(state)}
 
 

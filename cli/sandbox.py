@@ -1,4 +1,4 @@
-"""`tenon sandbox`: a real cluster on this machine, brought up, looked at and taken down by hand."""
+"""`tenon sandbox`: starts, inspects and stops a real cluster on this machine."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from sandbox.tools import MissingTool, tool
 
 
 class Commands(TyperGroup):
-    """The commands here, and `fault`, whose module is loaded only when it is called."""
+    """The commands of this module, and `fault`, whose module is loaded on demand."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """All names."""
+        """Return all command names."""
         return [*super().list_commands(ctx), "fault"]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of a name; None when there is none."""
+        """Return the command with this name, or None if it does not exist."""
         if cmd_name != "fault":
             return super().get_command(ctx, cmd_name)
         command = get_command(import_module("cli.fault").app)

@@ -1,4 +1,4 @@
-"""What the commands of `tenon sandbox` share: the state folder, the forms of an answer, and how an error is printed."""
+"""Shared by the commands of `tenon sandbox`: the state folder, the output formats and error printing."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ FAILED = 2
 
 
 class Output(StrEnum):
-    """How an answer is printed."""
+    """Output format."""
 
     TABLE = "table"
     JSON = "json"
 
 
 def fail(error: Exception) -> typer.Exit:
-    """Print an error in a sentence; the exit to raise."""
+    """Print an error as one sentence, and return the exit to raise."""
     Console(stderr=True).print(f"[red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
     return typer.Exit(FAILED)
 
 
 def wide_console() -> Console:
-    """Wide where nobody looks at the width, so that a pipe gets whole lines."""
+    """Return a console that does not wrap lines when its output is not a terminal."""
     console = Console()
     return console if console.is_terminal else Console(width=200)

@@ -1,7 +1,8 @@
-"""Every setting as a flag of a command, made from the settings themselves so that none can be forgotten.
+"""Defines a flag for every setting, generated from the settings themselves so that none is missing.
 
-The flags are read here rather than by the command's parser, because that stops at the first fault and says it in a
-frame; an operator wants all faults, a sentence each. A switch alone means true, as Karpenter has it.
+This module parses the flags instead of the command's parser, because that parser stops at the first fault and prints
+it in a frame. An operator needs all faults, one sentence each. A boolean flag without a value means true, as in
+Karpenter.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from worker.settings.model import is_switch, text
 
 FLAGS = {flag_of(name): name for name in Settings.model_fields}
 FAULTS = "cli.setting_flags.faults"
-"""Where a command's context keeps the sentences of its flags."""
+"""Key in a command's context that holds the faults of its flags."""
 _FLAG = re.compile(r"--?[A-Za-z]")
 
 
 class SettingsCommand(TyperCommand):
-    """A command that takes every setting as a flag beside its own options; settings' values stay texts."""
+    """A command that accepts every setting as a flag, in addition to its own options. Setting values stay strings."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse what is no flag, all at once, before the values are looked at."""
+        """Collect all unknown flags before any value is parsed."""
         own = {name: bool(getattr(each, "is_flag", False)) for each in self.params for name in each.opts}
         taken = {name: alone for name, alone in own.items() if name not in FLAGS} | {"--help": True}
         given, faults = split(args, taken)
@@ -40,11 +41,11 @@ class SettingsCommand(TyperCommand):
 
 
 def split(arguments: Sequence[str], own: dict[str, bool]) -> tuple[list[str], list[str]]:
-    """The arguments with each setting as ``--name=value``, and a sentence for each that is no flag.
+    """Rewrite each setting as ``--name=value``, and return a sentence for each unknown flag.
 
     Args:
-        arguments: as the shell gave them.
-        own: the command's other options, with whether each stands alone.
+        arguments: the command line arguments.
+        own: the command's other options, and whether each one takes no value.
     """
     given: list[str] = []
     faults: list[str] = []
@@ -72,7 +73,7 @@ def split(arguments: Sequence[str], own: dict[str, bool]) -> tuple[list[str], li
 
 
 def with_setting_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command an option for each setting; its argument ``flags`` gets those that were given, by field."""
+    """Give a command an option for each setting. Its argument ``flags`` receives the given ones, by field name."""
     own = [each for each in inspect.signature(command, eval_str=True).parameters.values() if each.name != "flags"]
 
     def run(**given: Any) -> None:
@@ -92,7 +93,7 @@ def with_setting_flags(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def refuse(sentences: str) -> typer.Exit:
-    """Say what cannot be used, and the end to raise."""
+    """Print why the settings are unusable, and return the exit to raise."""
     print(sentences, file=sys.stderr)
     return typer.Exit(EXIT_UNUSABLE)
 

@@ -1,4 +1,4 @@
-"""``tenon settings``: what a worker that starts here would run with, and where each value comes from."""
+"""``tenon settings``: shows the settings that a worker started here would use, and their sources."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from worker.settings.namespace import own_namespace
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 
 WIDTH = 160
-"""Columns of a table that goes into a file or a pipe."""
+"""Columns of a table that is written to a file or a pipe."""
 GATES_BELOW = ("FEATURE_GATES", "AWS_FEATURE_GATES")
-"""Have a table of their own."""
+"""Settings that are shown in a table of their own."""
 UNNAMED = "unnamed"
-"""Stands for the cluster's name while the others are shown."""
+"""Placeholder for a missing cluster name, so that the other settings can still be shown."""
 
 Row = dict[str, Any]
 

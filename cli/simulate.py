@@ -1,4 +1,4 @@
-"""``tenon simulate``: what the autoscaler would do for the objects in files, without cluster, AWS or Temporal."""
+"""``tenon simulate``: plans for the objects in files, without a cluster, AWS or Temporal."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 UNUSABLE = 2
 ONLY_BUILT_IN = "the built-in catalogue knows us-west-2 only: name one of your region with --catalog"
 MOST_FAULTS = 1000
-"""Lines of faults that are printed."""
+"""Maximum number of faults that are printed."""
 
 
 class Form(StrEnum):
-    """How a plan is shown."""
+    """Output format of the plan."""
 
     table = "table"
     json = "json"
@@ -50,7 +50,7 @@ class Form(StrEnum):
 
 
 class InputError(Exception):
-    """The input cannot be used; ``faults`` say why."""
+    """The input cannot be used; ``faults`` contains the reasons."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
         super().__init__("the input cannot be used")
@@ -161,14 +161,14 @@ def _simulate(
 
 
 def _bounds(decision: Decision) -> tuple[float, float]:
-    """What the pods that were placed cost at least, in price, and with the charge that the plan was chosen by."""
+    """Lower bounds for the placed pods: of the price alone, and of the price plus the plan's charge per node."""
     charges = (0.0, decision.problem.node_charge)
     price, cost = lower_bounds(decision.problem, charges, left_out=decision.plan.unschedulable)
     return price, cost
 
 
 def _default_spread(given: str, objects: Objects, faults: list[Fault]) -> DefaultSpread:
-    """The topology spread of pods that state none: of the setting, or of a document among the manifests."""
+    """Default topology spread of pods without constraints, from the setting or from a document among the manifests."""
     try:
         setting = scheduler_document(given)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Standard streams as commands find them: closed, on a full disk, or with nobody who reads any more."""
+"""Handles standard streams that are closed, on a full disk, or whose reader has gone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE}
 
 
 def open_what_is_closed() -> None:
-    """Let what is written to a closed stream be lost, as its caller wants it, and not end up in another file."""
+    """Discard output to a closed stream. Otherwise it could end up in the next file that the process opens."""
     sys.stdout = sys.stdout or _nowhere()
     sys.stderr = sys.stderr or _nowhere()
 
@@ -25,10 +25,10 @@ def _nowhere() -> TextIO:
 
 @contextmanager
 def unwritable_output_told() -> Iterator[None]:
-    """End with status 1 and a sentence where the output cannot be written; without one where nobody reads it.
+    """Exit with status 1 and a message if the output cannot be written; without a message if its reader has gone.
 
     Raises:
-        SystemExit: what the command ended with, or 1.
+        SystemExit: the command's own exit, or status 1.
     """
     try:
         try:
@@ -40,5 +40,5 @@ def unwritable_output_told() -> Iterator[None]:
             raise
         if error.errno != errno.EPIPE:
             print(f"tenon: the output cannot be written: {error.strerror}", file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in the buffer has nowhere to go
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # discards what remains in the buffer
         raise SystemExit(1) from None

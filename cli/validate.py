@@ -1,4 +1,4 @@
-"""``tenon validate``: manifests of any age of Karpenter checked without a cluster, each fault with a better line."""
+"""``tenon validate``: checks manifests of any Karpenter version without a cluster, and suggests corrected lines."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 
 INVALID = 2
 MOST_SHOWN = 1000
-"""Findings that are printed for people."""
+"""Maximum number of findings printed in text output."""
 
 
 class Form(StrEnum):
-    """How the findings are shown."""
+    """Output format of the findings."""
 
     table = "table"
     json = "json"
@@ -61,7 +61,7 @@ def validate(
 
 
 def _total(found: Checked) -> str:
-    """One line on everything."""
+    """Summarize the findings in one line."""
     more = len(found.findings) - MOST_SHOWN
     hidden = f"... and {more} more; " if more > 0 else ""
     skipped = sum(found.skipped.values())

@@ -1,4 +1,4 @@
-"""``tenon worker``: what the Deployment runs."""
+"""``tenon worker``: the command that the Deployment runs."""
 
 from __future__ import annotations
 

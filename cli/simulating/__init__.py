@@ -1,1 +1,1 @@
-"""The parts of ``tenon simulate`` that touch the world: files, the cluster, the terminal."""
+"""Input and output of ``tenon simulate``: files, the cluster and the terminal."""

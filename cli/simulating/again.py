@@ -1,4 +1,4 @@
-"""Solves a problem again that the worker wrote because its engine failed on it."""
+"""Solves a problem that the worker saved because its engine failed on it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tenon.scheduling.model import Problem
 
 
 def read_problem(path: Path) -> Problem:
-    """The problem of a file.
+    """Return the problem in a file.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it holds no problem.
+        ValueError: the file does not contain a problem.
     """
     try:
         return from_json(gzip.decompress(path.read_bytes()))
@@ -24,7 +24,7 @@ def read_problem(path: Path) -> Problem:
 
 
 def solve_again(problem: Problem) -> str:
-    """What the engine answers now, a line for each part of the plan. What the engine raises is raised."""
+    """Solve the problem and return the plan, one line per part. Errors of the engine propagate."""
     plan = solved(problem)
     lines = [
         f"buy for {', '.join(pod.key for pod in claim.pods)}: {claim.instance_types[0]} of NodePool {claim.pool}"

@@ -1,4 +1,4 @@
-"""The objects of a simulation in the worker's own cluster cache, so that both see a cluster in the same way."""
+"""Loads a simulation's objects into the worker's own cluster cache, so that both read a cluster in the same way."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from worker.cache.state import ClusterState
 
 
 class FiledCache(ClusterCache):
-    """A cache that no API server fills. It is complete from the start, and its clock stands still."""
+    """A cluster cache without an API server. It is complete from the start, and its clock does not advance."""
 
     def __init__(self, now: float, default_spread: DefaultSpread = NOTHING) -> None:
         ClusterState.__init__(self, lambda: now)
@@ -37,18 +37,21 @@ class FiledCache(ClusterCache):
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """The pods that have no node or must leave theirs: those to place, and why the others are not placed."""
+    """Pods that have no node or must leave theirs: those to place, and those that are excluded, with the reason."""
 
     pods: list[Pod]
     refused: dict[str, str]
     promised: dict[str, list[Pod]]
-    """Pods that a starting node was bought for, by its name."""
+    """Pods that a starting node was launched for, by node name."""
 
 
 def fill(cache: FiledCache, objects: Objects, *, moving: bool = False) -> tuple[Pending, list[Fault]]:
-    """Put all objects into the cache; the pods that wait for a node, and what could not be decoded.
+    """Load all objects into the cache. Return the pending pods and the objects that cannot be decoded.
 
-    ``moving``: pods whose node is on its way out are among them, as they are for a worker.
+    Args:
+        cache: the cache to fill.
+        objects: the objects of the input, without faults.
+        moving: include pods whose node is terminating, as a worker does.
     """
     faults: list[Fault] = []
     pending = Pending([], {}, {})
@@ -89,7 +92,7 @@ def fill(cache: FiledCache, objects: Objects, *, moving: bool = False) -> tuple[
 
 
 def _of(objects: Objects, kind: str) -> Iterator[Found]:
-    """The objects of a kind; ReplicaSets with those that the controller of Deployments would make."""
+    """Yield the objects of a kind. ReplicaSets include those that the Deployment controller would create."""
     yield from objects.of(kind)
     yield from (found for (followed, _), found in objects.followed.items() if followed == kind)
     if kind == "ReplicaSet":
@@ -109,7 +112,7 @@ def _without_promised(pending: Pending, cache: FiledCache) -> Pending:
 
 
 def why_not_placed(record: PodRecord) -> str:
-    """Why a pod without a node is none that capacity is bought for; empty for the others."""
+    """Why the planner does not launch capacity for a pod without a node; empty if it does."""
     if record.gated:
         return "it has scheduling gates: remove spec.schedulingGates when it may start"
     if record.terminal:
@@ -130,6 +133,6 @@ def why_not_placed(record: PodRecord) -> str:
 def _decoded(found: Found, decode: Callable[[Any], Any], faults: list[Fault]) -> Any:
     try:
         return decode(msgspec.json.encode(found.body))
-    except (ValueError, OverflowError) as error:  # what the checks of manifests did not know of
+    except (ValueError, OverflowError) as error:  # found by no manifest check
         faults.append(found.fault("", str(error)))
         return None

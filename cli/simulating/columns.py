@@ -1,6 +1,6 @@
-"""Fit a table to a terminal: what a row is read for stays whole, what only adds to it shrinks and then goes.
+"""Fits a table to the terminal: important columns keep their width, and the others shrink or are dropped.
 
-Left alone, a table that is too wide cuts every column a little, the price as well.
+Without this, a table that is too wide truncates every column a little, including the price.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from rich.markup import escape
 from rich.table import Table
 
 GAP = 2
-"""Blanks between two columns, and beside all of them together."""
+"""Spaces between two columns, and around the table."""
 LETTERS = 10
-"""Of a text that is cut these stay at least."""
+"""Minimum number of letters of a truncated text."""
 
 
 class Give(IntEnum):
-    """What a column does where the table is too wide, in the order in which they go when shrinking is not enough."""
+    """How a column reacts to a table that is too wide, in the order in which columns are dropped."""
 
     NEVER = 0
     GO = 1
-    """It cannot shrink."""
+    """The column cannot shrink."""
     CUT = 2
-    """Its end can be cut, down to some letters."""
+    """The text can be truncated, down to ``LETTERS``."""
     BREAK = 3
-    """Its words can stand below one another."""
+    """The text can wrap between words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its cells are plain text."""
+    """A column. Its cells are plain text."""
 
     name: str
     cells: Sequence[str]
@@ -42,12 +42,12 @@ class Column:
 
     @property
     def width(self) -> int:
-        """What its longest text takes."""
+        """Width of the longest text."""
         return max(map(len, (self.name, *self.cells)))
 
     @property
     def least(self) -> int:
-        """What it can shrink to and still be read."""
+        """Minimum readable width."""
         if self.give is Give.CUT:
             return min(self.width, LETTERS)
         if self.give is Give.BREAK:
@@ -56,7 +56,7 @@ class Column:
 
 
 def table(title: str, columns: Sequence[Column], width: int) -> Table:
-    """The table of the columns that have room in the width."""
+    """Build a table of the columns that fit the width."""
     shown = _fitting([column for column in columns if any(column.cells)], width)
     made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for column, wide in shown:
@@ -74,7 +74,10 @@ def table(title: str, columns: Sequence[Column], width: int) -> Table:
 
 
 def _fitting(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
-    """Columns with their widths: all that can shrink, from the right, do so before one goes."""
+    """Return the columns with their widths.
+
+    All columns that can shrink do so, from the right, before one is dropped.
+    """
     left = list(columns)
     while True:
         wide = [column.width for column in left]

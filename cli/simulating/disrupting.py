@@ -1,4 +1,4 @@
-"""The disruption commands that a simulated cluster would get."""
+"""Computes the disruption commands that a simulated cluster would get."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from worker.cache.planning_view import PlanningView
 def disruption_of(
     view: PlanningView, cache: ClusterCache, plan: Plan, types: Sequence[InstanceType], now: datetime
 ) -> list[Document]:
-    """The nodes that would leave at this time, within budgets, and that the plan gives no pod."""
+    """Return the nodes that would be disrupted now, within budgets. Nodes that the plan gives pods are excluded."""
     managed = view.managed_nodes()
     nodes = {node.claim: cache.node_of(claim) for node in managed if (claim := cache.claims.get(node.claim))}
     used = {claim for claim, node in nodes.items() if node is not None and plan.placements.get(node.name)}

@@ -1,4 +1,4 @@
-"""Manifests and catalogues from files, folders and standard input."""
+"""Reads manifests and catalogues from files, folders and standard input."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tenon.simulation.objects import Objects
 from tenon.simulation.reading import read_text
 
 LARGEST = 128 * 2**20
-"""Bytes of one file."""
+"""Maximum size of one file, in bytes."""
 SUFFIXES = (".yaml", ".yml", ".json")
 STANDARD_INPUT = "-"
 NAME_OF_STANDARD_INPUT = "standard input"
 
 
 def read_files(names: Iterable[str]) -> Objects:
-    """The objects of all files; folders stand for the manifests in them."""
+    """Return the objects of all files. A folder stands for the manifests in it."""
     objects = Objects()
     for file, text in read_texts(names, objects.faults):
         read_text(objects, file, text)
@@ -31,7 +31,7 @@ def read_files(names: Iterable[str]) -> Objects:
 
 
 def read_texts(names: Iterable[str], faults: list[Fault]) -> Iterator[tuple[str, str]]:
-    """Each file's name with its text; folders stand for the manifests in them. What cannot be read is a fault."""
+    """Yield the name and text of each file. A folder stands for the manifests in it. An unreadable file is a fault."""
     for name in names:
         for file in _files(name, faults):
             text = _text(file, faults)
@@ -40,13 +40,13 @@ def read_texts(names: Iterable[str], faults: list[Fault]) -> Iterator[tuple[str,
 
 
 def read_named_texts(names: Iterable[str], faults: list[Fault]) -> Iterator[tuple[str, str]]:
-    """As `read_texts`, with standard input by its name, as messages with line numbers have it."""
+    """Like `read_texts`, but with a readable name for standard input, for messages with line numbers."""
     for file, text in read_texts(names, faults):
         yield NAME_OF_STANDARD_INPUT if file == STANDARD_INPUT else file, text
 
 
 def read_catalogue_file(name: str | None) -> tuple[list[InstanceType], list[Fault]]:
-    """The instance types of a file, or the built-in ones."""
+    """Return the instance types of a file, or the built-in ones."""
     if name is None:
         return read_catalogue(builtin.load(), Source("built-in catalogue"))
     faults: list[Fault] = []
@@ -81,13 +81,13 @@ def _files(name: str, faults: list[Fault]) -> Iterator[str]:
 
 
 def _is_catalogue(file: str, text: str) -> bool:
-    """Whether a file is one for ``--catalog``: it may lie in a folder beside the manifests that it belongs to."""
+    """True if the file is a catalogue for ``--catalog``, which may be in the same folder as the manifests."""
     if not file.endswith(".json") or '"instanceTypes"' not in text:
         return False
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        return False  # whoever reads it as a manifest tells what is wrong
+        return False  # the manifest reader reports the fault
     return isinstance(document, dict) and "instanceTypes" in document and "kind" not in document
 
 

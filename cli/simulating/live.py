@@ -1,4 +1,4 @@
-"""The objects of a live cluster, read once and never changed."""
+"""Reads the objects of a live cluster once, without changing them."""
 
 from __future__ import annotations
 
@@ -39,14 +39,17 @@ READ = (
     *(NODEPOOLS, EC2NODECLASSES, NODECLAIMS, NODES, PODS, DAEMONSETS, NAMESPACES, PRIORITYCLASSES),
     *(PDBS, PVS, PVCS, STORAGECLASSES, CSINODES),
 )
-"""Workloads are left out: their pods are in the cluster already."""
+"""Resources to read. Workloads are excluded because the cluster already has their pods."""
 FOLLOWED = {resource.kind: resource for resource in (DEPLOYMENTS, REPLICASETS, STATEFULSETS)}
 
 
 def add_live_objects(objects: Objects, gates: FeatureGates, *, with_selectors: bool = False) -> list[Fault]:
-    """Add the cluster's objects to those of files, which win where both have one; what went wrong.
+    """Add the cluster's objects to those from files, and return the faults. Objects from files take precedence.
 
-    ``gates`` say what counts there, as they do for a worker; ``with_selectors``: whether Services and workloads do.
+    Args:
+        objects: the objects from files.
+        gates: the feature gates, which decide which kinds are read, as for a worker.
+        with_selectors: whether to read Services and workloads for their selectors.
     """
     try:
         return asyncio.run(_read(objects, gates, with_selectors))
@@ -81,7 +84,7 @@ async def _read(objects: Objects, gates: FeatureGates, with_selectors: bool) -> 
 
 
 async def _follow(kube: Kube, objects: Objects) -> None:
-    """Read the workloads that buffers refer to, and no others."""
+    """Read only the workloads that buffers refer to."""
     for buffer in list(objects.of("CapacityBuffer")):
         wanted = (buffer.body.get("spec") or {}).get("scalableRef") or {}
         resource = FOLLOWED.get(str(wanted.get("kind")))

@@ -1,4 +1,4 @@
-"""A sign of life on the terminal while a large input is read and planned for."""
+"""Shows a status line on the terminal while a large input is being processed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from threading import Timer
 from rich.console import Console
 
 SILENCE = 2.0
-"""Seconds that nothing is said."""
+"""Seconds before the status line appears."""
 
 
 @contextmanager
 def patience(text: str, console: Console | None = None, silence: float = SILENCE) -> Iterator[None]:
-    """Show the text on standard error while the body takes longer than the silence, where somebody sees it."""
+    """Show the text on standard error if the body takes longer than ``silence`` and a terminal is attached."""
     if console is None:
         console = Console(stderr=True)
     if not console.is_terminal:

@@ -1,4 +1,4 @@
-"""A plan as tables for people."""
+"""Prints a plan as tables."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tenon.simulation.document import Document
 from tenon.simulation.report import NodeReport, Report
 
 MOST_ROWS = 60
-"""Nodes that are listed one by one; beyond it those that are alike share a row."""
+"""Maximum number of nodes listed one by one. Above it, similar nodes share a row."""
 MOST_REASONS = 25
 MOST_WHYS = 12
-"""Sentences on why types won that are printed."""
+"""Maximum number of explanations of instance types that are printed."""
 WIDTH = 140
-"""Columns of a table that goes into a file or a pipe."""
+"""Columns of a table that is written to a file or a pipe."""
 
 
 def show(report: Report, console: Console | None = None) -> None:
@@ -72,7 +72,7 @@ def _price(alike: Sequence[NodeReport]) -> str:
 
 
 def _whys(reasons: Mapping[str, Sequence[str]]) -> Table:
-    """Why the types won, once for all nodes of which the same is true; the most common reasons where there are many."""
+    """Explanations of instance types, each once for all nodes it applies to. Only the most common ones are shown."""
     shown = Table(title="Why these types", title_justify="left", box=None, show_header=False, pad_edge=False)
     shown.add_column(no_wrap=True)
     shown.add_column(style="dim")
