@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 CLUSTERS = ("first", "second")
 REGION = "us-west-2"
 THREADS = 64
-"""As many as a worker launches with."""
+"""As many as a worker uses for launches."""
 PATIENCE = 300.0
 MOST_FLEETS_OF_A_GROUP = 2
 MOST_LOOKS_A_SECOND = 3
@@ -43,27 +43,27 @@ MOST_LOOKS_A_SECOND = 3
 
 @dataclass(frozen=True)
 class Figures:
-    """What a run came to."""
+    """The results of one run."""
 
     launches: int
     launched: int
     groups: int
     fleets_of_a_group: int
-    """The most CreateFleet calls that one group took."""
+    """Maximum number of CreateFleet calls for one launch group."""
     calls: Mapping[str, int]
     refused: Mapping[str, int]
-    """Calls that the account's limits refused, by bucket."""
+    """Calls that the account's request limits refused, by bucket."""
     failures: Sequence[str]
-    """What claims heard instead of an instance."""
+    """Error messages of launches that returned no instance."""
     launch_seconds: float
     ended: int
     looks_a_second: int
-    """The most DescribeInstances calls within a second while instances ended."""
+    """Maximum number of DescribeInstances calls within one second while instances were terminating."""
     end_seconds: float
 
     @property
     def faults(self) -> list[str]:
-        """What should not be, a sentence each."""
+        """Broken expectations, one sentence each."""
         found = []
         if self.failures:
             found.append(f"{len(self.failures)} launches failed: {Counter(self.failures).most_common(3)}")
@@ -84,7 +84,14 @@ class _Cluster:
 
 
 def drill(server: Server, *, launches: int = 600, group: int = 20, endings: int = 200) -> Figures:
-    """Launches so many claims, in groups of this size, from two clusters at once; then ends some of the instances."""
+    """Launch claims from two clusters at once, then terminate some of the instances.
+
+    Args:
+        server: the EC2 server to run against.
+        launches: number of claims of all clusters.
+        group: number of claims per launch group.
+        endings: number of instances to terminate.
+    """
     world = server.world
     clusters, node_class = _clusters(server)
     world.calls.clear()
@@ -155,7 +162,7 @@ def _launch(cluster: _Cluster, node_class: EC2NodeClass, number: int, size: int)
     try:
         request = cluster.provider.prepare_launch(_claim(cluster.name, number), node_class, 1)
         return cluster.provider.launch(evolve(request, group=place))
-    except Exception as error:  # it is what a claim would hear
+    except Exception as error:  # a claim would receive this error
         return error
 
 
@@ -199,7 +206,7 @@ def _failure(result: LaunchResult | Exception) -> str:
 
 
 def report(figures: Figures) -> str:
-    """The figures as lines of text."""
+    """Format the results as text."""
     lines = [
         f"launched {figures.launched} of {figures.launches} in {figures.launch_seconds:.1f} s, {figures.groups} groups",
         f"CreateFleet calls of one group: {figures.fleets_of_a_group} at most",
@@ -212,7 +219,7 @@ def report(figures: Figures) -> str:
 
 
 def main() -> int:
-    """Runs the drill on an EC2 of its own and prints the figures; 1 when something is not as it should be."""
+    """Run the drill on an EC2 server of its own and print the results. Return 1 if an expectation is broken."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.account", description=__doc__)
     parser.add_argument("--launches", type=int, default=600, help="claims of both clusters together")
     parser.add_argument("--group", type=int, default=20, help="claims that ask for the same")

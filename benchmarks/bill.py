@@ -1,4 +1,4 @@
-"""What the nodes of a load cost, against what a repack of the same pods by the engine would."""
+"""Compares the cost of a load's nodes with the cost of a repack of the same pods by the engine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """Dollars an hour and nodes: as bought, as a repack would buy, and the proven bound."""
+    """Hourly price in dollars and number of nodes: as bought, after a repack, and the proven lower bound."""
 
     price: float
     nodes: int
@@ -41,15 +41,15 @@ class Bill:
 
     @property
     def ratio(self) -> float:
-        """What was bought over a repack."""
+        """The actual price divided by the repacked price."""
         return self.price / self.repacked_price if self.repacked_price else 0.0
 
 
 def price_of(claims: Iterable[Object], types: Iterable[InstanceType]) -> float:
-    """Dollars an hour of NodeClaims; one that is not launched costs nothing yet.
+    """Return the hourly price in dollars of the NodeClaims. A claim without an instance costs nothing yet.
 
     Raises:
-        KeyError: the types do not have what a claim was launched as.
+        KeyError: the types do not contain what a claim was launched as.
     """
     prices = {
         (kind.name, offering.zone, offering.capacity_type): offering.price
@@ -64,13 +64,13 @@ def price_of(claims: Iterable[Object], types: Iterable[InstanceType]) -> float:
 
 
 def pending(pods: Iterable[Object]) -> list[Pod]:
-    """The pods as they were before anybody placed them."""
+    """Return the pods as if they were not bound yet."""
     unbound = ({**pod, "spec": {**pod["spec"], "nodeName": ""}} for pod in pods)
     return [decode_pod(json.dumps(pod).encode()).pod for pod in unbound]
 
 
 def bill(claims: Sequence[Object], pods: Sequence[Object], pool: Pool) -> Bill:
-    """The bill of these nodes and pods; a repack begins with an empty cluster."""
+    """Compute the bill of these nodes and pods. The repack starts from an empty cluster."""
     problem = Problem(pending(pods), [pool])
     plan = solve(problem)
     return Bill(
@@ -83,7 +83,7 @@ def bill(claims: Sequence[Object], pods: Sequence[Object], pool: Pool) -> Bill:
 
 
 async def pool_of(sandbox: Sandbox, kube: Kube, name: str = "default") -> Pool:
-    """A NodePool of the sandbox as the engine sees it, nothing of its limits used."""
+    """Return a NodePool of the sandbox as the engine sees it, with none of its limits used."""
     body = await kube.get(NODEPOOLS, name)
     pool = NodePool.model_validate(body)
     found = await kube.get(EC2NODECLASSES, pool.spec.template.spec.node_class_ref.name)

@@ -32,13 +32,13 @@ from sandbox.cluster import Sandbox
 
 WITHIN = 300.0
 SLOWEST, FAST, DEAREST = 40.0, 30.0, 1.03
-"""The goals: seconds that upstream takes, seconds aimed for, price over a repack."""
+"""The goals: upstream's seconds, the targeted seconds, and the price over a repack."""
 MOST_CPUS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """When the first, the middle and the last object was there, in seconds since the creation."""
+    """When the first, median and last object reached a stage, in seconds since the creation."""
 
     what: str
     count: int
@@ -55,12 +55,12 @@ class Planned:
     nodes: int
     solve_seconds: float
     seconds: float
-    """With reading the cluster and writing the NodeClaims."""
+    """Includes reading the cluster and writing the NodeClaims."""
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What a group of processes used until all pods ran."""
+    """Resources that a group of processes used until all pods ran."""
 
     cpu_seconds: float
     peak_megabytes: float
@@ -68,7 +68,7 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One run."""
+    """The results of one run."""
 
     pods: int
     seconds: float
@@ -76,13 +76,13 @@ class Figures:
     plans: list[Planned]
     bill: Bill
     refused: int
-    """Pods that a kubelet refused because the node was full; others came in their place."""
+    """Pods that a kubelet refused because the node was full. Their owner replaced them."""
     used: dict[str, Used]
     cores: int
 
 
 def loads(pods: int) -> list[Load]:
-    """Half of the pods small, half of them large."""
+    """Return the load: half of the pods are small, half are large."""
     return [Load("small", pods // 2, "900m", "3100Mi"), Load("large", pods - pods // 2, "3500m", "28Gi")]
 
 
@@ -94,7 +94,7 @@ async def measure(sandbox: Sandbox, worker: Worker, count: int, logs: Path | Non
     with Usage(worker_and_sandbox(sandbox, worker)) as usage:
         began = time.monotonic()
         await asyncio.to_thread(sandbox.apply, [load.deployment() for load in loads(count)])
-        with contextlib.suppress(TimeoutError):  # the table says how far it came
+        with contextlib.suppress(TimeoutError):  # the table shows how many ran
             await pods.until("Running", count, WITHIN)
         seconds = time.monotonic() - began
     made = await plans(await connect(sandbox), sandbox.cluster_name)
@@ -130,18 +130,18 @@ def _keep(logs: Path, requests: bytes) -> None:
 
 
 def stages(what: str, seen: Milestones, names: tuple[str, ...], began: float) -> list[Stage]:
-    """The stages that objects have been at."""
+    """Return the stages that at least one object reached."""
     found = [(name, seen.spread(name, began)) for name in names]
     return [Stage(f"{what} {name}", seen.count(name), *spread) for name, spread in found if spread]
 
 
 def used(tally: Tally) -> Used:
-    """A tally in figures."""
+    """Round a tally for display."""
     return Used(round(tally.cpu_seconds, 2), round(tally.peak_bytes / 2**20, 1))
 
 
 def as_tables(seen: Figures) -> list[Table]:
-    """The run for people."""
+    """Format the run as tables."""
     cost = seen.bill
     colour = "green" if seen.seconds < FAST else "yellow" if seen.seconds <= SLOWEST else "red"
     total = Table(title=f"{seen.pods} pods at once, {seen.cores} cores")
@@ -171,7 +171,7 @@ def as_tables(seen: Figures) -> list[Table]:
 
 
 def usage_table(found: dict[str, Used], seconds: float, cores: int) -> Table:
-    """What each group of processes used."""
+    """Format the usage of each group of processes as a table."""
     table = Table(title="processes")
     for column in ("", "CPU-seconds", "share of the machine", "peak MB"):
         table.add_column(column, justify="left" if not column else "right")
@@ -182,12 +182,11 @@ def usage_table(found: dict[str, Used], seconds: float, cores: int) -> Table:
 
 
 def as_document(seen: Figures) -> dict[str, Any]:
-    """The run for machines."""
+    """Format the run as JSON."""
     return {**asdict(seen), "ratio": seen.bill.ratio}
 
 
 def main() -> None:
-    """Run the benchmark."""
     arguments = argparse.ArgumentParser(prog="python -m benchmarks.burst", description=__doc__)
     arguments.add_argument("--pods", type=int, default=1000, help="how many, half of them small")
     arguments.add_argument("--logs", type=Path, help="a folder to keep the logs in")

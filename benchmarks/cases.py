@@ -1,8 +1,8 @@
-"""The cases of the scheduling benchmark, with what upstream reached and what is aimed for.
+"""The cases of the scheduling benchmark, with upstream's results and the goals.
 
-Upstream is Karpenter v1.14.1 on two cores at its best setting, its Solve alone. Which draws it was measured with is not
-known: the bounds reported with its figures differ from those of a fresh seed 42 by up to 3 %. So prices are compared by
-their ratio to the lower bound of the pods in question.
+Upstream is Karpenter v1.14.1 on two cores at its best setting, Solve alone. The random draws of its measurement are not
+known: the bounds reported with its results differ from those of a fresh seed 42 by up to 3 %. Prices are therefore
+compared by their ratio to the lower bound of the pods in question.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One row of the table; figures that are 0 were not measured, or are no goal."""
+    """One row of the table. A figure of 0 was not measured, or is not a goal."""
 
     mix: str
     pods: int
     ignore_preferences: bool = False
     upstream_speed: float = 0
-    """Pods a second."""
+    """Pods per second."""
     upstream_ratio: float = 0
-    """Price over bound."""
+    """Price divided by the lower bound."""
     speed: float = 0
-    """The goal: at least so many pods a second."""
+    """Goal: minimum pods per second."""
     ratio: float = 0
-    """The goal: price over bound at most."""
+    """Goal: maximum price divided by the lower bound."""
     price: float = 0
-    """The goal: dollars an hour at most."""
+    """Goal: maximum dollars per hour."""
     nodes: int = 0
-    """The goal: nodes at most."""
+    """Goal: maximum number of nodes."""
     megabytes: float = 0
-    """The goal: peak memory below."""
+    """Goal: peak memory below this value."""
 
     @property
     def name(self) -> str:
-        """How the table calls it."""
+        """Name of the case in the table."""
         return (
             f"{self.mix}, {'Ignore' if self.ignore_preferences else 'Respect'}"
             if self.mix == "preference"
@@ -58,7 +58,10 @@ CASES = (
 
 
 def chosen(mixes: list[str], pods: int | None) -> list[Case]:
-    """The cases of some mixes, all without any; ``pods`` leaves those of that size, or makes one for each mix."""
+    """Return the cases of these mixes, or of all mixes if empty.
+
+    ``pods`` keeps only the cases of that size. If there are none, it creates one for each mix.
+    """
     some = [case for case in CASES if not mixes or case.mix in mixes]
     if pods is None:
         return some

@@ -1,4 +1,4 @@
-"""The instance types that the benchmarks of scheduling buy from."""
+"""Instance types for the scheduling benchmarks."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ OFFERS = (
 
 
 def reference_document(count: int = 400) -> dict[str, Any]:
-    """The catalogue of the reference's benchmark, as ``tenon simulate --catalog`` reads it: 1 to ``count`` CPU."""
+    """Return upstream's benchmark catalogue, 1 to ``count`` CPU, in the format of ``tenon simulate --catalog``."""
     return {"instanceTypes": [_entry(cpu) for cpu in range(1, count + 1)]}
 
 
 def reference_pool(count: int = 400) -> Pool:
-    """The reference's NodePool: no requirements, and limits that are never reached."""
+    """Return upstream's NodePool, without requirements and with limits that are never reached."""
     limits = parse_resources({"cpu": "10000000", "memory": "10000000Gi"})
     return Pool("default", Requirements(), parse_catalog(reference_document(count)), limits=limits)
 
 
 def ec2_pool(catalogue: Path | None = None) -> Pool:
-    """A NodePool of amd64 on demand over a catalogue file, or the built-in catalogue of EC2."""
+    """Return a NodePool of amd64 on-demand types from a catalogue file, or from the built-in EC2 catalogue."""
     document = json.loads(catalogue.read_text()) if catalogue else builtin.load()
     types: list[InstanceType] = parse_catalog(document)
     asked = ((labels.ARCH, "amd64"), (labels.OS, "linux"), (labels.CAPACITY_TYPE, labels.ON_DEMAND))

@@ -1,4 +1,4 @@
-"""What a benchmark puts into the sandbox's cluster: an EC2NodeClass, a NodePool, Deployments."""
+"""Creates a benchmark's objects in the sandbox's cluster: an EC2NodeClass, a NodePool, Deployments and pods."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Object = dict[str, Any]
 LABEL = "bench"
 READY_SECONDS = 60.0
 CREATORS = 200
-"""Pods created at the same time."""
+"""Maximum number of pods that are created concurrently."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Equal pods of one Deployment."""
+    """Identical pods of one Deployment."""
 
     name: str
     pods: int
@@ -32,7 +32,7 @@ class Load:
     memory: str
 
     def deployment(self) -> Object:
-        """The Deployment."""
+        """Return the Deployment."""
         mine = {"app": self.name, LABEL: "load"}
         requests = {"cpu": self.cpu, "memory": self.memory}
         container = {"name": "main", "image": "pause", "resources": {"requests": requests}}
@@ -49,7 +49,7 @@ class Load:
         }
 
     def plain_pods(self) -> Iterator[Object]:
-        """The pods without a Deployment, one by one."""
+        """Yield the pods one by one, without a Deployment."""
         for number in range(self.pods):
             template = self.deployment()["spec"]["template"]
             name = f"{self.name}-{number}"
@@ -57,7 +57,7 @@ class Load:
 
 
 async def create_pending(kube: Kube, bodies: Iterable[Object]) -> None:
-    """Create pods, each with the condition by which kube-scheduler says that it found no place."""
+    """Create pods with the condition that kube-scheduler sets on a pod that it cannot schedule."""
     refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes available"}
 
     async def create(body: Object) -> None:
@@ -70,7 +70,7 @@ async def create_pending(kube: Kube, bodies: Iterable[Object]) -> None:
 
 
 def node_pool(*, least_cpus: int = 0, most_cpus: int) -> Object:
-    """A NodePool of amd64 types of the usual families with so many vCPUs, on demand, whose nodes stay."""
+    """Return an on-demand NodePool of common amd64 families with this range of vCPUs. It never disrupts its nodes."""
     cpu = "karpenter.k8s.aws/instance-cpu"
     asked: list[Object] = [
         {"key": labels.ARCH, "operator": "In", "values": ["amd64"]},
@@ -92,10 +92,10 @@ def node_pool(*, least_cpus: int = 0, most_cpus: int) -> Object:
 
 
 async def prepare(sandbox: Sandbox, kube: Kube, pool: Object) -> None:
-    """Apply the EC2NodeClass and the NodePool, and return once both are ready.
+    """Apply the EC2NodeClass and the NodePool, and wait until both are ready.
 
     Raises:
-        TimeoutError: they are not in time.
+        TimeoutError: they are not ready in time.
     """
     await node_class(sandbox, kube)
     await asyncio.to_thread(sandbox.apply, pool)
@@ -103,10 +103,10 @@ async def prepare(sandbox: Sandbox, kube: Kube, pool: Object) -> None:
 
 
 async def node_class(sandbox: Sandbox, kube: Kube) -> None:
-    """Apply the EC2NodeClass ``default`` and return once it is ready.
+    """Apply the EC2NodeClass ``default`` and wait until it is ready.
 
     Raises:
-        TimeoutError: it is not in time.
+        TimeoutError: it is not ready in time.
     """
     await asyncio.to_thread(sandbox.apply, EXAMPLES / "ec2nodeclass.yaml")
     await _until_ready(kube, EC2NODECLASSES, "default")

@@ -1,7 +1,7 @@
-"""Why another judge convicts a plan that the oracle finds right: by which of the rules that can be read in two ways.
+"""Explains why another judge refuses a plan that the oracle accepts: which ambiguous rule they read differently.
 
-A violation is put down to a reading when the oracle, with that one rule put the other way, finds the plan to break the
-same rule. What no reading explains is a disagreement that somebody must look into.
+A violation is attributed to a reading if the oracle, with only that rule reversed, reports the same rule as broken. A
+violation that no reading explains is a real disagreement that needs investigation.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ SAYS = {
     "joint_terms": "one pod must meet all terms of a required pod affinity",
     "own_values and all_keys": "the first two together",
 }
-"""How kube-scheduler has it, by the name of the reading."""
+"""kube-scheduler's behavior, by the name of the reading."""
 OTHER = "other"
 
 
 def why(case: Case, plan: dict[str, Any], verdict: Verdict) -> Counter[str]:
-    """The violations of a plan by the reading that explains them; the first that does, each alone before two."""
+    """Count a plan's violations by the reading that explains them. Single readings are tried before combinations."""
     inputs = read_inputs(case.manifests, catalogue_of(case))
     found: Counter[str] = Counter()
     wrong = Counter(rule for rule, _ in verdict)
@@ -40,7 +40,7 @@ def why(case: Case, plan: dict[str, Any], verdict: Verdict) -> Counter[str]:
 
 
 def in_words(cases: Iterable[Counter[str]]) -> str:
-    """All convicted plans in one line."""
+    """Summarize all refused plans in one line."""
     listed = list(cases)
     unexplained = sum(1 for found in listed if found[OTHER])
     by_reading = Counter(name for found in listed for name in found if name != OTHER)

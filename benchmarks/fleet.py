@@ -58,37 +58,40 @@ contexts: [{name: fleet, context: {cluster: fleet, user: fleet}}]
 """
 START_SECONDS = 600.0
 SETTLE_SECONDS = 75.0
-"""After the start: the lag that the metric shows is the worst of a minute, and the first sweep is over."""
+"""Wait after the start. The lag metric is the maximum of one minute, and the first sweep must be over."""
 PROBES, PROBE_SECONDS = 5, 12.0
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What one phase showed."""
+    """The measurements of one phase."""
 
     name: str
     seconds: float
     cpu: float
-    """Of one core."""
+    """As a fraction of one core."""
     pause: float
-    """The worst of the event loop, in seconds."""
+    """The longest pause of the event loop, in seconds."""
     computed: float
-    """The longest that the loop itself computed in one go, in seconds: the rest of a pause is waiting for a core."""
+    """The longest uninterrupted computation of the event loop, in seconds.
+
+    The rest of a pause is waiting for a core.
+    """
     memory: int
-    """The largest resident size, in bytes."""
+    """Maximum resident memory, in bytes."""
     late: float | None = None
-    """How late the view was at worst, in seconds."""
+    """Maximum delay of the view, in seconds."""
 
 
 class Measured:
-    """The cluster process, looked at from outside."""
+    """Measures the cluster process from outside."""
 
     def __init__(self, process: subprocess.Popen[bytes], metrics: Path) -> None:
         self._process = psutil.Process(process.pid)
         self._metrics = metrics
 
     def lag(self, metric: str = "lag") -> float:
-        """The worst pause of the event loop in the last minute, as its metric says."""
+        """Return the longest pause of the event loop in the last minute, from the process's metric."""
         from prometheus_client import CollectorRegistry
         from prometheus_client.multiprocess import MultiProcessCollector
 
@@ -97,7 +100,7 @@ class Measured:
         return registry.get_sample_value(f"tenon_event_loop_{metric}_seconds", {"process": "cluster"}) or 0.0
 
     def during(self, name: str, seconds: float) -> Phase:
-        """Look for so many seconds."""
+        """Measure for this many seconds."""
         began, used = time.monotonic(), self._cpu()
         memory, pause, computed = 0, 0.0, 0.0
         while time.monotonic() < began + seconds:
@@ -113,7 +116,7 @@ class Measured:
 
 
 def order(port: int, what: str, **query: object) -> Any:
-    """Tell the played API server to do something."""
+    """Send a command to the fake API server and return its answer."""
     text = "&".join(f"{name}={value}" for name, value in query.items())
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/fleet/{what}?{text}", timeout=60) as answer:
         return json.load(answer)["answer"]
@@ -121,7 +124,7 @@ def order(port: int, what: str, **query: object) -> Any:
 
 @asynccontextmanager
 async def temporal() -> AsyncIterator[str]:
-    """A Temporal server with workers for the workflows; its address."""
+    """Start a Temporal server with workers for the workflows, and yield its address."""
     binary = str(Path(sys.executable).parent / "temporal")
     async with await WorkflowEnvironment.start_local(
         dev_server_existing_path=binary, search_attributes=list(names.SEARCH_ATTRIBUTES), plugins=[TenonPlugin()]
@@ -138,7 +141,7 @@ async def temporal() -> AsyncIterator[str]:
 
 @contextmanager
 def cluster_process(folder: Path, address: str, api: int, ec2: int) -> Iterator[tuple[Measured, Path]]:
-    """The real cluster process, and its log."""
+    """Start the real cluster process, and yield it with its log."""
     metrics, log, kubeconfig = folder / "metrics", folder / "cluster.log", folder / "kubeconfig"
     metrics.mkdir()
     kubeconfig.write_text(KUBECONFIG % api)
@@ -167,10 +170,10 @@ def cluster_process(folder: Path, address: str, api: int, ec2: int) -> Iterator[
 
 
 def said(log: Path, message: str, after: int, seconds: float) -> tuple[datetime, int]:
-    """When the process logged this, beyond ``after`` bytes of its log, and where the log ended then.
+    """Return when the process logged a message after the offset ``after`` in its log, and the size of the log then.
 
     Raises:
-        TimeoutError: it does not in time.
+        TimeoutError: the process does not log it in time.
     """
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -182,7 +185,7 @@ def said(log: Path, message: str, after: int, seconds: float) -> tuple[datetime,
 
 
 def probe(log: Path, api: int) -> float:
-    """The seconds after which the view was right at worst, over some pods that appear."""
+    """Return the maximum delay, in seconds, until the view included a new pod."""
     late = []
     for number in range(PROBES):
         end, appeared = log.stat().st_size, time.time()
@@ -198,7 +201,7 @@ def probe(log: Path, api: int) -> float:
 
 @contextmanager
 def played(options: argparse.Namespace, folder: Path) -> Iterator[tuple[int, int]]:
-    """The API server and EC2; their ports."""
+    """Start the fake API server and EC2, and yield their ports."""
     api, ec2 = free_ports(2)
     command = [sys.executable, "-m", "sandbox.ec2.server", f"--port={ec2}", f"--state={folder / 'ec2'}"]
     arguments = (api, options.nodes, options.pods, options.node_events, options.pod_events, f"{options.empty_after}s")
@@ -226,7 +229,7 @@ def _wait_for(url: str) -> None:
 
 
 def measure(options: argparse.Namespace, folder: Path, address: str) -> list[Phase]:
-    """All phases, with Temporal at this address."""
+    """Run all phases against the Temporal server at this address."""
     with played(options, folder) as (api, ec2), cluster_process(folder, address, api, ec2) as (measured, log):
         try:
             began = time.monotonic()
@@ -234,7 +237,7 @@ def measure(options: argparse.Namespace, folder: Path, address: str) -> list[Pha
             start = time.monotonic() - began
             print(f"leads after {start:.0f} s; event loop late by {measured.lag():.3f} s at most", flush=True)
             time.sleep(options.settle)
-            if options.profile is not None:  # a phase of its own: to be looked at costs too
+            if options.profile is not None:  # not part of a measured phase, because profiling has a cost
                 options.profile.write_text(gather(str(folder / "metrics"), "profile", options.seconds) or "")
             phases = [measured.during("rest", options.seconds)]
             before = order(api, "writes")
@@ -253,14 +256,13 @@ def measure(options: argparse.Namespace, folder: Path, address: str) -> list[Pha
 
 
 async def with_temporal(options: argparse.Namespace) -> list[Phase]:
-    """All phases."""
+    """Start Temporal and run all phases."""
     with tempfile.TemporaryDirectory() as scratch:
         async with temporal() as address:
             return await asyncio.to_thread(measure, options, Path(scratch), address)
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=100_000)

@@ -1,7 +1,7 @@
-"""An API server played for a generated cluster: lists, watches, and what a leader writes. It runs in its own process.
+"""A fake API server for a generated cluster: it serves lists, watches and the leader's writes, in its own process.
 
-It changes by itself: Nodes send heartbeats, pods of Deployments are replaced one by one. Orders come from the benchmark
-over HTTP, under /fleet/: that many nodes lose their pods, a pod appears that fits nowhere.
+The cluster changes by itself: Nodes send heartbeats, and pods of Deployments are replaced one by one. The benchmark
+sends commands over HTTP under /fleet/, for example to empty some nodes or to add a pod that fits nowhere.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ CLAIMS, NODE_POOLS = "/apis/karpenter.sh/v1/nodeclaims", "/apis/karpenter.sh/v1/
 CLASSES = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses"
 NAMESPACES = "/api/v1/namespaces"
 TICK = 0.05
-"""Seconds between two portions of events."""
+"""Seconds between two batches of events."""
 MADE, BOUND, STARTING, RUNNING, ENDING, ENDED, GONE = range(7)
-"""The events of a pod's life, those of its status included."""
+"""The events of a pod's life, including those of its status."""
 AT_ONCE = 40
-"""Pods that come or go at any time."""
+"""Number of pods that are starting or terminating at any time."""
 
 
 class PlayedApi:
-    """The cluster, and its watchers."""
+    """The cluster and its watchers."""
 
     def __init__(self, fleet: Fleet, *, node_events: float, pod_events: float, consolidate_after: str) -> None:
-        """``node_events`` and ``pod_events`` are rates, a second."""
+        """``node_events`` and ``pod_events`` are rates per second."""
         self.fleet = fleet
         self.version = 1000
         self._rates = node_events, pod_events
@@ -69,10 +69,10 @@ class PlayedApi:
         self._running = list(fleet.by_key.values())
         self.writes = 0
 
-    # What is there
+    # Objects
 
     def items(self, path: str) -> Iterator[bytes]:
-        """Every object of a collection."""
+        """Yield every object of a collection."""
         if path == PODS:
             yield from (pod_json(pod) for pod in list(self.fleet.by_key.values()))
         elif path == NODES:
@@ -82,10 +82,10 @@ class PlayedApi:
         else:
             yield from (json.dumps(body).encode() for body in self._objects.get(path, {}).values())
 
-    # What happens
+    # Events
 
     async def live(self) -> None:
-        """Let things happen until cancelled."""
+        """Generate events until cancelled."""
         began, sent = time.monotonic(), [0, 0]
         while True:
             await asyncio.sleep(TICK)
@@ -101,7 +101,7 @@ class PlayedApi:
         self._tell(NODES, "MODIFIED", node_json(number, *self._beats[number]))
 
     def _pod_event(self) -> None:
-        """The next step of a replacement; some dozens are under way at any time."""
+        """Perform the next step of a pod replacement. Several dozen are in progress at any time."""
         if len(self._under_way) < AT_ONCE:
             self._replace_one()
         pod, stage = self._under_way.popleft()
@@ -124,7 +124,7 @@ class PlayedApi:
             self._under_way.append((pod, stage + 1))
 
     def _replace_one(self) -> None:
-        """A pod ends, and another comes to its node."""
+        """Terminate a random pod and start another one on its node."""
         index = self._chance.randrange(len(self._running))
         self._running[index], self._running[-1] = self._running[-1], self._running[index]
         old = self._running.pop()
@@ -133,7 +133,7 @@ class PlayedApi:
         self._next += 1
 
     def empty(self, count: int) -> int:
-        """All pods of so many nodes go at once; how many that were."""
+        """Delete all pods of this many nodes at once, and return the number of pods."""
         empty = {node_name(number) for number in range(count)}
         gone = [pod for pod in self._running if pod.node in empty]
         self._running = [pod for pod in self._running if pod.node not in empty]
@@ -142,11 +142,11 @@ class PlayedApi:
         return len(gone)
 
     def refuse(self, name: str) -> None:
-        """A pod appears that kube-scheduler finds no node for, and that fits on no node that could be bought."""
+        """Add a pod that kube-scheduler cannot schedule and that fits no instance type."""
         self._put(FleetPod(name, 1, refused=True), "ADDED")
 
     def remove(self, name: str) -> None:
-        """A pod goes."""
+        """Delete a pod."""
         self._delete(self.fleet.by_key[f"default/{name}"])
 
     def _put(self, pod: FleetPod, kind: str) -> None:
@@ -168,10 +168,10 @@ class PlayedApi:
         for queue in self._watchers.get(path, ()):
             queue.put_nowait(line)
 
-    # What is asked
+    # Requests
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """One request of a client."""
+        """Answer one client request."""
         path, query = request.path.rstrip("/"), request.query
         if path == "/version":
             return web.json_response({"major": "1", "minor": "33", "gitVersion": "v1.33.0"})
@@ -205,7 +205,7 @@ class PlayedApi:
 
     @staticmethod
     def _is_object(path: str) -> bool:
-        """Whether a path names an object rather than a collection or a group."""
+        """True if the path names an object rather than a collection or a group."""
         parts = path.strip("/").split("/")
         rest = parts[2:] if parts[0] == "api" else parts[3:]
         return len(rest) in (2, 4) and not (rest[0] == "namespaces" and len(rest) == 3)
@@ -243,7 +243,7 @@ class PlayedApi:
         response = web.StreamResponse()
         await response.prepare(request)
         queue: asyncio.Queue[bytes] = asyncio.Queue()
-        began = self.version  # what happens while the first copy is sent is told after it
+        began = self.version  # events during the initial list follow it
         self._watchers.setdefault(path, []).append(queue)
         try:
             if request.query.get("sendInitialEvents") == "true":
@@ -276,7 +276,7 @@ def _missing(path: str) -> web.Response:
 
 
 def _merged(known: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """A merge patch."""
+    """Apply a merge patch."""
     merged = dict(known)
     for key, value in patch.items():
         if value is None:
@@ -289,7 +289,7 @@ def _merged(known: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 
 
 def serve(port: int, nodes: int, pods: int, node_events: float, pod_events: float, consolidate_after: str) -> None:
-    """Serve on the loopback until ended; runs in a process of its own."""
+    """Serve on the loopback interface until terminated. Runs in its own process."""
 
     async def main() -> None:
         api = PlayedApi(

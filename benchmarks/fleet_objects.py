@@ -1,7 +1,7 @@
-"""The objects of a generated cluster as an API server would send them: thousands of Nodes and NodeClaims, many Pods.
+"""Generates a cluster's objects as an API server sends them: thousands of Nodes and NodeClaims, and many Pods.
 
-They are as large as real ones (a Pod 6 KB, a Node 8 KB, a NodeClaim 11 KB with 600 instance types), and made from
-templates when they are asked for, so that the played API server stays small.
+They are as large as real ones (a Pod 6 KB, a Node 8 KB, a NodeClaim 11 KB with 600 instance types). They are rendered
+from templates on request, so that the fake API server stays small.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from tenon.apis import labels
 
 Object = dict[str, Any]
 WORKLOADS = 200
-"""Deployments of which the pods are."""
+"""Number of Deployments that own the pods."""
 POOLS = 5
 TYPES = 600
-"""Instance types that a NodeClaim may become."""
+"""Number of instance types in a NodeClaim's requirements."""
 LONG_AGO = "2026-01-01T00:00:00Z"
 GROUP, VERSION = "karpenter.k8s.aws", "v1"
 
 
 def now() -> str:
-    """The time as Kubernetes writes it."""
+    """Return the current time in Kubernetes' format."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @dataclass(slots=True)
 class FleetPod:
-    """A pod: what differs from those of the same workload."""
+    """The fields of a pod that differ within its workload."""
 
     name: str
     workload: int
@@ -39,7 +39,7 @@ class FleetPod:
     bound: str = LONG_AGO
     ending: str = ""
     refused: bool = False
-    """kube-scheduler found no node for it; it asks for a label that none has."""
+    """kube-scheduler found no node, because the pod selects a label that no node has."""
     version: int = 1
 
     @property
@@ -50,31 +50,29 @@ class FleetPod:
 
 @dataclass(slots=True)
 class Fleet:
-    """A cluster of so many nodes and pods; pods are spread evenly."""
+    """A cluster with this many nodes and pods. The pods are spread evenly."""
 
     nodes: int
     pods: int
     by_key: dict[str, FleetPod] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Every node is full."""
+        """Fill every node with its pods."""
         for number in range(self.pods):
             pod = FleetPod(f"app-{number}", number % WORKLOADS, node_name(number % self.nodes), "Running")
             self.by_key[pod.key] = pod
 
 
 def node_name(number: int) -> str:
-    """The name of a Node."""
     return f"ip-10-{number // 65536}-{number // 256 % 256}-{number % 256}.us-west-2.compute.internal"
 
 
 def claim_name(number: int) -> str:
-    """The name of a NodeClaim."""
     return f"pool-{number % POOLS}-{number:06d}"
 
 
 def _managed(fields: int) -> list[Object]:
-    """The managedFields that every object carries, and that nobody here reads."""
+    """The managedFields that real objects carry. Nothing in the benchmark reads them."""
     owned = {f"f:field-{number}": {".": {}, "f:name": {}, "f:value": {}} for number in range(fields)}
     entry = {"manager": "kubelet", "operation": "Update", "apiVersion": "v1", "time": LONG_AGO, "fieldsV1": owned}
     return [entry]
@@ -163,7 +161,7 @@ _pods: dict[tuple[int, str, bool, bool, bool], bytes] = {}
 
 
 def pod_json(pod: FleetPod) -> bytes:
-    """A Pod."""
+    """Render a Pod."""
     form = (pod.workload, pod.phase, bool(pod.node), bool(pod.ending), pod.refused)
     if form not in _pods:
         body = _pod_body(pod.workload, phase=pod.phase)
@@ -270,25 +268,25 @@ _NODE, _CLAIM = _template(_node_body()), _template(_claim_body())
 
 
 def provider_id(number: int) -> str:
-    """The instance of a node."""
+    """Return the provider ID of a node's instance."""
     return f"aws:///us-west-2a/i-{number:017x}"
 
 
 def node_json(number: int, version: int, beat: str = LONG_AGO) -> bytes:
-    """A Node, after this heartbeat."""
+    """Render a Node with this heartbeat time."""
     values = {"NAME": node_name(number), "VERSION": str(version), "BEAT": beat}
     return _filled(_NODE, **values, PROVIDER=provider_id(number), POOL=f"pool-{number % POOLS}")
 
 
 def claim_json(number: int, version: int, noted: str = LONG_AGO) -> bytes:
-    """A NodeClaim, on which this pod event was noted last."""
+    """Render a NodeClaim with this ``lastPodEventTime``."""
     values = {"NAME": claim_name(number), "VERSION": str(version), "NODE": node_name(number), "NOTED": noted}
     where = {"PROVIDER": provider_id(number), "POOL": f"pool-{number % POOLS}", "NUMBER": str(number)}
     return _filled(_CLAIM, **values, **where)
 
 
 def pool_body(number: int, *, consolidate_after: str) -> Object:
-    """A NodePool whose nodes leave so long after they became empty."""
+    """Return a NodePool that removes nodes this long after they became empty."""
     reference = {"group": GROUP, "kind": "EC2NodeClass", "name": "default"}
     amd = {"key": labels.ARCH, "operator": "In", "values": ["amd64"]}
     return {
@@ -304,7 +302,7 @@ def pool_body(number: int, *, consolidate_after: str) -> Object:
 
 
 def class_body() -> Object:
-    """An EC2NodeClass that is ready."""
+    """Return a ready EC2NodeClass."""
     terms = [{"tags": {"karpenter.sh/discovery": "sandbox"}}]
     ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": LONG_AGO}
     return {

@@ -1,4 +1,4 @@
-"""Workflows under the names of Tenon's that only wait: of a large cluster they are open, and not what is measured."""
+"""Idle workflows under Tenon's workflow names. A large cluster has them open; the benchmark does not measure them."""
 
 from __future__ import annotations
 
@@ -9,49 +9,49 @@ from temporalio import workflow
 
 @workflow.defn(name="NodeClaim")
 class WaitingNodeClaim:
-    """A node's workflow that only waits: its life is not what is measured."""
+    """A NodeClaim workflow that only waits, because the benchmark does not measure it."""
 
     @workflow.run
     async def run(self, _: Any) -> None:
-        """For ever."""
+        """Wait forever."""
         await workflow.wait_condition(lambda: False)
 
     @workflow.signal
     def poke(self, _: Any) -> None:
-        """Nothing to do."""
+        """Ignore the signal."""
 
 
 @workflow.defn(name="NodeClass")
 class WaitingNodeClass:
-    """The same for an EC2NodeClass."""
+    """An EC2NodeClass workflow that only waits."""
 
     @workflow.run
     async def run(self, _: Any) -> None:
-        """For ever."""
+        """Wait forever."""
         await workflow.wait_condition(lambda: False)
 
     @workflow.signal
     def poke(self) -> None:
-        """Nothing to do."""
+        """Ignore the signal."""
 
 
 @workflow.defn(name="DisruptionCommand")
 class WaitingCommand:
-    """A command whose nodes never answer."""
+    """A disruption command whose nodes never answer."""
 
     @workflow.run
     async def run(self, _: Any) -> None:
-        """For ever."""
+        """Wait forever."""
         await workflow.wait_condition(lambda: False)
 
 
 @workflow.defn(name="Housekeeping")
 class WaitingHousekeeping:
-    """No sweep."""
+    """A housekeeping workflow without sweeps."""
 
     @workflow.run
     async def run(self, _: Any) -> None:
-        """At once."""
+        """Complete at once."""
 
 
 WAITING = (WaitingNodeClaim, WaitingNodeClass, WaitingCommand, WaitingHousekeeping)

@@ -1,11 +1,11 @@
-"""The random numbers that Go's math/rand gives for a seed.
+"""Generates the random numbers of Go's math/rand for a seed.
 
-The reference's benchmark draws its pods with them. Only the very same pods make prices comparable to a dollar, for with
-others the bound alone differs by some per cent.
+Upstream's benchmark draws its pods with them. Prices are comparable to a dollar only with the very same pods, because
+with others the bound alone differs by a few percent.
 
-The generator adds two numbers out of the last 607, modulo 2**64. Its seeding mixes in the state that the same rule has
-after 7.8e12 steps from a start of its own; that many steps are taken at once by raising x to that power modulo the
-recurrence's polynomial x**607 - x**334 - 1.
+The generator adds two of the last 607 numbers, modulo 2**64. Seeding mixes in the state that the same recurrence
+reaches after 7.8e12 steps from a start of its own. This module takes those steps at once, by raising x to that power
+modulo the recurrence's polynomial x**607 - x**334 - 1.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ Words = npt.NDArray[np.uint64]
 
 
 class GoRandom:
-    """A source as ``rand.New(rand.NewSource(seed))`` makes it."""
+    """A source like ``rand.New(rand.NewSource(seed))``."""
 
     def __init__(self, seed: int) -> None:
-        """Seed the source; the seed is not a multiple of 2**31 - 1."""
+        """Seed the source. The seed must not be a multiple of 2**31 - 1."""
         started = _start(seed, 40, 20)
         mixed = started ^ _after_many_steps()
         self._last = [int(word) for word in _in_order(mixed)]
         self._next = 0
 
     def below(self, limit: int) -> int:
-        """What ``Intn(limit)`` returns, for a limit that is not a power of two and less than 2**31."""
+        """Return the result of ``Intn(limit)``, for a limit below 2**31 that is not a power of two."""
         unbiased = 2**31 - 1 - 2**31 % limit
         while True:
             number = (self._word() & (2**63 - 1)) >> 32
@@ -43,7 +43,7 @@ class GoRandom:
                 return number % limit
 
     def choose(self, values: Sequence[str]) -> str:
-        """One of the values."""
+        """Return one of the values."""
         return values[self.below(len(values))]
 
     def _word(self) -> int:
@@ -54,7 +54,10 @@ class GoRandom:
 
 
 def _start(seed: int, high: int, middle: int) -> Words:
-    """The first 607 words, made from a small generator of 31 bits; the shifts say where its numbers go."""
+    """Return the first 607 words, drawn from a small generator of 31 bits.
+
+    The shifts place its numbers in each word.
+    """
     small = seed % _PRIME
     numbers = []
     for _ in range(20 + 3 * _LENGTH):
@@ -65,13 +68,13 @@ def _start(seed: int, high: int, middle: int) -> Words:
 
 
 def _in_order(vector: Words) -> Words:
-    """The words of a vector as they are used: it is gone through downwards, from below the feed on."""
+    """Return the words of a vector in the order of use: downwards, starting below the feed."""
     return np.roll(vector[::-1], _FEED - _LENGTH)
 
 
 @functools.cache
 def _after_many_steps() -> Words:
-    """The vector of the generator started with 1, after all the steps."""
+    """Return the vector of the generator seeded with 1, after all the steps."""
     words = [int(word) for word in _in_order(_start(1, 20, 10))]
     for position in range(_LENGTH - 1):
         words.append((words[position] + words[position + _FEED]) & _MASK)
@@ -84,7 +87,7 @@ def _after_many_steps() -> Words:
 
 
 def _power(exponent: int) -> Words:
-    """The coefficients of x to a power, modulo the polynomial and 2**64."""
+    """Return the coefficients of x to a power, modulo the polynomial and 2**64."""
     power = np.zeros(_LENGTH, dtype=np.uint64)
     power[0] = 1
     for bit in bin(exponent)[2:]:
@@ -95,7 +98,7 @@ def _power(exponent: int) -> Words:
 
 
 def _reduced(product: Words) -> Words:
-    """The remainder: each power from 607 on is two lower ones."""
+    """Return the remainder modulo the polynomial: each power from 607 up becomes two lower ones."""
     while len(product) > _LENGTH:
         high = product[_LENGTH:]
         lower = np.zeros(max(_LENGTH, _FEED + len(high)), dtype=np.uint64)

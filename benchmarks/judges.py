@@ -1,4 +1,4 @@
-"""Who judges random plans: this repository's own oracle, and any other program that a user names."""
+"""Judges of random plans: this repository's own oracle, and any other program that the user names."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from cli.simulating import builtin
 from tests.oracle.judging import judge
 
 Verdict = list[tuple[str, str]]
-"""(rule, what) of each violation."""
+"""(rule, explanation) of each violation."""
 Judge = Callable[[Case, Path, Path, dict[str, Any]], Verdict]
 """Takes the case, its manifests and catalogue as files, and the plan."""
 
 
 def oracle(case: Case, _manifests: Path, _catalogue: Path, plan: dict[str, Any]) -> Verdict:
-    """The judge of this repository."""
+    """Judge a plan with this repository's oracle."""
     return [(found.rule, f"{found.where}: {found.what}") for found in judge(case.manifests, catalogue_of(case), plan)]
 
 
 def catalogue_of(case: Case) -> Any:
-    """The catalogue that a case is planned with."""
+    """Return the catalogue that a case is planned with."""
     return case.catalogue if case.catalogue is not None else _built_in()
 
 
@@ -38,10 +38,11 @@ def _built_in() -> Any:
 
 
 def outside(command: str) -> Judge:
-    """A judge that is called as ``COMMAND -f MANIFESTS --catalog CATALOGUE PLAN`` and prints a violation a line.
+    """Return a judge that runs ``COMMAND -f MANIFESTS --catalog CATALOGUE PLAN``, which prints one violation per line.
 
-    A line may be a JSON object with ``rule``. A Python file that has the functions ``read_scenario([manifests],
-    catalogue)`` and ``check(scenario, plan)`` is imported instead, which saves a process for each plan.
+    A line may be a JSON object with ``rule``. A Python file with the functions ``read_scenario([manifests],
+    catalogue)``
+    and ``check(scenario, plan)`` is imported instead, which saves a process for each plan.
     """
     path = Path(command)
     if path.suffix == ".py" and path.is_file():

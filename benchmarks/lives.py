@@ -24,7 +24,7 @@ STAGES = ("Launched", "Registered", "Initialized")
 
 
 def claim(name: str) -> dict[str, Any]:
-    """A NodeClaim of two vCPUs that no NodePool owns."""
+    """Return a NodeClaim of two vCPUs that no NodePool owns."""
     return {
         "metadata": {"name": name},
         "spec": {
@@ -39,7 +39,7 @@ def claim(name: str) -> dict[str, Any]:
 
 
 async def reached(kube: Kube, stage: str) -> int:
-    """How many NodeClaims have a condition."""
+    """Count the NodeClaims whose condition for this stage is True."""
     found: Counter[str] = Counter()
     for one in await kube.list(NODECLAIMS):
         for condition in (one.get("status") or {}).get("conditions", []):
@@ -48,7 +48,7 @@ async def reached(kube: Kube, stage: str) -> int:
 
 
 async def measure(sandbox: Sandbox, count: int, console: Console) -> None:
-    """Create the claims, watch them through their stages, delete them all."""
+    """Create the claims, wait for each stage, and delete them all."""
     kube = await Kube.connect(str(sandbox.kubeconfig), qps=1000, burst=1000)
     await node_class(sandbox, kube)
     rows: list[tuple[str, float]] = []
@@ -79,7 +79,6 @@ async def measure(sandbox: Sandbox, count: int, console: Console) -> None:
 
 
 def main() -> None:
-    """Run the benchmark."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--claims", type=int, default=200)
     given = arguments.parse_args()

@@ -1,4 +1,4 @@
-"""When pods and NodeClaims get where: watched, so that looking costs the sandbox as little as can be."""
+"""Records when pods and NodeClaims reach each stage. It uses watches, which load the sandbox as little as possible."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLAIM_STAGES = ("created", "Launched", "Registered", "Initialized")
 
 
 def pod_stages(pod: Object) -> Iterator[str]:
-    """What a pod has reached."""
+    """Yield the stages that a pod has reached."""
     status = pod.get("status") or {}
     yield "created"
     if any(c["type"] == "PodScheduled" and c.get("reason") == "Unschedulable" for c in status.get("conditions") or ()):
@@ -32,7 +32,7 @@ def pod_stages(pod: Object) -> Iterator[str]:
 
 
 def claim_stages(claim: Object) -> Iterator[str]:
-    """What a NodeClaim has reached."""
+    """Yield the stages that a NodeClaim has reached."""
     yield "created"
     for condition in (claim.get("status") or {}).get("conditions") or ():
         if condition["status"] == "True" and condition["type"] in CLAIM_STAGES:
@@ -41,7 +41,7 @@ def claim_stages(claim: Object) -> Iterator[str]:
 
 @dataclass(slots=True)
 class Milestones:
-    """The first instant at which each object was seen at each stage, and the objects as they are now."""
+    """When each object was first seen at each stage, and the current objects."""
 
     stages: Callable[[Object], Iterator[str]]
     clock: Callable[[], float] = time.monotonic
@@ -50,7 +50,7 @@ class Milestones:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def note(self, event: Object) -> None:
-        """One event of a watch."""
+        """Record one watch event."""
         seen = event["object"]
         uid = seen["metadata"]["uid"]
         if event["type"] == "DELETED":
@@ -62,19 +62,19 @@ class Milestones:
         self.changed.set()
 
     def count(self, stage: str) -> int:
-        """How many objects have been at a stage."""
+        """Number of objects that reached a stage."""
         return len(self.reached.get(stage, ()))
 
     def spread(self, stage: str, began: float) -> tuple[float, float, float] | None:
-        """Seconds from ``began`` until the first, the middle and the last object was there; None: none was."""
+        """Seconds from ``began`` until the first, median and last object reached a stage; None if no object did."""
         times = sorted(at - began for at in self.reached.get(stage, {}).values())
         return (times[0], times[(len(times) - 1) // 2], times[-1]) if times else None
 
     async def until(self, stage: str, count: int, seconds: float) -> None:
-        """Return once so many objects have been at a stage.
+        """Wait until this many objects have reached a stage.
 
         Raises:
-            TimeoutError: they have not after ``seconds``.
+            TimeoutError: they did not within ``seconds``.
         """
         async with asyncio.timeout(seconds):
             while self.count(stage) < count:
@@ -82,7 +82,7 @@ class Milestones:
                 await self.changed.wait()
 
     async def watch(self, kube: Kube, resource: Resource, selector: str = "") -> None:
-        """Follow a resource until cancelled; a watch that breaks is begun anew with what there is."""
+        """Follow a resource until cancelled. A broken watch restarts with the current objects."""
         query = {"watch": "true", **({"labelSelector": selector} if selector else {})}
         while True:
             with contextlib.suppress(ApiError):
@@ -94,7 +94,7 @@ class Milestones:
 
 
 async def followed(kube: Kube, selector: str) -> tuple[Milestones, Milestones, list[asyncio.Task[None]]]:
-    """The milestones of labelled pods and of all NodeClaims, and the tasks that follow them, to be cancelled."""
+    """Return the milestones of labelled pods and of all NodeClaims, and their watch tasks for the caller to cancel."""
     pods, claims = Milestones(pod_stages), Milestones(claim_stages)
     watching = [
         asyncio.create_task(pods.watch(kube, PODS, selector)),

@@ -1,7 +1,7 @@
-"""The loads that the engine is measured with: the reference's own, pod by pod, and those of the first users.
+"""The loads that the engine is measured with: those of upstream's benchmark, pod by pod, and those of first-time users.
 
-They are Kubernetes objects and go through the same reader as a cluster's, so that a mix shows what the engine makes of
-its rules today.
+They are Kubernetes objects and pass through the same decoder as a cluster's pods, so that a mix measures the rules as
+the engine currently interprets them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Mix = Callable[[int, int], list[Object]]
 
 
 def diverse(count: int, seed: int = SEED) -> list[Object]:
-    """Fifths: plain, spread over zones, spread over nodes, near each other in a zone, one to a node."""
+    """Return one fifth each of: plain, spread over zones, spread over nodes, affinity in a zone, one pod per node."""
     random, fifth = GoRandom(seed), count // 5
     pods: list[Object] = [_plain(random) for _ in range(fifth)]
     pods += [_spread(random, labels.ZONE) for _ in range(fifth)]
@@ -37,16 +37,17 @@ def diverse(count: int, seed: int = SEED) -> list[Object]:
 
 
 def plain(count: int, seed: int = SEED) -> list[Object]:
-    """Pods without constraints; requests are drawn as for the diverse mix."""
+    """Return pods without constraints, with requests drawn as in the diverse mix."""
     random = GoRandom(seed)
     return _named([_plain(random) for _ in range(count)])
 
 
 def preference(count: int, seed: int = SEED) -> list[Object]:
-    """Equal pods that prefer a zone, prefer (in vain) to be alone in it, and prefer to be alone on a node.
+    """Return identical pods that prefer a zone, to be alone in it (impossible), and to be alone on a node.
 
-    The reference draws their request once for each run. This is the second draw, whose bound (1,262 for 4,000 pods) is
-    the one that upstream was measured against; the first would ask for 4 GiB a pod and cost twice as much.
+    Upstream draws their request once per run. This is the second draw, whose bound (1,262 for 4,000 pods) matches the
+    one
+    that upstream was measured against. The first draw would request 4 GiB per pod and cost twice as much.
     """
     random = GoRandom(seed)
     requests = [_requests(random) for _ in range(2)][1]
@@ -65,7 +66,7 @@ def preference(count: int, seed: int = SEED) -> list[Object]:
 
 
 def first_users(count: int, seed: int = SEED) -> list[Object]:  # noqa: ARG001
-    """The loads of 100 CPU that people try an autoscaler with: 400, 100 or 10 equal pods."""
+    """Return the loads of 100 CPU that first-time users try: 400, 100 or 10 identical pods."""
     if count not in SEED_LOADS:
         raise ValueError(f"the seed mix has loads of {', '.join(map(str, SEED_LOADS))} pods, not of {count}")
     cpu, memory = SEED_LOADS[count]
@@ -76,7 +77,7 @@ MIXES: Mapping[str, Mix] = {"diverse": diverse, "plain": plain, "preference": pr
 
 
 def scheduling_pods(objects: list[Object]) -> list[Pod]:
-    """The pods as the engine sees them."""
+    """Decode the pods for the engine."""
     return [decode_pod(json.dumps(one).encode()).pod for one in objects]
 
 
@@ -96,7 +97,7 @@ def _spread(random: GoRandom, key: str) -> Object:
 
 
 def _together(random: GoRandom) -> Object:
-    own = _letter(random, "my-affininity")  # the reference's spelling
+    own = _letter(random, "my-affininity")  # upstream's spelling
     term = {"labelSelector": {"matchLabels": own}, "topologyKey": labels.ZONE}
     affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     return _pod(own, _requests(random), {"affinity": affinity})

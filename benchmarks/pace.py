@@ -40,7 +40,7 @@ from workflows.nodeclaim import NodeClaimWorkflow
 PODS = 20_000
 BEFORE_SECONDS = 30.0
 PERIOD = 0.1
-"""Seconds from one question to the next."""
+"""Seconds between two updates."""
 WITHIN = 600.0
 ASKED = "pace"
 Object = dict[str, Any]
@@ -48,7 +48,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One latency, in seconds, and when it began (Unix time)."""
+    """One latency, in seconds, and its start (Unix time)."""
 
     at: float
     seconds: float
@@ -56,7 +56,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Latencies:
-    """Milliseconds."""
+    """Latency statistics in milliseconds."""
 
     count: int
     middle: float
@@ -73,12 +73,12 @@ class Figures:
     before: Latencies | None
     during: Latencies | None
     waited_before: Latencies | None
-    """Of workflow tasks, from schedule to start."""
+    """Latency of workflow tasks, from schedule to start."""
     waited_during: Latencies | None
 
 
 def latencies(samples: Iterable[Sample], since: float, until: float) -> Latencies | None:
-    """Of the samples that began in a span of time; None when there is none."""
+    """Summarize the samples that began in a time span; None if there are none."""
     found = sorted(one.seconds * 1000 for one in samples if since <= one.at < until)
     if not found:
         return None
@@ -91,7 +91,7 @@ def latencies(samples: Iterable[Sample], since: float, until: float) -> Latencie
 
 
 def task_waits(events: Iterable[Any]) -> Iterator[Sample]:
-    """How long each workflow task of a history waited to be taken up."""
+    """Yield how long each workflow task of a history waited from schedule to start."""
     scheduled: dict[int, float] = {}
     for event in events:
         at = event.event_time.seconds + event.event_time.nanos / 1e9
@@ -104,7 +104,7 @@ def task_waits(events: Iterable[Any]) -> Iterator[Sample]:
 
 
 async def measure(sandbox: Sandbox, worker: Worker, count: int, console: Console) -> Figures:
-    """Ask before the plan, make the plan, ask during it."""
+    """Measure the latencies before and during one plan of all pods."""
     kube = await Kube.connect(str(sandbox.kubeconfig), qps=1000, burst=1000)
     client = await connect(sandbox)
     await asyncio.to_thread(sandbox.ec2().boot, never=True)
@@ -124,7 +124,7 @@ async def measure(sandbox: Sandbox, worker: Worker, count: int, console: Console
     applied = time.time()
     await asyncio.to_thread(sandbox.apply, node_pool(most_cpus=64))
     started = await _plan_started(client, sandbox.cluster_name)
-    await planned.until("created", 2, WITHIN)  # the one that is asked, and the first that the plan has made
+    await planned.until("created", 2, WITHIN)  # the queried one, and the plan's first
     ended = time.time()
     for task in (asking, watching):
         task.cancel()
@@ -148,7 +148,7 @@ def _labelled(pod: Object) -> Object:
 
 
 async def _ask(handle: WorkflowHandle[Any, Any], samples: list[Sample]) -> None:
-    """Ask the node's workflow to leave, which it refuses while its node has not joined; until cancelled."""
+    """Send updates to the node's workflow until cancelled. It refuses them because its node has not joined."""
     number = 0
     while True:
         number += 1
@@ -156,17 +156,17 @@ async def _ask(handle: WorkflowHandle[Any, Any], samples: list[Sample]) -> None:
         try:
             await handle.execute_update(NodeClaimWorkflow.disrupt, Disrupt(command=f"pace-{number}", reason="empty"))
         except RPCError:
-            await asyncio.sleep(PERIOD)  # it passes from one run to the next
+            await asyncio.sleep(PERIOD)  # the workflow continues as new
             continue
         samples.append(Sample(at, time.perf_counter() - began))
         await asyncio.sleep(PERIOD)
 
 
 async def _plan_started(client: Client, cluster: str) -> float:
-    """When the cluster process took up the plan.
+    """Return when the cluster process started the plan.
 
     Raises:
-        TimeoutError: it did not.
+        TimeoutError: the plan did not start in time.
     """
     handle = client.get_workflow_handle(names.provisioner_id(cluster))
     async with asyncio.timeout(WITHIN):
@@ -179,7 +179,7 @@ async def _plan_started(client: Client, cluster: str) -> float:
 
 
 def as_table(seen: Figures) -> Table:
-    """The run for people."""
+    """Format the run as a table."""
     table = Table(title=f"while {seen.pods:,} pods are planned in {seen.plan_seconds:g} s; milliseconds")
     for column in ("", "", "count", "p50", "p99", "worst"):
         table.add_column(column, justify="right" if column else "left")
@@ -196,7 +196,6 @@ def as_table(seen: Figures) -> Table:
 
 
 def main() -> None:
-    """Run the benchmark."""
     arguments = argparse.ArgumentParser(prog="python -m benchmarks.pace", description=__doc__)
     arguments.add_argument("--pods", type=int, default=PODS)
     arguments.add_argument("--logs", type=Path, help="a folder to keep the logs in")

@@ -40,55 +40,55 @@ from tenon.scheduling.model import Problem
 PODS = 15_000
 WITHIN = 900.0
 LIMIT = 1024.0
-"""MiB that the worker's processes stay below."""
+"""Memory limit of the worker's processes, in MiB."""
 SETTLED = 10.0
-"""Seconds without a change after which nothing more is bought."""
+"""Seconds without a change after which the run is over."""
 SMALLEST, LARGEST = 32, 48
-"""vCPUs of the types."""
+"""Range of vCPUs of the instance types."""
 Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether every pod is served, and nothing bought twice."""
+    """Whether every pod has a NodeClaim, and nothing was bought twice."""
 
     pods: int
     unserved: int
-    """Pods that no NodeClaim was bought for."""
+    """Pods without a NodeClaim."""
     twice: int
-    """Pods that more than one was bought for."""
+    """Pods with more than one NodeClaim."""
     claims: int
     without_instance: int
     extra_instances: int
-    """Instances beyond one for each NodeClaim."""
+    """Instances in excess of one per NodeClaim."""
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is missing and nothing superfluous."""
+        """True if nothing is missing and nothing is superfluous."""
         return not (self.unserved or self.twice or self.without_instance or self.extra_instances)
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One run."""
+    """The results of one run."""
 
     killed: str
     starts: int
-    """How often the worker was started."""
+    """Number of worker starts."""
     planned_seconds: float
-    """Until the last NodeClaim was written."""
+    """Seconds until the last NodeClaim was written."""
     launched_seconds: float
-    """Until the last was launched."""
+    """Seconds until the last NodeClaim was launched."""
     plans: list[int]
-    """The pods of each plan."""
+    """Number of pods in each plan."""
     price_nodes: int
-    """Nodes of a repack of all pods."""
+    """Number of nodes in a repack of all pods."""
     verdict: Verdict
     used: dict[str, Used]
 
 
 def judge(pods: Iterable[str], claims: Iterable[Object], instances: Iterable[Object]) -> Verdict:
-    """Compare pods (by UID), the NodeClaims' plans and EC2's instances that are not gone."""
+    """Compare the pods (by UID) with the plans in the NodeClaims and with EC2's live instances."""
     wanted = set(pods)
     names = []
     bought: Counter[str] = Counter()
@@ -109,7 +109,7 @@ def judge(pods: Iterable[str], claims: Iterable[Object], instances: Iterable[Obj
 
 
 async def measure(sandbox: Sandbox, worker: Worker, count: int, kill: str, console: Console) -> Figures:
-    """Create the pods, kill what is to be killed, wait until all are served."""
+    """Create the pods, kill the chosen process and wait until every pod has a NodeClaim and an instance."""
     kube = await Kube.connect(str(sandbox.kubeconfig), qps=1000, burst=1000)
     sandbox.ec2().boot(never=True)
     await prepare(sandbox, kube, node_pool(least_cpus=SMALLEST, most_cpus=LARGEST))
@@ -154,9 +154,9 @@ async def measure(sandbox: Sandbox, worker: Worker, count: int, kill: str, conso
 
 
 async def _settled(pods: Milestones, claims: Milestones, count: int) -> None:
-    """Return once every pod is planned and every NodeClaim launched, and nothing has changed for a while.
+    """Wait until every pod is planned, every NodeClaim is launched, and nothing has changed for a while.
 
-    A time that is over is no error: the table says what is missing.
+    A timeout is not an error, because the table shows what is missing.
     """
     deadline = time.monotonic() + WITHIN
     quiet_since, before = time.monotonic(), (0, 0)
@@ -172,7 +172,7 @@ async def _settled(pods: Milestones, claims: Milestones, count: int) -> None:
 
 
 def as_tables(seen: Figures) -> list[Table]:
-    """The run for people."""
+    """Format the run as tables."""
     verdict = seen.verdict
     title = f"{verdict.pods:,} pods at once" + (f", {seen.killed} killed" if seen.killed else "")
     total = Table("", "", title=title, show_header=False)
@@ -201,7 +201,6 @@ def _bad(count: int) -> str:
 
 
 def main() -> None:
-    """Run the benchmark."""
     arguments = argparse.ArgumentParser(prog="python -m benchmarks.pending", description=__doc__)
     arguments.add_argument("--pods", type=int, default=PODS)
     arguments.add_argument("--kill", choices=("", "cluster", "io", "worker"), default="", help="what to kill -9")

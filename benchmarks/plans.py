@@ -1,4 +1,4 @@
-"""The plans that the worker made, as the provisioner's history in Temporal has them."""
+"""Reads the worker's plans from the provisioner's history in Temporal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workflows import names
 
 @dataclass(frozen=True, slots=True)
 class PlanMade:
-    """One plan: from when the planner took it up until its NodeClaims were written."""
+    """One plan, from the start of its activity until its NodeClaims were written."""
 
     started: datetime
     completed: datetime
@@ -25,23 +25,23 @@ class PlanMade:
 
     @property
     def seconds(self) -> float:
-        """From its start to its end."""
+        """Duration of the activity."""
         return (self.completed - self.started).total_seconds()
 
 
 async def connect(sandbox: Sandbox) -> Client:
-    """A client of the sandbox's Temporal."""
+    """Return a client of the sandbox's Temporal server."""
     return await Client.connect(sandbox.temporal_address, data_converter=pydantic_data_converter)
 
 
 async def plans(client: Client, cluster: str) -> list[PlanMade]:
-    """The plans of the provisioner's present run, oldest first."""
+    """Return the plans of the provisioner's current run, oldest first."""
     history = await client.get_workflow_handle(names.provisioner_id(cluster)).fetch_history()
     return planned(history.events)
 
 
 def planned(events: Iterable[Any]) -> list[PlanMade]:
-    """The plans among the events of a history."""
+    """Return the plans among the events of a history."""
     asked: set[int] = set()
     started: dict[int, datetime] = {}
     made: list[PlanMade] = []

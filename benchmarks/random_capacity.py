@@ -1,4 +1,4 @@
-"""Random capacity for plans: what may be bought, which nodes are there, what runs on every node, where volumes are."""
+"""Draws random capacity for plans: instance types, NodePools, nodes, DaemonSets and volumes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ TEAMS = ("red", "green", "blue")
 GPU = "example.com/gpu"
 DRIVER = "ebs.csi.aws.com"
 FAMILIES = {"c": (2, 0.04, "amd64"), "m": (4, 0.05, "amd64"), "r": (8, 0.065, "amd64"), "g": (3, 0.034, "arm64")}
-"""Family -> GiB and dollars an hour for each CPU, and what it runs."""
+"""GiB per CPU, dollars per hour per CPU, and architecture of each family."""
 
 
 def catalogue(draw: Random) -> Object:
-    """A small catalogue in which zones, capacity types and sizes are missing here and there."""
+    """Draw a small catalogue that lacks some zones, capacity types and sizes."""
     entries = []
     gaps = draw.choice((0.0, 0.0, 0.15, 0.4))
     for family, (gib, price, arch) in FAMILIES.items():
@@ -65,13 +65,13 @@ def _entry(
 
 
 def pools(draw: Random) -> list[Object]:
-    """One to three NodePools."""
+    """Draw one to three NodePools."""
     count = draw.choice((1, 1, 2, 2, 3))
     return [pool(draw, f"pool-{number}", only=count == 1) for number in range(count)]
 
 
 def pool(draw: Random, name: str, *, only: bool) -> Object:
-    """A NodePool with some of everything that one can state."""
+    """Draw a NodePool that uses a random selection of its fields."""
     needs: list[Object] = []
     if draw.random() < 0.3:
         needs.append(_in(ZONE, draw.sample(ZONES, draw.randint(1, 2))))
@@ -117,7 +117,7 @@ def pool(draw: Random, name: str, *, only: bool) -> Object:
 
 
 def nodes(draw: Random, among: list[Object], running: list[Object]) -> list[Object]:
-    """Up to four nodes, some of a NodePool; ``running`` gets the pods that are bound to them."""
+    """Draw up to four nodes, some of which belong to a NodePool. Pods bound to them are added to ``running``."""
     found = []
     for number in range(draw.choice((0, 0, 1, 2, 3, 4))):
         name, cores = f"node-{number}", draw.choice((2, 4, 8))
@@ -167,7 +167,7 @@ def _bound(draw: Random, node: str, turn: int) -> Object:
 
 
 def daemons(draw: Random) -> list[Object]:
-    """Up to two DaemonSets."""
+    """Draw up to two DaemonSets."""
     found = []
     for number in range(draw.choice((0, 0, 1, 1, 2))):
         asked = {"cpu": draw.choice(("50m", "200m", "1")), "memory": draw.choice(("64Mi", "512Mi"))}
@@ -191,7 +191,7 @@ def daemons(draw: Random) -> list[Object]:
 
 
 def storage() -> list[Object]:
-    """Classes and volumes that pods may name: bound in a zone, bound anywhere, bound when the pod has a node."""
+    """Return classes, volumes and claims: bound in a zone, bound anywhere, or bound when the pod is scheduled."""
     late = {"provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer"}
     only = [{"matchLabelExpressions": [{"key": "topology.ebs.csi.aws.com/zone", "values": list(ZONES[1:])}]}]
     found = [_storage_class("late", late), _storage_class("late-there", {**late, "allowedTopologies": only})]

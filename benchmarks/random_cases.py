@@ -1,4 +1,4 @@
-"""Random inputs of ``tenon simulate``, each told apart by one number: the same number gives the same input."""
+"""Random inputs of ``tenon simulate``. Each has a number, and the same number always gives the same input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An input: manifests, and a catalogue where it is not the built-in one."""
+    """An input: manifests, and a catalogue unless it uses the built-in one."""
 
     number: int
     manifests: list[Object]
@@ -21,12 +21,12 @@ class Case:
 
 
 def rules_case(number: int) -> Case:
-    """A small input over all rules: every kind of constraint, pools with limits, nodes, DaemonSets, volumes."""
+    """Draw a small input over all rules: every kind of constraint, pools with limits, nodes, DaemonSets and volumes."""
     return drawn_case(number, Random(f"rules {number}"))
 
 
 def drawn_case(number: int, draw: Random) -> Case:
-    """The same, of whatever draws the numbers: hypothesis finds and shrinks inputs by it."""
+    """Draw a rules case from a given source of numbers. Hypothesis uses it to find and shrink inputs."""
     pools = random_capacity.pools(draw)
     running: list[Object] = []
     nodes = random_capacity.nodes(draw, pools, running)
@@ -40,7 +40,7 @@ def drawn_case(number: int, draw: Random) -> Case:
 
 
 def load_case(number: int, pods: int = random_loads.PODS) -> Case:
-    """A load of 400 pods on the built-in catalogue of EC2."""
+    """Draw a load of 400 pods on the built-in EC2 catalogue."""
     return Case(number, random_loads.load(Random(f"load {number}"), pods), None)
 
 

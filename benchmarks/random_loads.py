@@ -1,4 +1,4 @@
-"""Random loads as users have them: a few hundred pods of 5 to 40 kinds, most of which state little or nothing."""
+"""Draws realistic random loads: a few hundred pods of 5 to 40 kinds, most of them with few or no constraints."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Object = dict[str, Any]
 
 PODS = 400
 CORES = ((50, 2), (100, 5), (250, 6), (500, 6), (1000, 5), (2000, 3), (4000, 2), (8000, 1))
-"""Millicores and how often they are asked for."""
+"""Millicores and their relative frequency."""
 GIB_PER_CORE = (0.5, 1, 2, 2, 4, 4, 6, 8)
 
 
 def load(draw: Random, pods: int = PODS) -> list[Object]:
-    """A NodePool over the whole catalogue, one or two DaemonSets, and Deployments of ``pods`` pods together."""
+    """Draw a NodePool over the whole catalogue, up to two DaemonSets, and Deployments with ``pods`` pods in total."""
     kinds = draw.randint(5, min(40, pods))
     sizes = [1] * kinds
     shares = [draw.expovariate(1) for _ in range(kinds)]

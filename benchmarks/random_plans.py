@@ -30,31 +30,31 @@ from tests.simulate.running import command
 MAKERS = {"rules": rules_case, "loads": load_case}
 ORACLE = "oracle"
 SHOWN = 40
-"""Violations that are printed one by one."""
+"""Maximum number of violations that are printed one by one."""
 
 
 @dataclass(slots=True)
 class Result:
-    """All cases together; times are CPU seconds."""
+    """The results of all cases. Times are CPU seconds."""
 
     cases: int = 0
     pods: int = 0
     placed: int = 0
     nodes: int = 0
     ratios: list[float] = field(default_factory=list)
-    """Price over the proven lower bound, of the cases where something had to be bought."""
+    """Price divided by the proven lower bound, of the cases that need new nodes."""
     wrong: dict[str, Counter[str]] = field(default_factory=dict)
     """Violations by judge and rule."""
     wrong_cases: dict[str, list[int]] = field(default_factory=dict)
     why: dict[int, Counter[str]] = field(default_factory=dict)
-    """By case that another judge convicts: its violations by the reading that explains them."""
+    """Violations by the reading that explains them, for each case that another judge refuses."""
     lines: list[str] = field(default_factory=list)
     planning: float = 0.0
     judging: float = 0.0
 
 
 def run(cases: Iterable[Case], judges: dict[str, Judge], folder: Path) -> Result:
-    """Plan and judge; a case that the command refuses, or that it fails on, counts as wrong."""
+    """Plan and judge the cases. A case that the command refuses or crashes on counts as wrong."""
     result = Result()
     manifests, catalogue = folder / "manifests.json", folder / "catalogue.json"
     for case in cases:
@@ -69,7 +69,7 @@ def run(cases: Iterable[Case], judges: dict[str, Judge], folder: Path) -> Result
         result.cases += 1
         try:
             answer = command(*options)
-        except Exception as error:  # whatever it is, the other cases shall be seen too
+        except Exception as error:  # a crash must not hide the other cases
             _convict(result, "command", case, [("crash", repr(error))])
             continue
         if answer.status:
@@ -108,7 +108,7 @@ def _convict(result: Result, judge: str, case: Case, verdict: list[tuple[str, st
 
 
 def as_document(result: Result) -> dict[str, Any]:
-    """The result for machines."""
+    """Format the result as JSON."""
     return {
         "cases": result.cases,
         "pods": result.pods,
@@ -123,7 +123,7 @@ def as_document(result: Result) -> dict[str, Any]:
 
 
 def spread_of(ratios: Sequence[float]) -> dict[str, float]:
-    """Median, mean, 90th percentile and extremes."""
+    """Return the median, mean, 90th percentile and extremes."""
     if not ratios:
         return {}
     ordered = sorted(ratios)
@@ -138,7 +138,7 @@ def spread_of(ratios: Sequence[float]) -> dict[str, float]:
 
 
 def as_tables(result: Result, kind: str) -> list[Table]:
-    """The result for people."""
+    """Format the result as tables."""
     broken = Table(title=f"{result.cases:,} random plans ({kind}): violations by rule")
     broken.add_column("rule")
     for judge in result.wrong:
@@ -171,7 +171,7 @@ def as_tables(result: Result, kind: str) -> list[Table]:
 
 
 def main() -> int:
-    """Run the command; 1 when a judge found something."""
+    """Run the command. Return 1 if a judge found a violation."""
     arguments = argparse.ArgumentParser(prog="python -m benchmarks.random_plans", description=__doc__)
     arguments.add_argument("--cases", type=int, default=300, help="how many inputs")
     arguments.add_argument("--first", type=int, default=0, help="the number of the first input")

@@ -1,4 +1,4 @@
-"""Random workloads for plans: pods that state any mixture of the rules that Kubernetes knows."""
+"""Draws random workloads for plans: pods with any mixture of Kubernetes' scheduling rules."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ VALUES = {
 
 
 def workloads(draw: Random) -> list[Object]:
-    """Two to eight Deployments and single pods."""
+    """Draw one to eight workloads."""
     return [workload(draw, number) for number in range(draw.choice((1, 2, 3, 4, 5, 6, 8)))]
 
 
 def workload(draw: Random, number: int) -> Object:
-    """A Deployment, or a StatefulSet or Job in its place."""
+    """Draw a Deployment, StatefulSet or Job."""
     app = f"app-{min(number, 3) if draw.random() < 0.3 else number}"
     known = {"app": app, "tier": draw.choice(("front", "back"))}
     spec = pod_spec(draw, known)
@@ -45,7 +45,7 @@ def workload(draw: Random, number: int) -> Object:
 
 
 def pod_spec(draw: Random, known: dict[str, str]) -> Object:
-    """A pod's spec; ``known`` are its labels."""
+    """Draw a pod's spec. ``known`` contains its labels."""
     asked = {"cpu": draw.choice(("100m", "250m", "500m", "1", "2", "3500m", "7")), "memory": _memory(draw)}
     if draw.random() < 0.05:
         asked[GPU] = draw.choice(("1", "2"))

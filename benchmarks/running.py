@@ -1,4 +1,4 @@
-"""A sandbox and a worker for a benchmark: started together, the worker begun anew whenever it ends."""
+"""Starts a sandbox and a worker for a benchmark, and restarts the worker whenever it exits."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from sandbox.cluster import Sandbox
 from sandbox.progress import shown
 
 MEMORY = "/dev/shm"
-"""Where there is one, the databases of etcd and Temporal are kept in memory: a disk is not what is measured."""
+"""Keeps the databases of etcd and Temporal in memory if it exists, so that the disk does not affect the results."""
 READY_SECONDS = 120.0
 STOP_SECONDS = 60.0
 RESTART_SECONDS = 0.2
-"""Between two looks at whether the worker has ended."""
+"""Seconds between two checks of whether the worker has exited."""
 QUIET_SECONDS, QUIET_LOOKS, QUIET_SHARE = 0.5, 3, 0.1
-"""A worker is idle when it used less than this share of a core in so many looks, one after the other."""
+"""A worker is idle if it uses less than this share of a core in this many consecutive checks."""
 
 
 class Worker:
-    """``tenon worker`` on a sandbox. Whenever it ends by itself it is started again, as a kubelet would."""
+    """A ``tenon worker`` on a sandbox. It restarts whenever it exits by itself, as under a kubelet."""
 
     def __init__(self, sandbox: Sandbox, **settings: str) -> None:
         """``settings`` are environment variables of the worker."""
@@ -45,10 +45,10 @@ class Worker:
         self._keeper = threading.Thread()
 
     def start(self) -> None:
-        """Start it and return once /readyz says so.
+        """Start the worker and wait until /readyz succeeds.
 
         Raises:
-            TimeoutError: it is not ready in time.
+            TimeoutError: the worker is not ready in time.
         """
         self._stopping.clear()
         self._start()
@@ -57,10 +57,10 @@ class Worker:
         self.wait_ready()
 
     def wait_ready(self) -> None:
-        """Return once /readyz says that it is ready.
+        """Wait until /readyz succeeds.
 
         Raises:
-            TimeoutError: it is not ready in time.
+            TimeoutError: the worker is not ready in time.
         """
         url = f"http://127.0.0.1:{self.environment['HEALTH_PROBE_PORT']}/readyz"
         deadline, why = time.monotonic() + READY_SECONDS, ""
@@ -76,7 +76,7 @@ class Worker:
         raise TimeoutError(f"the worker is not ready after {READY_SECONDS:g} s ({why}); its log is {self.log}")
 
     def wait_idle(self) -> None:
-        """Return once it has read what it reads at its start, as a worker that runs since yesterday has.
+        """Wait until the worker has completed its initial reads, so that it behaves like a long-running one.
 
         Raises:
             TimeoutError: it is still busy after READY_SECONDS.
@@ -95,7 +95,7 @@ class Worker:
         return sum(one.user + one.system for one in times)
 
     def processes(self) -> list[psutil.Process]:
-        """Its processes: the parent and its children; none while it is down."""
+        """Return the parent process and its children, or an empty list while the worker is down."""
         try:
             parent = psutil.Process(self._process.pid) if self._process is not None else None
             return [parent, *parent.children(recursive=True)] if parent is not None else []
@@ -103,7 +103,7 @@ class Worker:
             return []
 
     def kill(self, name: str = "") -> None:
-        """kill -9 one of its processes (``io``, ``cluster``), or without a name all of them at once.
+        """Send SIGKILL to one process (``io``, ``cluster``), or to all of them if no name is given.
 
         Raises:
             LookupError: no such process runs.
@@ -115,7 +115,7 @@ class Worker:
             process.send_signal(signal.SIGKILL)
 
     def stop(self) -> None:
-        """Stop it, until it is started again."""
+        """Stop the worker until the next ``start``."""
         self._stopping.set()
         if self._keeper.ident is not None:
             self._keeper.join()
@@ -147,11 +147,15 @@ def _interrupt(*_: object) -> None:
 def running(
     console: Console, *, boot_delay: float = 0.0, keep_logs: Path | None = None, **settings: str
 ) -> Iterator[tuple[Sandbox, Worker]]:
-    """A sandbox whose instances join ``boot_delay`` seconds after their launch, and a worker that is ready.
+    """Yield a sandbox and a ready worker.
 
-    ``keep_logs`` is a folder that the logs outlive the sandbox in.
+    Args:
+        console: shows the progress.
+        boot_delay: seconds from an instance's launch until its node joins.
+        keep_logs: a folder that keeps the logs after the sandbox has stopped.
+        settings: environment variables of the worker.
     """
-    signal.signal(signal.SIGTERM, _interrupt)  # the sandbox must not be left behind
+    signal.signal(signal.SIGTERM, _interrupt)  # the sandbox must not outlive the benchmark
     with tempfile.TemporaryDirectory(dir=MEMORY if os.path.isdir(MEMORY) else None) as scratch:
         with shown(console) as on_progress:
             sandbox = Sandbox.start(scratch, boot_delay=boot_delay, on_progress=on_progress)

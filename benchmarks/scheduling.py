@@ -28,13 +28,13 @@ from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Problem
 
 LONGEST = 3.0
-"""Seconds after which a case is not run again."""
+"""Seconds of total run time after which a case is not repeated."""
 RUNS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What was measured; ``refused`` are pods that state a rule which the engine does not know."""
+    """The measurements of one case. ``refused`` counts pods with a rule that the engine does not support."""
 
     placed: int
     refused: int
@@ -44,11 +44,11 @@ class Figures:
     seconds: float
     megabytes: float
     reason: str = ""
-    """Why the first pod without a place has none."""
+    """Why the first unschedulable pod has no place."""
 
     @property
     def ratio(self) -> float:
-        """Price over the bound for the pods that were placed."""
+        """Price divided by the lower bound of the placed pods."""
         return self.price / self.bound if self.bound else 0.0
 
 
@@ -87,7 +87,7 @@ def apart(case: Case, seed: int, catalogue: Path | None) -> Figures:
 
 
 def as_document(case: Case, figures: Figures) -> dict[str, Any]:
-    """A row for machines."""
+    """Format a row as JSON."""
     goals = {
         name: value for name in ("speed", "ratio", "price", "nodes", "megabytes") if (value := getattr(case, name))
     }
@@ -103,7 +103,7 @@ def as_document(case: Case, figures: Figures) -> dict[str, Any]:
 
 
 def as_table(rows: list[tuple[Case, Figures]], seed: int) -> Table:
-    """The rows for people: green where a goal is met, red where it is missed."""
+    """Format the rows as a table: green if a goal is met, red if it is missed."""
     table = Table(
         title=f"tenon/scheduling, seed {seed}: figure (goal); upstream is Karpenter v1.14.1", show_lines=False
     )
@@ -136,7 +136,6 @@ def _judged(text: str, goal: float, goal_text: str, met: bool) -> str:
 
 
 def main() -> None:
-    """Run the benchmark."""
     arguments = argparse.ArgumentParser(prog="python -m benchmarks.scheduling", description=__doc__)
     arguments.add_argument(
         "--mix", action="append", choices=sorted(MIXES), default=[], help="only this one; repeatable"

@@ -1,7 +1,7 @@
-"""What processes use while something runs: CPU-seconds, and the peak of their resident memory, by group.
+"""Measures the CPU seconds and peak resident memory of groups of processes.
 
-A group is what is reported as one, such as the worker's three processes. Memory is the sum over the group at one
-instant, and the peak the largest of these sums. A process that ended counts with the CPU time it was last seen with.
+A group is reported as one, such as the worker's three processes. Its memory is the sum over the group at one instant,
+and the peak is the largest of these sums. A process that has exited counts with its last measured CPU time.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from benchmarks.running import Worker
 from sandbox.cluster import Sandbox
 
 PERIOD = 0.5
-"""Seconds between two looks."""
+"""Seconds between two measurements."""
 Groups = Callable[[], Mapping[str, Iterable[psutil.Process]]]
 Identity = tuple[int, float]
-"""A process's number and birth: numbers are used again."""
+"""Process ID and creation time, because the system reuses process IDs."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What one group has used so far."""
+    """Resources that one group has used so far."""
 
     peak_bytes: int = 0
     first: dict[Identity, float] = field(default_factory=dict)
@@ -32,11 +32,11 @@ class Tally:
 
     @property
     def cpu_seconds(self) -> float:
-        """Used since the first look; all of it, for a process that was born since."""
+        """CPU seconds since the first measurement, including the whole time of processes that started later."""
         return sum(self.last.values()) - sum(self.first.values())
 
     def note(self, seen: Mapping[Identity, tuple[float, int]], *, begins: bool = False) -> None:
-        """One look: (CPU-seconds so far, resident bytes) of each process; ``begins`` is the first."""
+        """Record (CPU seconds so far, resident bytes) of each process. ``begins`` marks the first measurement."""
         if begins:
             self.first = {identity: cpu for identity, (cpu, _) in seen.items()}
         self.last |= {identity: cpu for identity, (cpu, _) in seen.items()}
@@ -44,7 +44,7 @@ class Tally:
 
 
 class Usage:
-    """Looks at groups of processes from its own thread while it is entered."""
+    """Context manager that measures groups of processes in its own thread."""
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
@@ -53,13 +53,13 @@ class Usage:
         self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
 
     def __enter__(self) -> Usage:
-        """Begin."""
+        """Start measuring."""
         self._look(begins=True)
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take a last look."""
+        """Take the last measurement and stop."""
         self._stop.set()
         self._thread.join()
         self._look()
@@ -85,7 +85,7 @@ def _read(process: psutil.Process) -> tuple[Identity, tuple[float, int]] | None:
 
 
 def worker_and_sandbox(sandbox: Sandbox, worker: Worker) -> Groups:
-    """The worker as a whole, its two processes, and each component of the sandbox."""
+    """Return groups for the whole worker, for two of its processes, and for each component of the sandbox."""
     components = {
         name: psutil.Process(part.process.pid)
         for name, part in sandbox.status().components.items()
