@@ -1,6 +1,6 @@
-"""Choose node sizes for a load as a whole, and deal every class of pods over the nodes by their size.
+"""Chooses node sizes for a load as a whole, and distributes every class of pods over the nodes in proportion to size.
 
-Nodes that each carry the same mix run out of CPU and of memory together, and none is left half empty.
+Nodes that each carry the same mix run out of CPU and memory at the same time, so no node stays half empty.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from tenon.scheduling.template import Template
 from tenon.scheduling.type_candidates import Floats, Numbers, nodes_needed
 
 TRIES = 4
-"""Sizes are chosen anew for a little more room, so often at most, where pods are to be left over."""
+"""How often sizes are chosen again, with slightly more room, if pods would be left over."""
 STEP = 0.002
-"""The least part by which that room grows."""
+"""The least relative growth of that room."""
 ROUNDS = 4
-"""What is left over is dealt again, so often at most."""
+"""How many times pods left over are distributed again."""
 
 
 def deal(template: Template, load: Load, portions: list[Portion], *, tight: bool) -> Packing:
-    """Deal the portions of a load over new nodes; what does not fit so goes by first-fit.
+    """Distribute the portions of a load over new nodes. First-fit places what does not fit this way.
 
-    Sizes are chosen so that all fits, or ``tight``: then they may leave a few pods to smaller nodes.
+    Sizes are chosen so that everything fits. With ``tight``, they may leave a few pods to smaller nodes.
     """
     limits = template.limits.copy(template.pool)
     bins: list[Bin] = []
@@ -49,7 +49,7 @@ def deal(template: Template, load: Load, portions: list[Portion], *, tight: bool
 
 
 def _nodes(template: Template, portion: Portion, tight: bool) -> Iterator[Bin]:
-    """Nodes for a portion, filled; a little of it may be left over."""
+    """Yield filled nodes for a portion. A few pods may be left over."""
     for _ in range(ROUNDS):
         if not portion.classes or template.expired():
             return
@@ -62,7 +62,7 @@ def _nodes(template: Template, portion: Portion, tight: bool) -> Iterator[Bin]:
 
 
 def _choose(template: Template, portion: Portion, tight: bool) -> tuple[list[int], Numbers]:
-    """Rows of the menu to buy, and for each of them (rows) the pods of each class (columns)."""
+    """Return rows of the menu to buy, and for each of them (rows) the pods of each class (columns)."""
     menu, total, largest = portion.menu, portion.total, portion.amounts.max(axis=0)
     least = portion.least_nodes(template)
     if len(portion.classes) == 1 and least == 1:
@@ -76,7 +76,7 @@ def _choose(template: Template, portion: Portion, tight: bool) -> tuple[list[int
         if not parts.any():
             break
         rows = choose_sizes(menu.price, parts, 1, rest, template.node_charge)
-        if len(rows) < least:  # no node may carry more than its part
+        if len(rows) < least:  # no node may carry more than its share
             rows = spread_sizes(menu.price, parts, least) or rows
         table = _dealt(template, menu.room[rows], parts[rows], portion)
         left = portion.counts - table.sum(axis=0)
@@ -87,14 +87,14 @@ def _choose(template: Template, portion: Portion, tight: bool) -> tuple[list[int
 
 
 def _dealt(template: Template, room: Floats, parts: Floats, portion: Portion) -> Numbers:
-    """Pods of each class (columns) for nodes of this room (rows); the smallest pods may be left over."""
+    """Return pods of each class (columns) for nodes with this room (rows). The smallest pods may be left over."""
     nodes = DealtNodes(room)
     weights = parts / max(1.0, parts.sum())
     heaviest = float(weights.max(initial=0.0))
     table = np.zeros((len(room), len(portion.counts)), dtype=np.int64)
     size = (portion.amounts / np.maximum(portion.total, 1.0)).max(axis=1)
     carried: dict[Kin, Numbers] = {}
-    # those that are not free in how many go together first, then the largest
+    # classes that limit how many of their pods share a node come first, then the largest
     anywhere = np.array([pod_class.host is None and not pod_class.ports for pod_class in portion.classes])
     for number in np.lexsort((-size, anywhere)).tolist():
         pod_class, asked = portion.classes[number], portion.amounts[number]
@@ -118,7 +118,7 @@ def _dealt(template: Template, room: Floats, parts: Floats, portion: Portion) ->
 
 
 class DealtNodes:
-    """What nodes that are being dealt to still have."""
+    """What is left on nodes while pods are distributed over them."""
 
     def __init__(self, room: Floats) -> None:
         self._whole = np.maximum(room, 1e-9)
@@ -127,13 +127,13 @@ class DealtNodes:
         self._ports: dict[tuple[int, str], Numbers] = {}
 
     def fitting(self, pod_class: PodClass, asked: Floats, most: Numbers) -> Numbers:
-        """How many more pods of a class each takes, at most so many."""
+        """How many more pods of a class each node takes, up to ``most``."""
         some = asked > 0
         fits = np.floor((self._left[:, some] / asked[some]).min(axis=1, initial=UNBOUNDED)).astype(np.int64)
         return self._allowed(pod_class, np.minimum(fits, most))
 
     def emptiest(self, pod_class: PodClass, asked: Floats, most: Numbers, count: int) -> Numbers | None:
-        """One pod of a class for each of so many nodes, those that are the least full then; None if none takes it."""
+        """Assign one pod of a class to each of the ``count`` least full nodes that take one; None if no node does."""
         after = self._left - asked
         open_to = (after >= 0).all(axis=1) & (most > 0)
         if pod_class.host is not None or pod_class.ports:
@@ -147,7 +147,7 @@ class DealtNodes:
         return chosen
 
     def put(self, pod_class: PodClass, asked: Floats, more: Numbers) -> None:
-        """Count pods that were dealt."""
+        """Count pods that were assigned."""
         self._left -= more[:, None] * asked
         if pod_class.host is not None:
             for group in (*pod_class.host.counted, *(~held for held in pod_class.host.holds)):
@@ -156,7 +156,7 @@ class DealtNodes:
             self._ports[port, protocol] = self._ports.get((port, protocol), 0) + more
 
     def _allowed(self, pod_class: PodClass, fits: Numbers) -> Numbers:
-        """How many of these the rules about pods on one node allow."""
+        """How many of these pods the rules about pods on one node allow."""
         for _, port, protocol in pod_class.ports:
             fits = np.minimum(fits, 1 - self._ports.get((port, protocol), 0))
         if pod_class.host is not None:
@@ -180,7 +180,7 @@ def _host_room(rules: HostRules, hosts: dict[int, Numbers], nodes: int) -> Numbe
 
 
 def _fill(template: Template, portion: Portion, row: int, dealt: Numbers) -> Iterator[Bin]:
-    """A node of the row's type with as many of these pods as it takes."""
+    """Yield a node of the row's type with as many of these pods as fit; nothing if none fits."""
     load = [(portion.classes[number], int(dealt[number])) for number in np.flatnonzero(dealt)]
     if load:
         node = Bin(template, template.start.types, 1 << int(portion.menu.numbers[row]))

@@ -1,8 +1,8 @@
-"""The least that any plan can cost: how far from the optimum a plan is at most.
+"""Computes the least that any plan can cost, and so how far a plan can be from the optimum.
 
-Nodes and pods may be cut into parts, and of all rules only resources, taints and node affinity are kept, which leaves a
-linear program. What HiGHS answers is not taken on trust: its dual prices (what the room of each kind of node is worth)
-are made a feasible dual solution, whose value bounds the program from below whatever the solver's tolerances are.
+The bound is a linear program in which nodes and pods are divisible, and the only rules are resources, taints and node
+affinity. The result does not rely on the precision of the HiGHS solver: the solver's dual prices (what the room of each
+kind of node is worth) become a feasible dual solution, whose value is a lower bound whatever the solver's tolerances.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from tenon.scheduling.bound_tables import Floats, Tables, merged, pruned, tabula
 from tenon.scheduling.model import Problem
 
 SAFETY = 1e-9
-"""Share of the bound that is given away to the rounding of floating point sums."""
+"""Relative margin subtracted from the bound for floating-point rounding."""
 
 
 def lower_bound(problem: Problem, *, left_out: Collection[str] = (), node_charge: float = 0.0) -> float:
-    """Dollars an hour that every plan for the problem's pods costs at least.
+    """Return the least cost, in dollars an hour, of any plan for the problem's pods.
 
-    Pods that no node could take are not counted, and neither are those whose key is in ``left_out``: give the
-    unschedulable pods of a plan to compare it with the cost of placing the same pods. ``node_charge`` is added to the
-    price of every node, as the engine's own objective does.
+    Pods that no node could take do not count, nor do pods whose key is in ``left_out``. To compare a plan with the cost
+    of placing the same pods, pass the plan's unschedulable pods. ``node_charge`` is added to the price of every node,
+    as in the engine's own objective.
     """
     (bound,) = lower_bounds(problem, [node_charge], left_out=left_out)
     return bound
@@ -35,7 +35,7 @@ def lower_bound(problem: Problem, *, left_out: Collection[str] = (), node_charge
 def lower_bounds(
     problem: Problem, node_charges: Iterable[float], *, left_out: Collection[str] = ()
 ) -> tuple[float, ...]:
-    """`lower_bound` for each of the charges."""
+    """Return `lower_bound` for each of the charges."""
     out = frozenset(left_out)
     demand = read_demand(pod for pod in problem.pods if not pod.unsupported and pod.key not in out)
     columns, places = to_buy(problem, demand)
@@ -54,7 +54,7 @@ def lower_bounds(
 
 
 def _worth(tables: Tables, places: Mapping[Reservation, int]) -> Floats:
-    """Solve the program; for each column and resource the dual price of a node's whole room."""
+    """Solve the program. Return the dual price of a node's whole room, per column and resource."""
     columns, resources = tables.room.shape
     classes = len(tables.counts)
     shared = {reservation: number for number, reservation in enumerate(sorted(places))}
@@ -64,7 +64,7 @@ def _worth(tables: Tables, places: Mapping[Reservation, int]) -> Floats:
         tables.requests[held], tables.room[holder], out=np.zeros((pods, resources)), where=tables.room[holder] > 0
     )
 
-    # variables: pods of a class on a column, then nodes of a column;
+    # variables: pods of a class on a column, then nodes of a column
     # rows: every class is placed, the nodes of a column have the room, a reservation has the places
     room_rows = classes + np.arange(columns * resources).reshape(columns, resources)
     reserved = [(classes + columns * resources + shared[r], pods + j) for j, r in enumerate(tables.reservations) if r]
@@ -84,7 +84,7 @@ def _worth(tables: Tables, places: Mapping[Reservation, int]) -> Floats:
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = pods + columns, classes + columns * resources + len(shared)
     lp.col_cost_ = np.concatenate((np.zeros(pods), tables.cost))
-    free = np.arange(columns) >= tables.bought  # existing nodes are there whole, and once
+    free = np.arange(columns) >= tables.bought  # existing nodes are whole, and there is one of each
     lp.col_lower_ = np.concatenate((np.zeros(pods), free.astype(np.float64)))
     lp.col_upper_ = np.concatenate((np.full(pods, np.inf), np.where(free, 1.0, np.inf)))
     lp.row_lower_ = np.concatenate((tables.counts, np.full(lp.num_row_ - classes, -np.inf)))
@@ -106,7 +106,7 @@ def _worth(tables: Tables, places: Mapping[Reservation, int]) -> Floats:
 
 
 def _certified(tables: Tables, worth: Floats, places: Mapping[Reservation, int]) -> float:
-    """The value of the dual solution that these prices give, made feasible first."""
+    """Scale the prices so that the dual solution is feasible, and return its value."""
     total = worth.sum(axis=1)
     premium = dict.fromkeys(places, 0.0)
     scale = np.ones(len(total))

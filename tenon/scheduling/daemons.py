@@ -1,4 +1,4 @@
-"""The room that DaemonSets take on new nodes, for each instance type: only those that will run there count."""
+"""The room that DaemonSets take on new nodes, per instance type. Only DaemonSets that will run on a node count."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from tenon.scheduling.pod_classes import NO_TERM, Amounts, PodClass
 from tenon.scheduling.type_table import OFFERING_KEYS, TypeTable
 
 LATER_LABELS = Requirements.from_labels({labels.REGISTERED: "true", labels.INITIALIZED: "true"})
-"""Labels that every node gets in time: a DaemonSet that waits for them will come."""
+"""Labels that every node gets eventually. DaemonSets that wait for them count."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Daemon:
-    """A DaemonSet by its template pod."""
+    """A DaemonSet, represented by its template pod."""
 
     name: str
     pod_class: PodClass
 
 
 class Launchable(Protocol):
-    """The part of a template that is asked here."""
+    """The part of a template that this module needs."""
 
     requirements: Requirements
     known: frozenset[str]
 
     def offers_for(self, requirements: Requirements) -> dict[int, int]:
-        """For each offer (a zone and capacity type) the types on it that a node of these requirements may be."""
+        """Map each offer (a zone and capacity type) to the types on it that satisfy the requirements."""
         ...
 
 
 def read_daemons(pods: Iterable[Pod], names: tuple[str, ...]) -> list[Daemon]:
-    """The DaemonSets of a batch, by name."""
+    """The DaemonSets of a batch, sorted by name."""
     return [
         Daemon(
             pod.key,
@@ -53,7 +53,7 @@ def read_daemons(pods: Iterable[Pod], names: tuple[str, ...]) -> list[Daemon]:
 
 
 def deciding_labels(daemons: Iterable[Daemon], requirements: Requirements, table: TypeTable) -> tuple[str, ...]:
-    """Labels by which DaemonSets choose nodes and that neither the pool nor the instance type alone decides."""
+    """Labels that DaemonSets select on, and that neither the pool nor the instance type alone determines."""
     named = {key for daemon in daemons for term in daemon.pod_class.terms for key in term}
     return tuple(key for key in sorted(named) if key in OFFERING_KEYS or _chosen_of_some(key, requirements, table))
 
@@ -69,10 +69,10 @@ def _chosen_of_some(key: str, requirements: Requirements, table: TypeTable) -> b
 def overhead_groups(
     template: Launchable, requirements: Requirements, daemons: Sequence[Daemon], none: Amounts
 ) -> tuple[list[tuple[Daemon, int]], list[tuple[int, Amounts]]]:
-    """The types that each DaemonSet may run on, and the types by what DaemonSets take of them together.
+    """Return the types that each DaemonSet may run on, and groups of types by what DaemonSets take of them together.
 
-    DaemonSets may depend on the zone or the capacity type; a type is then in one group for each sum that occurs.
-    ``none`` are the amounts of no DaemonSet.
+    DaemonSets may depend on the zone or the capacity type. A type is then in one group per sum that occurs. ``none`` is
+    the amounts without any DaemonSet.
     """
     running = [(daemon, _places_of(template, requirements, daemon)) for daemon in daemons]
     running = [(daemon, places) for daemon, places in running if places]
@@ -106,7 +106,7 @@ def _union(sets: Iterable[int]) -> int:
 
 
 def _places_of(template: Launchable, requirements: Requirements, daemon: Daemon) -> dict[int, int]:
-    """For each offer the types of a node of these requirements that a DaemonSet may run on, by any of its terms."""
+    """Map each offer to the types on which the DaemonSet may run, on a node with these requirements, by any term."""
     known = template.requirements.with_(LATER_LABELS)
     node = requirements.with_(LATER_LABELS)
     found: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""The domains that the next pods of a class may be placed in, one after another, and the class narrowed to each."""
+"""Lists the domains that the next pods of a class may be placed in, and narrows the class to each."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from tenon.scheduling.pod_classes import PodClass
 from tenon.scheduling.topology import AreaRules
 
 Chosen = dict[str, str | None]
-"""Topology key -> domain, None for a node that lacks the label; a key that is left open is not in it."""
+"""Topology key -> domain, or None for a node that lacks the label. Keys that stay open are not included."""
 
 Terms = tuple[Requirements, ...]
 
 MOST_CHOICES = 5_000
-"""Combinations of domains that pods are tried in. Zone and instance type together have some three thousand; what has
-more is no rule that anybody means, and each pod would look at them all."""
+"""The most combinations of domains to try. Zone and instance type together have about three thousand. Rules with more
+combinations are hardly intended, and every pod would have to check them all.
+"""
 
 
 class Choice:
@@ -54,14 +55,14 @@ class _Ways:
     must: frozenset[str]
     """Keys that need a domain."""
     settle: frozenset[str]
-    """Keys that must not be left open."""
+    """Keys that must not stay open."""
 
 
 class Choices:
-    """The choices of each class, worked out once."""
+    """The choices of each class, computed once."""
 
     def __init__(self, rooms: Sequence[Room], fleets: Sequence[Fleet], domains: Domains) -> None:
-        """Take the nodes that may be used and those that could be bought."""
+        """Take the nodes that may be used, and the fleets that could launch new ones."""
         self._rooms = rooms
         self._fleets = fleets
         self._domains = domains
@@ -72,11 +73,11 @@ class Choices:
         self._boundless: set[tuple[object, ...]] = set()
 
     def boundless(self, pod_class: PodClass) -> bool:
-        """Whether the pods' rules leave more than `MOST_CHOICES` combinations of domains, so that none is tried."""
+        """Whether the pods' rules allow more than `MOST_CHOICES` combinations of domains, so that none is tried."""
         return pod_class.area is not None and self._asked(pod_class) in self._boundless
 
     def of(self, pod_class: PodClass) -> list[Choice]:
-        """The domains that the pods may be placed in."""
+        """The domains in which the pods may be placed."""
         known = self._known.get(pod_class)
         if known is None:
             known = self._known[pod_class] = [
@@ -86,14 +87,14 @@ class Choices:
         return known
 
     def forget_nodes(self) -> None:
-        """Look at all nodes again: they have changed."""
+        """Consider all nodes again, because they changed."""
         for choices in self._known.values():
             for choice in choices:
                 choice.next_room = 0
                 choice.next_bin.clear()
 
     def _narrowed(self, pod_class: PodClass) -> list[tuple[Chosen, Terms]]:
-        """Each combination of domains, with the terms of the pods narrowed to it."""
+        """Return each combination of domains, with the pods' terms narrowed to it."""
         rules = pod_class.area
         if rules is None:
             return [({}, pod_class.terms)]
@@ -110,14 +111,14 @@ class Choices:
 
     @staticmethod
     def _asked(pod_class: PodClass) -> tuple[object, ...]:
-        """What the combinations of a class depend on."""
+        """The properties of a class that determine its combinations."""
         rules = pod_class.area or AreaRules()
         return (pod_class.terms, pod_class.own_terms, pod_class.tolerations, rules.keys, *_settled_keys(rules))
 
     def _find(self, ways: _Ways, keys: Sequence[str], chosen: Chosen, terms: Terms) -> Iterable[tuple[Chosen, Terms]]:
-        """Settle one key after another, each only in what the earlier ones leave: their product may be very large."""
+        """Settle one key after another, each within what the earlier ones leave: the full product may be very large."""
         if not keys:
-            # equal terms are one object, which makes looking up what they lead to cheap
+            # share equal terms as one object, which makes lookups by terms cheap
             yield chosen, self._shared.setdefault(terms, terms)
             return
         key, rest = keys[0], keys[1:]
@@ -138,7 +139,7 @@ class Choices:
             yield from self._find(ways, keys, chosen, tuple(dict.fromkeys(met)))
 
     def _values(self, pod_class: PodClass, key: str, terms: Terms | None) -> list[str]:
-        """The domains of a key: of nodes that there are, and of new ones that meet ``terms``."""
+        """The domains of a key: those of existing nodes, and those of new nodes that meet ``terms``."""
         new = set(self._domains.usable(pod_class, key))
         if terms is not None:
             left = self._domains.reachable(terms, key)
@@ -147,7 +148,7 @@ class Choices:
         return sorted(new.union(present) - {ANY})
 
     def _price(self, pod_class: PodClass, terms: Terms) -> float:
-        """What the cheapest new node for one of the pods costs, in these domains."""
+        """Price of the cheapest new node for one of the pods in these domains; infinite if there is none."""
         asked = (terms, pod_class.tolerations, pod_class.strict, pod_class.amounts)
         known = self._prices.get(asked)
         if known is None:
@@ -165,7 +166,7 @@ class Choices:
 
 
 def _settled_keys(rules: AreaRules) -> tuple[frozenset[str], frozenset[str]]:
-    """The keys that need a domain, and those that must not be left open."""
+    """The keys that need a domain, and those that must not stay open."""
     must = frozenset({spread.key for spread in rules.spreads} | {term.key for term in rules.affine})
     return must, must.union(term.key for term in rules.anti)
 

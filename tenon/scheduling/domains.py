@@ -1,4 +1,4 @@
-"""The values that a topology key has: on the nodes that there are, and on those that a NodePool could launch."""
+"""The values of a topology key on existing nodes and on nodes that a NodePool could launch."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tenon.scheduling.topology_groups import NodeFilter
 from tenon.scheduling.type_table import OFFERING_KEYS
 
 ANY = "*"
-"""Stands for every domain, where a node's label may still get any value."""
+"""Stands for every domain, if a node's label may still get any value."""
 
 
 def launchable(template: Template, requirements: Requirements, key: str) -> set[str]:
-    """The values that ``key`` may get on a node of these requirements; `ANY` where they are not known beforehand."""
+    """The values that ``key`` may get on a node with these requirements; `ANY` if they are not known in advance."""
     offers = template.offers_for(requirements)
     if not offers:
         return set()
@@ -33,9 +33,9 @@ def launchable(template: Template, requirements: Requirements, key: str) -> set[
 
 
 def settled_on(node: Bin, key: str) -> str | None:
-    """The value of ``key`` on a new node, None while it may still get one of several.
+    """The value of ``key`` on a new node; None while it may still get one of several.
 
-    `ANY` is a value as well: the node will get one of its own.
+    `ANY` counts as one value: the node will get a value of its own.
     """
     template = node.template
     if key in template.requirements and not template.table.decides(key):
@@ -49,7 +49,7 @@ def settled_on(node: Bin, key: str) -> str | None:
 
 
 def settled(room: Room, key: str) -> str | None:
-    """The value of ``key`` on an existing node; None when it has none, or may still get one of several."""
+    """The value of ``key`` on an existing node; None if it has none, or may still get one of several."""
     values = room.values.get(key)
     return None if values.complement or len(values.members) != 1 else values.values[0]
 
@@ -65,10 +65,10 @@ def counts_node(room: Room, nodes: NodeFilter) -> bool:
 
 
 class Domains:
-    """Answers for one batch, each worked out once."""
+    """The domains of one batch, computed once each."""
 
     def __init__(self, rooms: Sequence[Room]) -> None:
-        """Take the nodes that there are; `templates` are added when something may have to be bought."""
+        """Take the existing nodes. `templates` are added if new nodes may be needed."""
         self._rooms = rooms
         self.templates: list[Template] = []
         self._usable: dict[tuple[object, ...], frozenset[str]] = {}
@@ -104,7 +104,7 @@ class Domains:
         return found
 
     def present(self, key: str, nodes: NodeFilter) -> frozenset[str]:
-        """The domains of the nodes that there are and that the filter lets count."""
+        """The domains of existing nodes that pass the filter."""
         known = self._present.get((key, nodes))
         if known is None:
             values = (settled(room, key) for room in self._rooms if counts_node(room, nodes))

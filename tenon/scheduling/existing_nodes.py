@@ -1,4 +1,4 @@
-"""Place pods on nodes that exist or are on their way, before anything is bought."""
+"""Places pods on existing and in-flight nodes, before anything is bought."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tenon.scheduling.pod_classes import Amounts, PodClass, workload_key
 
 
 class Room:
-    """What a node still has for pods."""
+    """What a node has left for pods."""
 
     __slots__ = (
         "_attached", "_carried", "_limits", "_shares", "_suits", "free", "hosts", "name", "open", "placed", "ports",
@@ -39,7 +39,7 @@ class Room:
         self.running = node.pods
         self.hosts: Counts = {}
         self.open = not node.closed and min(self.free) >= 0
-        """Whether it may take pods at all."""
+        """Whether the node takes pods at all."""
         self._limits = node.volume_limits
         self._attached = {volume for pod in node.pods for volume in pod.attachments} if node.volume_limits else set()
         self._suits: dict[tuple[object, ...], bool] = {}
@@ -60,7 +60,7 @@ class Room:
         return count if self._attachable(pod_class) else 0
 
     def take(self, pod_class: PodClass, start: int, most: int | None = None) -> int:
-        """Place as many of the class's pods from number ``start`` on as fit; how many that was."""
+        """Place as many of the class's pods as fit, from number ``start`` on. Return how many."""
         left = len(pod_class.pods) - start
         count = self.room_for(pod_class, left if most is None else min(left, most))
         if not count:
@@ -87,13 +87,13 @@ class Room:
     def _suited(self, pod_class: PodClass) -> bool:
         key = (pod_class.terms, pod_class.tolerations)
         if key not in self._suits:
-            # PreferNoSchedule keeps nobody off a node that is there: kube-scheduler would use it before a new one comes
+            # PreferNoSchedule keeps no pods off an existing node: kube-scheduler would use it before a new node starts
             hard = [taint for taint in self.taints if taint.effect != "PreferNoSchedule"]
             self._suits[key] = pod_class.tolerates(hard) and any(map(self.meets, pod_class.terms))
         return self._suits[key]
 
     def _attachable(self, pod_class: PodClass) -> bool:
-        """Whether the volumes of one more pod can be attached; a volume that is there already counts once."""
+        """Whether the volumes of one more pod can be attached. Volumes already attached do not count again."""
         if not self._limits or not pod_class.attachments:
             return True
         together = self._attached.union(pod_class.attachments)
@@ -104,11 +104,11 @@ class Room:
         )
 
     def meets(self, term: Requirements) -> bool:
-        """Whether the node is certain to meet a term."""
+        """Whether the node certainly meets a term."""
         return all(self._is_certain(requirement) for requirement in term.values())
 
     def _is_certain(self, wanted: Requirement) -> bool:
-        """Whether the requirement holds whatever the labels that are not settled yet turn out to be."""
+        """Whether the requirement holds, whatever values the labels get that are not settled yet."""
         if wanted.key not in self.values:
             return wanted.may_be_absent and (self.settled or wanted.key not in labels.WELL_KNOWN)
         mine = self.values[wanted.key]
@@ -124,7 +124,7 @@ class Room:
 
 
 def lasting_taints(node: Node, startup_taints: Iterable[Taint]) -> tuple[Taint, ...]:
-    """The taints that stay: a starting node sheds its startup taints and those of a node not yet ready."""
+    """The taints that remain. A starting node loses its startup taints and those of a node that is not yet ready."""
     if node.initialized:
         return node.taints
     startup = {(taint.key, taint.effect) for taint in startup_taints}
@@ -138,7 +138,7 @@ def lasting_taints(node: Node, startup_taints: Iterable[Taint]) -> tuple[Taint, 
 def rooms_of(
     nodes: Iterable[Node], pools: Iterable[Pool], names: tuple[str, ...], shares: Shares | None = None
 ) -> list[Room]:
-    """The nodes in the order in which they are filled, those that take no pods included."""
+    """All nodes, including those that take no pods, in the order in which they are filled."""
     startup = {pool.name: pool.startup_taints for pool in pools}
     ordered = sorted(nodes, key=lambda node: (not node.initialized, node.name))
     shares = shares or Shares()
@@ -146,13 +146,13 @@ def rooms_of(
 
 
 def place(classes: Sequence[PodClass], rooms: Sequence[Room], expired: Expired = never) -> list[int]:
-    """Put the pods where they fit; how many of each class have found a place."""
+    """Place the pods where they fit. Return how many of each class were placed."""
     placed = []
     for pod_class in classes:
         cpu, total, done = pod_class.amounts[0], len(pod_class.pods), 0
         for room in rooms if not expired() else ():
             if room.open and room.free[0] >= cpu:
-                # pods of one class that share a host port go to one node each
+                # of pods of one class that share a host port, each node takes one
                 done += room.take(pod_class, done)
                 if done == total:
                     break

@@ -1,9 +1,9 @@
-"""Compare a plan with plain first-fit for the same pods under the same rules, and keep the better one.
+"""Compares a plan with plain first-fit for the same pods and rules, and keeps the better one.
 
-Where pods look at each other, their domains are settled before sizes are chosen. Each domain is then packed well, but
-which pods are in it was decided without a look at prices. First-fit, which decides both at once, is seldom better, and
-then by little; but nothing dearer than it may be chosen. It takes about as long again, so only small loads are
-compared, each with two kinds of first-fit.
+If pods have rules about other pods, their domains are settled before node sizes are chosen. Each domain is then packed
+well, but prices did not decide which pods are in it. First-fit decides both at once. It is rarely better, and then only
+by a little, but the engine never chooses a plan that costs more. First-fit takes about as long again, so only small
+loads are compared, each with two kinds of first-fit.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.model import Plan
 
 EFFORT = 10_000
-"""Plans are compared where pods x new nodes are no more than this."""
+"""Plans are compared if pods x new nodes is at most this."""
 MOST_KINDS = 100
-"""And where the pods are of no more kinds."""
+"""Plans are compared if the pods are of at most this many kinds."""
 
 
 class Order(Enum):
-    """Which of the new nodes a pod is offered to first."""
+    """Which new node a pod is offered to first."""
 
     OLDEST = "oldest"
     EMPTIEST = "emptiest"
@@ -30,15 +30,15 @@ class Order(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A plan, and the new nodes that it is made of."""
+    """A plan, and the new nodes that it consists of."""
 
     plan: Plan
     fleets: Sequence[Fleet]
     comparable: bool
-    """Whether the same pods can be placed by first-fit in so little time that it is worth it."""
+    """Whether first-fit for the same pods is fast enough to be worth comparing."""
 
     def cost(self) -> tuple[int, float]:
-        """Pods without a place, then the price with the charge for each node; burstable types at their baseline."""
+        """Pods without a place, then the price with the charge per node. Burstable types count at their baseline."""
         steady = sum(
             fleet.template.sizing_price(node.state, node.types, node.amounts[0]) + fleet.template.node_charge
             for fleet in self.fleets
@@ -47,7 +47,7 @@ class Candidate:
         return self._without_a_place(), round(steady, 9)
 
     def price(self) -> tuple[int, float]:
-        """Pods without a place, then the plain price."""
+        """Pods without a place, then the price without charges."""
         return self._without_a_place(), round(sum(claim.price for claim in self.plan.claims), 9)
 
     def _without_a_place(self) -> int:
@@ -55,11 +55,11 @@ class Candidate:
 
 
 def worthwhile(pods: int, kinds: int, nodes: int) -> bool:
-    """Whether a plan of so many new nodes, for so many pods of so many kinds, should be compared."""
+    """Whether to compare a plan with this many pods, kinds of pods and new nodes."""
     return nodes > 0 and pods * nodes <= EFFORT and kinds <= MOST_KINDS
 
 
 def best(packed: Candidate, first_fits: Sequence[Candidate]) -> Candidate:
-    """The plan that counts least, of those whose price is no higher than that of any first-fit."""
+    """Return the plan with the least cost among those whose price is at most that of every first-fit."""
     least = min(each.price() for each in first_fits)
     return min((each for each in (packed, *first_fits) if each.price() <= least), key=Candidate.cost)

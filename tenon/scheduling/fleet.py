@@ -1,6 +1,6 @@
-"""The new nodes of one NodePool while pods are placed on them one by one, within the pool's limits.
+"""The new nodes of one NodePool, while pods are placed on them one by one within the pool's limits.
 
-A node counts against the limits with its cheapest type; it grows into a larger one only as far as they reach.
+A node counts against the limits with its cheapest type. It grows into a larger type only as far as the limits allow.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from tenon.scheduling.template import Template
 
 
 class Fleet:
-    """The template, its nodes so far, and what its limits leave."""
+    """The template, its nodes so far, and what is left of its limits."""
 
     def __init__(self, template: Template) -> None:
-        """Begin without nodes."""
+        """Start without nodes."""
         self.template = template
         self.bins: list[Bin] = []
         self.limits: Limits = template.limits.copy(template.pool)
         self.sharing: list[tuple[Fleet, str]] = []
-        """Other fleets that count against one of the same limits, with its name."""
+        """Other fleets that count against one of the same limits, with the limit's name."""
         self._index = BinIndex(template)
 
     def suits(self, pod_class: PodClass) -> bool:
-        """Whether nodes of the pool may take the pods, room aside."""
+        """Whether nodes of the pool may take the pods, regardless of room."""
         return pod_class.tolerates(self.template.pool.taints) and bool(
             self.template.successors(self.template.start, pod_class)
         )
 
     def replace(self, bins: Iterable[Bin], limits: Limits) -> None:
-        """Take over nodes that were packed elsewhere, with what the limits then leave."""
+        """Replace the nodes with nodes that were packed elsewhere, and the limits with what these leave."""
         self.bins = list(bins)
         before, self.limits = self.limits.left, limits
         self._share(before)
@@ -46,14 +46,14 @@ class Fleet:
         self._index = BinIndex(self.template, self.bins)
 
     def candidates(self, pod_class: PodClass, start: int) -> Iterable[int]:
-        """The positions from ``start`` on of nodes that may take a pod of the class, ascending."""
+        """Positions, from ``start`` on, of nodes that may take a pod of the class, in ascending order."""
         if self.limits.unlimited:
             return self._index.candidates(pod_class, start)
-        # what such a node may become depends on what the limits leave just then, which no row can say beforehand
+        # which types such a node may have depends on the limits at that moment, which an index row cannot hold
         return (position for position in range(start, len(self.bins)) if self._may_fit(self.bins[position], pod_class))
 
     def add(self, position: int, pod_class: PodClass, count: int) -> int:
-        """Put as many of the pods on a node of the fleet as fit; how many that was."""
+        """Put as many of the pods as fit on a node of the fleet. Return how many."""
         node = self.bins[position]
         if self.limits.unlimited:
             added = node.add(pod_class, count)
@@ -75,7 +75,7 @@ class Fleet:
         return added
 
     def open(self, pod_class: PodClass, count: int) -> Bin | None:
-        """A new node with at least one of the pods."""
+        """Open a node with at least one of the pods; None if that is not possible."""
         permitted = self.limits.allowed(self.template.start.types)
         node = Bin(self.template, permitted, self.template.table.every)
         if not permitted or not node.add(pod_class, count):
@@ -89,7 +89,7 @@ class Fleet:
         return node
 
     def certain(self, node: Bin, terms: Iterable[Requirements]) -> bool:
-        """Whether the node meets one of the terms, whatever it is bought as."""
+        """Whether the node meets one of the terms, whatever type and offering it is bought as."""
         return any(self._is_certain(node, term) for term in terms)
 
     def _is_certain(self, node: Bin, term: Requirements) -> bool:
@@ -109,7 +109,7 @@ class Fleet:
         )
 
     def _share(self, before: Mapping[str, int]) -> None:
-        """Tell the fleets that share limits how those have changed."""
+        """Apply changes of shared limits to the fleets that share them."""
         for other, name in self.sharing:
             other.limits.left[name] -= before[name] - self.limits.left[name]
 
@@ -119,12 +119,12 @@ class Fleet:
         return bool(self.template.successors(node.state, pod_class))
 
     def _permit(self, node: Bin, permitted: int) -> None:
-        """Let the node become any of these types that hold what is on it."""
+        """Let the node become any of these types that hold its pods."""
         fitting = self.template.fitting(node.state, node.amounts) & node.state.types & permitted
         node.restrict(permitted)
         node.types = fitting & ~self.template.blocked(node.state, node.ports)
 
     def _count(self, node: Bin, nodes: int) -> None:
-        """Take the node off the limits with its cheapest type, and leave it no larger ones."""
+        """Count the node against the limits with its cheapest type, and drop its larger types."""
         node.give_way(self.limits.not_above(node.types, self.limits.peak(1 << node.cheapest())))
         self.limits.take(self.limits.peak(node.types), nodes=nodes)

@@ -1,7 +1,7 @@
-"""Rules about pods on one and the same node: hostname spread, affinity and anti-affinity.
+"""Rules about pods on the same node: hostname spread, affinity and anti-affinity.
 
-Whether a node may take one more pod depends on that node alone, so nodes carry their own counts and pods with such
-rules are still placed in bulk. A new node can always be launched, so the smallest count of hosts is 0.
+Whether a node may take one more pod depends on that node alone, so nodes carry their own counts, and pods with such
+rules are still placed in bulk. A new node can always be launched, so the smallest count among hosts is 0.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from dataclasses import dataclass
 UNBOUNDED = 1 << 40
 
 Counts = dict[int, int]
-"""Pods on a node that a group counts, by its number; under ``~number`` those that hold its anti-affinity."""
+"""Pods on a node, by the number of the group that counts them; under ``~number``, pods with that anti-affinity."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostRules:
-    """What pods of one class ask of the pods beside them; groups are given by number."""
+    """What pods of one class require of other pods on their node. Groups are given by number."""
 
     counted: tuple[int, ...] = ()
     """Groups that count the pods."""
     holds: tuple[int, ...] = ()
-    """Groups whose anti-affinity the pods hold."""
+    """Groups that the pods' own anti-affinity is about."""
     at_most: tuple[tuple[int, int], ...] = ()
-    """(group, pods of it that a node may have in the end); the pods count themselves."""
+    """(group, how many of its pods a node may have in the end). The group counts these pods too."""
     beside_at_most: tuple[tuple[int, int], ...] = ()
-    """(group, pods of it that a node may have already); the pods do not count themselves."""
+    """(group, how many of its pods a node may already have). The group does not count these pods."""
     repelled: tuple[int, ...] = ()
-    """Groups whose holders keep the pods away."""
+    """Groups that count the pods: other pods with anti-affinity to such a group keep these pods away."""
     needs: tuple[int, ...] = ()
-    """Groups that must be on the node already."""
+    """Groups that must already have a pod on the node."""
 
     def room(self, counts: Mapping[int, int]) -> int:
-        """How many more of the pods a node with these counts may take, resources aside."""
+        """How many more of the pods a node with these counts may take, regardless of resources."""
         for group in self.repelled:
             if counts.get(~group):
                 return 0

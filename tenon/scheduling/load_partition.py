@@ -1,8 +1,8 @@
-"""Cut a load into portions, each of which is dealt over nodes of its own.
+"""Cuts a load into portions, each of which gets its own nodes.
 
-Pods that need unlike nodes (another zone, another architecture) are apart. They may still share nodes with pods that
-go anywhere, and pods that ask for little memory may be cheaper apart from those that ask for much: so there are several
-ways to cut, and the packings that come of them are compared.
+Pods that need different nodes (another zone, another architecture) are separate. They may still share nodes with pods
+that run anywhere, and pods that request little memory may cost less apart from pods that request much. So there are
+several ways to cut a load, and the engine compares the resulting packings.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from tenon.scheduling.template import State, Template
 from tenon.scheduling.type_candidates import Floats, Menu, Numbers, nodes_needed
 
 CUTS = 32
-"""Places where a portion may be cut in two."""
+"""How many places are tried for cutting a portion in two."""
 WORTHWHILE = 0.002
-"""The part of the price that a cut must save."""
+"""The share of the price that a cut must save."""
 MOST_JOINED = 12
-"""Only so many portions or fewer are joined with each other."""
+"""Portions are joined only if there are at most this many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """A part of a load in arrays: its classes, what a pod of each asks for, and how many there are."""
+    """A part of a load as arrays: its classes, the requests of one pod of each, and the number of pods."""
 
     menu: Menu
     classes: list[PodClass]
@@ -39,12 +39,12 @@ class Portion:
 
     @property
     def total(self) -> Floats:
-        """What all pods ask for together."""
+        """The requests of all pods together."""
         total: Floats = self.counts @ self.amounts
         return total
 
     def some(self, counts: Numbers) -> Portion:
-        """So many pods of each class."""
+        """The portion with these numbers of pods per class."""
         kept = np.flatnonzero(counts)
         return Portion(self.menu, [self.classes[number] for number in kept], self.amounts[kept], counts[kept])
 
@@ -53,7 +53,7 @@ class Portion:
         return list(zip(self.classes, self.counts.tolist(), strict=True))
 
     def least_nodes(self, template: Template) -> int:
-        """So many nodes at least are needed because of rules about pods on one node."""
+        """The fewest nodes that the rules about pods on one node allow."""
         counted: dict[tuple[int, int], int] = {}
         kin: Counter[Kin] = Counter()
         least = 1
@@ -67,14 +67,14 @@ class Portion:
 
     @property
     def scattered(self) -> bool:
-        """Whether some pods keep each other off their nodes, so that many nodes are needed whatever their size."""
+        """Whether some pods keep each other off their nodes, so that they need many nodes of whatever size."""
         return any(
             pod_class.ports or (pod_class.host is not None and pod_class.host.at_most) for pod_class in self.classes
         )
 
 
 def ways_to_cut(template: Template, load: Load) -> Iterator[list[Portion]]:
-    """Several ways to cut a load. Pods that must be beside others are in none of them."""
+    """Yield several ways to cut a load. Pods with required affinity to pods on the same node are in none of them."""
     menus: dict[int, Menu] = {}
     found: dict[int, tuple[State, Load]] = {}
     for pod_class, count in load:
@@ -105,9 +105,9 @@ def _portion(template: Template, menus: dict[int, Menu], state: State, load: Loa
 
 
 def _cut(portion: Portion) -> list[Portion]:
-    """Cut in two where the parts cost least, if nodes could be bought in fractions; not if that saves nothing.
+    """Cut the portion in two at the cheapest place, priced with fractional nodes; unchanged if no cut saves enough.
 
-    The classes are cut by the memory that their pods ask for each CPU, one of them perhaps in the middle.
+    Classes are ordered by their ratio of memory to CPU. A cut may divide one class.
     """
     menu = portion.menu
     order = np.argsort(portion.amounts[:, 1] / np.maximum(portion.amounts[:, 0], 1.0), kind="stable")
@@ -131,7 +131,7 @@ def _cut(portion: Portion) -> list[Portion]:
 
 
 def _spread(template: Template, menus: dict[int, Menu], apart: list[Portion]) -> list[Portion]:
-    """The pods that go anywhere are spread over the other portions by their size."""
+    """Distribute the pods that may go anywhere over the other portions, in proportion to size."""
     free = next((portion for portion in apart if portion.menu.state is template.start), None)
     bound = [portion for portion in apart if portion is not free]
     if free is None:
@@ -163,7 +163,7 @@ def _joined(template: Template, menus: dict[int, Menu], apart: list[Portion]) ->
 
 
 def _join(template: Template, menus: dict[int, Menu], one: Portion, other: Portion) -> tuple[float, Portion | None]:
-    """What joining two portions would save, and the portion it makes; None where no node takes both."""
+    """Return what joining two portions would save, and the joined portion; None if no node takes both."""
     state = joint_state(template, one.menu.state, other.load())
     if state is None:
         return 0.0, None
@@ -172,14 +172,14 @@ def _join(template: Template, menus: dict[int, Menu], one: Portion, other: Porti
 
 
 def _rough_price(template: Template, portion: Portion) -> float:
-    """The price of whole nodes of one type."""
+    """The price of whole nodes of the best single type."""
     needed = np.ceil(nodes_needed(portion.menu.room, portion.total[None])[:, 0])
     needed = np.maximum(needed, portion.least_nodes(template))
     return float((needed * portion.menu.price).min(initial=np.inf))
 
 
 def joint_state(template: Template, state: State, load: Load) -> State | None:
-    """The state of a node, which is in ``state`` before, with pods of each of the classes."""
+    """The state of a node in ``state`` after it takes pods of each class; None if one of the classes cannot join."""
     for pod_class, _ in load:
         states = template.successors(state, pod_class)
         if not states:

@@ -1,7 +1,7 @@
-"""Choose the sizes of nodes that hold a load together, for the least money.
+"""Chooses the cheapest sizes of nodes that together hold a load.
 
-Each type holds a known part of the load. What is wanted is the cheapest set of types whose parts cover all of it: a
-knapsack turned round, solved exactly for the last few nodes; those before them are of the type with the best price.
+Each type holds a known part of the load. The goal is the cheapest set of types whose parts cover all of it: an inverse
+knapsack problem. It is solved exactly for the last few nodes. The other nodes are of the type with the best price.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ import numpy as np
 from tenon.scheduling.type_candidates import Floats, Numbers
 
 GRAINS = 240
-"""About so many equal parts of a load are told apart when sizes are chosen."""
+"""About how many equal parts a load is divided into when sizes are chosen."""
 NODES_LEFT = 8
-"""About so many nodes are chosen exactly."""
+"""About how many nodes are chosen exactly."""
 LEFT_OVER = 0.1
-"""The part of what is chosen exactly that may be left for smaller nodes."""
+"""The share of the exactly chosen part that may be left for smaller nodes."""
 
 
 def choose_sizes(price: Floats, parts: Floats, units: int, rest: float | None = None, charge: float = 0.0) -> list[int]:
-    """The rows of the types to buy, the largest first.
+    """Return the rows of the types to buy, the largest first.
 
-    A node of a row costs ``price`` and holds so many units (whole ones, or 1 for all of the load). With ``rest``,
-    dollars an hour for one unit, a little may be left over, which costs ``charge`` more.
+    A node of a row costs ``price`` and holds ``parts`` of the ``units`` (whole units, or 1 for the whole load). With
+    ``rest``, dollars an hour for one unit, a little may be left over, which costs ``charge`` more.
     """
     usable = np.flatnonzero(parts > 0)
     best = usable[(price[usable] / parts[usable]).argmin()]
     bulk = max(0, int(units / parts[best]) - NODES_LEFT)
     left = units - bulk * parts[best]
-    # fractions are measured in grains, of which the best type holds a whole number
+    # fractions are measured in grains; the best type holds a whole number of them
     scale = 1.0 if units > 1 else max(1, round(GRAINS * parts[best] / left)) / parts[best]
     grains = np.floor(parts * scale + 1e-9).astype(np.int64)
     need = int(np.ceil(left * scale - 1e-9))
@@ -48,7 +48,7 @@ def choose_sizes(price: Floats, parts: Floats, units: int, rest: float | None = 
 
 
 def spread_sizes(price: Floats, parts: Floats, nodes: int) -> list[int]:
-    """The rows of so many nodes that hold the whole load: of two types, or of one; none where no type is large enough.
+    """Return the rows of ``nodes`` nodes, of at most two types, that hold the whole load; empty if all are too small.
 
     A node of a row costs ``price`` and holds ``parts`` of the load.
     """
@@ -67,7 +67,7 @@ def spread_sizes(price: Floats, parts: Floats, nodes: int) -> list[int]:
 
 
 def _worthy(price: Floats, held: Floats | Numbers) -> Numbers:
-    """The rows that hold anything, the largest first: of equal ones the cheapest, and none dearer than a larger one."""
+    """Rows that hold anything, the largest first. Each costs less than every row before it."""
     rows = np.flatnonzero(held > 0)
     order = rows[np.lexsort((rows, price[rows], -held[rows]))]
     falling = np.minimum.accumulate(price[order])
@@ -75,7 +75,7 @@ def _worthy(price: Floats, held: Floats | Numbers) -> Numbers:
 
 
 def _table(price: Floats, held: Numbers, need: int) -> tuple[Floats, Numbers]:
-    """For each amount up to ``need`` the least that nodes cost which hold it, and the last of these nodes."""
+    """For each amount up to ``need``, the least cost of nodes that hold it, and the last of these nodes."""
     cost = np.zeros(need + 1)
     pick = np.zeros(need + 1, dtype=np.int64)
     for amount in range(1, need + 1):

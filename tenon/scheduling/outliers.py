@@ -1,8 +1,8 @@
-"""Find the few pods that fit only on unusual types, so that the sizes of all other nodes are chosen without them.
+"""Finds the few pods that fit only on unusual types, so that they do not affect the sizes of all other nodes.
 
-Sizes are chosen for a load as a whole, and each node must hold the largest of its pods: a pod that asks for eight GPUs
-would have every node be of a type with GPUs, and beside one of 3,500Gi there would be no type for both. Such pods get
-nodes of their own first; the room beside them is free for others, and what still waits is packed as if they were not.
+Sizes are chosen for a load as a whole, and each node must hold the load's largest pod. One pod that requests eight GPUs
+would make every node a GPU node. With another pod of 3,500Gi, there would be no type for both. Such pods get their own
+nodes first. Other pods may use the room left on these nodes, and the rest is packed as if the outliers did not exist.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from tenon.scheduling.template import Template
 from tenon.scheduling.type_candidates import Menu, nodes_needed
 
 FEW = 0.1
-"""At most this part of the pods counts as few."""
+"""The largest share of the pods that counts as few."""
 
 
 def outliers(template: Template, load: Load) -> tuple[Load, Load]:
-    """The pods that do not fit on the type for which the load as a whole costs least, if they are few; and the others.
+    """Split a load into outliers and the other pods. The outliers are empty if they are not few.
 
-    What the load costs goes by CPU and memory, which every pod needs.
+    Outliers do not fit on the type for which the whole load costs least, by CPU and memory, which every pod needs.
     """
     menu = Menu(template, template.start, template.limits.allowed(template.start.types))
     if not len(menu.numbers) or len(load) < 2:

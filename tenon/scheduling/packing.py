@@ -1,4 +1,4 @@
-"""Nodes that are being filled: how many more pods of a class one takes, and what it may then still become."""
+"""Nodes that are being filled: how many more pods of a class fit on one, and which types it may then still become."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Load = list[tuple[PodClass, int]]
 
 
 class Bin:
-    """A node to buy. ``types`` are those that hold all of its pods; one of ``wanted`` stays among them."""
+    """A node to buy. ``types`` are those that hold all of its pods; at least one of ``wanted`` stays among them."""
 
     __slots__ = (
         "_ceiling", "amounts", "hosts", "load", "permitted", "ports", "spot_floor", "state", "template", "types",
@@ -26,7 +26,7 @@ class Bin:
     )  # fmt: skip
 
     def __init__(self, template: Template, permitted: int, wanted: int) -> None:
-        """An empty node that may become one of the types ``permitted``, and should be able to become one ``wanted``."""
+        """Create an empty node that may become any ``permitted`` type and must still fit one ``wanted`` type."""
         self.template = template
         self.state = template.start
         self.permitted = permitted
@@ -41,11 +41,11 @@ class Bin:
 
     @property
     def empty(self) -> bool:
-        """Whether no pod is on it."""
+        """Whether the node has no pods."""
         return not self.load
 
     def room_for(self, pod_class: PodClass, count: int) -> tuple[int, State | None, int]:
-        """How many of ``count`` pods of the class fit, in which state and with which types left."""
+        """Return how many of ``count`` pods of the class fit, and the state and the types that the node then has."""
         if pod_class.ports:
             count = 1 if count and clash(pod_class.ports, self.ports) is None else 0
         if pod_class.host is not None:
@@ -65,7 +65,7 @@ class Bin:
         return 0, None, 0
 
     def put(self, pod_class: PodClass, count: int, state: State, types: int) -> None:
-        """Add pods as `room_for` answered."""
+        """Add pods with the state and the types that `room_for` returned."""
         if self.empty or pod_class.near:
             self.spot_floor = self._floor(pod_class, state)
         self.amounts = [a + count * b for a, b in zip(self.amounts, pod_class.amounts, strict=True)]
@@ -77,16 +77,16 @@ class Bin:
         self._ceiling = None
 
     def add(self, pod_class: PodClass, count: int) -> int:
-        """Add as many of the pods as fit; how many that was."""
+        """Add as many of the pods as fit. Return how many."""
         found, state, types = self.room_for(pod_class, count)
         if state is not None:
             self.put(pod_class, found, state, types)
         return found
 
     def stack(self, load: Load, state: State) -> bool:
-        """Put a whole load on this empty node at once if all of it fits; for pods that claim no ports only.
+        """Put a whole load on this empty node at once if all of it fits. The pods must not use host ports.
 
-        ``state`` is what the pods together leave a new node in.
+        ``state`` is the state of a new node with all these pods.
         """
         hosts: Counts = {}
         alike: Counter[Kin] = Counter()
@@ -121,7 +121,7 @@ class Bin:
         return twin
 
     def cheapest(self) -> int:
-        """The number of the cheapest type that it may become."""
+        """The number of the cheapest type that the node may become."""
         return self.template.cheapest(self.state, self.types)
 
     def restrict(self, types: int) -> None:
@@ -130,7 +130,7 @@ class Bin:
         self._ceiling = None
 
     def give_way(self, types: int) -> bool:
-        """Leave only these types open because limits reach no further, which goes before flexibility on spot."""
+        """Leave only these types open, because limits allow no others. Limits take precedence over spot flexibility."""
         if not self.admits(self.state, types, 0):
             return False
         self.restrict(types)
@@ -138,7 +138,7 @@ class Bin:
         return True
 
     def admits(self, state: State, types: int, floor: int | None = None) -> bool:
-        """Whether these types would leave the node buyable and as flexible as its pool and its market ask."""
+        """Whether a node with these types can be bought and is as flexible as its pool and its market require."""
         least = self.spot_floor if floor is None else floor
         return (
             types & self.wanted != 0
@@ -147,12 +147,12 @@ class Bin:
         )
 
     def spare(self) -> tuple[int, int]:
-        """Upper bounds on the CPU and the memory that it still has."""
+        """Upper bounds on the node's free CPU and memory."""
         ceiling = self._ceilings()
         return ceiling[0] - self.amounts[0], ceiling[1] - self.amounts[1]
 
     def spare_amounts(self) -> list[int]:
-        """Upper bounds on what it still has of each resource for pods that may go to other nodes as well."""
+        """Upper bounds on the free amount of each resource, for pods that may also go to other nodes."""
         ceilings: Iterable[int] = self._ceilings()
         if self.spot_floor:
             flexible = self.template.table.ceilings(self.types & self.state.market.spot, self.spot_floor)
@@ -165,7 +165,7 @@ class Bin:
         return self._ceiling
 
     def _most(self, pod_class: PodClass) -> int:
-        """An upper bound on how many pods fit, from the largest amount of each resource alone."""
+        """An upper bound on how many pods fit, from the largest amount of each resource by itself."""
         most = len(pod_class.pods)
         for ceiling, used, asked in zip(self._ceilings(), self.amounts, pod_class.amounts, strict=True):
             if asked > 0:
@@ -173,7 +173,7 @@ class Bin:
         return most
 
     def _largest(self, state: State, pod_class: PodClass, most: int) -> tuple[int, int]:
-        """The largest number of pods up to ``most`` that the state admits, and the types that then fit."""
+        """The largest number of pods, up to ``most``, that the state admits, and the types that then fit."""
         floor = self._floor(pod_class, state) if self.empty or pod_class.near else self.spot_floor
         permitted = state.types & self.permitted
         ports = [*self.ports, *pod_class.ports]
@@ -200,21 +200,21 @@ class Bin:
         return low, best
 
     def _floor(self, pod_class: PodClass, state: State) -> int:
-        """How many types on spot the node must keep: what its first pod alone leaves, at most the usual number.
+        """How many spot types the node must keep: those that its first pod alone leaves, up to `SPOT_FLEXIBILITY`.
 
-        Pods that must share a node have no other one to go to, so for them it may become less flexible.
+        Pods that must share a node have no other node to go to, so for them a node may become less flexible.
         """
         if pod_class.near:
             return 0
         spot = state.market.spot & state.types
-        if spot.bit_count() < SPOT_FLEXIBILITY:  # those who name a few types want just these
+        if spot.bit_count() < SPOT_FLEXIBILITY:  # users who name a few types want exactly these
             return 0
         spot &= self.permitted
         return min(SPOT_FLEXIBILITY, (self.template.fitting(state, pod_class.amounts) & spot).bit_count())
 
 
 def fill(node: Bin, load: Sequence[tuple[PodClass, int]]) -> None:
-    """Put as much of the load on the node as fits, in its order: largest CPU first, so that steps can be skipped."""
+    """Put as much of the load on the node as fits. Largest CPU comes first, so pods that are too large are skipped."""
     position, end = 0, len(load)
     while position < end:
         spare_cpu, spare_memory = node.spare()
@@ -227,7 +227,7 @@ def fill(node: Bin, load: Sequence[tuple[PodClass, int]]) -> None:
 
 
 def top_up(node: Bin, load: Load) -> Load:
-    """Use the room that a node has without making it dearer; what of the load is left."""
+    """Use a node's free room without making it more expensive. Return the rest of the load."""
     template = node.template
     cheapest = template.price(node.state, node.types)
     best = node.state.market.best
@@ -241,7 +241,7 @@ def top_up(node: Bin, load: Load) -> Load:
 
 
 def without(load: Load, taken: Load) -> Load:
-    """What remains of a load."""
+    """The load without the pods taken."""
     used: dict[int, int] = {}
     for pod_class, count in taken:
         used[id(pod_class)] = used.get(id(pod_class), 0) + count

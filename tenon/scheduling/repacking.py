@@ -1,7 +1,7 @@
-"""Pack the new nodes of a pool anew, once the domain of every pod is settled, together with the plain pods.
+"""Packs a pool's new nodes again, together with the plain pods, once the domain of every pod is settled.
 
-Placing pods one by one fills each node as far as any type reaches, which is dear. What it decides, though, are the
-domains; within them the sizes can be chosen afresh. Nodes whose pods must stay together are kept as they are.
+Placing pods one by one fills each node as far as any type reaches, which is expensive. But it only needs to decide the
+domains: within them, sizes can be chosen again. Nodes whose pods must stay together keep these pods.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tenon.scheduling.sizing import pack
 
 
 def repack(fleet: Fleet, waiting: Load) -> Load:
-    """Give the waiting pods nodes of the pool; what still waits afterwards, in queue order."""
+    """Give the waiting pods nodes of the pool. Return the pods that still wait, in queue order."""
     template = fleet.template
     suited = [(pod_class, count) for pod_class, count in waiting if fleet.suits(pod_class)]
     kept = [node for node in fleet.bins if any(pod_class.near for pod_class, _ in node.load)]

@@ -1,9 +1,9 @@
-"""Choose how large the nodes of a NodePool should be.
+"""Chooses the sizes of a NodePool's nodes.
 
-Filling the largest type first is simple and dear: beyond some size a vCPU costs no less, and the last node is seldom
-full. So several packings are made of the same pods (the load dealt evenly over nodes of the best sizes, single nodes
-filled for the best price, first-fit with node sizes capped) and the cheapest is kept. Plain first-fit is always one of
-them, and no packing that costs more is ever chosen.
+Filling the largest type first is simple but expensive: above some size a vCPU is not cheaper, and the last node is
+rarely full. So the engine makes several packings of the same pods and keeps the cheapest: the load balanced over nodes
+of the best sizes, single nodes filled at the best price, and first-fit with capped node sizes. Plain first-fit is
+always one of them, and a packing that costs more is never chosen.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from tenon.scheduling.packing import Load, top_up
 from tenon.scheduling.template import Template
 
 CAPS = (8_000, 16_000, 32_000, 64_000, 96_000)
-"""Node sizes in millicores that first-fit is tried with."""
+"""Node sizes in millicores to try with first-fit."""
 FEW = 2_000
-"""Pods that keep each other off their nodes are dealt in two ways where classes x nodes are no more than this."""
+"""Pods that keep each other off their nodes are balanced in two ways if classes x nodes is at most this."""
 SMALL = 6_000
-"""Nodes are filled one by one with what is best for each where classes x nodes are no more than this."""
+"""Nodes are filled one by one at the best price for each if classes x nodes is at most this."""
 EFFORT = 10_000
-"""First-fit with a cap is tried where classes x nodes are no more than this."""
+"""First-fit with a size cap is tried if classes x nodes is at most this."""
 
 
 def pack(template: Template, load: Load, limits: Limits | None = None, *, whole: bool = True) -> Packing:
-    """The best packing of a load on new nodes of a pool. Loads must be in queue order.
+    """Return the best packing of a load on new nodes of a pool. The load must be in queue order.
 
-    ``limits`` is what the pool may still launch, where that is not what its own limits leave. A load that is not
-    ``whole`` is part of another, from which the few pods that fit on unusual types only were set apart.
+    ``limits`` is what the pool may still launch, if that differs from what its own limits leave. Set ``whole`` to False
+    for a part of a load whose outliers (few pods that fit only unusual types) were already separated.
     """
     if limits is not None:
         template.limits = limits.copy(template.pool)
@@ -45,7 +45,7 @@ def pack(template: Template, load: Load, limits: Limits | None = None, *, whole:
     if not plain.bins:
         return plain
     packings = [plain]
-    # what first-fit finds no place for at all must not stand in the way of the others
+    # pods that first-fit cannot place at all must not affect the other packings
     wanted = {id(pod_class): count for pod_class, count in load}
     hopeless = [(pod_class, count) for pod_class, count in plain.left if count == wanted[id(pod_class)]]
     without = {id(pod_class) for pod_class, _ in hopeless}
@@ -59,14 +59,14 @@ def pack(template: Template, load: Load, limits: Limits | None = None, *, whole:
             break
         packing = attempt()
         packing = replace(packing, left=[*packing.left, *hopeless])
-        # under limits first-fit makes many small nodes, whose mere price is no measure
+        # under limits, first-fit makes many small nodes, so its price alone is not a fair comparison
         if packing.price() <= plain.price() or not plain.limits.unlimited:
             packings.append(packing)
     return min(packings, key=Packing.cost)
 
 
 def _apart(template: Template, odd: Load, others: Load) -> Packing:
-    """Nodes for the odd ones, filled up with others for nothing, and nodes for what still waits."""
+    """Pack the outliers, fill their nodes with other pods at no extra cost, and pack the remaining pods."""
     first = pack(template, odd, whole=False)
     for node in first.bins:
         others = top_up(node, others)

@@ -1,7 +1,7 @@
-"""From what pods say about each other to rules that can be asked of a node (`HostRules`) and of a domain (`AreaRules`).
+"""Compiles rules between pods to rules about a node (`HostRules`) and about a domain (`AreaRules`).
 
-A pod takes part in a group when one of its own rules is about it, or when the group counts it. Pods that take part in
-the same groups in the same way are one class, whatever their labels are.
+A pod takes part in a group if one of its own rules is about the group, or if the group counts it. Pods that take part
+in the same groups in the same way are one class, whatever their labels are.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tenon.scheduling.topology_groups import (
 
 @dataclass(frozen=True, slots=True)
 class AreaSpread:
-    """A spread constraint over a key other than the hostname; ``counts_itself`` as in the skew test."""
+    """A spread constraint over a key other than the hostname. The skew test depends on ``counts_itself``."""
 
     group: int
     key: str
@@ -48,17 +48,17 @@ class AreaTerm:
 
 @dataclass(frozen=True, slots=True)
 class AreaRules:
-    """What pods of one class ask of the domains that nodes are in: zones and the like."""
+    """What pods of one class require of the domains of their node, such as its zone."""
 
     spreads: tuple[AreaSpread, ...] = ()
     affine: tuple[AreaTerm, ...] = ()
     anti: tuple[AreaTerm, ...] = ()
     repelled: tuple[tuple[int, str], ...] = ()
-    """(group, key) of anti-affinity that other pods may hold against these."""
+    """(group, key) of groups that count the pods and that other pods may have anti-affinity to."""
     counted: tuple[tuple[int, str], ...] = ()
     """(group, key) of all groups that count the pods."""
     holds: tuple[tuple[int, str], ...] = ()
-    """(group, key) of the anti-affinity that the pods hold against others."""
+    """(group, key) of the pods' own anti-affinity."""
     keys: tuple[str, ...] = ()
     """All keys above, in order."""
 
@@ -73,7 +73,7 @@ class HostAffinity:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """How pods take part in topology; one object for all pods that do it alike."""
+    """How pods take part in topology rules. Pods that take part in the same way share one object."""
 
     rules: PodRules
     namespace: str
@@ -83,14 +83,14 @@ class Part:
 
 
 Compiled = tuple[HostRules | None, tuple[HostAffinity, ...], AreaRules | None]
-"""What pods ask of their node, which pods must be on it, and what they ask of its domains."""
+"""What pods require of their node, which pods must be on it, and what they require of its domains."""
 
 
 class Topology:
-    """The groups of a batch and the way in which each pod takes part in them."""
+    """The groups of a batch, and how each pod takes part in them."""
 
     def __init__(self, problem: Problem) -> None:
-        """Find the groups of all pods, running ones included; a running pod's preferences no longer matter."""
+        """Find the groups of all pods, including running ones. A running pod's preferences do not matter any more."""
         self.groups = Groups(problem.namespaces)
         self._parts: dict[tuple[object, ...], Part] = {}
         self._seen: set[tuple[object, ...]] = set()
@@ -104,7 +104,7 @@ class Topology:
                     self.held(pod)
 
     def part(self, pod: Pod) -> Part | None:
-        """How a pending pod takes part; None for a pod that does not."""
+        """How a pending pod takes part; None if it does not."""
         counted = self.groups.counting(pod.namespace, pod.labels)
         if not counted and not pod.rules:
             return None
@@ -116,15 +116,15 @@ class Topology:
         return known
 
     def held(self, pod: Pod) -> tuple[int, ...]:
-        """The groups whose anti-affinity a pod holds."""
+        """The groups that a pod's required anti-affinity is about."""
         return tuple(self._term(ANTI_AFFINITY, term, pod.namespace) for term in pod.rules.anti_affinity)
 
     def compile(
         self, part: Part, rules: PodRules, terms: tuple[Requirements, ...], tolerations: tuple[Toleration, ...]
     ) -> Compiled:
-        """What the rules ask of the pods' node and of its domains.
+        """Return what the rules require of the pods' node and of its domains.
 
-        A preference that counts as a rule here keeps these pods away from others, not others from these.
+        A preference that counts as a rule keeps these pods away from other pods, but not other pods away from these.
         """
         if rules is not part.rules:
             return self._compile(part, rules, terms, tolerations)
@@ -198,7 +198,7 @@ class Topology:
         )
 
     def _register(self, pod: Pod) -> None:
-        """Make sure that every group that the pod's rules may be about is known before pods are counted."""
+        """Register every group that the pod's rules may be about, before pods are counted."""
         rules, seen = pod.rules, (pod.rules, pod.namespace, pod.required_terms, pod.tolerations, self._matched(pod))
         if seen in self._seen:
             return

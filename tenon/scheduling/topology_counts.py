@@ -1,7 +1,7 @@
-"""Where the pods of each topology group are, domain by domain, and what the rules of a class therefore allow.
+"""Counts the pods of each topology group per domain, and derives what the rules of a class allow.
 
-A pod counts for spread and affinity only where its node's domain is settled; for anti-affinity it stands in every
-domain that its node may still get.
+For spread and affinity, a pod counts only if its node's domain is settled. For anti-affinity, it counts in every domain
+that its node may still get.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Ledger:
         rooms: Sequence[Room],
         more: frozenset[tuple[int, str]] = frozenset(),
     ) -> None:
-        """Begin with the pods that run, or are promised to nodes. ``more`` are (group, domain) to be compared too."""
+        """Count the pods that run or are promised to nodes. ``more`` are extra (group, domain) pairs to compare."""
         self._groups = topology.groups
         self._more = more
         self.compared: dict[tuple[PodClass, AreaSpread], frozenset[str]] = {}
@@ -39,18 +39,18 @@ class Ledger:
         self._possible: dict[int, Tally] = {}
         self._holders: dict[int, Tally] = {}
         self._least: dict[tuple[PodClass, AreaSpread], int] = {}
-        """As of the last pods that were placed."""
+        """Valid until more pods are placed."""
         self.totals: dict[int, int] = {}
-        """Pods that each group counts, wherever they are."""
+        """The number of pods that each group counts, in any domain."""
         if len(self._groups):
             for room in rooms:
                 for pod in room.running:
                     self._count_running(room, pod, topology)
 
     def quota(self, pod_class: PodClass, chosen: Mapping[str, str | None], rules: AreaRules | None = None) -> int:
-        """How many of the pods may go to these domains (None: the node lacks the label), one after another.
+        """How many of the pods may go to these domains, one after another; None for a label that the node lacks.
 
-        ``rules`` are those that are asked about, where that is not all of the class's.
+        ``rules`` defaults to all rules of the class.
         """
         rules = rules or pod_class.area
         if rules is None:
@@ -61,7 +61,7 @@ class Ledger:
             if domain is not None and _there(self._holders, group, domain):
                 return 0
             if key not in chosen and self._holders.get(group):
-                return 0  # an open domain might turn out to be one where the pods are not wanted
+                return 0  # an open domain might become one that repels the pods
         for term in rules.anti:
             domain = chosen.get(term.key)
             if domain is not None:
@@ -81,7 +81,7 @@ class Ledger:
         return quota
 
     def least(self, pod_class: PodClass, spread: AreaSpread) -> int:
-        """The smallest count among the domains that the pods could use; 0 while there are too few domains."""
+        """The smallest count among the domains that the pods could use; 0 while there are fewer than minDomains."""
         known = self._least.get((pod_class, spread))
         if known is None:
             universe = self.universe(pod_class, spread)
@@ -108,7 +108,7 @@ class Ledger:
         return self._groups[group].nodes
 
     def attraction(self, pod_class: PodClass, chosen: Mapping[str, str | None]) -> tuple[int, ...]:
-        """Sorts domains: first where spread wants the next pod, then beside pods that belong together."""
+        """Sort key for domains: first where spread wants the next pod, then where pods that belong together are."""
         rules = pod_class.area
         if rules is None:
             return ()
@@ -130,7 +130,7 @@ class Ledger:
         open_to: Callable[[str], Iterable[str]],
         counted_by: Callable[[NodeFilter], bool],
     ) -> None:
-        """Count pods that were placed. ``open_to`` gives the domains that a key outside ``chosen`` may still get."""
+        """Count pods that were placed. ``open_to`` returns the domains that a key outside ``chosen`` may still get."""
         if pod_class.part is not None:
             for group in pod_class.part.counted:
                 self.totals[group] = self.totals.get(group, 0) + pods
@@ -151,7 +151,7 @@ class Ledger:
                 _add(self._holders, group, value, pods)
 
     def may_start(self, pod_class: PodClass) -> bool:
-        """Whether the pods may be the first of what they ask for: no pod that any of their terms wants is anywhere."""
+        """True if no pod matches any affinity term yet and the pods match their own, so they may start the group."""
         area = pod_class.area.affine if pod_class.area is not None else ()
         wanted = [(term.group, term.counts_itself) for term in area]
         wanted += [(term.group, term.counts_itself) for term in pod_class.near]

@@ -1,4 +1,4 @@
-"""What a node in some state may be bought as, in arrays: one row for each type, so that all are weighed at once."""
+"""The types that a node in some state may have, as arrays with one row per type, to compare all types at once."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Numbers = npt.NDArray[np.int64]
 
 
 MOST = 1e6
-"""Times that a node holds a load at most, for loads that ask for nothing."""
+"""Caps how often a node holds a load, for loads that request nothing."""
 
 
 class Menu:
-    """The types of a state with the room for pods and the price of each."""
+    """The types of a state, with the room for pods and the price of each."""
 
     def __init__(self, template: Template, state: State, permitted: int) -> None:
-        """Take those of the state's types that are permitted. Burstable types have their baseline CPU only."""
+        """Take the state's types that are permitted. Burstable types offer only their baseline CPU."""
         self.state = state
         types = state.types & permitted
         self.numbers = positions(types, len(template.table.types))
@@ -40,9 +40,9 @@ class Menu:
             self.room[row, 0] = min(self.room[row, 0], baseline)
 
     def parts(self, total: Floats, largest: Floats) -> Floats:
-        """For each type the part of a load that a node of it holds, 0 where its largest pods do not fit.
+        """For each type, the part of a load that one node holds; 0 if the largest pods do not fit.
 
-        A node that may be bought on spot is not filled beyond what enough other types on spot hold as well.
+        A node that may be bought on spot is filled only as far as enough other spot types could hold.
         """
         parts = _parts(self.room, total, largest)
         if self._full.size:
@@ -54,7 +54,7 @@ class Menu:
 
 
 def nodes_needed(room: Floats, totals: Floats) -> Floats:
-    """Nodes of each type (rows) that each of the totals (columns) needs, in fractions."""
+    """The number of nodes of each type (rows) that each of the totals (columns) needs, as fractions."""
     shape = (len(room), len(totals), room.shape[1])
     needed = np.divide(totals[None], room[:, None], out=np.full(shape, np.inf), where=room[:, None] > 0)
     needed[np.broadcast_to(totals[None] <= 0, shape)] = 0
@@ -69,6 +69,6 @@ def _parts(room: Floats, total: Floats, largest: Floats) -> Floats:
 
 
 def positions(types: int, count: int) -> Numbers:
-    """The positions of the types in a set of at most ``count``, ascending."""
+    """The positions of the types in a set of at most ``count``, in ascending order."""
     bits = np.frombuffer(types.to_bytes((count + 7) // 8, "little"), dtype=np.uint8)
     return np.flatnonzero(np.unpackbits(bits, bitorder="little"))

@@ -1,7 +1,7 @@
-"""An index of instance types: which allow, sell or hold what is asked, answered for all types at once.
+"""An index of instance types: which types allow, sell or hold what is asked, for all types at once.
 
-A set of types is an integer with one bit for each type, in the order of their names. A question about a thousand types
-then costs a few operations on long integers, which is what lets plain Python plan large batches in little time.
+A set of types is an integer with one bit per type, in the order of their names. A query over a thousand types then
+costs a few operations on long integers, which makes plain Python fast enough to plan large batches.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TYPE_KEYS = frozenset(
 
 
 class Sale(NamedTuple):
-    """An offering at its price, in the order in which the cheapest is found: ties break by name."""
+    """An offering with its price. It sorts by price, with ties broken by name."""
 
     price: float
     instance_type: str
@@ -44,22 +44,22 @@ class Sale(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Market:
-    """What a choice of zones and capacity types leaves on sale."""
+    """The offerings that a choice of zones and capacity types leaves."""
 
     types: int
     spot: int
-    """Those of the types that are sold on spot."""
+    """The types that are sold on spot."""
     best: dict[int, Sale]
     """The cheapest sale of each type."""
     by_offer: dict[int, int]
-    """The types sold on each offer (a zone and capacity type), by its number."""
+    """The types sold on each offer (a zone and capacity type), by the offer's number."""
 
 
 class TypeTable:
-    """The index over a list of instance types, for the resources in ``names``."""
+    """The index of a list of instance types, for the resources in ``names``."""
 
     def __init__(self, types: Sequence[InstanceType], names: tuple[str, ...]) -> None:
-        """Index the types; those with a negative amount of anything can hold no pod and are left out."""
+        """Index the types. Types with a negative allocatable amount cannot hold pods and are left out."""
         usable = [(t, t.allocatable) for t in sorted(types, key=lambda t: t.name)]
         usable = [(t, left) for t, left in usable if not any(units < 0 for units in left.values())]
         self.types = [t for t, _ in usable]
@@ -67,10 +67,10 @@ class TypeTable:
         self.known = labels.WELL_KNOWN.union(
             key for t, _ in usable for key, stated in t.requirements.items() if stated.members and not stated.complement
         )
-        """Labels that nodes get without their pool's doing: well-known ones, and those that some type defines."""
+        """Labels that nodes have although no pool sets them: well-known ones, and those that some type defines."""
         self.room: list[Amounts] = [tuple(left.get(name, 0) for name in names) for _, left in usable]
         self.rooms = np.array(self.room, dtype=np.float64).reshape(len(usable), len(names))
-        """The same as an array."""
+        """`room` as an array."""
         self.every = (1 << len(usable)) - 1
         self._rooms = [_Scale([room[i] for room in self.room]) for i in range(len(names))]
         self._capacities: dict[str, _Scale] = {}
@@ -81,7 +81,7 @@ class TypeTable:
         self._ceilings: dict[tuple[int, int], tuple[int, ...]] = {}
 
     def allowing(self, requirements: Requirements) -> int:
-        """Types that a node of these requirements may be, zone and capacity type aside."""
+        """Types that satisfy the requirements, regardless of zone, capacity type and other offering labels."""
         found = self.every
         for key, requirement in requirements.items():
             if key in OFFERING_KEYS:
@@ -93,7 +93,7 @@ class TypeTable:
         return found
 
     def market(self, requirements: Requirements) -> Market:
-        """What is on sale for a node of these requirements."""
+        """What is on sale for a node with these requirements."""
         asked = [requirements[key] for key in OFFERING_KEYS if key in requirements]
         chosen = tuple(n for n, (offer, _) in enumerate(self._offers) if all(map(offer.__getitem__, asked)))
         if chosen not in self._markets:
@@ -116,11 +116,11 @@ class TypeTable:
         return self._rooms[number].at_least(amount)
 
     def largest(self, number: int, types: int) -> int:
-        """The largest amount of resource ``number`` that one of the types has; 0 for no type."""
+        """The largest amount of resource ``number`` among the types; 0 if there are no types."""
         return self._rooms[number].largest(types)
 
     def ceilings(self, types: int, least: int = 1) -> tuple[int, ...]:
-        """Of each resource the largest amount that at least so many of the types have."""
+        """For each resource, the largest amount that at least ``least`` of the types have."""
         known = self._ceilings.get((types, least))
         if known is None:
             known = tuple(scale.largest(types, least) for scale in self._rooms)
@@ -136,7 +136,7 @@ class TypeTable:
         return self._capacity(name).largest(types)
 
     def values_of(self, key: str, types: int, requirement: Requirement) -> int:
-        """How many values of a label the types offer that the requirement allows."""
+        """How many of the label values that the requirement allows the types offer."""
         index = self._index(key)
         return sum(1 for v, having in index.items() if v is not None and having & types and requirement.has(v))
 
@@ -150,11 +150,11 @@ class TypeTable:
         return {v for v, having in index.items() if v is not None and having & types and requirement.has(v)}
 
     def offer_value(self, offer: int, key: str) -> str:
-        """What an offer, given by its number, says of one of the labels that offers decide; empty for nothing."""
+        """The value of an offering label for an offer, given by its number; empty if the offer has none."""
         return self._offers[offer][0].value(key)
 
     def zones_of(self, key: str, types: int, requirements: Requirements) -> int:
-        """How many values of a label that offerings decide are on sale for the types."""
+        """How many values of an offering label are on sale for the types."""
         asked = [requirements[k] for k in OFFERING_KEYS if k in requirements]
         return len(
             {
@@ -170,7 +170,7 @@ class TypeTable:
         return self._capacities[name]
 
     def _index(self, key: str) -> dict[str | None, int]:
-        """For each value of a label the types that may have it; under None those that lack the label."""
+        """Map each value of a label to the types that may have it. None maps to types without the label."""
         if key not in self._values:
             index: dict[str | None, int] = {}
             for number, instance_type in enumerate(self.types):
@@ -187,7 +187,7 @@ class TypeTable:
     def _allow(self, requirement: Requirement) -> int:
         index = self._index(requirement.key)
         if set(index) == {None} and requirement.key not in TYPE_KEYS:
-            return self.every  # a label of the pool's own, on which types have no say
+            return self.every  # a label that only the pool sets; types do not affect it
         found = index.get(None, 0) if requirement.may_be_absent else 0
         for value, having in index.items():
             if value is not None and requirement.has(value):
@@ -195,7 +195,7 @@ class TypeTable:
         return found
 
     def _read_offers(self) -> list[tuple[_Offer, dict[int, Sale]]]:
-        """Available offerings by what they decide, with the best price for each type."""
+        """Available offerings, grouped by the labels that they determine, with the best price for each type."""
         found: dict[tuple[str, ...], tuple[_Offer, dict[int, Sale]]] = {}
         for number, instance_type in enumerate(self.types):
             for offering in instance_type.offerings:
@@ -234,7 +234,7 @@ class _Offer:
 
 
 class _Scale:
-    """Amounts of one resource for all types, to ask which have at least so much."""
+    """The amounts of one resource for all types, as an index of which types have at least some amount."""
 
     __slots__ = ("amounts", "sets")
 
@@ -251,7 +251,7 @@ class _Scale:
         return self.sets[bisect_left(self.amounts, amount)]
 
     def largest(self, types: int, least: int = 1) -> int:
-        """The last amount whose set still holds so many of the types; 0 where there are fewer."""
+        """The largest amount that at least ``least`` of the types have; 0 if there are fewer types."""
         if not types:
             return 0
         after = bisect_right(self.sets, -1, key=lambda those: 0 if (those & types).bit_count() < least else -1)
@@ -259,7 +259,7 @@ class _Scale:
 
 
 def members(types: int) -> Iterator[int]:
-    """The positions of the types in a set, ascending."""
+    """The positions of the types in a set, in ascending order."""
     while types:
         lowest = types & -types
         yield lowest.bit_length() - 1

@@ -1,1 +1,1 @@
-"""Why the engine decided as it did: for pods that found no place, and for the type of each planned node."""
+"""Explains the engine's decisions: why pods have no place, and why each planned node has its type."""

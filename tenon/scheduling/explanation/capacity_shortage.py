@@ -1,6 +1,6 @@
-"""Say what a NodePool lacks for a pod whose requirements it meets: room on one type, minValues, or its own limits.
+"""Says what a NodePool lacks for a pod whose requirements it meets: room on one type, minValues, or its own limits.
 
-Each sentence names the amount that is missing and the one that is there, for the difference is what a person changes.
+Each sentence names both the missing and the available amount, because the user changes the difference.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from tenon.scheduling.template import State, Template
 from tenon.scheduling.type_table import members
 
 Held = Sequence[tuple[State, int]]
-"""For each state of a node with the pod on it the types that hold the pod."""
+"""For each state of a node with the pod on it, the types that hold the pod."""
 
 _UNLIKELY_CPU = 1_000_000_000
-"""Millicores of a request that was probably meant in another unit."""
+"""Millicores. A larger CPU request was probably meant in another unit."""
 _BINARY = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
 
 
 def shortage(
     pod_class: PodClass, template: Template, states: Sequence[State], limits: Limits, obstacle: str = ""
 ) -> str:
-    """Why no node of the template could take the pod, which ``states`` are left for; empty where one could.
+    """Why no node of the template could take the pod, given the states that the pod may use; empty if one could.
 
-    ``limits`` are what is left.
-    ``obstacle`` is the rule between pods that stands in the way wherever nothing simpler does.
+    ``limits`` is what is left of the pool's limits. ``obstacle`` is the rule between pods that prevents placement; it
+    is the reason if there is no simpler one.
     """
     if text := _too_large(pod_class, template, states):
         allowed = [(state, state.types) for state in states]
@@ -76,7 +76,7 @@ def _not_at_once(pod_class: PodClass, template: Template, states: Sequence[State
 
 
 def _room_beside(pod_class: PodClass, template: Template, states: Sequence[State], number: int) -> int:
-    """How much of one resource a node that holds the rest of the pod has for it; 0 where none holds the rest."""
+    """How much of one resource is left on a node that holds the rest of the pod; 0 if no node holds the rest."""
     rest = tuple(0 if n == number else amount for n, amount in enumerate(pod_class.amounts))
     most = 0
     for state in states:
@@ -122,7 +122,7 @@ def _least_capacity(template: Template, name: str, types: int) -> int:
 
 
 def _amount(name: str, units: int) -> str:
-    """An amount as a person says it: '96 CPU', '1.5Gi memory'."""
+    """Format an amount for people: '96 CPU', '1.5Gi memory'."""
     if name == CPU:
         return f"{units / 1000:.3f}".rstrip("0").rstrip(".") + " CPU"
     for size, suffix in _BINARY if units >= 2**20 else ():

@@ -1,4 +1,4 @@
-"""Say which of a pod's requirements no node of a NodePool meets, all that must change for one to meet them."""
+"""Says which of a pod's requirements no node of a NodePool meets, and everything that must change to meet them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _VALUES_SHOWN = 5
 
 
 def conflicts(template: Template, term: Requirements) -> tuple[list[str], Requirements]:
-    """What stands against the term, a sentence for each change that is needed, and the term once these are made."""
+    """Return one sentence per change that the term needs, and the term as it is after these changes."""
     found: list[str] = []
     left = dict(term.items())
     for key in sorted(term):
@@ -29,7 +29,7 @@ def conflicts(template: Template, term: Requirements) -> tuple[list[str], Requir
 
 
 def _alone(template: Template, wanted: Requirement) -> list[str]:
-    """Why no node meets the requirement, were it the only one."""
+    """Why no node meets the requirement by itself; empty if one does."""
     alone = Requirements.of(wanted)
     if why := impossible(alone):
         return [why]
@@ -42,9 +42,9 @@ def _alone(template: Template, wanted: Requirement) -> list[str]:
 
 
 def beyond_subnets(wanted: Requirement, zones: frozenset[str]) -> str:
-    """That the zones which are asked for are in no subnet of the class, whose subnets are in ``zones``; empty if not.
+    """Say that the required zones have no subnet in the EC2NodeClass, whose subnets are in ``zones``; empty if one has.
 
-    Without ``zones`` nothing is known of subnets.
+    If ``zones`` is empty, the subnets are unknown and nothing is said.
     """
     if wanted.key != labels.ZONE or wanted.operator != IN or not zones or any(map(wanted.has, zones)):
         return ""
@@ -54,7 +54,7 @@ def beyond_subnets(wanted: Requirement, zones: frozenset[str]) -> str:
 
 
 def _smallest(template: Template, wanted: dict[str, Requirement]) -> list[str]:
-    """Labels on which the requirements cannot be met together, none of which can be left out."""
+    """Labels whose requirements conflict with each other. Without any one of them there is no conflict."""
     needed = sorted(wanted)
     for key in sorted(wanted):
         fewer = [other for other in needed if other != key]
@@ -64,7 +64,7 @@ def _smallest(template: Template, wanted: dict[str, Requirement]) -> list[str]:
 
 
 def _on_offer(template: Template, key: str) -> str:
-    """What the types of the pool have of a label."""
+    """The values of a label that the pool's types offer, as `there_is` formats them."""
     if key in OFFERING_KEYS:
         offers = template.offers_for(template.requirements)
         values = {value for offer in offers if (value := template.table.offer_value(offer, key))}
@@ -74,13 +74,13 @@ def _on_offer(template: Template, key: str) -> str:
 
 
 def there_is(values: Iterable[str]) -> str:
-    """The values that a label has somewhere, in brackets behind what asks for another one."""
+    """Format the values that a label has, in parentheses."""
     text = listed(values)
     return f" (there is {text})" if text else " (none has that label)"
 
 
 def listed(values: Iterable[str]) -> str:
-    """Some of the values, numbers in their order, and how many others there are."""
+    """Format the first few values, numbers in numeric order, and the number of others."""
     ordered = sorted(values, key=lambda value: (len(value), value) if value.isdecimal() else (0, value))
     more = len(ordered) - _VALUES_SHOWN
     return f"{', '.join(ordered[:_VALUES_SHOWN])}{f' and {more} others' if more > 0 else ''}"

@@ -1,4 +1,4 @@
-"""Say which rule between pods left a pod without a place, and in which domains."""
+"""Says which rule between pods left a pod without a place, and in which domains."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DOMAINS_SHOWN = 4
 
 
 def obstacle(pod_class: PodClass, placer: Placer, ledger: Ledger) -> str:
-    """What of the rules between pods stands in the way, in words that follow the name of a NodePool; empty for none.
+    """The rule between pods that prevents placement, in words that follow the name of a NodePool; may be empty.
 
     ``pod_class`` is the form without preferences.
     """
@@ -69,7 +69,7 @@ def _finds_nobody(rules: AreaRules, ledger: Ledger) -> bool:
 
 
 def _single(rules: AreaRules) -> Iterator[tuple[str, str, AreaRules]]:
-    """Each rule alone, with its name and its topology key."""
+    """Yield each rule by itself, with its name and its topology key."""
     for spread in rules.spreads:
         least = f", minDomains {spread.min_domains}" if spread.min_domains > 1 else ""
         name = f"its topology spread over {spread.key} (maxSkew {spread.max_skew}{least})"

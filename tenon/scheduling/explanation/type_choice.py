@@ -1,6 +1,6 @@
-"""Say why the type of a planned node won: what it had to hold, which type comes next, and why no cheaper one did it.
+"""Says why a planned node has its type: what it must hold, which type comes next, and why no cheaper type was chosen.
 
-Only the choice of the type is explained here, for the pods that the node was given.
+It explains only the choice of the type, for the pods that the node was given.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tenon.scheduling.type_table import OFFERING_KEYS, RESERVATION_ID
 
 _BINARY = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
 _ALIKE = 0.005
-"""Prices that differ by less than this part are told as the same."""
+"""Prices whose relative difference is below this are reported as the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,37 +29,37 @@ class _Sale:
     kind: InstanceType
     offering: Offering
     room: Resources
-    """What pods can use of the type."""
+    """The type's allocatable resources."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Market:
-    """What some requirements leave of the sales of a pool, cheapest first."""
+    """The sales of a pool that satisfy some requirements, cheapest first."""
 
     best: Sequence[_Sale]
     """The best sale of each type that may be bought."""
     prices: Mapping[str, float]
-    """By type."""
+    """Price by type."""
     others: Sequence[tuple[_Sale, str]]
-    """Sales that the pool allows and a node of these requirements cannot have, with the reason."""
+    """Sales that the pool allows but a node with these requirements cannot use, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Shelf:
-    """The types of a pool, with what is known of them once for all claims."""
+    """The types of a pool, with the facts that all its claims share."""
 
     pool: Pool
     own: Requirements
-    """Those of the pool that types or their offerings decide."""
+    """The pool's requirements on labels that types or their offerings determine."""
     known: frozenset[str]
-    """Labels that types or their offerings decide."""
+    """Labels that types or their offerings determine."""
     sales: Sequence[_Sale]
-    """Every offering of the pool, sold out ones too, cheapest first."""
+    """Every offering of the pool, including those sold out, cheapest first."""
     markets: dict[Requirements, _Market] = field(default_factory=dict)
 
 
 class Winners:
-    """Why the claims of a plan for one problem are what they are; what claims share is worked out once."""
+    """Explains the claims of a plan for one problem. Caches what claims share."""
 
     def __init__(self, problem: Problem) -> None:
         """Take the problem that was solved."""
@@ -68,7 +68,7 @@ class Winners:
         self._told: dict[tuple[str, Requirements, tuple[tuple[str, int], ...], tuple[str, ...]], str] = {}
 
     def why(self, claim: PlannedClaim) -> str:
-        """One sentence on the cheapest type of a claim; empty when the claim's pool is not one of the problem."""
+        """Explain the cheapest type of a claim in one sentence; empty if the problem lacks the claim's pool."""
         if claim.pool not in self._pools:
             return ""
         shelf = self._shelf(claim.pool)
@@ -124,7 +124,7 @@ def _market(shelf: _Shelf, asked: Requirements) -> _Market:
         if wanted is None and sale.offering.available:
             best.setdefault(sale.name, sale)
         elif sale.name not in closed and not _refusing(sale.offering, shelf.own):
-            reserved = sale.offering.capacity_type == labels.RESERVED  # how many places are left is not known here
+            reserved = sale.offering.capacity_type == labels.RESERVED  # the number of places left is not known here
             if not reserved:
                 others.append((sale, f"its pods need {wanted}" if wanted is not None else "it is sold out"))
     prices = {name: sale.price for name, sale in best.items()}
@@ -133,7 +133,10 @@ def _market(shelf: _Shelf, asked: Requirements) -> _Market:
 
 
 def _too_small(claim: PlannedClaim, market: _Market) -> str:
-    """The dearest of the cheaper types that lacks room, with what it lacks; one without any device is no news."""
+    """The most expensive of the cheaper types that lack room, and what it lacks.
+
+    A type without any of the missing resource (such as a GPU) is not mentioned.
+    """
     listed = set(claim.instance_types)
     cheaper = bisect_left(market.best, claim.price, key=lambda sale: sale.price)
     for sale in reversed(market.best[:cheaper]):
@@ -145,7 +148,7 @@ def _too_small(claim: PlannedClaim, market: _Market) -> str:
 
 
 def _ruled_out(claim: PlannedClaim, market: _Market) -> str:
-    """The cheapest offering that would hold the pods and cost less, and is sold out or not what they ask for."""
+    """The cheapest offering that would hold the pods for less, but is sold out or does not match their requirements."""
     for sale, why in market.others:
         if sale.price >= claim.price * (1 - _ALIKE):
             break
@@ -156,7 +159,7 @@ def _ruled_out(claim: PlannedClaim, market: _Market) -> str:
 
 
 def _forbidding(kind: InstanceType, asked: Requirements) -> Requirement | None:
-    """A requirement that the type cannot meet."""
+    """A requirement that the type cannot meet; None if it meets all."""
     for key in sorted(asked):
         if key in OFFERING_KEYS:
             continue
@@ -173,7 +176,7 @@ def _forbidding(kind: InstanceType, asked: Requirements) -> Requirement | None:
 
 
 def _refusing(offering: Offering, asked: Requirements) -> Requirement | None:
-    """A requirement that the offering does not meet."""
+    """A requirement that the offering does not meet; None if it meets all."""
     values = (offering.zone, offering.capacity_type, offering.zone_id, offering.reservation_id)
     for key, value in zip(OFFERING_KEYS, values, strict=True):
         if key in asked and not (asked[key].has(value) if value else asked[key].may_be_absent):
@@ -182,19 +185,19 @@ def _refusing(offering: Offering, asked: Requirements) -> Requirement | None:
 
 
 def _missing(requests: Mapping[str, int], allocatable: Resources) -> str:
-    """The first resource of which there is too little: CPU, memory, then the others by name; empty for none."""
+    """The first resource that falls short: CPU, memory, then the others by name; empty if none does."""
     short = [name for name, units in requests.items() if units > allocatable.get(name, 0)]
     return min(short, key=lambda name: (name != CPU, name != MEMORY, name), default="")
 
 
 def _amounts(requests: Mapping[str, int]) -> list[str]:
-    """What is asked for, as a person says it; the number of pods is left out, and so is storage beside the others."""
+    """Format requests for people, without the number of pods and ephemeral storage."""
     shown = [CPU, MEMORY, *sorted(set(requests) - {CPU, MEMORY, PODS, EPHEMERAL_STORAGE})]
     return [_amount(name, requests[name]) for name in shown if requests.get(name)]
 
 
 def _told_apart(name: str, have: int, need: int) -> tuple[str, str]:
-    """Two amounts with as many digits as it takes to see that they differ."""
+    """Format two amounts with as many digits as needed to show that they differ."""
     for digits in range(1, 7):
         pair = _amount(name, have, digits), _amount(name, need, digits)
         if pair[0] != pair[1]:
@@ -203,7 +206,7 @@ def _told_apart(name: str, have: int, need: int) -> tuple[str, str]:
 
 
 def _amount(name: str, units: int, digits: int = 1) -> str:
-    """An amount such as '7.5 CPU', '12Gi', '2 nvidia.com/gpu' or '58 pods'."""
+    """Format an amount: '7.5 CPU', '12Gi', '2 nvidia.com/gpu' or '58 pods'."""
     if name == CPU:
         return f"{round(units / 1000, max(digits, 2)):g} CPU"
     if name in (MEMORY, EPHEMERAL_STORAGE) or name.startswith("hugepages-"):

@@ -1,4 +1,4 @@
-"""Say why a pod found no place, NodePool by NodePool, so that a person knows what to change."""
+"""Says why a pod has no place, per NodePool, so that the user knows what to change."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tenon.scheduling.pod_classes import PodClass
 from tenon.scheduling.template import State, Template
 
 _TERMS_SHOWN = 4
-"""Alternatives of one pod that a reason tells of."""
+"""How many of a pod's alternatives a reason names."""
 _AND = ", and "
-"""Between obstacles that must all go."""
+"""Joins obstacles that must all go."""
 
 
 def explain(pod_class: PodClass, templates: Sequence[tuple[Template, Limits]], obstacle: str = "") -> str:
-    """One sentence for each NodePool, in the order in which they are tried; one for all where all say the same.
+    """Return one sentence per NodePool, in the order in which pools are tried, or one for all if it holds for all.
 
-    ``obstacle`` is the rule between pods that stands in the way wherever nothing simpler does.
+    ``obstacle`` is the rule between pods that prevents placement; it is the reason if there is no simpler one.
     """
     if not templates:
         return "no NodePool is ready to launch nodes, and no existing node has room"
@@ -44,7 +44,7 @@ def _contradiction(term: Requirements) -> str:
 
 
 def _undefined_everywhere(pod_class: PodClass, templates: Sequence[Template]) -> str:
-    """A label that every term of the pod needs and no pool defines."""
+    """A label that every term of the pod needs and no pool defines; empty if there is none."""
     if len(templates) < 2:
         return ""
     known = frozenset[str]().union(*(template.known for template in templates))
@@ -58,7 +58,7 @@ def _undefined_everywhere(pod_class: PodClass, templates: Sequence[Template]) ->
 
 
 def _reason(pod_class: PodClass, template: Template, limits: Limits, obstacle: str) -> str:
-    """All that must change for the pool to take the pod, as far as it can be known before it does."""
+    """Everything that must change for the pool to take the pod, as far as that is known now."""
     if template.contradiction:
         return f"its own requirements and labels contradict each other on {template.contradiction}"
     if not template.start.types:
@@ -74,7 +74,7 @@ def _reason(pod_class: PodClass, template: Template, limits: Limits, obstacle: s
 
 
 def _alternatives(pod_class: PodClass, template: Template, limits: Limits) -> str:
-    """What stands against each of the terms, and against the pod once these are met."""
+    """What prevents each of the terms, and what prevents the pod once these terms are met."""
     found = dict.fromkeys(_against(pod_class, template, term, limits) for term in pod_class.terms)
     shown = list(found)[:_TERMS_SHOWN]
     more = f" or {len(found) - len(shown)} other alternatives fail" if len(found) > len(shown) else ""
@@ -102,12 +102,12 @@ def _shown(taint: Taint) -> str:
 
 
 def _named(what: str, names: Iterable[str]) -> str:
-    """'taint a is', or 'taints a and b are'."""
+    """Format 'taint a is' or 'taints a and b are'."""
     listed = list(names)
     return f"{what} {listed[0]} is" if len(listed) == 1 else f"{what}s {' and '.join(listed)} are"
 
 
 def _by_volumes(pod_class: PodClass, template: Template) -> str:
-    """A word on the volumes where the pod's own requirements alone would be met."""
+    """A note that volumes cause the conflict, if the pod's own requirements alone would be met."""
     own = [term for term in pod_class.own_terms if not conflicts(template, term)[0]]
     return " (by where its volumes are)" if own else ""
