@@ -31,7 +31,6 @@ class Column:
 
 @dataclass(frozen=True)
 class Version:
-
     name: str
     model: type[ApiModel]
     columns: Sequence[Column]

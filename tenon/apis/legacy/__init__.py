@@ -1,1 +1,1 @@
-"""Manifests of Karpenter before v1 as the v1 objects that mean the same, each with notes on what changed."""
+"""Converts manifests of Karpenter before v1 to equivalent v1 objects, with notes on what changed."""

@@ -1,4 +1,4 @@
-"""What became of AMI families: a family that names no images is an alias in v1, and Ubuntu is no longer a family."""
+"""Converts AMI families: a family without AMI terms becomes an alias in v1, and v1 has no Ubuntu family."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OldFamily = Literal["AL2", "AL2023", "Bottlerocket", "Ubuntu", "Windows2019", "W
 def convert_family(
     family: str, terms: Sequence[Mapping[str, Any]], volumes: Sequence[Any], annotations: Mapping[str, str]
 ) -> tuple[JsonObject, dict[str, str], list[str]]:
-    """The AMI fields of the v1 class (with its volumes), annotations to add, and notes."""
+    """Return the AMI fields of the v1 class (with its volumes), the annotations to add, and the notes."""
     given = without_empty({"blockDeviceMappings": list(volumes)})
     images = without_empty({"amiFamily": family, "amiSelectorTerms": list(terms)})
     if family == "Ubuntu":
@@ -33,7 +33,7 @@ def convert_family(
 
 
 def family_notes(family: str, fields: Mapping[str, Any], added: Mapping[str, str]) -> list[str]:
-    """What to know of the AMI fields of a v1 class that had this family, and of the annotations that it was given."""
+    """Return the notes on the AMI fields and the added annotations of a v1 class that had this family."""
     if family == "Ubuntu":
         sentence = "amiFamily Ubuntu is no more: its nodes are set up as those of AL2, from images that you name"
         notes: list[str] = [Note(sentence, "spec.amiFamily")]
@@ -50,12 +50,12 @@ def family_notes(family: str, fields: Mapping[str, Any], added: Mapping[str, str
 
 
 def family_problem(family: str, terms: Sequence[object], path: str) -> Problem | None:
-    """Custom is a family only together with images."""
+    """The family Custom requires AMI terms."""
     return Problem(path, "is required with amiFamily Custom") if family == "Custom" and not terms else None
 
 
 def incompatible_status(status: Mapping[str, Any]) -> JsonObject:
-    """The status of a class that must not be used."""
+    """The status of a class from which no node may be launched."""
     said = {"status": "False", "reason": "AMINotFound", "lastTransitionTime": "1970-01-01T00:00:00Z"}
     message = "amiFamily Ubuntu is no more, and no images are named: name them in amiSelectorTerms"
     conditions = [{"type": kind, "message": message, **said} for kind in (AMIS_READY, READY)]

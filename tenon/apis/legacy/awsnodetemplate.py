@@ -1,4 +1,4 @@
-"""AWSNodeTemplate (karpenter.k8s.aws/v1alpha1), and the provider that a Provisioner could hold, as EC2NodeClass."""
+"""Converts AWSNodeTemplate (karpenter.k8s.aws/v1alpha1), and the inline provider of a Provisioner, to EC2NodeClass."""
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
@@ -50,18 +50,18 @@ EXCLUDED_BY_LAUNCH_TEMPLATE = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Defaults:
-    """What the settings of the whole cluster say of classes that leave it open."""
+    """Cluster-wide defaults from the settings, for classes that do not set these fields."""
 
     instance_profile: str = ""
     cluster: str = ""
     family: OldFamily = "AL2"
-    """The AMI family of classes that name neither family nor images; AL2, unless there are no images of it."""
+    """The AMI family of classes without family and AMIs: AL2, unless AL2 has no images for the Kubernetes version."""
     tags: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Tags of every class, unless it has them itself."""
+    """Tags of every class that does not set the same tags itself."""
 
 
 class TemplateSpec(ApiModel):
-    """The fields that v1 reads otherwise."""
+    """The fields that v1 interprets differently."""
 
     ami_family: OldFamily = "AL2"
     ami_selector: dict[str, str] = {}
@@ -80,7 +80,7 @@ class NodeTemplate(OldObject):
 
 
 def convert_template(manifest: Mapping[str, Any], defaults: Defaults | None = None) -> Converted:
-    """The AWSNodeTemplate as an EC2NodeClass of the same name."""
+    """Convert the AWSNodeTemplate to an EC2NodeClass of the same name."""
     found, problems = read(NodeTemplate, manifest)
     if found is None:
         return Converted(problems=problems)
@@ -95,7 +95,7 @@ def convert_template(manifest: Mapping[str, Any], defaults: Defaults | None = No
 
 
 def convert_provider(name: str, provider: Mapping[str, Any], defaults: Defaults | None = None) -> Converted:
-    """The provider that the Provisioner ``name`` holds, as an EC2NodeClass of its name."""
+    """Convert the inline provider of the Provisioner ``name`` to an EC2NodeClass of that name."""
     manifest = {"metadata": {"name": name}, "spec": dict(provider)}
     found, problems = read(NodeTemplate, manifest)
     if found is not None:
@@ -157,7 +157,7 @@ def _identity(spec: TemplateSpec, defaults: Defaults, notes: list[str]) -> JsonO
 
 
 def _tags(spec: TemplateSpec, defaults: Defaults, notes: list[str]) -> dict[str, str]:
-    """Its own, and those of the settings that it does not have."""
+    """The class's own tags, and the tags from the settings that it does not override."""
     added = {tag: value for tag, value in defaults.tags.items() if tag not in spec.tags}
     if added:
         notes.append(Note(f"the settings (aws.tags, DEFAULT_TAGS) add tags: {listed(added)}", "spec.tags"))
@@ -193,7 +193,7 @@ def _problems(spec: TemplateSpec, given: Mapping[str, Any], defaults: Defaults) 
 
 
 def ami_terms(selector: Mapping[str, str]) -> list[JsonObject]:
-    """An AMI selector as terms: one for each id; else each name with each owner, and with the tags."""
+    """Convert an AMI selector to terms: one per id, otherwise one per combination of name and owner, with the tags."""
     for key in IDS:
         if key in selector:
             return [{"id": name} for name in _split(selector[key])]
@@ -205,7 +205,7 @@ def ami_terms(selector: Mapping[str, str]) -> list[JsonObject]:
 
 
 def selector_terms(selector: Mapping[str, str]) -> list[JsonObject]:
-    """A selector of subnets or security groups as terms; an empty value means any."""
+    """Convert a selector of subnets or security groups to terms. An empty value means any value."""
     for key in IDS:
         if key in selector:
             return [{"id": name} for name in _split(selector[key])]

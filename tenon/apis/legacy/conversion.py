@@ -1,4 +1,4 @@
-"""What a conversion answers, and the steps that the conversions of all kinds share."""
+"""The result of a conversion, and the steps that the conversions of all kinds share."""
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
@@ -32,50 +32,50 @@ _GONE = frozenset(
         "kubectl.kubernetes.io/last-applied-configuration",
     }
 )
-"""Annotations that mean nothing, or something else, for the v1 object."""
+"""Annotations that have no meaning, or a different meaning, on the v1 object."""
 
 ModelT = TypeVar("ModelT", bound=ApiModel)
 
 
 class Note(str):
-    """What a person should know of a change, in a sentence, with the field of the v1 object that it is about."""
+    """A sentence that explains a change to the user, and the field of the v1 object that it concerns."""
 
     __slots__ = ("path",)
     path: str
 
     def __new__(cls, sentence: str, path: str = "") -> Note:
-        """``path`` is empty for what is about the whole object."""
+        """``path`` is empty if the note concerns the whole object."""
         note = super().__new__(cls, sentence)
         note.path = path
         return note
 
 
 class OldMetadata(ApiModel):
-    """Of the metadata, what is changed."""
+    """The metadata fields that the conversion changes."""
 
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
 
 
 class OldObject(ApiModel):
-    """What all old objects have."""
+    """The fields that all old objects have."""
 
     metadata: OldMetadata = OldMetadata()
 
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """The answer of a conversion; with problems there are no manifests."""
+    """The result of a conversion. It has no manifests if it has problems."""
 
     manifests: Sequence[JsonObject] = ()
-    """v1 objects: the one that the old object became, then those that had to be made beside it."""
+    """The v1 objects: the converted object first, then the objects that had to be created with it."""
     notes: Sequence[str] = ()
-    """What a person should know of the change, a sentence each; a `Note` says which field it is about."""
+    """Sentences that explain the change to the user. A `Note` names the field that it concerns."""
     problems: Sequence[Problem] = ()
 
 
 def read(model: type[ModelT], manifest: Mapping[str, Any]) -> tuple[ModelT | None, list[Problem]]:
-    """The old manifest as its model; None where there are problems."""
+    """Parse the old manifest into its model; None if it has problems."""
     found, problems = parse(model, manifest)
     return (None, problems) if problems else (found, [])
 
@@ -87,9 +87,10 @@ _COMMON = ("metadata.labels.*", "metadata.annotations.*", "status")
 def stored(
     model: type[ApiModel], manifest: Mapping[str, Any], fields: Iterable[str]
 ) -> tuple[JsonObject, list[Problem]]:
-    """The manifest as the API server stores it, and what is wrong in the fields that its conversion reads.
+    """Return the manifest as the API server stores it, and the problems in the fields that its conversion reads.
 
-    What is wrong in other fields shows in v1, where they are the same: nothing is refused here that v1 would take.
+    Problems in other fields show up in v1, where these fields are the same. So the conversion rejects nothing that v1
+    accepts.
     """
     problems = unreadable_fields(model, manifest, (*_COMMON, *fields))
     return (_without_nulls(manifest) if not problems else {}), problems
@@ -103,13 +104,13 @@ def _without_nulls(fields: Mapping[str, Any]) -> JsonObject:
 
 
 def name_of(manifest: Mapping[str, Any]) -> str:
-    """The name of an object; empty when it has none."""
+    """Return the name of an object; empty if it has none."""
     metadata = manifest.get("metadata")
     return str(metadata.get("name") or "") if isinstance(metadata, Mapping) else ""
 
 
 def metadata_of(manifest: Mapping[str, Any], annotations: Mapping[str, str] | None = None) -> JsonObject:
-    """The metadata of the v1 object: labels under their new names, annotations without those that went."""
+    """Return the metadata of the v1 object: labels under their new names, without obsolete annotations."""
     old = manifest.get("metadata") or {}
     kept = {key: value for key, value in (old.get("annotations") or {}).items() if key not in _GONE}
     found = {**old, "annotations": {**kept, **(annotations or {})}}
@@ -121,22 +122,22 @@ def metadata_of(manifest: Mapping[str, Any], annotations: Mapping[str, str] | No
 
 
 def renamed(given: Mapping[str, Any]) -> JsonObject:
-    """Labels with the Provisioner's name as that of the NodePool."""
+    """Rename the label of the Provisioner's name to the label of the NodePool's name."""
     return {labels.NODEPOOL if key == PROVISIONER_NAME else key: value for key, value in given.items()}
 
 
 def class_reference(name: str) -> JsonObject:
-    """The v1 reference to an EC2NodeClass."""
+    """Return the v1 reference to an EC2NodeClass."""
     return {"group": labels.AWS_GROUP, "kind": NODE_CLASS_KIND, "name": name}
 
 
 def without_empty(fields: Mapping[str, Any]) -> JsonObject:
-    """The fields that say something."""
+    """Drop the fields that are null or empty."""
     return {name: value for name, value in fields.items() if value not in (None, [], {})}
 
 
 def text_of_seconds(seconds: int) -> str:
-    """A duration as people write it: ``720h``, ``15m``, ``30s``."""
+    """Format seconds as a readable duration: ``720h``, ``15m``, ``30s``."""
     for size, unit in ((3600, "h"), (60, "m")):
         if seconds and seconds % size == 0:
             return f"{seconds // size}{unit}"
@@ -144,5 +145,5 @@ def text_of_seconds(seconds: int) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names for a sentence."""
+    """Return the names in order, joined for a sentence."""
     return ", ".join(sorted(names))

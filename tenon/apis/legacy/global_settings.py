@@ -1,4 +1,4 @@
-"""The ConfigMaps that held Karpenter's settings before they became environment variables and flags."""
+"""Converts the ConfigMaps that held Karpenter's settings before environment variables and flags replaced them."""
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
@@ -38,20 +38,20 @@ DROPPED: Mapping[str, str] = {
     "aws.enableENILimitedPodDensity": "write kubelet.maxPods into the EC2NodeClass for another number of pods",
     "loglevel.webhook": "LOG_LEVEL is that of every part",
 }
-"""Settings that are no more, with what is done instead."""
+"""Settings that no longer exist, and what to do instead."""
 _LOGGER = {"level": "LOG_LEVEL", "outputPaths": "LOG_OUTPUT_PATHS", "errorOutputPaths": "LOG_ERROR_OUTPUT_PATHS"}
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings as the worker has them now."""
+    """The settings in the form that the worker reads now."""
 
     values: Mapping[str, str] = field(default_factory=dict)
-    """By the name of the environment variable."""
+    """The values by environment variable."""
     defaults: Defaults = field(default_factory=Defaults)
-    """What they say of node classes that leave it open."""
+    """The defaults that the settings provide for node classes."""
     notes: tuple[str, ...] = ()
-    """A sentence each; one on a value that cannot be used is a `Note` with its path."""
+    """One sentence each. A note on a value that cannot be used is a `Note` with its path."""
     problems: tuple[Problem, ...] = ()
 
 
@@ -66,7 +66,7 @@ def is_settings(manifest: Mapping[str, Any]) -> bool:
 
 
 def convert_settings(manifest: Mapping[str, Any]) -> Settings:
-    """The settings of karpenter-global-settings or config-logging under their present names."""
+    """Convert karpenter-global-settings or config-logging to the settings under their current names."""
     found, problems = read(ConfigMap, manifest)
     if found is None:
         return Settings(problems=tuple(problems))
@@ -77,7 +77,7 @@ def convert_settings(manifest: Mapping[str, Any]) -> Settings:
             values[RENAMED[key]] = value
             notes.append(f"{key} is {RENAMED[key]} now")
         elif key == "zap-logger-config":
-            own = "loglevel.controller" in found.data  # which wins over the level of the logger
+            own = "loglevel.controller" in found.data  # it overrides the level of the logger
             values |= {name: text for name, text in _logger(value, notes).items() if not own or name != "LOG_LEVEL"}
         elif key in DROPPED:
             notes.append(f"{key} is no more: {DROPPED[key]}")
@@ -95,7 +95,7 @@ def convert_settings(manifest: Mapping[str, Any]) -> Settings:
 
 
 def merged(parts: Iterable[Settings]) -> Settings:
-    """Several ConfigMaps as one; of settings that both have, the later holds."""
+    """Merge several ConfigMaps. If two define the same setting, the later one wins."""
     values: dict[str, str] = {}
     defaults = Defaults()
     notes: list[str] = []

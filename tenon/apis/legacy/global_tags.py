@@ -1,6 +1,6 @@
-"""The tags of everything that AWSNodeTemplates and providers launch: aws.tags of a ConfigMap, DEFAULT_TAGS of a worker.
+"""The tags that AWSNodeTemplates and inline providers apply: aws.tags of a ConfigMap, or DEFAULT_TAGS of the worker.
 
-One reading for both, so that what a ConfigMap means does not change when it becomes a setting.
+The same code parses both, so that a ConfigMap keeps its meaning when it becomes a setting.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ SETTING = "aws.tags"
 _EACH = f"{SETTING}."
 DEFAULT_TAGS = "DEFAULT_TAGS"
 LONGEST_KEY, LONGEST_VALUE = 128, 256
-"""Characters, as EC2 has it."""
+"""EC2's limits, in characters."""
 
 
 def is_of_tags(key: str) -> bool:
-    """Whether a key of karpenter-global-settings says something of tags: all of them, or one that it names."""
+    """Whether a key of karpenter-global-settings concerns tags: all of them, or the one that the key names."""
     return key == SETTING or key.startswith(_EACH)
 
 
 def tags_of(data: Mapping[str, str]) -> tuple[dict[str, str], list[Note]]:
-    """The tags of a ConfigMap's data, and what is to be said of each key; a tag with a key of its own wins.
+    """Return the tags in a ConfigMap's data, and the notes on each key. A tag with a key of its own wins.
 
-    What cannot be used is left out with a sentence: no class may become invalid by what it does not say itself.
+    Invalid tags are left out with a note, so that a setting does not make a class invalid.
     """
     found: dict[str, str] = {}
     used: list[Note] = []
@@ -53,10 +53,10 @@ def tags_of(data: Mapping[str, str]) -> tuple[dict[str, str], list[Note]]:
 
 
 def default_tags(text: str) -> dict[str, str]:
-    """The tags of DEFAULT_TAGS; none for an empty text.
+    """Parse the tags of DEFAULT_TAGS. An empty text has no tags.
 
     Raises:
-        ValueError: it says no tags, or one that nobody may set.
+        ValueError: the text is not a set of tags, or contains a tag that users cannot set.
     """
     tags = _read(text) if text else {}
     for tag, value in tags.items():
@@ -68,10 +68,10 @@ def default_tags(text: str) -> dict[str, str]:
 
 
 def json_object(text: str) -> dict[str, Any] | None:
-    """The object that a text of JSON is; None for everything else."""
+    """Parse a JSON object; None if the text is anything else."""
     try:
         given = json.loads(text)
-        json.dumps(given, ensure_ascii=False).encode()  # halves of characters, which nothing can print
+        json.dumps(given, ensure_ascii=False).encode()  # unpaired surrogates cannot be printed
     except (ValueError, RecursionError):
         return None
     return given if isinstance(given, dict) else None
@@ -85,7 +85,7 @@ def _read(text: str) -> dict[str, str]:
 
 
 def _refusal(tag: str, value: str) -> str:
-    """Why EC2, an EC2NodeClass, or an AWSNodeTemplate of that time may not have a tag; empty when it may."""
+    """Return why EC2, an EC2NodeClass or an AWSNodeTemplate rejects the tag; empty if all accept it."""
     if not tag:
         return "a tag has a name"
     if tag.lower().startswith("aws:"):

@@ -1,4 +1,4 @@
-"""Kubelet settings from NodePools, where they were before v1, into the EC2NodeClasses, where they are now."""
+"""Moves kubelet settings from NodePools, which held them before v1, to EC2NodeClasses, which hold them now."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tenon.apis.legacy.conversion import listed, name_of
 
 @dataclass(slots=True)
 class Moved:
-    """The objects that changed, by name, and notes on it by NodePool."""
+    """The changed objects by name, and the notes by NodePool."""
 
     pools: dict[str, JsonObject] = field(default_factory=dict)
     classes: dict[str, JsonObject] = field(default_factory=dict)
@@ -24,12 +24,12 @@ class Moved:
 def move_kubelets(
     pools: Mapping[str, JsonObject], classes: Mapping[str, JsonObject], converted: Collection[str]
 ) -> Moved:
-    """Give each class the kubelet settings of its pools; pools that differ get a class of their own.
+    """Give each class the kubelet settings of its pools. Pools with different settings each get their own class.
 
     Args:
-        pools: all NodePools that are sound enough to name their class.
+        pools: all NodePools that are valid enough to name their class.
         classes: all EC2NodeClasses whose spec is a mapping.
-        converted: the NodePools that come from older objects, with their settings in the annotation.
+        converted: the NodePools converted from older objects, with their settings in the annotation.
     """
     moved = Moved()
     by_class: dict[str, list[str]] = {}
@@ -58,7 +58,7 @@ def move_kubelets(
 
 
 def class_of(pool: JsonObject) -> str | None:
-    """The class that a NodePool names; None for a NodePool that is not sound."""
+    """Return the class that a NodePool names; None if the NodePool is malformed."""
     value: Any = pool
     for name in ("spec", "template", "spec", "nodeClassRef", "name"):
         value = value.get(name) if isinstance(value, dict) else None

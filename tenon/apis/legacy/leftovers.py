@@ -1,8 +1,8 @@
-"""Provisioners that an upgrade of years ago left behind, and that must not buy nodes all of a sudden.
+"""Detects Provisioners left behind by an old upgrade, so that they do not suddenly launch nodes.
 
-Karpenter from 0.33 on takes no notice of a Provisioner, and nothing ever removed them. Who runs NodePools that were
-made after a Provisioner has most likely moved on from it; who still lives by Provisioners has no such NodePools, and
-who applies one today applies it after them.
+Karpenter ignores Provisioners since 0.33, but nothing removed them. A cluster with NodePools created after a
+Provisioner has most likely migrated away from it. A cluster that still depends on Provisioners has no such NodePools,
+and a Provisioner applied today is newer than the NodePools.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tenon.apis.legacy.old_status import CONVERTED, LEFT_OVER
 
 
 def left_over(provisioner: Mapping[str, Any], pools: Iterable[Mapping[str, Any]]) -> str:
-    """Why a Provisioner is taken for one that was left behind, in a sentence; empty when it is not.
+    """Return why a Provisioner counts as left behind, as a sentence; empty if it does not.
 
     Args:
         provisioner: the Provisioner.
-        pools: all NodePools, whoever made them.
+        pools: all NodePools, including those that Tenon generated.
     """
     metadata = provisioner["metadata"]
     if (metadata.get("annotations") or {}).get(labels.ACT) == "true" or _acted(provisioner):
@@ -41,7 +41,7 @@ def left_over(provisioner: Mapping[str, Any], pools: Iterable[Mapping[str, Any]]
 
 
 def _acted(provisioner: Mapping[str, Any]) -> bool:
-    """Whether Tenon has served it before; then a NodePool that is made beside it stops nothing."""
+    """Whether Tenon has already served the Provisioner. If so, a new NodePool does not deactivate it."""
     conditions = (provisioner.get("status") or {}).get("conditions") or ()
     return any(one.get("type") == CONVERTED and one.get("reason") != LEFT_OVER for one in conditions)
 

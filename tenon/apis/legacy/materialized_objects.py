@@ -1,7 +1,7 @@
-"""What NodePools and EC2NodeClasses stand in a cluster for its Provisioners and AWSNodeTemplates.
+"""The NodePools and EC2NodeClasses that Tenon creates for Provisioners and AWSNodeTemplates.
 
-They are real objects, so that everything else need know v1 only. Each belongs to the old object that it was made from,
-which stays the one that people edit, and goes with it.
+They are real objects, so that all other code handles only v1. Each is owned by the old object that it was generated
+from: users edit the old object, and deleting it deletes the generated object.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ EDITS = ": edit that one, for edits made here are put back"
 MODELS: Mapping[str, type[NodePool] | type[EC2NodeClass]] = {"NodePool": NodePool, NODE_CLASS_KIND: EC2NodeClass}
 
 ClassSpec = Callable[[str], Mapping[str, Any] | None]
-"""The spec of the EC2NodeClass of a name, or of the one that an AWSNodeTemplate of that name becomes."""
+"""Returns the spec of the EC2NodeClass of this name, or of the one that an AWSNodeTemplate of this name converts to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What one old object becomes; nothing, when there is a ``problem``."""
+    """The objects generated from one old object. There are none if there is a ``problem``."""
 
     manifests: tuple[JsonObject, ...] = ()
     """The objects, each with its owner and without status."""
     notes: tuple[str, ...] = ()
-    """What a person should know of the change, a sentence each."""
+    """Sentences that explain the conversion to the user."""
     problem: str = ""
-    """Why it cannot be, in a sentence."""
+    """Why the object cannot be converted, as a sentence."""
 
     @property
     def names(self) -> str:
-        """The objects, for a sentence."""
+        """The kinds and names of the objects, for a sentence."""
         return ", ".join(f"{body['kind']} {name_of(body)}" for body in self.manifests)
 
 
 def made_of_provisioner(
     body: Mapping[str, Any], class_spec: ClassSpec, defaults: Defaults | None = None, provider_class: str = ""
 ) -> Made:
-    """The NodePool of a Provisioner, with an EC2NodeClass where it has its provider or kubelet settings in itself.
+    """Return the NodePool of a Provisioner, and an EC2NodeClass if it has an inline provider or kubelet settings.
 
-    ``provider_class`` names the class of its provider, when that is not the Provisioner's name.
+    ``provider_class`` is the class of its provider, if its name differs from the name of the Provisioner.
     """
     converted = convert_provisioner(_without_status(body), defaults, provider_class)
     if converted.problems:
@@ -85,20 +85,20 @@ def made_of_provisioner(
 
 
 def made_of_template(body: Mapping[str, Any], defaults: Defaults | None = None) -> Made:
-    """The EC2NodeClass of an AWSNodeTemplate."""
+    """Return the EC2NodeClass of an AWSNodeTemplate."""
     converted = convert_template(_without_status(body), defaults)
     return _refused(converted) if converted.problems else _made(TEMPLATE, body, converted)
 
 
 def belongs_to(present: Mapping[str, Any], owner: Mapping[str, Any]) -> bool:
-    """Whether an object was made from this old object, the very one of this UID."""
+    """Whether the object was generated from this old object, identified by its UID."""
     uid = (owner.get("metadata") or {}).get("uid")
     owners = (present.get("metadata") or {}).get("ownerReferences") or ()
     return any(one.get("controller") and one.get("uid") == uid for one in owners)
 
 
 def differs(present: Mapping[str, Any], wanted: JsonObject) -> bool:
-    """Whether an object is not as it should be; defaults that the API server filled in are no difference."""
+    """Whether an object differs from what it should be. Defaults that the API server filled in do not count."""
     metadata = present.get("metadata") or {}
     for part in ("labels", "annotations"):
         found = metadata.get(part) or {}
@@ -113,9 +113,9 @@ def differs(present: Mapping[str, Any], wanted: JsonObject) -> bool:
 
 
 def changes(present: Mapping[str, Any], wanted: JsonObject) -> list[JsonObject]:
-    """A JSON patch that makes an object as it should be, whatever was added to its spec; others' metadata stays.
+    """Return a JSON patch that replaces the object's spec and keeps the metadata that others added.
 
-    It holds for the version that was read, and is a conflict for any other.
+    The patch applies only to the resource version that was read; any other version is a conflict.
     """
     metadata, should_be = present["metadata"], wanted["metadata"]
     patch: list[JsonObject] = [
@@ -132,9 +132,9 @@ def changes(present: Mapping[str, Any], wanted: JsonObject) -> list[JsonObject]:
 
 
 def _owners(metadata: Mapping[str, Any], wanted: JsonObject) -> list[JsonObject]:
-    """Those that an object should have: its own in its place, and whatever others have put beside it.
+    """The owners that an object should have: the generating object, and those that others added.
 
-    Only one may be the controller, so one that an object is taken over from goes.
+    An object has at most one controller, so the previous controller is removed.
     """
     (mine,) = wanted["metadata"]["ownerReferences"]
     found = metadata.get("ownerReferences") or ()
@@ -157,7 +157,7 @@ def _made(kind: str, owner: Mapping[str, Any], converted: Converted) -> Made:
 
 
 def _owned(kind: str, owner: Mapping[str, Any], body: JsonObject) -> JsonObject:
-    """The object as it is written: its own labels and annotations only, for others' tools look for theirs."""
+    """The object to write, with only Tenon's own labels and annotations, because other tools find objects by theirs."""
     given = (body["metadata"].get("annotations") or {}).items()
     annotations = {
         key: value for key, value in given if key.startswith("compatibility.") and key != labels.V1BETA1_KUBELET
@@ -189,7 +189,7 @@ def _launched_from(pool: JsonObject, class_name: str) -> JsonObject:
 
 
 def _without_status(body: Mapping[str, Any]) -> JsonObject:
-    """What it says of the past is of no use here, and need not be sound."""
+    """Drop the status: the conversion does not need it, and it may be malformed."""
     return {key: value for key, value in body.items() if key != "status"}
 
 

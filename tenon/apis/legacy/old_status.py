@@ -1,4 +1,4 @@
-"""The status of Provisioners, AWSNodeTemplates and Machines, as tools of their age read it, and what became of them."""
+"""The status of Provisioners, AWSNodeTemplates and Machines: the fields that old tools read, and the conversion."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ WAITING, INVALID, REFUSED, NAME_TAKEN = "Waiting", "Invalid", "Refused", "NameTa
 NOT_TAKEN_OVER = "NotTakenOver"
 LEFT_OVER = "LeftOver"
 MOST_TEXT = 4000
-"""Characters of a message: an object with a hundred notes must stay readable."""
+"""The maximum length of a message in characters, so that an object with a hundred notes stays readable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of an old object."""
+    """The result of converting an old object."""
 
     became: str = ""
-    """The objects that stand for it, for a sentence; empty when none could be made."""
+    """The generated objects, for a sentence; empty if the conversion failed."""
     notes: Sequence[str] = ()
     reason: str = CONVERTED
-    """One word on why it is, or is not."""
+    """The reason of the condition Converted, one word."""
     problem: str = ""
-    """Why it cannot act, in a sentence."""
+    """Why the object is not active, as a sentence."""
 
 
 def provisioner_status(
     body: Mapping[str, Any], outcome: Outcome, pool: Mapping[str, Any] | None, scaled: Iterable[str], now: datetime
 ) -> JsonObject:
-    """The status of a Provisioner.
+    """Return the status of a Provisioner.
 
     Args:
         body: the Provisioner.
-        outcome: what became of it.
-        pool: its NodePool, when it is there.
-        scaled: when its NodeClaims were made, as Kubernetes writes instants.
-        now: the present instant.
+        outcome: the result of its conversion.
+        pool: its NodePool, if it exists.
+        scaled: when its NodeClaims were created, as Kubernetes timestamps.
+        now: the current time.
     """
     old = body.get("status") or {}
     said = (pool or {}).get("status") or {}
@@ -63,7 +63,7 @@ def provisioner_status(
 def template_status(
     body: Mapping[str, Any], outcome: Outcome, node_class: Mapping[str, Any] | None, now: datetime
 ) -> JsonObject:
-    """The status of an AWSNodeTemplate: what its EC2NodeClass has found."""
+    """Return the status of an AWSNodeTemplate: the resources that its EC2NodeClass found."""
     said = (node_class or {}).get("status") or {}
     return {
         "subnets": [_only(subnet, "id", "zone") for subnet in said.get("subnets") or ()],
@@ -76,7 +76,7 @@ def template_status(
 
 
 def machine_status(body: Mapping[str, Any], now: datetime) -> JsonObject:
-    """The status of a Machine: nodes of v1alpha5 are replaced by their owner, not taken over."""
+    """Return the status of a Machine: the user must replace nodes of v1alpha5, because Tenon does not adopt them."""
     old = body.get("status") or {}
     conditions = set_condition(
         _readable(old.get("conditions")),
@@ -116,7 +116,7 @@ def _conditions(
 
 
 def _active(outcome: Outcome, kind: str, stands_for: Mapping[str, Any] | None) -> tuple[ConditionStatus, str, str]:
-    """Whether nodes are launched for it, in a word, and why not, in a sentence."""
+    """Return the status, reason and message of the condition Active."""
     if not outcome.became or outcome.problem:
         return "False", outcome.reason, outcome.problem
     known = _readable(((stands_for or {}).get("status") or {}).get("conditions"))
@@ -128,7 +128,7 @@ def _active(outcome: Outcome, kind: str, stands_for: Mapping[str, Any] | None) -
 
 
 def _readable(given: Any) -> list[Condition]:
-    """The conditions that can be read; an old controller wrote some without reason or time."""
+    """Return the valid conditions. An old controller wrote some without a reason or time."""
     found = []
     for one in given if isinstance(given, list) else ():
         try:

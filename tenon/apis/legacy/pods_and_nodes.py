@@ -1,4 +1,4 @@
-"""Labels, annotations and taints that pods and nodes carried before v1, under the names that count now."""
+"""Renames the labels, annotations and taints that pods and nodes carried before v1."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OLD_TAINT = ("karpenter.sh/disruption", "disrupting", "NoSchedule")
 
 
 def convert_node(manifest: Mapping[str, Any]) -> tuple[JsonObject, list[str]]:
-    """A Node with today's labels, annotations and taints."""
+    """Convert a Node to the current labels, annotations and taints."""
     notes: list[str] = []
     metadata = _metadata(manifest.get("metadata"), notes)
     spec = manifest.get("spec")
@@ -25,7 +25,7 @@ def convert_node(manifest: Mapping[str, Any]) -> tuple[JsonObject, list[str]]:
 
 
 def convert_pod(manifest: Mapping[str, Any]) -> tuple[JsonObject, list[str]]:
-    """A Pod, or the template of pods, with today's annotations and node selectors."""
+    """Convert a Pod, or a pod template, to the current annotations and node selectors."""
     notes: list[str] = []
     body = {**manifest, "metadata": _metadata(manifest.get("metadata"), notes)}
     if not body["metadata"]:
@@ -77,7 +77,7 @@ def _pod_spec(spec: JsonObject, notes: list[str]) -> JsonObject:
 
 
 def _keys(value: Any) -> set[str]:
-    """Every value of a field ``key`` in it."""
+    """Return the values of every field ``key``, at any depth."""
     if isinstance(value, list):
         return {key for item in value for key in _keys(item)}
     if not isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""The name of the EC2NodeClass that a Provisioner's inline provider becomes.
+"""Chooses the name of the EC2NodeClass for a Provisioner's inline provider.
 
-That is the Provisioner's own name, unless another class has it or is to have it: a Provisioner with its provider in
-itself and an AWSNodeTemplate of the same name ran side by side, and neither may launch with the other's subnets.
+It is the name of the Provisioner, unless another class has this name or will have it. In old clusters, a Provisioner
+with an inline provider and an AWSNodeTemplate could have the same name, and neither may use the other's subnets.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from tenon.apis.legacy.conversion import name_of
 
 
 def provider_class(name: str, taken: Collection[str], own: Sequence[str] = ()) -> str:
-    """The class of the Provisioner ``name``.
+    """Return the class of the Provisioner ``name``.
 
     Args:
         name: the Provisioner's name.
-        taken: the names that other classes have or are to have.
-        own: classes that were made from this Provisioner already, the one in use first: a class keeps its name,
-            whatever comes or goes beside it.
+        taken: the names that other classes have or will have.
+        own: the classes already generated from this Provisioner, the one in use first. A class keeps its name, whatever
+            other objects are created or deleted.
     """
     tried = len(taken) + len(own) + 1
     possible = [candidate for candidate, _ in zip(_candidates(name), range(tried), strict=False)]
@@ -32,12 +32,12 @@ def provider_class(name: str, taken: Collection[str], own: Sequence[str] = ()) -
 
 
 def wanted_by_others(name: str, provisioners: Iterable[Mapping[str, Any]]) -> set[str]:
-    """The classes that the other Provisioners would have, each by its own choice."""
+    """Return the classes that the other Provisioners would choose, each without regard to the others."""
     return {_wanted(body) for body in provisioners if name_of(body) != name} - {""}
 
 
 def made_from(name: str, classes: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Which of these EC2NodeClasses a worker has made from the Provisioner ``name``, by their annotation."""
+    """Return the EC2NodeClasses that Tenon generated from the Provisioner ``name``, according to their annotation."""
     return [name_of(body) for body in classes if _origin(body) == f"Provisioner {name}"]
 
 

@@ -1,4 +1,4 @@
-"""Provisioner and Machine of karpenter.sh/v1alpha5 as NodePool and NodeClaim."""
+"""Converts Provisioner and Machine of karpenter.sh/v1alpha5 to NodePool and NodeClaim."""
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
@@ -38,9 +38,9 @@ CHOOSING_TYPES = frozenset(
         *(f"{labels.AWS_GROUP}/instance-{part}" for part in ("family", "category", "generation")),
     }
 )
-"""Labels by which types are chosen; without a requirement on any of them only common ones were taken."""
+"""Labels that select instance types. Without a requirement on any of them, old Karpenter used only common types."""
 DEFAULTED = CHOOSING_TYPES | {labels.OS, labels.ARCH, labels.CAPACITY_TYPE}
-"""Labels that a requirement was added on by default, or that kept it from being added."""
+"""Labels for which old Karpenter added a default requirement, and labels that prevented one."""
 DEFAULT_CLASS = "default"
 
 Seconds = Annotated[int, Field(ge=0, le=2**31)]
@@ -59,7 +59,7 @@ class Limits(ApiModel):
 
 
 class NodeSpec(ApiModel):
-    """What Provisioners and Machines say of a node."""
+    """The fields that describe a node in Provisioners and Machines."""
 
     taints: list[dict[str, Any]] = []
     startup_taints: list[dict[str, Any]] = []
@@ -98,12 +98,12 @@ class Machine(OldObject):
 def convert_provisioner(
     manifest: Mapping[str, Any], defaults: Defaults | None = None, provider_class: str = ""
 ) -> Converted:
-    """The Provisioner as a NodePool of its name, with an EC2NodeClass if it holds its provider.
+    """Convert the Provisioner to a NodePool of the same name, with an EC2NodeClass for its inline provider, if any.
 
     Args:
         manifest: the Provisioner.
-        defaults: what the settings of the cluster say of node classes.
-        provider_class: the name of that EC2NodeClass, when it is not the Provisioner's own.
+        defaults: the cluster-wide defaults for node classes.
+        provider_class: the name of that EC2NodeClass, if it differs from the name of the Provisioner.
     """
     provisioner, problems = read(Provisioner, manifest)
     if provisioner is None:
@@ -156,7 +156,7 @@ def convert_provisioner(
 
 
 def convert_machine(manifest: Mapping[str, Any], expiry: Mapping[str, str] | None = None) -> Converted:
-    """The Machine as a NodeClaim of its name; ``expiry`` is expireAfter of the NodePools, by name."""
+    """Convert the Machine to a NodeClaim of the same name. ``expiry`` is expireAfter by NodePool name."""
     machine, problems = read(Machine, manifest)
     if machine is None:
         return Converted(problems=problems)
@@ -197,10 +197,10 @@ def _requirements(terms: Sequence[JsonObject], notes: list[str], path: str) -> l
 
 
 def _defaults_of_that_time(keys: Iterable[str], stated: Iterable[str], notes: list[str]) -> list[JsonObject]:
-    """The requirements that were added to every Provisioner without one on the label.
+    """Return the requirements that old Karpenter added to every Provisioner that had none on the label.
 
-    Where one of the labels that it gives its nodes (``stated``) says it, a default beside that would be of no use, or
-    its opposite, and no node could be launched.
+    If the Provisioner gives its nodes one of these labels (``stated``), the default is left out: it would be redundant,
+    or it would contradict the label and no node could be launched.
     """
     required = {labels.ALIASES.get(key, key) for key in keys}
     left_out = {key for key in stated if labels.ALIASES.get(key, key) in DEFAULTED} - required
@@ -230,7 +230,7 @@ def _defaults_of_that_time(keys: Iterable[str], stated: Iterable[str], notes: li
 
 
 def _disruption(spec: ProvisionerSpec, notes: list[str]) -> JsonObject:
-    """When nodes go; there were no budgets then, and the 10% of v1 would hold up what was meant to go at once."""
+    """Return the disruption settings. There were no budgets, and v1's default of 10% would delay disruption."""
     seconds = spec.ttl_seconds_after_empty
     budgets = [{"nodes": "100%"}]
     if spec.consolidation.enabled or seconds is not None:
@@ -244,7 +244,7 @@ def _disruption(spec: ProvisionerSpec, notes: list[str]) -> JsonObject:
 
 
 def _kubelet(given: Mapping[str, Any], notes: list[str]) -> dict[str, str]:
-    """The kubelet settings as an annotation, for the class."""
+    """Return the kubelet settings as an annotation, from which they move to the class."""
     if not given:
         return {}
     notes.append(

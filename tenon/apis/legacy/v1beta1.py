@@ -1,7 +1,8 @@
-"""Manifests of v1beta1 as those of v1: what the API server's conversion makes of them, laid out for people.
+"""Converts v1beta1 manifests to v1, with the same result as the API server's conversion, in a readable layout.
 
-`tenon.apis.versions` converts. Here are the defaults that the API server fills in before it asks for a conversion, what
-only files have (labels from before v1beta1, annotations that mean nothing in v1), the order of fields, and the notes.
+`tenon.apis.versions` does the conversion. This module adds the defaults that the API server fills in before it calls
+the webhook, handles what occurs only in files (labels from before v1beta1, annotations without meaning in v1), orders
+the fields, and writes the notes.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _EC2NODECLASS = tuple(
 )
 
 Layout = Mapping[str, Any]
-"""The fields of a mapping in the order of the output, each with its own layout if it is one of several versions."""
+"""The fields of a mapping in output order, each with its own layout if its inner fields are ordered too."""
 
 
 def _fields(*names: str) -> Layout:
@@ -73,7 +74,7 @@ _MEANT_WHEN_EMPTY = ("requirements", "budgets", "disruption")
 
 
 def convert_nodepool(manifest: Mapping[str, Any]) -> Converted:
-    """The NodePool in v1. Its kubelet settings are kept in an annotation, for its class."""
+    """Convert the NodePool to v1. An annotation keeps its kubelet settings, from which they move to its class."""
     old, problems = _read(NodePool, manifest, _NODEPOOL)
     if old is None:
         return Converted(problems=problems)
@@ -93,7 +94,7 @@ def convert_nodepool(manifest: Mapping[str, Any]) -> Converted:
 
 
 def convert_nodeclaim(manifest: Mapping[str, Any], expiry: Mapping[str, str] | None = None) -> Converted:
-    """The NodeClaim in v1; ``expiry`` is expireAfter of the NodePools, which it takes over from its own."""
+    """Convert the NodeClaim to v1. It takes expireAfter from its NodePool, by name from ``expiry``."""
     old, problems = _read(NodeClaim, manifest, _NODECLAIM)
     if old is None:
         return Converted(problems=problems)
@@ -104,7 +105,7 @@ def convert_nodeclaim(manifest: Mapping[str, Any], expiry: Mapping[str, str] | N
 
 
 def convert_nodeclass(manifest: Mapping[str, Any]) -> Converted:
-    """The EC2NodeClass in v1."""
+    """Convert the EC2NodeClass to v1."""
     old, problems = _read(EC2NodeClass, manifest, _EC2NODECLASS)
     if old is None:
         return Converted(problems=problems)
@@ -123,9 +124,9 @@ def convert_nodeclass(manifest: Mapping[str, Any]) -> Converted:
 def _read(
     model: type[ApiModel], manifest: Mapping[str, Any], fields: Sequence[str]
 ) -> tuple[JsonObject | None, list[Problem]]:
-    """A copy of the manifest for the converter, or why it cannot be converted.
+    """Return a copy of the manifest for the converter, or the problems that prevent the conversion.
 
-    Annotations by which the converter would restore fields of v1 stay where they are: a file may be edited by hand.
+    The copy lacks the annotations from which the converter would restore fields, because users edit files by hand.
     """
     old, problems = stored(model, manifest, fields)
     if problems:
@@ -141,7 +142,7 @@ def _read(
 def _object(
     manifest: Mapping[str, Any], made: JsonObject, annotations: Mapping[str, str], spec: JsonObject
 ) -> JsonObject:
-    """The object with the annotations that it had and these."""
+    """Build the v1 object with its old annotations and the given ones."""
     return {
         "apiVersion": made["apiVersion"],
         "kind": made["kind"],
@@ -152,7 +153,7 @@ def _object(
 
 
 def _laid_out(value: Mapping[str, Any], layout: Layout) -> JsonObject:
-    """The fields in order, without those that v1 does not have and those that say nothing."""
+    """Return the fields in layout order, without fields that v1 does not have and empty fields that have no meaning."""
     found: JsonObject = {}
     for name, inner in layout.items():
         field = value.get(name)
@@ -164,7 +165,7 @@ def _laid_out(value: Mapping[str, Any], layout: Layout) -> JsonObject:
 
 
 def _annotations(node: Mapping[str, Any], made: JsonObject) -> tuple[dict[str, str], list[str]]:
-    """What v1 has elsewhere, as annotations with the words of this command, and notes."""
+    """Return the annotations for fields that v1 keeps elsewhere, and the notes."""
     given = {name: value for name, value in node["nodeClassRef"].items() if value is not None}
     reference = {"apiVersion": "", "kind": NODE_CLASS_KIND, **given}
     known = {name: reference[name] for name in ("apiVersion", "kind", "name")}

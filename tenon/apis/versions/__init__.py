@@ -1,1 +1,1 @@
-"""One object in each version of its API: v1, which is stored, and v1beta1, which older manifests and clients speak."""
+"""Converts objects between API versions: v1, the storage version, and v1beta1, for older manifests and clients."""

@@ -1,4 +1,4 @@
-"""What the definition of a kind with two versions has to say of their conversion, and when objects are rewritten."""
+"""The conversion settings of a CustomResourceDefinition with two versions, and when stored objects need migration."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from typing import Any
 from tenon.apis.versions.objects import V1, V1BETA1
 
 STORED_VERSION_MIGRATED = "karpenter.sh/stored-version-migrated"
-"""On objects that were stored as v1beta1 once: they are stored as v1 now."""
+"""Set on objects that were stored as v1beta1 and have been rewritten as v1."""
 NAMES = ("nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws")
 
 _WAYS = ("service", "url")
 
 
 def conversion_patch(definition: dict[str, Any], way: dict[str, Any], authorities: str) -> dict[str, Any] | None:
-    """The merge patch that has objects converted by the webhook; None when that is what the definition says.
+    """Return the merge patch that makes the webhook convert objects; None if no change is needed.
 
     Args:
-        way: ``service`` or ``url`` of the webhook, as clientConfig has it.
-        authorities: whom to trust for it, base64.
+        definition: the CustomResourceDefinition.
+        way: ``service`` or ``url`` of the webhook, as in clientConfig.
+        authorities: the CA bundle of the webhook, base64.
     """
     spec = definition.get("spec") or {}
     if not _serves_both(spec):
@@ -40,20 +41,20 @@ def conversion_patch(definition: dict[str, Any], way: dict[str, Any], authoritie
 
 
 def trusted_authorities(definition: dict[str, Any]) -> str:
-    """Whom the API server trusts for the webhook, base64; empty where nobody has told it yet."""
+    """The CA bundle with which the API server verifies the webhook, base64; empty if it is not set yet."""
     conversion = (definition.get("spec") or {}).get("conversion") or {}
     client = (conversion.get("webhook") or {}).get("clientConfig") or {}
     return str(client.get("caBundle") or "")
 
 
 def needs_conversion(definition: dict[str, Any]) -> bool:
-    """Whether objects cannot be read without the webhook: both versions are served, or one is stored that is not v1."""
+    """Whether reading objects requires the webhook: both versions are served, or some objects are stored as v1beta1."""
     stored = (definition.get("status") or {}).get("storedVersions") or []
     return _serves_both(definition.get("spec") or {}) or V1BETA1 in stored
 
 
 def is_to_be_migrated(definition: dict[str, Any]) -> bool:
-    """Whether objects may still be stored as v1beta1 although v1 is what is stored now."""
+    """Whether objects may still be stored as v1beta1 although v1 is now the storage version."""
     stored = (definition.get("status") or {}).get("storedVersions") or []
     storage = [
         version.get("name")

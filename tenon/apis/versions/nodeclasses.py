@@ -1,4 +1,4 @@
-"""EC2NodeClass of karpenter.k8s.aws, part by part."""
+"""The parts of EC2NodeClass of karpenter.k8s.aws, and how each is converted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UBUNTU_VOLUMES: list[dict[str, Any]] = [
 _PLACEHOLDER = [{"id": NO_IMAGE}]
 _IMAGES = {name: ("spec", name) for name in ("amiFamily", "amiSelectorTerms")}
 _MARKS = {"version": (*ANNOTATIONS, labels.ALIAS_VERSION), "ubuntu": (*ANNOTATIONS, labels.V1BETA1_UBUNTU)}
-"""The mark of Ubuntu on what is none would make it Ubuntu on the way back: it is only kept."""
+"""The annotations. The Ubuntu mark on a class that is not Ubuntu would make it Ubuntu again, so it is only kept."""
 _VOLUMES = {"blockDeviceMappings": ("spec", "blockDeviceMappings")}
 _TAKES = taken_by(EC2NodeClassSpec)
 _OPTIONS = {"metadataOptions": ("spec", "metadataOptions")}
@@ -34,12 +34,12 @@ _OLD_FAMILIES = frozenset(get_args(V1beta1AMIFamily))
 
 
 def is_incompatible(annotations: Mapping[str, str]) -> bool:
-    """Whether the class was Ubuntu and names no images, so that no node may be launched from it."""
+    """Whether the class was Ubuntu without AMI terms, so that no node may be launched from it."""
     return "incompatible" in annotations.get(labels.V1BETA1_UBUNTU, "").split(",")
 
 
 def images_up(values: Values) -> Values:
-    """A family that names no images is an alias now: of the version in the annotation, else the latest (V1B-15)."""
+    """Convert a family without AMI terms to an alias with the annotation's version, or else the latest (V1B-15)."""
     family = values.get("amiFamily")
     if values.get("amiSelectorTerms") or family not in _FAMILIES:
         return {name: value for name, value in values.items() if name != "ubuntu"}
@@ -47,9 +47,10 @@ def images_up(values: Values) -> Values:
 
 
 def images_down(values: Values) -> Values:
-    """An alias as its family, its version in the annotation; other terms without what only v1 can ask for.
+    """Convert an alias to its family, with the version in an annotation. Drop other terms that only v1 can express.
 
-    What v1beta1 cannot say at all is Custom with an image that does not exist: nobody may launch from it by mistake.
+    If v1beta1 can express none of the terms, the class gets an image that does not exist, so that no node is launched
+    from it by mistake.
     """
     given = values.get("amiSelectorTerms")
     terms = [term for term in given if isinstance(term, dict)] if isinstance(given, list) else []
@@ -64,7 +65,7 @@ def images_down(values: Values) -> Values:
 
 
 def ubuntu_up(values: Values) -> Values:
-    """Ubuntu as AL2 with Ubuntu's volumes, and what of it was never written, for the way back (V1B-16)."""
+    """Convert Ubuntu to AL2 with Ubuntu's volumes, and mark the derived fields for the way back (V1B-16)."""
     marks = ["amiFamily"]
     if not values.get("blockDeviceMappings"):
         marks.append("blockDeviceMappings")
@@ -79,7 +80,7 @@ def ubuntu_up(values: Values) -> Values:
 
 
 def ubuntu_down(values: Values) -> Values:
-    """Ubuntu again, without what was added to it."""
+    """Restore Ubuntu without the derived fields."""
     marks = str(values.get("ubuntu") or "")
     found: Values = {"amiFamily": "Ubuntu"}
     if not (is_incompatible({labels.V1BETA1_UBUNTU: marks}) and values.get("amiSelectorTerms") == _PLACEHOLDER):
@@ -90,7 +91,7 @@ def ubuntu_down(values: Values) -> Values:
 
 
 def _hop_limit(default: int) -> Any:
-    """The number of hops that the version means where options are given and it is left out (V1B-14)."""
+    """Return a conversion that fills in the version's default hop limit if options are given without one (V1B-14)."""
 
     def stated(values: Values) -> Values:
         options = values.get("metadataOptions")
@@ -125,7 +126,7 @@ _OF_UBUNTU = (Part("ubuntu", _UBUNTU, _UBUNTU, ubuntu_up, ubuntu_down), *_COMMON
 
 
 def parts_of(body: JsonObject) -> tuple[Part, ...]:
-    """The parts of a class in either version; those of Ubuntu are others."""
+    """Return the parts of a class, in either version. Classes that are or were Ubuntu have other parts."""
     spec, metadata = body.get("spec"), body.get("metadata")
     family = spec.get("amiFamily") if isinstance(spec, dict) else None
     if str(body.get("apiVersion")).endswith("/v1beta1"):

@@ -1,4 +1,4 @@
-"""One object in another version of its API."""
+"""Converts one object to another version of its API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tenon.apis.versions.parts import Part, Side, Unconvertible, convert
 
 V1, V1BETA1 = "v1", "v1beta1"
 DEFAULT_EXPIRY = "720h"
-"""expireAfter where nothing states it, in both versions."""
+"""The default of expireAfter in both versions."""
 _SIDES = {
     V1: Side(lambda part: part.v1, labels.KEPT_OF_V1BETA1),
     V1BETA1: Side(lambda part: part.v1beta1, labels.KEPT_OF_V1),
@@ -25,14 +25,16 @@ _PARTS: Mapping[tuple[str, str], Callable[[JsonObject], Sequence[Part]]] = {
 
 
 def converted(body: JsonObject, wanted: str, expiry: Mapping[str, str] | None = None) -> JsonObject:
-    """The object in the version ``wanted``, a group and version; the object that is given is changed.
+    """Convert the object, in place, to ``wanted``, a group and version.
 
     Args:
-        expiry: expireAfter of the NodePools by name, which NodeClaims of v1beta1 take over (V1B-07); None while it is
-            not known.
+        body: the object.
+        wanted: the group and version, such as ``karpenter.sh/v1``.
+        expiry: expireAfter by NodePool name, which NodeClaims of v1beta1 take over (V1B-07); None if it is not known
+            yet.
 
     Raises:
-        Unconvertible: it is no such object, or not built like one.
+        Unconvertible: the object is of another kind or version, or it is malformed.
     """
     group, _, version = wanted.partition("/")
     kind = body.get("kind")
@@ -52,7 +54,7 @@ def converted(body: JsonObject, wanted: str, expiry: Mapping[str, str] | None = 
 
 
 def _expire(claim: JsonObject, expiry: Mapping[str, str] | None) -> None:
-    """A NodeClaim that says nothing of its age is as old as its pool lets nodes become."""
+    """Set expireAfter of a NodeClaim that has none to the value of its NodePool."""
     spec = claim.get("spec")
     if not isinstance(spec, dict) or "expireAfter" in spec:
         return

@@ -1,9 +1,9 @@
-"""How an object is taken to another version and back without losing anything.
+"""Converts an object to another version and back without losing anything.
 
-An object is cut into parts. A part has its fields in either version, and a function for each direction; what belongs to
-no part is the same in both. A function may lose something: then the way back would not give what was there, and the
-part's values are kept as they were, in an annotation of the converted object. On the way back they are put in their
-place again, unless what was made of them has been changed since: then that change is what its author wanted.
+An object is divided into parts. A part has its fields in either version and a function for each direction; all other
+fields are the same in both versions. If a function loses information, so that converting back would not restore the
+part, an annotation of the converted object keeps the original values. Converting back restores these values, unless the
+converted values have changed since: then the change wins.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from typing import Any
 from tenon.apis.json_object import JsonObject
 
 Values = dict[str, Any]
-"""The fields of a part that are there, by their names within the part."""
+"""The present fields of a part, by their names within the part."""
 Path = tuple[str, ...]
 Change = Callable[[Any], Any]
 Taken = Callable[[str, Any], bool]
-"""Whether a field of v1, by its name, takes a value."""
+"""Whether v1 accepts a value in the field of this name."""
 
 
 def anything(name: str, value: Any) -> bool:  # noqa: ARG001 - a Taken
-    """Every value is taken."""
+    """Accept every value."""
     return True
 
 
 class Unconvertible(Exception):
-    """The object is built so that it cannot be converted; the message is a sentence."""
+    """The object is malformed and cannot be converted. The message is a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Fields that are converted together; ``up`` leads to v1, ``down`` to v1beta1.
+    """Fields that are converted together. ``up`` converts to v1, ``down`` to v1beta1.
 
-    With ``by_item`` the part is one list, and the functions convert one item of it, a mapping. ``takes`` is asked
-    before what an annotation adds is put into v1, field by field: the API server has looked at the rest alone.
+    With ``by_item`` the part is a single list, and the functions convert one item, a mapping. ``takes`` checks each
+    field that an annotation adds to a v1 object, because the API server validates only the rest.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A version as one end of a conversion: where its fields are, and the annotation that keeps what it cannot say."""
+    """One version in a conversion: where its fields are, and the annotation that keeps what it cannot express."""
 
     fields: Callable[[Part], Mapping[str, Path]]
     keeps: str
@@ -61,7 +61,7 @@ def convert(body: JsonObject, parts: Sequence[Part], source: Side, target: Side,
     """Convert all parts of the object, in place.
 
     Raises:
-        Unconvertible: a field that holds others is no mapping.
+        Unconvertible: a field that contains other fields is not a mapping.
     """
     kept = _unkeep(body, source.keeps)
     keep: Values = {}
@@ -83,12 +83,12 @@ def convert(body: JsonObject, parts: Sequence[Part], source: Side, target: Side,
 
 
 def text_of(value: Any) -> str:
-    """JSON for an annotation: the same value is always the same text."""
+    """Serialize a value as JSON for an annotation. Equal values have equal text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def mapping_of(text: Any) -> JsonObject | None:
-    """The mapping that an annotation's JSON holds, None when it holds none."""
+    """Parse a JSON mapping from an annotation; None if the text is anything else."""
     if not isinstance(text, str):
         return None
     try:
@@ -101,7 +101,7 @@ def mapping_of(text: Any) -> JsonObject | None:
 def _restored(
     given: Values, kept: Any, fields: Mapping[str, Path], there: Change, back: Change, takes: Taken
 ) -> Values:
-    """What the values become: what they came from, where that is kept and they still are what was made of it."""
+    """Return the original values if they are kept and still match the given values; otherwise convert the values."""
     fits = isinstance(kept, dict) and kept.keys() <= fields.keys() and _image(kept, back) == given
     if fits and _added_is_taken(kept, given, takes):
         return dict(kept)
@@ -109,7 +109,7 @@ def _restored(
 
 
 def _items(given: Values, kept: Any, there: Change, back: Change, takes: Taken) -> tuple[Values, Values]:
-    """A list, item by item; and by their places in it those items that the way back would not give."""
+    """Convert a list item by item. Return the result, and by index the items that converting back would not restore."""
     made: Values = {}
     lost: Values = {}
     for name, items in given.items():
@@ -126,12 +126,12 @@ def _items(given: Values, kept: Any, there: Change, back: Change, takes: Taken) 
 
 
 def _added_is_taken(kept: Values, image: Values, takes: Taken) -> bool:
-    """Whether v1 takes what is kept besides, or instead of, what the object shows."""
+    """Whether v1 accepts the kept values that differ from what the object shows."""
     return all(takes(name, value) for name, value in kept.items() if name not in image or image[name] != value)
 
 
 def _origins(items: Sequence[Any], kept: Mapping[str, Any], back: Change, takes: Taken) -> dict[int, Any]:
-    """What items came from, by place: looked for where it was first, then where somebody may have moved it."""
+    """Return the kept originals of the items, by index. Look at the original index first, then for a moved item."""
     if not kept:
         return {}
     images = {
@@ -151,7 +151,7 @@ def _origins(items: Sequence[Any], kept: Mapping[str, Any], back: Change, takes:
 
 
 def _image(kept: Any, back: Change) -> Any:
-    """What the way back makes of something that an annotation keeps; somebody may have written into it."""
+    """Convert a kept value back for comparison; None if that fails, because users can edit the annotation."""
     try:
         return back(kept)
     except (Unconvertible, AttributeError, TypeError):
@@ -159,7 +159,7 @@ def _image(kept: Any, back: Change) -> Any:
 
 
 def _unkeep(body: JsonObject, annotation: str) -> JsonObject:
-    """What the annotation keeps; it is taken off."""
+    """Remove the annotation and return what it keeps."""
     annotations = (body.get("metadata") or {}).get("annotations")
     if not isinstance(annotations, dict) or annotation not in annotations:
         return {}
@@ -171,7 +171,7 @@ def _unkeep(body: JsonObject, annotation: str) -> JsonObject:
 
 
 def _take(body: JsonObject, fields: Mapping[str, Path]) -> Values:
-    """The values of these fields, which are gone from the object then, as are mappings that held nothing else."""
+    """Remove these fields, and mappings that become empty, from the object and return the values."""
     taken: Values = {}
     for name, path in fields.items():
         parents = [body]

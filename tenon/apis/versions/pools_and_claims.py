@@ -1,4 +1,4 @@
-"""NodePool and NodeClaim of karpenter.sh, part by part."""
+"""The parts of NodePool and NodeClaim of karpenter.sh, and how each is converted."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _CONDITIONS = {"conditions": ("status", "conditions")}
 
 
 def consolidation_up(values: Values) -> Values:
-    """WhenUnderutilized under its name of today; it was always at once (V1B-01, V1B-02)."""
+    """Rename WhenUnderutilized. In v1beta1 it had no delay, so consolidateAfter is 0s (V1B-01, V1B-02)."""
     if values.get("consolidationPolicy") != "WhenUnderutilized":
         return values
     return {"consolidateAfter": "0s", **values, "consolidationPolicy": "WhenEmptyOrUnderutilized"}
 
 
 def consolidation_down(values: Values) -> Values:
-    """A policy that v1beta1 knows; it takes a time with WhenEmpty only, or Never."""
+    """Return a policy that v1beta1 accepts: without WhenEmpty, consolidateAfter can only be Never or absent."""
     if values.get("consolidationPolicy") == "WhenEmpty":
         return {"consolidateAfter": "0s", **values}
     policy = {"consolidationPolicy": "WhenUnderutilized"} if "consolidationPolicy" in values else {}
@@ -34,12 +34,12 @@ def consolidation_down(values: Values) -> Values:
 
 
 def budget_down(budget: JsonObject) -> JsonObject:
-    """The budget for all reasons, which v1beta1 has no list of (V1B-03)."""
+    """Drop the reasons, which v1beta1 does not have: there a budget holds for all reasons (V1B-03)."""
     return {name: value for name, value in budget.items() if name != "reasons"}
 
 
 def conditions_up(values: Values) -> Values:
-    """The conditions that v1 still has (V1B-08)."""
+    """Drop the conditions that v1 no longer has (V1B-08)."""
     conditions = values.get("conditions")
     if not isinstance(conditions, list):
         return values

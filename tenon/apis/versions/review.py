@@ -1,4 +1,4 @@
-"""A ConversionReview (apiextensions.k8s.io/v1) and its answer."""
+"""Answers a ConversionReview (apiextensions.k8s.io/v1)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ API_VERSION = "apiextensions.k8s.io/v1"
 KIND = "ConversionReview"
 LONGEST_MESSAGE = 1000
 MOST_OBJECTS = 2000
-"""Somebody who sends more means harm: the API server sends one, or the page of a list."""
+"""The API server sends one object, or one page of a list. Larger requests are treated as malicious and rejected."""
 
 
 def reviewed(review: Any, expiry: Mapping[str, str] | None = None) -> JsonObject:
-    """The review with all of its objects converted, or with one sentence that says which could not be, and why.
+    """Return the review with all of its objects converted, or with a sentence that says which object failed and why.
 
     Args:
-        review: the request as its JSON says it; its objects are changed.
-        expiry: expireAfter of the NodePools by name; None while it is not known.
+        review: the request as JSON. Its objects are changed in place.
+        expiry: expireAfter by NodePool name; None if it is not known yet.
 
     Raises:
-        Unconvertible: it is no ConversionReview, so that there is nobody to answer.
+        Unconvertible: the request is not a ConversionReview, so it cannot be answered with one.
     """
     request = review.get("request") if isinstance(review, dict) and review.get("kind") == KIND else None
     if not isinstance(request, dict) or review.get("apiVersion") != API_VERSION:

@@ -1,4 +1,4 @@
-"""Parts that NodePools and NodeClaims share: requirements, the class that they refer to, kubelet settings."""
+"""The parts that NodePools and NodeClaims share: requirements, nodeClassRef, kubelet settings."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ ANNOTATIONS: Path = ("metadata", "annotations")
 
 
 def same(value: Any) -> Any:
-    """What both versions say alike."""
+    """Both versions have the same values."""
     return value
 
 
 def taken_by(model: type[ApiModel]) -> Taken:
-    """Whether a field of the model takes a value, the rules between fields left aside; what is no field takes any."""
+    """Return a check whether a field of the model accepts a value, ignoring cross-field rules and unknown fields."""
     fields = {kubernetes_name(name): (name, info) for name, info in model.model_fields.items()}
 
-    @cache  # most fields are never asked about, and a model takes long to make for the start of a process
+    @cache  # built on demand, because most fields are never checked and building all models slows the process start
     def alone(name: str) -> type[ApiModel]:
         field, info = fields[name]
-        model_of = cast("Any", create_model)  # the field's name is known here only
+        model_of = cast("Any", create_model)  # the field's name is known only at run time
         made: type[ApiModel] = model_of(f"Alone{field}", __base__=ApiModel, **{field: (info.annotation, info)})
         return made
 
@@ -46,7 +46,7 @@ def taken_by(model: type[ApiModel]) -> Taken:
 
 
 def only_v1(name: str, path: Path, takes: Taken) -> Part:
-    """A field that v1beta1 has not."""
+    """A field that v1beta1 does not have."""
     return Part(name, {name: path}, {}, same, lambda _: {}, takes=takes)
 
 
@@ -54,7 +54,7 @@ _REQUIREMENT_TAKES = taken_by(SelectorRequirement)
 
 
 def node_parts(place: Path, takes: Taken) -> tuple[Part, ...]:
-    """The parts of a node's description at this place."""
+    """Return the parts of a node template at this path."""
     reference = {"nodeClassRef": (*place, "nodeClassRef"), "original": (*ANNOTATIONS, labels.V1BETA1_REFERENCE)}
     kubelet = {"annotation": (*ANNOTATIONS, labels.V1BETA1_KUBELET)}
     requirements = {"requirements": (*place, "requirements")}
@@ -69,7 +69,7 @@ def node_parts(place: Path, takes: Taken) -> tuple[Part, ...]:
 
 
 def requirement_down(term: JsonObject) -> JsonObject:
-    """Gte and Lte as the Gt and Lt that mean the same of whole numbers (V1B-17)."""
+    """Replace Gte and Lte with the equivalent Gt and Lt on integers (V1B-17)."""
     operator, values = term.get("operator"), term.get("values")
     if operator not in ("Gte", "Lte"):
         return term
@@ -84,7 +84,7 @@ def requirement_down(term: JsonObject) -> JsonObject:
 
 
 def reference_up(values: Values) -> Values:
-    """The group for the version of the class's API (V1B-05); the reference as it was goes into an annotation."""
+    """Replace apiVersion with its group (V1B-05). An annotation keeps the original reference."""
     if "nodeClassRef" not in values:
         return values
     given = values["nodeClassRef"]
@@ -96,7 +96,7 @@ def reference_up(values: Values) -> Values:
 
 
 def reference_down(values: Values) -> Values:
-    """The reference as the annotation has it, when it still says the same; else one that does."""
+    """Restore the reference from the annotation if it is still equivalent; otherwise build an equivalent one."""
     if "nodeClassRef" not in values:
         return values
     given = values["nodeClassRef"]
@@ -110,11 +110,11 @@ def reference_down(values: Values) -> Values:
 
 
 def kubelet_up(values: Values) -> Values:
-    """Kubelet settings as the annotation that stands before those of the class (V1B-04)."""
+    """Move the kubelet settings to an annotation, which replaces the settings of the class (V1B-04)."""
     return {"annotation": text_of(values["kubelet"])} if "kubelet" in values else values
 
 
 def kubelet_down(values: Values) -> Values:
-    """The annotation's settings; a text that holds none stays where it is."""
+    """Restore the kubelet settings from the annotation. An annotation that is not a mapping stays."""
     settings = mapping_of(values.get("annotation"))
     return values if settings is None else {"kubelet": settings}

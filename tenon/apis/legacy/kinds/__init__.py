@@ -1,1 +1,1 @@
-"""The kinds of Karpenter before v1, whole, as their CustomResourceDefinitions have them."""
+"""The complete models of the kinds of Karpenter before v1, as in their CustomResourceDefinitions."""

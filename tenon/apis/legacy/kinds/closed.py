@@ -1,4 +1,4 @@
-"""Labels that users of v1beta1 could not set or require: more domains were closed than in v1."""
+"""Labels that users could not set or require in v1beta1, which reserved more domains than v1."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tenon.apis.restricted import cel_allowed, restricted_reason
 
 CLOSED = ("kubernetes.io", "k8s.io")
 EXCEPTIONS = ("kops.k8s.io", "node.kubernetes.io", "node-restriction.kubernetes.io")
-"""Domains below the closed ones that were open, each with its sub-domains."""
+"""Domains below the reserved ones that users could use, each with its subdomains."""
 
 
 def _in(key: str, domains: tuple[str, ...]) -> bool:
@@ -20,7 +20,7 @@ _OPEN_KEYS = sorted(
 
 
 def closed_reason(key: str) -> str | None:
-    """Why this label key could not be used in v1beta1; None when it could."""
+    """Return why v1beta1 rejects this label key; None if it accepts the key."""
     if (reason := restricted_reason(key)) is not None:
         return reason
     if key in _OPEN_KEYS or _in(key, EXCEPTIONS) or not _in(key, CLOSED):
@@ -29,7 +29,7 @@ def closed_reason(key: str) -> str | None:
 
 
 def cel_open(variable: str) -> str:
-    """A CEL expression that is true when the key in `variable` could be used (the reading of `closed_reason`)."""
+    """Return the CEL form of `closed_reason`: an expression that is true if v1beta1 accepts the key in `variable`."""
     listed = ", ".join(f"'{key}'" for key in _OPEN_KEYS)
     return (
         f"{cel_allowed(variable)} && ({variable} in [{listed}] || {_cel_in(variable, EXCEPTIONS)} || "

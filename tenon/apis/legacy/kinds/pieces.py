@@ -1,4 +1,4 @@
-"""The pieces that the kinds before v1 share."""
+"""The types that the kinds before v1 share."""
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 

@@ -1,4 +1,4 @@
-"""AWSNodeTemplate of karpenter.k8s.aws/v1alpha1, from which EC2NodeClasses are made."""
+"""AWSNodeTemplate of karpenter.k8s.aws/v1alpha1, which converts to EC2NodeClass."""
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 

@@ -1,4 +1,4 @@
-"""Provisioner and Machine of karpenter.sh/v1alpha5, from which NodePools and NodeClaims are made."""
+"""Provisioner and Machine of karpenter.sh/v1alpha5, which convert to NodePool and NodeClaim."""
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 

@@ -1,6 +1,6 @@
-"""NodePool and NodeClaim of karpenter.sh/v1beta1, which a conversion webhook turns into those of v1.
+"""NodePool and NodeClaim of karpenter.sh/v1beta1, which a conversion webhook converts to v1.
 
-Their status is that of v1: what the webhook leaves as it is must not be pruned.
+They have the status of v1, so that the API server does not prune the status fields that the webhook leaves unchanged.
 """
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
@@ -22,7 +22,7 @@ from tenon.apis.nodepool import BUDGET_NODES_PATTERN, SCHEDULE_PATTERN, NodePool
 
 
 def _unchanged(said: str, sentence: str) -> Rule:
-    """A rule that what an expression over ``self`` says stays what it was."""
+    """Return a transition rule: the value of the expression over ``self`` must not change."""
     return Rule(f"({said}) == ({said.replace('self.', 'oldSelf.')})", sentence)
 
 

@@ -1,4 +1,4 @@
-"""EC2NodeClass of karpenter.k8s.aws/v1beta1, which a conversion webhook turns into that of v1; its status is v1's."""
+"""EC2NodeClass of karpenter.k8s.aws/v1beta1, which a conversion webhook converts to v1. Its status is that of v1."""
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
@@ -15,7 +15,7 @@ from tenon.apis.ec2nodeclass import EC2NodeClassStatus, V1beta1AMIFamily
 from tenon.apis.ec2terms import NO_EMPTY_TAGS, TAGS_CEL, SecurityGroupSelectorTerm, SubnetSelectorTerm, Tags
 
 OLD_OWN_TAGS = ("karpenter.sh/nodepool", "karpenter.sh/managed-by", "karpenter.sh/nodeclaim")
-"""Tags that said whose an instance was; users could not set them."""
+"""Tags that identified the owner of an instance. Users could not set them."""
 _OWN_TAG_LIST = ", ".join(f"'{tag}'" for tag in OLD_OWN_TAGS)
 
 
