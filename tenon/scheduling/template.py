@@ -27,7 +27,7 @@ SPOT_FLEXIBILITY = 15
 """Number of types that a spot node should leave open, if that many fit. Fewer types make interruptions more likely."""
 
 MOST_APART = 64
-"""How many variants of a state to try for a pod that has no room because of DaemonSets."""
+"""How many variants of a state to try in which other DaemonSets, or fewer of them, run next to a pod."""
 
 
 class State:
