@@ -72,7 +72,7 @@ def _written(form: Form, parts: Sequence[Part]) -> str:
 
 
 def _write(form: Form, folder: Path, files: Mapping[str, Sequence[Part]]) -> list[Fault]:
-    """Write the files and return a fault for each one that cannot be written. Never overwrite an input file."""
+    """Write the files and return a fault for each one that cannot be written. A file never replaces its own input."""
     faults = []
     taken: dict[Path, str] = {}
     for name, parts in files.items():
