@@ -1,1 +1,1 @@
-"""The cluster as one process sees it: watches, slim records and the views that planning needs."""
+"""The cluster cache of one process: watches, slim records, and the views that planning and disruption need."""

@@ -1,4 +1,4 @@
-"""The pods that CapacityBuffers stand for, as scheduling sees them; made anew only when what they are like changes."""
+"""The virtual pods of CapacityBuffers, as scheduling sees them. They are rebuilt only when their template changes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tenon.provisioning.buffers import buffer_of, buffer_pod
 
 
 class StandingPods:
-    """Pods by buffer. The UID of each tells the buffer, what the pod is like, and its number."""
+    """Virtual pods by buffer. The UID of each pod encodes its buffer, a hash of its template, and its number."""
 
     def __init__(self) -> None:
         self._made: dict[str, tuple[str, list[Pod]]] = {}
 
     def of(self, key: str, uid: str, found: Resolved) -> list[Pod]:
-        """The pods of a buffer (``namespace/name``) that comes to this.
+        """The pods of a buffer (``namespace/name``), given what it resolved to.
 
         Raises:
-            ValueError: what they are like cannot be read.
+            ValueError: the pod template cannot be read.
         """
         if found.template is None or not found.count:
             return []
@@ -39,13 +39,13 @@ class StandingPods:
         return made
 
     def forget_others(self, keys: Collection[str]) -> None:
-        """Forget the pods of all but these buffers."""
+        """Forget the pods of all buffers except these."""
         self._made = {key: made for key, made in self._made.items() if key in keys}
 
 
 def _more(key: str, version: str, found: Resolved, first: int) -> list[Pod]:
-    """The pods from number ``first`` on; they differ in name and UID alone."""
-    assert found.template is not None  # the caller looked
+    """The pods from number ``first`` on. They differ only in name and UID."""
+    assert found.template is not None  # the caller checked
     namespace, _, name = key.partition("/")
     manifest = buffer_pod(name, namespace, found.template, 0)
     model = decode_pod(msgspec.json.encode(manifest)).pod

@@ -1,7 +1,7 @@
-"""Which pods each NodeClaim was bought for, read once for each version of the claim.
+"""Which pods each NodeClaim was bought for. The annotation is parsed once for each version of the claim.
 
-Looks at the cluster ask for this all the time, and a claim keeps its annotation for life: to parse it at every look
-costs claims times pods.
+Reads of the cluster need this constantly, and a claim keeps its annotation for life. Parsing it at every read would
+cost claims times pods.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tenon.kube.records import ObjectRecord
 
 
 class Bought:
-    """The pods of each claim, and the claims of each pod."""
+    """Maps claims to the pods that they were bought for, and pods to claims."""
 
     def __init__(self) -> None:
         self._text: dict[str, str] = {}
@@ -22,13 +22,13 @@ class Bought:
         self._claims: dict[str, tuple[str, ...]] = {}
 
     def copy(self) -> Bought:
-        """The same, which later changes leave as it is."""
+        """An independent copy, which later changes do not affect."""
         made = Bought()
         made._text, made._pods, made._claims = self._text.copy(), self._pods.copy(), self._claims.copy()
         return made
 
     def claim_changed(self, name: str, claim: ObjectRecord | None) -> None:
-        """A claim is like this now, or gone."""
+        """Record a claim's new version, or None if it was deleted."""
         text = claim.annotations.get(labels.PLANNED_PODS, "") if claim is not None else ""
         if text == self._text.get(name, ""):
             return
@@ -46,9 +46,9 @@ class Bought:
             del self._text[name]
 
     def pods_of(self, claim: str) -> Mapping[str, str]:
-        """The pods that a claim (by name) was bought for: ``namespace/name`` -> UID."""
+        """The pods that a claim was bought for: ``namespace/name`` -> UID."""
         return self._pods.get(claim, {})
 
     def claims_for(self, uid: str) -> tuple[str, ...]:
-        """The names of the claims that were bought for a pod, in order."""
+        """The names of the claims that were bought for the pod with this UID, sorted."""
         return self._claims.get(uid, ())

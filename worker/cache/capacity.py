@@ -1,6 +1,6 @@
-"""What the cluster's nodes, and the claims that will become nodes, still have room for.
+"""The free capacity of the cluster's nodes, and of the NodeClaims that will become nodes.
 
-A starting node promises what its claim says until it is initialized, and the taints that it will lose do not count.
+Until a node is initialized, it counts with the capacity that its claim states and without its startup taints.
 """
 
 from __future__ import annotations
@@ -29,12 +29,15 @@ log = logging.getLogger(__name__)
 
 
 def scheduling_nodes(state: ClusterState, now: float) -> list[Node]:
-    """Existing and in-flight capacity that may take pods, by name.
+    """Existing and in-flight capacity that may take pods, sorted by name.
 
-    Pods planned for a claim count as used there. A claim without an instance promises what its planned pods request,
-    which every instance that it may become has beside its DaemonSets: pods that come in place of planned ones find room
-    there, and nothing is bought twice. What is leaving can promise nothing: it is listed, closed, only where pods are
-    on it that no claim was bought for, because rules between pods still count those.
+    Pods planned for a claim count as used there. A claim without an instance counts with the requests of its planned
+    pods,
+    because every instance type that it may become has that much room in addition to its DaemonSets. Pods that come in
+    place
+    of planned ones fit there, and nothing is bought twice. A node that is leaving offers no capacity. It is listed,
+    closed,
+    only if it has pods that no claim was bought for, because rules between pods still count those.
     """
     expected = Expected(state, now)
     nodes: list[Node] = []
@@ -59,9 +62,9 @@ def scheduling_nodes(state: ClusterState, now: float) -> list[Node]:
 
 
 def daemon_pods(state: ClusterState) -> list[Pod]:
-    """One pod for each DaemonSet, by key; its requests are those of a live pod, which admission may have filled in.
+    """One pod for each DaemonSet, sorted by key. It has the requests of a live pod, which admission may have filled in.
 
-    Without a live pod what LimitRanges make of the template is known.
+    If there is no live pod, the template's requests are used, with the defaults of LimitRanges.
     """
     live: dict[str, Resources] = {}
     for record in state.pods:
@@ -78,13 +81,13 @@ def daemon_pods(state: ClusterState) -> list[Pod]:
 
 
 class Expected:
-    """Who is still to come to a node: DaemonSet pods, and pods that a claim was bought for."""
+    """The pods still to come to a node: DaemonSet pods, and pods that a claim was bought for."""
 
     def __init__(self, state: ClusterState, now: float) -> None:
         self._daemons = daemon_pods(state)
         self._planned: dict[str, list[Pod]] = {}
         self.decided: set[str] = set()
-        """The UIDs of the pods that a claim was bought for."""
+        """UIDs of the pods that a claim was bought for."""
         by_uid = {record.uid: state.scheduling_pod(record) for record in (*state.pending(), *state.moving_pods())}
         for uid, claim in state.planned(now).items():
             if uid in by_uid:
@@ -92,9 +95,9 @@ class Expected:
                 self.decided.add(uid)
 
     def daemons(self, node: Requirements, taints: Iterable[Taint], *, managed: bool = True) -> list[Pod]:
-        """The DaemonSet pods that belong on such a node, there already or not.
+        """The DaemonSet pods that belong on such a node, whether or not they are already there.
 
-        One with a NodeClaim (``managed``) will be labelled as registered and initialized.
+        A node with a NodeClaim (``managed``) counts as registered and initialized, because it will get those labels.
         """
         hard = [taint for taint in taints if taint.effect != "PreferNoSchedule"]
         if managed:
@@ -103,7 +106,7 @@ class Expected:
         return [daemon for daemon in self._daemons if _tolerates(daemon, hard) and _matches(daemon, node)]
 
     def planned(self, claim: str) -> list[Pod]:
-        """The pods still on their way to a claim."""
+        """The pods that are still on their way to a claim."""
         return self._planned.get(claim, [])
 
 
@@ -114,7 +117,7 @@ def _existing(
     there: Sequence[PodRecord],
     expected: Expected,
 ) -> Node:
-    """A node with the pods that are ``there`` and have not ended."""
+    """An existing node. ``there`` holds its pods that have not terminated."""
     initialized = claim is None or record.labels.get(labels.INITIALIZED) == "true"
     known = record.labels
     taints, allocatable = record.taints, record.allocatable
@@ -140,12 +143,14 @@ def _existing(
 
 
 def _counted(state: ClusterState, there: Iterable[PodRecord], expected: Expected) -> tuple[Pod, ...]:
-    """The pods of a node that rules between pods count there: none that is ending, or has another place."""
+    """The pods that rules between pods count on a node: those that are neither terminating nor planned for another
+    node.
+    """
     return tuple(state.scheduling_pod(pod) for pod in there if not pod.deleting and pod.uid not in expected.decided)
 
 
 def _volume_limits(state: ClusterState, node: str, there: Iterable[PodRecord]) -> Mapping[str, int]:
-    """How many volumes of each driver the node can have attached, less those of pods that are ending."""
+    """How many volumes of each CSI driver the node can attach, minus the volumes of pods that are terminating."""
     limits = state.volume_limits(node)
     if not limits:
         return limits
@@ -165,7 +170,7 @@ def _in_flight(claim: ObjectRecord, expected: Expected) -> Node:
     allocatable = claimed(claim, "allocatable")
     launched = bool(allocatable)
     daemons = expected.daemons(requirements, taints)
-    # Which of them come depends on the instance: before there is one, neither they nor room for them are counted.
+    # Which DaemonSets come depends on the instance. Before the launch, neither they nor room for them count.
     taken = [*daemons, *planned] if launched else planned
     return Node(
         name=claim.name,
@@ -181,7 +186,7 @@ def _in_flight(claim: ObjectRecord, expected: Expected) -> Node:
 
 
 def _lasting(taints: Iterable[Taint], claim: ObjectRecord) -> tuple[Taint, ...]:
-    """The taints that stay once the node has started."""
+    """The taints that remain after the node has started."""
     startup = {(taint.key, taint.effect) for taint in _taints(claim.spec.get("startupTaints"))}
     return tuple(
         taint
@@ -199,7 +204,7 @@ def _tolerates(pod: Pod, taints: Iterable[Taint]) -> bool:
 
 
 def _matches(pod: Pod, node: Requirements) -> bool:
-    """Whether a daemon goes to such a node."""
+    """Whether a DaemonSet pod's node affinity matches such a node."""
     return not pod.required_terms or any(node.conflict(term) is None for term in pod.required_terms)
 
 

@@ -1,7 +1,7 @@
-"""News of the cache for those who act on it: which keys to look at again, never what happened to them.
+"""Notifies subscribers of changes in the cache: which keys to look at again, not what happened to them.
 
-However often a key changes between two looks it is told once, so a slow reader holds as many entries as there are
-keys and no more.
+A key that changes several times between two reads is reported once, so a slow subscriber holds at most one entry for
+each key.
 """
 
 from __future__ import annotations
@@ -14,34 +14,36 @@ from typing import Self
 
 
 class Topic(StrEnum):
-    """What a key is the name of."""
+    """The kind of change, which says what a key names."""
 
     PENDING = "pending"
-    """A pod (namespace/name) began or ceased to wait for capacity, is or was on a node on its way out, or what its
-    volumes or its default spread ask may have changed."""
+    """A pod (namespace/name) started or stopped waiting for capacity, is or was on a node that is leaving, or may have
+    changed
+    in what its volumes or its default topology spread require.
+    """
     CLAIM = "claim"
     NODE = "node"
     NODE_PODS = "node-pods"
-    """A node's name: what runs there changed."""
+    """A node (by name): its pods changed."""
     POOL = "pool"
     NODECLASS = "nodeclass"
     DAEMON = "daemon"
     NAMESPACE = "namespace"
     LEGACY = "legacy"
-    """A Provisioner, AWSNodeTemplate or Machine (kind/name) came, went, or says something else."""
+    """A Provisioner, AWSNodeTemplate or Machine (kind/name) was created, changed or deleted."""
     OVERLAY = "overlay"
-    """A NodeOverlay came, went, or says something else."""
+    """A NodeOverlay was created or deleted, or its spec changed."""
     BUFFER = "buffer"
-    """A CapacityBuffer (namespace/name) came, went, or says something else."""
+    """A CapacityBuffer (namespace/name) was created or deleted, or its spec changed."""
     BUFFER_ROOM = "buffer-room"
-    """Whether a CapacityBuffer has room, or which nodes it is on, changed."""
+    """Whether a CapacityBuffer has room, or which nodes it uses, changed."""
 
 
 Change = tuple[Topic, str]
 
 
 class Subscription:
-    """The changes since the last look. Close it, or use it as a context manager."""
+    """The changes since the last read. Close it, or use it as a context manager."""
 
     def __init__(self, changes: Changes, topics: frozenset[Topic]) -> None:
         self._changes = changes
@@ -50,26 +52,26 @@ class Subscription:
         self._arrived = asyncio.Event()
 
     def offer(self, change: Change) -> None:
-        """Notes a change; the newest stands last."""
+        """Record a change. A key that changes again moves to the end."""
         if change[0] in self._topics:
             self._fresh.pop(change, None)
             self._fresh[change] = None
             self._arrived.set()
 
     def take(self) -> list[Change]:
-        """What changed since the last look, oldest first; nothing if nothing did."""
+        """The changes since the last read, oldest first. Empty if nothing changed."""
         fresh = list(self._fresh)
         self._fresh.clear()
         self._arrived.clear()
         return fresh
 
     async def next(self) -> list[Change]:
-        """Waits until something changed and takes it."""
+        """Wait until something changes, and return the changes."""
         await self._arrived.wait()
         return self.take()
 
     def close(self) -> None:
-        """Ends the subscription."""
+        """End the subscription."""
         self._changes.unsubscribe(self)
 
     def __enter__(self) -> Self:
@@ -82,23 +84,23 @@ class Subscription:
 
 
 class Changes:
-    """All subscriptions."""
+    """Publishes changes to all subscriptions."""
 
     def __init__(self) -> None:
         self._subscriptions: list[Subscription] = []
 
     def subscribe(self, topics: Collection[Topic]) -> Subscription:
-        """News of these topics from now on; of every topic when none is named."""
+        """Subscribe to these topics, or to all topics if none is given."""
         subscription = Subscription(self, frozenset(topics or Topic))
         self._subscriptions.append(subscription)
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """Ends a subscription; again is harmless."""
+        """End a subscription. Ending it twice is harmless."""
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
 
     def tell(self, topic: Topic, key: str) -> None:
-        """Something about this key changed."""
+        """Publish that something about this key changed."""
         for subscription in self._subscriptions:
             subscription.offer((topic, key))

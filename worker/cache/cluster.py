@@ -1,4 +1,4 @@
-"""The cluster cache: a reflector for each resource, and the questions that planning and disruption ask of them."""
+"""The cluster cache: one reflector for each resource, and the queries that planning and disruption make."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class ClusterCache(ClusterState):
-    """The cluster as the API server tells it; `run` keeps it fresh. Read it when `synced`."""
+    """The cluster as the API server reports it. `run` keeps it up to date. Read it only when `synced`."""
 
     def __init__(
         self,
@@ -45,8 +45,12 @@ class ClusterCache(ClusterState):
         gates: FeatureGates | None = None,
         default_spread: DefaultSpread = NOTHING,
     ) -> None:
-        """``silence_limit``: seconds after which a watch that says nothing is begun anew. What ``gates`` keep off is
-        never read, and neither are Services and workloads without a ``default_spread``.
+        """Create the reflectors.
+
+        Args:
+            silence_limit: seconds of silence after which a watch is restarted.
+            gates: feature gates. Kinds whose gate is off are not read.
+            default_spread: the default topology spread. Without one, Services and workloads are not read.
         """
         super().__init__(clock)
 
@@ -70,7 +74,7 @@ class ClusterCache(ClusterState):
         ]
         gates = gates or FeatureGates()
         self._gated: dict[str, resources.Resource] = {}
-        """By plural: those that a cluster may lack, since an upgrade of a chart adds no CustomResourceDefinitions."""
+        """By plural: kinds whose CRD may be missing, because an upgrade of a Helm chart does not install new CRDs."""
         if gates.node_overlay:
             self._reflectors.append(reflect(resources.NODEOVERLAYS, decode_object, self.overlays))
             self._gated[resources.NODEOVERLAYS.plural] = resources.NODEOVERLAYS
@@ -93,7 +97,7 @@ class ClusterCache(ClusterState):
         self._synced_at = 0.0
 
     async def run(self) -> None:
-        """Follows the cluster until cancelled."""
+        """Watch the cluster until cancelled."""
         async with asyncio.TaskGroup() as group:
             for reflector in self._reflectors:
                 group.create_task(self._follow(reflector), name=f"reflect {reflector.plural}")
@@ -101,7 +105,7 @@ class ClusterCache(ClusterState):
             self._synced_at = self.clock()
 
     async def _follow(self, reflector: Reflector[Any]) -> None:
-        """Follow a resource; of one that is not served there is nothing to be read, until it is."""
+        """Watch one resource. If its CRD is not installed, treat it as empty and check again periodically."""
         resource, log_limiter = self._gated.get(reflector.plural), LogRateLimiter()
         while resource is not None and not await served(self._kube, resource, log_limiter):
             if not reflector.synced.is_set():
@@ -126,25 +130,25 @@ class ClusterCache(ClusterState):
         return [reflector.plural for reflector in self._reflectors if not reflector.synced.is_set()]
 
     async def wait_synced(self) -> None:
-        """Waits for `synced`."""
+        """Wait until `synced` is true."""
         for reflector in self._reflectors:
             await reflector.synced.wait()
 
     def silent_for(self, resource: resources.Resource) -> float:
-        """Seconds since the API server last told something of this resource here."""
+        """Seconds since the API server last sent anything about this resource."""
         return self._by_plural[resource.plural].silent_for()
 
     async def refresh(self, resource: resources.Resource, seconds: float) -> None:
-        """Drops the watch of this resource and reads it anew; returns when the new copy is here.
+        """Drop the watch of this resource and list it again. Returns when the new copy is complete.
 
         Raises:
-            TimeoutError: it did not come within ``seconds``; it still will.
+            TimeoutError: the copy did not arrive within ``seconds``. It will still arrive later.
         """
         async with asyncio.timeout(seconds):
             await self._by_plural[resource.plural].refresh()
 
     async def wait_holds(self, claim_names: Collection[str], seconds: float) -> bool:
-        """Waits until all these NodeClaims are known here; False when ``seconds`` pass without it."""
+        """Wait until the cache holds all these NodeClaims. Returns False after ``seconds`` without success."""
         with self.subscribe([Topic.CLAIM]) as news:
             try:
                 async with asyncio.timeout(seconds):
@@ -155,11 +159,11 @@ class ClusterCache(ClusterState):
         return True
 
     def pending_pods(self) -> list[Pod]:
-        """Pods that wait for capacity, or must leave the node that they are on, covered by a plan or not."""
+        """Pods that wait for capacity or must leave their node, whether or not a plan covers them."""
         return [self.scheduling_pod(record) for record in (*self.pending(), *self.moving_pods())]
 
     def scheduling_nodes(self, now: float | None = None) -> list[Node]:
-        """Existing and in-flight capacity, by name."""
+        """Existing and in-flight capacity, sorted by name."""
         return capacity.scheduling_nodes(self, self.clock() if now is None else now)
 
     def daemons(self) -> list[Pod]:
@@ -171,14 +175,17 @@ class ClusterCache(ClusterState):
         return {record.key: record.value for record in self.namespaces}
 
     def pool_usages(self, *, with_leaving: bool = False, at_most: bool = False) -> Mapping[str, Resources]:
-        """By NodePool: what its nodes and claims take of its limits, the pseudo-resource ``nodes`` included."""
+        """By NodePool: the usage of its limits by its nodes and claims, including the pseudo-resource ``nodes``."""
         return pool_usages(self, with_leaving=with_leaving, at_most=at_most)
 
     def empty_since(self, claim: ObjectRecord, now: float | None = None) -> float | None:
-        """Since when an initialized node has had no pod that needs it, None when it has one or awaits one.
+        """When an initialized node became empty, in seconds since the epoch.
 
-        Known from the last pod event seen here or noted in the claim's status; a cache that has seen none counts from
-        its own start, so that a restart delays a removal and never hastens it.
+        None if the node has a pod that would need another node, or if such a pod is on its way. The time comes from the
+        last
+        pod event that this cache saw or that the claim's status records. A cache that saw none counts from its own
+        start, so
+        that a restart can delay a removal but never hasten it.
         """
         node = self.node_of(claim)
         initialized = claim.condition("Initialized")

@@ -1,7 +1,7 @@
-"""Pods together with the topology spread that the configuration of kube-scheduler gives to those that state none.
+"""Adds kube-scheduler's default topology spread to the pods that state none.
 
-Services and workloads are followed only where there is such a configuration. What is deduced of a pod is kept until a
-selector changes: a rollout changes a few, and what a plan asks of ten thousand pods must not be worked out each time.
+Services and workloads are read only if such a default is configured. The selector deduced for a pod is cached until a
+selector changes, because a rollout changes only a few and a plan may ask about ten thousand pods.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Owning = ValueRecord[LabelSelector | None]
 
 
 class Spreading:
-    """The tables ``services`` and ``owners``, the latter by plural, and pods with their spread.
+    """The tables ``services`` and ``owners`` (by plural), and pods with their default spread.
 
-    ``tell`` is called with the key of a pod that may be spread otherwise than it was when last asked.
+    ``tell`` is called with the key of each pod whose spread may have changed since it was last read.
     """
 
     def __init__(self, tell: Callable[[str], None]) -> None:
@@ -34,10 +34,10 @@ class Spreading:
         self._tell = tell
         self._services_of: dict[str, dict[str, Mapping[str, str]]] = {}
         self._known: dict[str, dict[str, tuple[Pod, Pod]]] = {}
-        """By namespace and key: the pod before and after."""
+        """By namespace and key: the pod without and with its spread."""
 
     def adopt(self, other: Spreading) -> None:
-        """Holds what another holds now, and tells of nothing."""
+        """Take over another instance's current content without reporting changes."""
         self.defaults = other.defaults
         self.services.adopt(other.services)
         for plural, owners in self.owners.items():
@@ -46,7 +46,7 @@ class Spreading:
         self._known = {namespace: found.copy() for namespace, found in other._known.items()}
 
     def scheduling_pod(self, record: PodRecord, pod: Pod) -> Pod:
-        """The pod with its spread; the same object as before as long as nothing changed."""
+        """The pod with its spread. Returns the same object until something changes."""
         if not self.defaults or pod.rules.spreads or pod.buffer:
             return pod
         here = self._known.setdefault(pod.namespace, {})
@@ -56,7 +56,7 @@ class Spreading:
         return known[1]
 
     def forget(self, pod_key: str) -> None:
-        """Drop what is known of a pod; again is harmless."""
+        """Drop a pod from the cache. Does nothing if it is not there."""
         self._known.get(pod_key.partition("/")[0], {}).pop(pod_key, None)
 
     def _spread(self, record: PodRecord, pod: Pod) -> Pod:
@@ -83,7 +83,7 @@ class Spreading:
         self._selector_changed(key, before and before.value, after and after.value)
 
     def _selector_changed(self, key: str, before: object, after: object) -> None:
-        """Objects change far more often than their selectors."""
+        """Report the namespace's pods if a selector changed. Most changes of an object leave its selector alone."""
         if before != after:
             for pod_key in sorted(self._known.pop(key.partition("/")[0], ())):
                 self._tell(pod_key)

@@ -1,7 +1,7 @@
-"""Pods that must find another place, because their node is on its way out.
+"""Pods that must move because their node is leaving.
 
-They are planned together with pods that wait, so that their new node starts while the old one is drained. A pod that
-may not be moved, by its annotation or by a budget that never lets a pod go, gets no second place.
+They are planned together with pending pods, so that the replacement starts while the old node drains. A pod that may
+not be moved, because of its annotation or of a PodDisruptionBudget that never allows an eviction, gets no second place.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from worker.cache.table import Table
 
 
 def leaving(node: NodeRecord | None, claim: ObjectRecord | None) -> bool:
-    """Whether a node is on its way out: its deletion was asked for.
+    """Whether a node is leaving: its deletion has been requested.
 
-    The disruption taint alone does not say so: a node that leaves is deleted a moment after its taint, and a taint that
-    stays without it was left over or set by somebody else (DIS-66).
+    The disruption taint alone does not mean that. A node that Tenon removes is deleted a moment after it is tainted,
+    and a
+    taint without a deletion was left over or set by another client (DIS-66).
     """
     return (claim is not None and claim.deleting) or (node is not None and node.deleting)
 
 
 class Moving:
-    """The table ``budgets``, and who must move."""
+    """The table ``budgets``, and which pods must move."""
 
     def __init__(self) -> None:
         self.budgets: Table[ValueRecord[Budget]] = Table(lambda _key, _before, _after: self._budgets_changed())
@@ -32,23 +33,23 @@ class Moving:
         self._holding: dict[str, list[LabelSelector]] | None = None
 
     def adopt(self, other: Moving) -> None:
-        """Holds what another holds now."""
+        """Take over another instance's current content."""
         self.budgets.adopt(other.budgets)
         self._leaving = other._leaving.copy()
 
     def note(self, node: str, *, leaves: bool) -> None:
-        """Whether a node (by name) is on its way out now."""
+        """Record whether a node (by name) is leaving."""
         if leaves:
             self._leaving.add(node)
         else:
             self._leaving.discard(node)
 
     def nodes(self) -> Set[str]:
-        """The nodes on their way out."""
+        """The names of the nodes that are leaving."""
         return self._leaving
 
     def has_to(self, pod: PodRecord) -> bool:
-        """Whether the pod must find another place."""
+        """Whether the pod must move to another node."""
         return (
             pod.node_name in self._leaving
             and pod.reschedulable

@@ -1,4 +1,4 @@
-"""What the API server answers to a list and to a watch; the objects in it stay bytes until they are decoded."""
+"""The API server's responses to lists and watches. The objects in them stay bytes until they are decoded."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ class ListMetadata(Wire):
 
 
 class Page(Wire):
-    """One page of a list, its items still as bytes."""
+    """One page of a list. Its items are still bytes."""
 
     metadata: ListMetadata
     items: list[Raw] | None = None
 
 
 class WatchEvent(Wire):
-    """One line of a watch, its object still as bytes."""
+    """One line of a watch. Its object is still bytes."""
 
     type: str
     object: Raw
 
 
 class Status(Wire):
-    """What an ERROR event carries."""
+    """The object of an ERROR event."""
 
     code: int = 0
     reason: str = ""

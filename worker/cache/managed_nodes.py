@@ -1,7 +1,7 @@
-"""The nodes that disruption may consider, read once for each version of their objects.
+"""The nodes that disruption may consider, converted once for each version of their objects.
 
-A look at disruption follows nearly every change of a busy cluster, and most nodes are what they were: where no Node and
-no NodeClaim changed, only nodes without pods are looked at, and those that are kept for a time.
+Disruption reads the nodes after nearly every change of a busy cluster, and most of them have not changed. If no Node
+and no NodeClaim changed, only nodes without pods and nodes with a keep-until annotation are evaluated again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Known:
     claim: ObjectRecord
     node: NodeRecord | None
     found: ManagedNode
-    """As if pods were on it and nothing but an annotation protected it."""
+    """The node as if it had pods, and with the protection of its annotations but without that of keep-until."""
     keep_until: datetime | None
 
 
@@ -36,12 +36,12 @@ class ManagedNodes:
         self._known: dict[str, _Known] = {}
         self._version = -1
         self._places: dict[str, list[int]] = {}
-        """By name of a Node: where it stands among the known."""
+        """By Node name: its positions in the list of known nodes."""
         self._kept: list[tuple[int, datetime]] = []
-        """Where those stand that an operator keeps, and until when."""
+        """Positions of the nodes with a keep-until annotation, and the time until which each is kept."""
 
     def now(self) -> list[ManagedNode]:
-        """All nodes whose claim belongs to a NodePool."""
+        """All nodes whose NodeClaim belongs to a NodePool."""
         if self._version != self._cache.node_changes:
             self._read()
         found = [known.found for known in self._known.values()]
@@ -55,7 +55,7 @@ class ManagedNodes:
         return found
 
     def _read(self) -> None:
-        """Read what changed."""
+        """Convert the nodes whose objects changed."""
         known: dict[str, _Known] = {}
         for claim in self._cache.claims:
             node = self._cache.node_of(claim)
@@ -72,7 +72,7 @@ class ManagedNodes:
                 self._places.setdefault(one.node.name, []).append(place)
 
     def _empty(self, found: ManagedNode) -> ManagedNode:
-        """A node on which no pod is; one may be on its way there."""
+        """Mark a node without pods as empty, unless a pod is on its way to it."""
         claim = self._cache.claims.get(found.claim)
         since = self._cache.empty_since(claim) if claim is not None else None
         if since is None:

@@ -31,9 +31,11 @@ from worker.cache.state import answers_for
 log = logging.getLogger(__name__)
 
 CATCH_UP_SECONDS = 3.0
-"""How long a watch may take to tell of a NodeClaim that the API server has; then the cache counts as behind."""
+"""Seconds to wait until the watch delivers a NodeClaim that the API server has. After that the cache counts as
+behind.
+"""
 QUIET_SECONDS = 5.0
-"""A pod watch that told something so lately is up to date."""
+"""A pod watch that received something within this many seconds is up to date."""
 REFRESH_SECONDS = 60.0
 
 PLANNING_TOPICS = frozenset(
@@ -52,7 +54,7 @@ DISRUPTION_TOPICS = frozenset({Topic.CLAIM, Topic.NODE, Topic.NODE_PODS, Topic.P
 
 
 class PlanningView:
-    """A live, read-only picture of the cluster; objects that cannot be read are left out of it."""
+    """A live, read-only view of the cluster. It leaves out objects that cannot be read."""
 
     def __init__(self, cache: ClusterCache) -> None:
         self._cache = cache
@@ -63,11 +65,11 @@ class PlanningView:
         self._overlays: dict[str, tuple[str, tuple[NodeOverlay | None, list[Problem]]]] = {}
 
     def synced(self) -> bool:
-        """Whether the picture is whole."""
+        """Whether every resource has been read completely once."""
         return self._cache.synced
 
     def fingerprint(self) -> Fingerprint:
-        """Changes whenever a pod that fitted nowhere might fit now."""
+        """A value that changes whenever a pod that did not fit anywhere might fit now."""
         pools = tuple(
             (*pool.version_of_spec, _ready(pool), _launches(pool), self._freed(pool)) for pool in self._cache.pools
         )
@@ -76,11 +78,11 @@ class PlanningView:
         return Fingerprint((pools, classes, overlays), self._cache.namespace_changes)
 
     def _freed(self, pool: ObjectRecord) -> int:
-        """Changes when a NodePool that has limits gets room within them; what others have room for never runs out."""
+        """A counter that increases when a NodePool with limits may have room again. 0 for pools without limits."""
         return self._cache.limits_eased[pool.name] if pool.spec.get("limits") else 0
 
     def _found(self, node_class: ObjectRecord) -> str:
-        """Whether a class is ready, and the subnets, AMIs and the like that were found for it."""
+        """Whether a class is ready, and the subnets, AMIs and other resources in its status, as text."""
         known = self._supplies.get(node_class.name)
         if known is None or known[0] is not node_class:
             found = {key: value for key, value in node_class.status.items() if key != "conditions"}
@@ -89,13 +91,13 @@ class PlanningView:
         return known[1]
 
     def snapshot(self) -> Snapshot:
-        """The cluster as it is now, for another thread."""
+        """A snapshot of the cluster for use in another thread."""
         found = {record.name: self.node_class(record.name) for record in self._cache.nodeclasses}
         classes = {name: node_class for name, node_class in found.items() if node_class is not None}
         return Snapshot(self._cache, self._cache.clock(), self.node_pools(), classes)
 
     def pending_pods(self) -> list[Pod]:
-        """Pods that kube-scheduler could not place, or whose node is on its way out."""
+        """Pods that kube-scheduler could not place, or whose node is leaving."""
         return self._cache.pending_pods()
 
     def nodes(self) -> list[Node]:
@@ -115,14 +117,14 @@ class PlanningView:
         return [pool for record in self._cache.pools if (pool := self.node_pool(record)) is not None]
 
     def node_pool(self, record: ObjectRecord) -> NodePool | None:
-        """A NodePool's model; None when it cannot be read."""
+        """A NodePool's model. None if it cannot be read."""
         known = self._pools.get(record.name)
         if known is None or known[0] != record.resource_version:
             known = self._pools[record.name] = (record.resource_version, parse(NodePool, record.body)[0])
         return known[1]
 
     def node_class(self, name: str) -> EC2NodeClass | None:
-        """An EC2NodeClass that can be read."""
+        """The EC2NodeClass of this name. None if it does not exist or cannot be read."""
         record = self._cache.nodeclasses.get(name)
         if record is None:
             return None
@@ -132,19 +134,21 @@ class PlanningView:
         return known[1]
 
     def overlays(self) -> list[NodeOverlay]:
-        """The NodeOverlays that hold; none while their gate is off, for then they are not read."""
+        """The valid NodeOverlays. Empty while their feature gate is off, because the cache does not read them then."""
         found = [(record, parsed) for record in self._cache.overlays if (parsed := self.node_overlay(record))[0]]
         return [model for record, (model, faults) in found if model is not None and not faults and not record.deleting]
 
     def node_overlay(self, record: ObjectRecord) -> tuple[NodeOverlay | None, list[Problem]]:
-        """A NodeOverlay's model and what is wrong with it."""
+        """A NodeOverlay's model, and its validation errors."""
         known = self._overlays.get(record.name)
         if known is None or known[0] != record.resource_version:
             known = self._overlays[record.name] = (record.resource_version, parse(NodeOverlay, record.body))
         return known[1]
 
     def pool_usage(self, pool: str) -> Resources:
-        """What a pool's nodes and claims take of its limits at most; those on their way out still cost, and count."""
+        """The most that a pool's nodes and claims may use of its limits. Nodes that are leaving count, because they
+        still cost.
+        """
         return self._cache.pool_usages(with_leaving=True, at_most=True).get(pool, {})
 
     def claim_names(self) -> Set[str]:
@@ -152,14 +156,14 @@ class PlanningView:
         return self._cache.claims.keys()
 
     def launching_pools(self) -> Set[str]:
-        """The NodePools with a NodeClaim that waits for its instance."""
+        """The names of the NodePools that have a NodeClaim without an instance."""
         waiting = (claim for claim in self._cache.claims if claim.condition("Launched").get("status") != "True")
         return {
             claim.labels.get(labels.NODEPOOL, "") for claim in waiting if not leaving(self._cache.node_of(claim), claim)
         }
 
     def claims_for(self, pod: Pod) -> list[ClaimFacts]:
-        """The NodeClaims that were bought for a pod, without those that it passed over for a node elsewhere."""
+        """The NodeClaims that were bought for a pod, except those it no longer needs because it got another node."""
         record = self._cache.pods.get(pod.key)
         known = record if record is not None and record.uid == pod.uid else None
         claims = (self._cache.claims.get(name) for name in self._cache.bought.claims_for(pod.uid))
@@ -168,8 +172,9 @@ class PlanningView:
         ]
 
     def place_of(self, name: str) -> str:
-        """The name under which `nodes` lists what was a Node or NodeClaim of this name when a plan was made: a claim
-        goes by its Node's name once it has one. Empty when it is gone, or on its way out.
+        """The name under which `nodes` lists what was a Node or NodeClaim of this name when a plan was made.
+
+        A claim is listed under its Node's name once it has one. Empty if it is gone or leaving.
         """
         node = self._cache.nodes.get(name)
         if node is not None:
@@ -183,12 +188,13 @@ class PlanningView:
         return node.name if node is not None and self._cache.claim_of(node) is claim else name
 
     def newest_batch(self, up_to: int) -> int:
-        """The highest batch number on a NodeClaim, not above ``up_to``; 0 when there is none."""
+        """The highest batch number on a NodeClaim that is not above ``up_to``. 0 if there is none."""
         texts = [claim.labels.get(labels.BATCH, "") for claim in self._cache.claims]
         return max((number for text in texts if text.isdecimal() and (number := int(text)) <= up_to), default=0)
 
     async def catch_up(self, claims: Collection[str]) -> None:
-        """Return when the picture holds these NodeClaims, or is newer than this call, so that the missing are gone.
+        """Wait until the view holds these NodeClaims, or is newer than this call, which means that the missing ones are
+        gone.
 
         Raises:
             TimeoutError: the API server could not be read.
@@ -201,7 +207,7 @@ class PlanningView:
         await self._cache.refresh(NODECLAIMS, REFRESH_SECONDS)
 
     async def confirm_pods(self) -> bool:
-        """Make sure that the pods are as of the last seconds; whether they had to be listed again.
+        """Make sure that the pods are at most a few seconds old. Returns whether they had to be listed again.
 
         Raises:
             TimeoutError: the API server could not be read.
@@ -230,11 +236,11 @@ class PlanningView:
         )
 
     async def changed(self, seconds: float) -> None:
-        """Return on the next change that may bear on which pods want a decision, at the latest after ``seconds``."""
+        """Wait for the next change that may affect which pods need a decision, for at most ``seconds``."""
         await self._news(PLANNING_TOPICS, seconds)
 
     async def nodes_changed(self, seconds: float) -> None:
-        """Return on the next change that may bear on `managed_nodes`, at the latest after ``seconds``."""
+        """Wait for the next change that may affect `managed_nodes`, for at most ``seconds``."""
         await self._news(DISRUPTION_TOPICS, seconds)
 
     async def _news(self, topics: Collection[Topic], seconds: float) -> None:
@@ -248,5 +254,5 @@ def _ready(record: ObjectRecord) -> str:
 
 
 def _launches(pool: ObjectRecord) -> bool:
-    """Whether EC2 does not refuse the pool's launches."""
+    """Whether EC2 accepts the pool's launches, as far as is known."""
     return bool(pool.condition(NODE_LAUNCH_HEALTHY).get("status", "True") == "True")

@@ -1,4 +1,4 @@
-"""The quantities that NodeClaims and Nodes state; what cannot be read is told and counts as nothing."""
+"""The quantities that NodeClaims and Nodes state. A quantity that cannot be read is logged and counts as nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 
 def claimed(claim: ObjectRecord, field: str) -> Resources:
-    """The ``capacity`` or ``allocatable`` in the status of a claim."""
+    """The resources in ``status.capacity`` or ``status.allocatable`` of a claim."""
     try:
         return parse_resources(claim.status.get(field))
     except (ValueError, AttributeError) as error:
@@ -20,7 +20,7 @@ def claimed(claim: ObjectRecord, field: str) -> Resources:
 
 
 def requested(claim: ObjectRecord) -> Resources:
-    """What the pods of a claim request, as its spec says."""
+    """The requests of the pods that a claim was created for, from its spec."""
     try:
         return parse_resources((claim.spec.get("resources") or {}).get("requests"))
     except (ValueError, AttributeError) as error:
@@ -29,5 +29,5 @@ def requested(claim: ObjectRecord) -> Resources:
 
 
 def stated(resources: Resources) -> Resources:
-    """Without the zeros that a kubelet reports of devices whose driver has not started."""
+    """The resources without zeros, which a kubelet reports for devices whose driver has not started."""
     return {name: amount for name, amount in resources.items() if amount}

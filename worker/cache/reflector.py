@@ -1,13 +1,13 @@
-"""Keeps a local copy of one Kubernetes resource: everything first, then every change, for ever.
+"""Keeps a local copy of one Kubernetes resource: first all objects, then every change.
 
-Where the API server can, the first copy comes as the beginning of the watch itself; else as a list in pages. A broken
-watch goes on where it ended. When the server has forgotten that point (410), all is read again and the store compares,
-so that nobody downstream sees more than what really changed.
+If the API server supports it, the first copy comes at the start of the watch itself; otherwise it comes as a list in
+pages. A watch that breaks resumes where it ended. If the server has forgotten that version (410), everything is read
+again and the store compares, so that subscribers see only real changes.
 
-A watch may also stall: the connection is open and nothing comes. kube-apiserver sends a bookmark about once a minute,
-so a longer silence ends the connection and the next goes on from the last version. If that is silent too, something may
-hold watches back, and all is read as a list. A resource of which nothing changed since the API server began gets no
-bookmarks either; asking again once in a while costs next to nothing.
+A watch may also stall: the connection is open but nothing arrives. kube-apiserver sends a bookmark about once a minute,
+so a longer silence ends the connection, and the next one resumes from the last version. If that one is silent too, a
+proxy may be holding watches back, and everything is read as a list. If no object of a resource has changed since the
+API server started, there are no bookmarks either; the occasional extra request then costs next to nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 PAGE_SIZE = 500
 WATCH_SECONDS = (240, 300)
 SILENCE_SECONDS = 75.0
-"""How long a watch may say nothing: a bookmark a minute, and some time for it to arrive."""
+"""Seconds that a watch may be silent: a bookmark arrives once a minute, and needs some time."""
 HEALTHY_SECONDS = 60.0
 BRIEF_SECONDS = 1.0
 INITIAL_END = "k8s.io/initial-events-end"
@@ -50,17 +50,17 @@ _any = msgspec.json.Decoder(AnyObject)
 
 
 class Store(Protocol[R_contra]):
-    """Where a reflector puts what it learns."""
+    """The store that a reflector fills."""
 
     async def on_replace(self, records: Mapping[str, R_contra]) -> None:
-        """These are all the objects there are."""
+        """Replace the content with these objects."""
 
     def on_event(self, key: str, record: R_contra | None) -> None:
-        """One object is now like this, or gone."""
+        """Store the new version of one object, or remove it if ``record`` is None."""
 
 
 class Reflector(Generic[R]):
-    """One resource, listed and watched by `run`. ``decode`` raises ValueError for an object to be left out."""
+    """Lists and watches one resource in `run`. ``decode`` raises ValueError for an object that is to be left out."""
 
     def __init__(
         self,
@@ -97,17 +97,18 @@ class Reflector(Generic[R]):
 
     @property
     def plural(self) -> str:
-        """The resource's name in the API."""
+        """The plural name of the resource in the API."""
         return self._resource.plural
 
     def silent_for(self) -> float:
-        """Seconds since the API server last told something: an event, a bookmark, a copy; infinite before the first."""
+        """Seconds since the API server last sent an event, a bookmark or a copy. Infinite before the first."""
         return asyncio.get_running_loop().time() - self._heard
 
     async def refresh(self) -> None:
-        """Drops the connection and reads everything anew; returns when that copy, begun after this call, is complete.
+        """Drop the connection and read everything again. Returns when a copy that was requested after this call is
+        complete.
 
-        It is read as a list, which passes where a proxy holds watches back.
+        The copy is read as a list, because a proxy may hold watches back.
         """
         loop = asyncio.get_running_loop()
         copied: asyncio.Future[None] = loop.create_future()
@@ -118,7 +119,7 @@ class Reflector(Generic[R]):
         await copied
 
     async def run(self) -> None:
-        """Follows the resource until cancelled; no failure of the server ends it."""
+        """List and watch the resource until cancelled. No failure of the server ends it."""
         clock = asyncio.get_running_loop().time
         while True:
             began = clock()
@@ -136,7 +137,7 @@ class Reflector(Generic[R]):
                 self._silences += 1
                 self._answered()
                 failure = None if silent else error
-                self._watch_list = self._watch_list and silent  # watches may be held back: begin with a list
+                self._watch_list = self._watch_list and silent  # a proxy may hold watches back: start with a list
             except Gone:
                 # Expected after a long absence: read everything again.
                 self._version = ""
@@ -178,7 +179,7 @@ class Reflector(Generic[R]):
             try:
                 page = _pages.decode(await self._kube.request("GET", self._resource.path(), query=query))
             except Gone:
-                # The pages outlived their snapshot: one whole answer cannot.
+                # The snapshot expired between two pages. A list without pages cannot expire.
                 self._paged = False
                 raise
             for number, raw in enumerate(page.items or ()):
@@ -228,7 +229,7 @@ class Reflector(Generic[R]):
                 else:
                     self._apply(event)
         if records is not None:
-            # A server that ignores the request for initial events would keep us waiting for ever.
+            # A server that ignores the request for initial events would make this wait forever.
             self._watch_list = False
             raise ApiUnreachable(self._kube.host, "the watch ended before its first copy was complete")
 
@@ -238,7 +239,7 @@ class Reflector(Generic[R]):
         self._silences = 0
         if not self._dropped:
             for copied in self._awaiting:
-                if not copied.done():  # whoever asked may have gone
+                if not copied.done():  # the caller may have been cancelled
                     copied.set_result(None)
             self._awaiting.clear()
         self._answered()
@@ -254,12 +255,12 @@ class Reflector(Generic[R]):
     def _apply(self, event: WatchEvent) -> None:
         key, record, version = self._read(event.object)
         if _older_or_equal(version, self._version):
-            return  # told before
+            return  # already stored
         self._version = version or self._version
         self._store.on_event(key, None if event.type == "DELETED" else record)
 
     def _read(self, raw: msgspec.Raw) -> tuple[str, R | None, str]:
-        """(key, record, version); without a record when the object cannot be read."""
+        """The key, the record and the version. The record is None if the object cannot be read."""
         try:
             record = self._decode(raw)
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""Whether the API server serves a kind: where its CustomResourceDefinition may be missing, that must stop nobody."""
+"""Checks whether the API server serves a kind, because a missing CRD must not stop the worker."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from worker.runtime.log_rate_limit import LogRateLimiter
 log = logging.getLogger(__name__)
 
 LOOK_AGAIN = 30.0
-"""Seconds after which is looked again whether a kind is served."""
+"""Seconds until the next check of a kind that is not served."""
 
 
 async def served(kube: Kube, resource: Resource, log_limiter: LogRateLimiter) -> bool:
-    """Whether the API server serves the kind; while it cannot be asked, nobody knows, so it is asked again."""
+    """Whether the API server serves the kind. Retries until the API server answers."""
     while True:
         try:
             answer = json.loads(await kube.request("GET", f"/apis/{resource.api_version}"))

@@ -1,7 +1,7 @@
-"""The cluster as it was at one moment, for a thread that states a scheduling problem.
+"""The cluster at one moment, for a thread that builds a scheduling problem.
 
-Of thousands of nodes that takes seconds, and the event loop, which renews the Lease, must not wait for it. To take the
-snapshot costs the loop milliseconds: tables and indexes are copied, records are immutable and shared.
+With thousands of nodes that takes seconds, and the event loop, which renews the Lease, must not wait for it. Taking the
+snapshot blocks the loop for milliseconds: tables and indexes are copied, records are immutable and shared.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from worker.cache.usage import pool_usages
 
 
 class Snapshot:
-    """What `tenon.provisioning.problem.Cluster` asks for. Use it in one thread at a time."""
+    """Implements `tenon.provisioning.problem.Cluster`. Use it in one thread at a time."""
 
     def __init__(
         self, state: ClusterState, now: float, pools: Sequence[NodePool], classes: Mapping[str, EC2NodeClass]
     ) -> None:
-        """Takes it from ``state``, in the thread that changes that."""
+        """Copy ``state``. Call this in the thread that changes ``state``."""
         self._state = ClusterState(lambda: now)
         self._state.adopt(state)
         self._now = now
@@ -49,13 +49,16 @@ class Snapshot:
         return self._pools
 
     def node_class(self, name: str) -> EC2NodeClass | None:
-        """An EC2NodeClass that can be read."""
+        """The EC2NodeClass of this name. None if it does not exist or cannot be read."""
         return self._classes.get(name)
 
     def pool_usage(self, pool: str) -> Resources:
-        """What a pool's nodes and claims take of its limits at most, those on their way out included: they still cost.
+        """The most that a pool's nodes and claims may use of its limits. Nodes that are leaving count, because they
+        still cost.
 
-        Limits hold over batches: EC2 may take its time, and only then is it known which type a claim became.
+        Claims without an instance count with their largest type, so that limits hold across batches: which type a claim
+        becomes
+        is known only after the launch, which may take time.
         """
         if self._usages is None:
             self._usages = pool_usages(self._state, with_leaving=True, at_most=True)

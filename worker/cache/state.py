@@ -1,4 +1,4 @@
-"""What is known of the cluster: its tables and the indexes between them, kept up to date change by change."""
+"""The state of the cluster: tables and the indexes between them, updated change by change."""
 
 from __future__ import annotations
 
@@ -20,21 +20,24 @@ from worker.cache.storage import Storage
 from worker.cache.table import Table
 
 NOTED = "lastPodEventTime"
-"""The field of a NodeClaim's status in which the leader notes when a pod last came or went."""
+"""The field of a NodeClaim's status in which the leader records the last time that a pod came or went."""
 PLANNED_GRACE_SECONDS = 60.0
-"""How long after a node's initialization its planned pods may still be on their way to it."""
+"""Seconds after a node's initialization during which its planned pods may still be on their way."""
 
 
 class ClusterState:
-    """The tables ``pods``, ``nodes``, ``claims``, ``pools``, ``nodeclasses``, ``daemonsets``, ``limit_ranges``,
-    ``namespaces``, ``overlays``, ``buffers``, ``csi_nodes`` and those of ``storage``, ``moving`` and ``spreading``, and
-    lookups over them.
+    """The cluster's tables, the indexes between them, and lookups over them.
 
-    ``claims`` and ``pools`` hold only what is Tenon's (`tenon.apis.managed`), so whoever reads them may act on all of
-    it. The Node of another controller's NodeClaim is a Node without a NodeClaim here.
+    The tables are ``pods``, ``nodes``, ``claims``, ``pools``, ``nodeclasses``, ``daemonsets``, ``limit_ranges``,
+    ``namespaces``, ``overlays``, ``buffers``, ``csi_nodes``, and those of ``storage``, ``moving`` and ``spreading``.
 
-    Everything happens in one event loop; what a method returns is the caller's, the records in it are shared and
-    immutable. ``clock`` gives seconds since the epoch.
+    ``claims`` and ``pools`` hold only objects that Tenon manages (`tenon.apis.managed`), so their readers may act on
+    all of
+    them. The Node of another controller's NodeClaim appears here as a Node without a NodeClaim.
+
+    Use it in one event loop. Callers own the collections that methods return; the records in them are shared and
+    immutable.
+    ``clock`` returns seconds since the epoch.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -55,29 +58,33 @@ class ClusterState:
         self.moving = Moving()
         self.spreading = Spreading(self._asks_otherwise)
         self.usage_parts: Mapping[str, object] = {}
-        """What `worker.cache.usage` remembers of each node."""
+        """The usage of each node, which `worker.cache.usage` caches here."""
         self.node_changes = 0
-        """Counts the changes of Nodes and NodeClaims that `changes` tells of."""
+        """Number of changes of Nodes and NodeClaims that were published to `changes`."""
         self.vacant: set[str] = set()
-        """The Nodes without a pod that would need another one."""
+        """The Nodes that have no pod that would need another node."""
         self.namespace_changes = 0
-        """Counts the changes of namespaces' labels."""
+        """Number of changes of namespaces' labels."""
         self._pods_by_node: dict[str, dict[str, PodRecord]] = {}
         self._pending: dict[str, PodRecord] = {}
         self._unbound: dict[str, PodRecord] = {}
-        """Pods without a node that have not ended and are not ending."""
+        """Pods without a node that are neither terminated nor terminating."""
         self._used: dict[str, Resources] = {}
         self._last_pod_event: dict[str, float] = {}
         self._node_by_provider: dict[str, str] = {}
         self._nodes_by_provider: dict[str, set[str]] = {}
-        """All Nodes of an instance: one that joined again under another name leaves its first Node behind."""
+        """All Nodes of an instance. An instance that joined again under another name leaves its first Node behind."""
         self._claim_by_provider: dict[str, str] = {}
         self.bought = Bought()
         self.limits_eased: Counter[str] = Counter()
-        """By NodePool: how often its limits may have got room, as a claim went, or became one of its smaller types."""
+        """By NodePool: how often its limits may have got room, because a claim went away or its instance type became
+        known.
+        """
 
     def adopt(self, other: ClusterState) -> None:
-        """Holds what another holds now, in time that hardly grows with the cluster: records are shared, not copied."""
+        """Take over another state's current content. The indexes are copied, but the records are shared, so this is
+        fast.
+        """
         self.pods.adopt(other.pods)
         self.nodes.adopt(other.nodes)
         self.claims.adopt(other.claims)
@@ -97,68 +104,70 @@ class ClusterState:
         self._claim_by_provider = other._claim_by_provider.copy()
 
     def subscribe(self, topics: Collection[Topic] = ()) -> Subscription:
-        """News of these topics (all, when none is named), each key once however often it changes."""
+        """Subscribe to these topics, or to all if none is given. A key that changes often is reported once."""
         return self.changes.subscribe(topics)
 
     def holds(self, claim_names: Iterable[str]) -> bool:
-        """Whether all these NodeClaims are known here."""
+        """Whether the cache holds all these NodeClaims."""
         return all(name in self.claims for name in claim_names)
 
     def pods_on(self, node_name: str) -> list[PodRecord]:
-        """The pods of a node, those that ended included, by key."""
+        """The pods of a node, including terminated ones, sorted by key."""
         pods = self._pods_by_node.get(node_name) or {}
         return [pods[key] for key in sorted(pods)]
 
     def occupied(self, node_name: str) -> bool:
-        """Whether a pod on this node would need another one."""
+        """Whether this node has a pod that would need another node."""
         return any(pod.reschedulable for pod in (self._pods_by_node.get(node_name) or {}).values())
 
     def pending(self) -> list[PodRecord]:
-        """Pods that wait for capacity, whether or not a plan covers them, by key."""
+        """Pods that wait for capacity, whether or not a plan covers them, sorted by key."""
         return [self._pending[key] for key in sorted(self._pending)]
 
     def moving_pods(self) -> list[PodRecord]:
-        """Pods that must find another place because their node is on its way out, by key."""
+        """Pods that must move because their node is leaving, sorted by key."""
         there = (pod for name in self.moving.nodes() for pod in (self._pods_by_node.get(name) or {}).values())
         return sorted(filter(self.moving.has_to, there), key=lambda pod: pod.key)
 
     def scheduling_pod(self, record: PodRecord) -> Pod:
-        """A pod as scheduling sees it, what its volumes ask and its default spread included."""
+        """A pod as scheduling sees it, with the requirements of its volumes and its default topology spread."""
         return self.spreading.scheduling_pod(record, self.storage.scheduling_pod(record))
 
     def volume_limits(self, node_name: str) -> Mapping[str, int]:
-        """How many volumes of each CSI driver the node can have attached, as far as its drivers have said."""
+        """How many volumes of each CSI driver the node can attach, as far as the drivers have reported it."""
         found = self.csi_nodes.get(node_name)
         return found.value if found is not None else {}
 
     def node_of(self, claim: ObjectRecord) -> NodeRecord | None:
-        """The Node of a NodeClaim, by provider ID, else by the name in its status."""
+        """The Node of a NodeClaim, found by provider ID, or else by the name in the claim's status."""
         provider_id = claim.status.get("providerID") or ""
         name = self._node_by_provider.get(provider_id, "") if provider_id else ""
         name = name or min(self._nodes_by_provider.get(provider_id, ()), default="")
         return self.nodes.get(name or claim.status.get("nodeName") or "")
 
     def has_several_nodes(self, claim: ObjectRecord) -> bool:
-        """Whether several Nodes bear the provider ID of a NodeClaim, so that a person must say which is right."""
+        """Whether several Nodes have the provider ID of a NodeClaim, so that a user must resolve the conflict."""
         return len(self._nodes_by_provider.get(claim.status.get("providerID") or "", ())) > 1
 
     def claim_of(self, node: NodeRecord) -> ObjectRecord | None:
-        """The NodeClaim of a Node; None for a node that nobody here launched."""
+        """The NodeClaim of a Node. None if Tenon did not launch the node."""
         return self.claims.get(self._claim_by_provider.get(node.provider_id, "")) if node.provider_id else None
 
     def planned(self, now: float | None = None) -> dict[str, str]:
         """Waiting pods that a claim was bought for: pod UID -> claim name.
 
-        A pod drops out when it has a node or is gone, when its claim is leaving, and a minute after the claim's node
-        was initialized, so that a pod which did not get there is planned again. One that must move keeps its new place
-        until its old node has let it go, however long that takes.
+        A pod drops out when it gets a node or is deleted, when its claim is leaving, and one minute after the claim's
+        node was
+        initialized, so that a pod that did not get there is planned again. A pod that must move keeps its new place
+        until its
+        old node has released it, however long that takes.
         """
         now = self.clock() if now is None else now
         pods = (*self._unbound.values(), *self.moving_pods())
         return {pod.uid: claim for pod in pods if (claim := self._place_of(pod, now))}
 
     def awaits_pods(self, claim: ObjectRecord, now: float) -> bool:
-        """Whether a pod is on its way to this claim, as `planned` has it."""
+        """Whether a pod is on its way to this claim, according to `planned`."""
         for key, uid in self.bought.pods_of(claim.name).items():
             pod = self.pods.get(key)
             if pod is not None and pod.uid == uid and self._place_of(pod, now) == claim.name:
@@ -166,7 +175,7 @@ class ClusterState:
         return False
 
     def _place_of(self, pod: PodRecord, now: float) -> str:
-        """The first claim by name that the pod is on its way to; empty when it is on its way to none."""
+        """The first claim, by name, that the pod is on its way to. Empty if there is none."""
         waits = not (pod.node_name or pod.terminal or pod.deleting)
         if not waits and not (pod.node_name and self.moving.has_to(pod)):
             return ""
@@ -181,7 +190,7 @@ class ClusterState:
         return ""
 
     def used(self, node_name: str) -> Resources:
-        """What all pods on a node request; pods that ended hold nothing."""
+        """The requests of all pods on a node, without terminated pods."""
         known = self._used.get(node_name)
         if known is None:
             pods = (self._pods_by_node.get(node_name) or {}).values()
@@ -189,8 +198,11 @@ class ClusterState:
         return known
 
     def last_pod_event(self, node_name: str) -> float | None:
-        """When a pod last came to this node, ended or left, as seen here, or left another node to come to this one that
-        was bought for it; DaemonSet and mirror pods do not count.
+        """When a pod last came to this node, terminated or left it, as seen by this cache.
+
+        A pod that leaves another node to move to this one, which was bought for it, counts too. DaemonSet and mirror
+        pods do
+        not count.
         """
         return self._last_pod_event.get(node_name)
 
@@ -232,17 +244,17 @@ class ClusterState:
         if pod is None or pod.daemon or pod.mirror or not pod.node_name:
             return
         if after is None and pod.node_name not in self.nodes:
-            return  # the node went first
+            return  # the node was deleted first
         if before is not None:
             seen = self.clock()
         elif pod.bound_at and not pod.terminal and not pod.deleting:
-            seen = pod.bound_at  # met for the first time, it may have been there for long
+            seen = pod.bound_at  # seen for the first time, but it may have been there for a long time
         else:
             return
         self._last_pod_event[pod.node_name] = max(self._last_pod_event.get(pod.node_name, 0.0), seen)
 
     def _note_let_go(self, before: PodRecord | None, after: PodRecord | None) -> set[str]:
-        """The nodes that were bought for a pod which its old node has let go now: for them too, this is a pod event."""
+        """The nodes that were bought for a pod that its old node has just released. They count it as a pod event."""
         if before is None or not before.node_name or not before.reschedulable:
             return set()
         if after is not None and after.uid == before.uid and after.reschedulable:
@@ -295,7 +307,7 @@ class ClusterState:
         self.changes.tell(Topic.CLAIM, key)
 
     def _pod_event_noted(self, claim: ObjectRecord) -> None:
-        """A pod event was noted on the claim; that is news where it was seen by another process only."""
+        """Publish a pod event that the claim's status records, if another process saw it and this one did not."""
         node = self.node_of(claim)
         if node is not None and instant(claim.status.get(NOTED)) > (self.last_pod_event(node.name) or 0.0):
             self.changes.tell(Topic.NODE_PODS, node.name)
@@ -307,7 +319,7 @@ class ClusterState:
             self.vacant.discard(node_name)
 
     def _note_leaving(self, node_name: str) -> None:
-        """Whether Tenon finds new places for the pods of a node; another controller moves those of its own nodes."""
+        """Record whether Tenon must move the pods of a node. Another controller moves the pods of its own nodes."""
         node = self.nodes.get(node_name)
         claim = self.claim_of(node) if node is not None else None
         theirs = node is not None and claim is None and labels.NODEPOOL in node.labels
@@ -328,7 +340,7 @@ class ClusterState:
         return lambda key, _before, _after: self.changes.tell(topic, key)
 
     def _spec_teller(self, topic: Topic) -> Callable[[str, ObjectRecord | None, ObjectRecord | None], None]:
-        """Tells of what a user changed, and not of a status that was written."""
+        """A listener that reports changes of the spec and ignores writes of the status."""
 
         def tell(key: str, before: ObjectRecord | None, after: ObjectRecord | None) -> None:
             if before is None or after is None or before.version_of_spec != after.version_of_spec:
@@ -338,7 +350,9 @@ class ClusterState:
 
 
 def answers_for(claim: ObjectRecord, pod: PodRecord) -> bool:
-    """Whether a claim was bought for the pod as it is: one that got its node later went there instead."""
+    """Whether the pod still needs the claim that was bought for it. A pod that got its node after that went there
+    instead.
+    """
     created = instant(claim.body["metadata"].get("creationTimestamp")) if pod.node_name else 0.0
     return not created or pod.bound_at <= created
 
@@ -351,12 +365,12 @@ def _awaits_pods(claim: ObjectRecord, now: float) -> bool:
 
 
 def _sized(before: ObjectRecord, after: ObjectRecord) -> bool:
-    """Whether the claim's instance is known since, and with it how much it takes of limits."""
+    """Whether the claim's instance has become known with this change, and with it the claim's usage of limits."""
     return not before.status.get("capacity") and bool(after.status.get("capacity"))
 
 
 def _only_noted(before: ObjectRecord, after: ObjectRecord) -> bool:
-    """Whether nothing but the time of the last pod event changed: a busy cluster writes many of these a second."""
+    """Whether only the time of the last pod event changed. A busy cluster writes many of these per second."""
     if before.status.get(NOTED) == after.status.get(NOTED) or before.spec != after.spec:
         return False
     metadata = ({**claim.body["metadata"], "resourceVersion": ""} for claim in (before, after))
@@ -365,7 +379,7 @@ def _only_noted(before: ObjectRecord, after: ObjectRecord) -> bool:
 
 
 def _matters(pod: PodRecord | None) -> tuple[object, ...] | None:
-    """What of a pod its node's owner must hear of."""
+    """The properties of a pod whose change is reported for its node."""
     if pod is None:
         return None
     return (pod.uid, pod.node_name, pod.terminal, pod.deleting, pod.do_not_disrupt)

@@ -1,7 +1,7 @@
-"""Claims, volumes and classes of the cluster, and pods together with what these make of their volumes.
+"""PersistentVolumeClaims, PersistentVolumes and StorageClasses, and pods with the requirements of their volumes.
 
-What a pod's volumes ask is worked out once and kept until something that it was read from changes: ten thousand pods
-with a volume each then cost as much as those whose claims change.
+The requirements of a pod's volumes are cached until one of the objects that they were read from changes. With ten
+thousand pods with a volume each, the cost then depends only on the pods whose claims change.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from worker.cache.table import Table
 
 CLAIM, VOLUME, CLASS = "claim", "volume", "class"
 Source = tuple[str, str]
-"""A kind of the above and a key: something that an answer was read from."""
+"""One of the kinds above and a key: an object that a result was read from."""
 ANY_CLASS = (CLASS, "")
-"""Which class is the default depends on all of them."""
+"""Stands for all classes, because which one is the default depends on all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class _Known:
 class Storage:
     """The tables ``claims``, ``volumes`` and ``classes``, and pods as scheduling sees them.
 
-    ``tell`` is called with the key of a pod whose volumes may ask for something else than they did when last asked.
+    ``tell`` is called with the key of each pod whose volume requirements may have changed since they were last read.
     """
 
     def __init__(self, tell: Callable[[str], None]) -> None:
@@ -43,14 +43,14 @@ class Storage:
         self._readers: dict[Source, set[str]] = {}
 
     def adopt(self, other: Storage) -> None:
-        """Holds what another holds now, and tells of nothing."""
+        """Take over another instance's current content without reporting changes."""
         self.claims.adopt(other.claims)
         self.volumes.adopt(other.volumes)
         self.classes.adopt(other.classes)
         self._known = other._known.copy()
 
     def scheduling_pod(self, record: PodRecord) -> Pod:
-        """The pod with what its volumes ask; the same object as before as long as nothing changed."""
+        """The pod with the requirements of its volumes. Returns the same object until something changes."""
         if not record.volumes:
             return record.pod
         known = self._known.get(record.key)
@@ -64,10 +64,10 @@ class Storage:
         return known.pod
 
     def forget(self, pod_key: str) -> None:
-        """Drop what is known of a pod; again is harmless."""
+        """Drop a pod from the cache. Does nothing if it is not there."""
         known = self._known.pop(pod_key, None)
         for source in known.sources if known is not None else ():
-            readers = self._readers.get(source, set())  # a copy has none of what it adopted
+            readers = self._readers.get(source, set())  # a copy does not adopt the readers
             readers.discard(pod_key)
             if not readers:
                 self._readers.pop(source, None)
@@ -84,25 +84,25 @@ class Storage:
 
 @dataclass(slots=True)
 class _Reading:
-    """Looks things up and remembers what was asked for, there or not."""
+    """Looks up objects and records every lookup, whether or not the object exists."""
 
     storage: Storage
     sources: set[Source] = field(default_factory=set)
 
     def claim(self, key: str) -> VolumeClaim | None:
-        """A claim by ``namespace/name``."""
+        """The PersistentVolumeClaim of this ``namespace/name``."""
         self.sources.add((CLAIM, key))
         found = self.storage.claims.get(key)
         return found.value if found is not None else None
 
     def volume(self, name: str) -> Volume | None:
-        """A volume."""
+        """The PersistentVolume of this name."""
         self.sources.add((VOLUME, name))
         found = self.storage.volumes.get(name)
         return found.value if found is not None else None
 
     def storage_class(self, name: str | None) -> StorageClass | None:
-        """A class; None stands for the default one."""
+        """The StorageClass of this name, or the default class if the name is None."""
         if name is None:
             self.sources.add(ANY_CLASS)
             return default_class(record.value for record in self.storage.classes)

@@ -1,4 +1,4 @@
-"""The records of one resource by key, and who wants to know when one changes."""
+"""The records of one resource by key, with a listener for changes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tenon.kube.records import Record
 
 R = TypeVar("R", bound=Record)
 PORTION = 500
-"""Records that are taken over at once: some milliseconds of the event loop."""
+"""Records that are stored without yielding to the event loop: some milliseconds."""
 Listener = Callable[[str, R | None, R | None], None]
 
 
 class Table(Generic[R]):
-    """A store for a reflector. ``changed(key, before, after)`` is called for each real change; None is absence.
+    """A store for a reflector. ``changed(key, before, after)`` is called for each real change; None means absent.
 
-    A new version that says the same here, such as a Node's heartbeat, is no change: the record stays the one it was.
+    A new version whose record is equal, such as after a Node's heartbeat, is not a change: the old record stays.
     """
 
     def __init__(self, changed: Listener[R], keeps: Callable[[R], bool] | None = None) -> None:
-        """``keeps`` says which records are taken over; the others are absent, and only their keys are known."""
+        """``keeps`` selects the records to store. Of the others only the keys are known."""
         self._records: dict[str, R] = {}
         self._changed = changed
         self._keeps = keeps
@@ -29,11 +29,11 @@ class Table(Generic[R]):
 
     @property
     def left_out(self) -> frozenset[str]:
-        """The keys of objects that exist and are not taken over."""
+        """The keys of objects that exist but are not stored."""
         return frozenset(self._left_out)
 
     async def on_replace(self, records: Mapping[str, R]) -> None:
-        """Takes over a complete copy, in portions between which others have their turn; only differences are told."""
+        """Store a complete copy, in portions that let other tasks run in between. Only differences are reported."""
         gone = [key for key in (*self._records, *self._left_out) if key not in records]
         for number, key in enumerate((*gone, *records), start=1):
             self.on_event(key, records.get(key))
@@ -41,7 +41,7 @@ class Table(Generic[R]):
                 await asyncio.sleep(0)
 
     def on_event(self, key: str, record: R | None) -> None:
-        """Takes over one object, or its absence."""
+        """Store one object, or remove it if ``record`` is None."""
         before = self._records.get(key)
         self._left_out.discard(key)
         if record is not None and self._keeps is not None and not self._keeps(record):
@@ -60,15 +60,15 @@ class Table(Generic[R]):
         self._changed(key, before, record)
 
     def adopt(self, other: Table[R]) -> None:
-        """Holds what another table holds now; no change is told."""
+        """Take over another table's current records without reporting changes."""
         self._records = other._records.copy()
 
     def get(self, key: str) -> R | None:
-        """The record of a key."""
+        """The record of a key. None if it does not exist."""
         return self._records.get(key)
 
     def keys(self) -> Set[str]:
-        """All keys, as they are now and will be."""
+        """A live view of all keys."""
         return self._records.keys()
 
     def __contains__(self, key: object) -> bool:
@@ -78,5 +78,5 @@ class Table(Generic[R]):
         return len(self._records)
 
     def __iter__(self) -> Iterator[R]:
-        """All records as they are now; changes meanwhile do not disturb the walk."""
+        """Iterate over a copy, so that changes during the iteration do no harm."""
         return iter(list(self._records.values()))

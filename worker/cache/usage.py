@@ -1,7 +1,7 @@
-"""What NodePools use of their limits: all of them in one walk over the nodes.
+"""The usage of NodePools' limits, computed for all pools in one pass over the nodes.
 
-What one node takes is read once for each version of its objects, since quantities are texts and a walk over thousands
-of them follows each change.
+The usage of each node is parsed once for each version of its objects. Quantities are strings, and a pass over thousands
+of nodes follows each change.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ class _Part:
 
 
 def pool_usages(state: ClusterState, *, with_leaving: bool = False, at_most: bool = False) -> dict[str, Resources]:
-    """By NodePool: the capacity of its nodes and claims, and their number as ``nodes``; without those that are leaving.
+    """By NodePool: the capacity of its nodes and claims, and their number as ``nodes``.
 
-    A claim that has no instance yet counts with what its pods request; or, ``at_most``, with the most that it may take.
-    A Node without a claim counts for the pool that its label names, which must be one of Tenon's.
+    Nodes that are leaving count only with ``with_leaving``. A claim without an instance counts with the requests of its
+    pods, or with the most that it may use if ``at_most`` is set. A Node without a claim counts for the pool that its
+    label
+    names, if Tenon manages that pool.
     """
     known: dict[str, _Part] = {}
     usages: dict[str, Resources] = {}
@@ -65,7 +67,9 @@ def pool_usages(state: ClusterState, *, with_leaving: bool = False, at_most: boo
 
 
 def _pool_of(state: ClusterState, claim: ObjectRecord | None, node: NodeRecord | None) -> str:
-    """The NodePool that is charged; empty for none. NodePools of other controllers are not in ``state``."""
+    """The NodePool that the node or claim counts for. Empty if there is none. ``state`` has only the NodePools of
+    Tenon.
+    """
     if claim is not None:
         return claim.labels.get(labels.NODEPOOL, "")
     named = node.labels.get(labels.NODEPOOL, "") if node is not None else ""

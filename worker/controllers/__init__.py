@@ -1,1 +1,3 @@
-"""Controllers: each watches kinds of the cluster cache and reconciles what changed. `base` is what they share."""
+"""Controllers. Each watches some kinds in the cluster cache and reconciles what changed. `base` holds what
+they share.
+"""

@@ -1,6 +1,7 @@
-"""Reads what CapacityBuffers refer to, checks whether the cluster has room for them, and writes their status.
+"""Resolves what CapacityBuffers refer to, checks whether the cluster has room for them, and writes their status.
 
-This controller buys nothing. The batcher takes up what lacks room, and the next plan decides for pods and buffers.
+This controller buys nothing. The batcher picks up the buffers that lack room, and the next plan covers pods and
+buffers.
 """
 
 from __future__ import annotations
@@ -51,17 +52,17 @@ from worker.controllers.base import Controller, logger
 NAME = "capacitybuffer"
 
 LOOK_AGAIN = 30.0
-"""Seconds after which everything is read and looked at again, whether or not the cluster changed."""
+"""Seconds after which everything is read and checked again, even if the cluster has not changed."""
 LOOK_SOON = 3.0
-"""The same while a buffer refers to something that is not there: it may be applied a moment after its buffer."""
+"""The same while a buffer refers to an object that does not exist, because it may be applied just after its buffer."""
 SETTLE = 0.5
-"""Seconds in which changes gather before room is looked for."""
+"""Seconds in which changes gather before the controller looks for room."""
 SHARE = 0.05
-"""The part of a core that looking for room may take on a busy cluster."""
+"""The fraction of a core that looking for room may take on a busy cluster."""
 LONGEST_PAUSE = 10.0
 AT_ONCE = 10
 SCALABLE: Mapping[str, Resource] = {resource.kind: resource for resource in (DEPLOYMENTS, STATEFULSETS, REPLICASETS)}
-"""Workloads that a buffer may be like; other autoscalers, which serve the same CRD, may know more."""
+"""Workloads that a buffer may refer to. Other autoscalers, which serve the same CRD, may support more."""
 REFERRED: Mapping[str, Resource] = {**SCALABLE, PODTEMPLATES.kind: PODTEMPLATES}
 NOT_FOUND = (SCALABLE_REF_NOT_FOUND, POD_TEMPLATE_NOT_FOUND)
 Reserved = Callable[[], Mapping[str, Sequence[Pod]]]
@@ -107,7 +108,7 @@ class CapacityBufferController(Controller):
         return any(found.reason in NOT_FOUND for found in self._resolved.values())
 
     async def _read(self) -> None:
-        """Find out which pods the buffers stand for; what could not be asked stays as it was."""
+        """Resolve the pods of all buffers. A buffer whose target could not be read keeps its previous result."""
         records = [record for record in self._cache.buffers if self._followed(record)]
         found = await bounded(records, AT_ONCE, self._resolve)
         known = {
@@ -125,7 +126,7 @@ class CapacityBufferController(Controller):
         self._room.keep(pods, whole=len(self._resolved) == len(records))
 
     async def _resolve(self, record: NamespacedRecord) -> Resolved | None:
-        """What the buffer comes to; None when the API server could not say."""
+        """Resolve one buffer. None if the API server could not answer."""
         buffer, faults = parse(CapacityBuffer, record.body)
         if buffer is None or faults:
             return unreadable("; ".join(str(fault) for fault in faults))
@@ -145,7 +146,9 @@ class CapacityBufferController(Controller):
         return resolved(buffer, found)
 
     async def _look(self) -> None:
-        """Look for room on the nodes that there are, and tell the rest of the process and the users what was found."""
+        """Look for room on the existing nodes. Publish the result to the rest of the process, and to users in the
+        status.
+        """
         pods = self._room.pods()
         version = self._room.simulations
         before = self._found()
@@ -156,7 +159,7 @@ class CapacityBufferController(Controller):
                 _looked, self._view.snapshot(), pods, self._policy, self._reserved()
             )
             self.settle = min(LONGEST_PAUSE, max(SETTLE, cost / SHARE))
-        if version == self._room.simulations:  # else a plan knows better
+        if version == self._room.simulations:  # otherwise a plan has newer results
             self._room.simulated(plan, ready, bought=False)
         if before != self._found():
             self._cache.changes.tell(Topic.BUFFER_ROOM, "")
@@ -165,13 +168,13 @@ class CapacityBufferController(Controller):
                 await self._write(record, self._resolved[record.key])
 
     def _found(self) -> tuple[object, ...]:
-        """What others must hear of when it changes."""
+        """The results whose change must be published."""
         return self._room.known, self._room.hosts(), frozenset(pod.uid for pod in self._room.lacking())
 
     async def _write(self, record: NamespacedRecord, found: Resolved) -> None:
         buffer, _ = parse(CapacityBuffer, record.body)
         if buffer is None:
-            return  # the API server does not take such a one
+            return  # the API server rejects such an object
         status = buffer_status(buffer, found, self._room.rooms().get(record.key), datetime.now(UTC))
         wanted = status.model_dump(by_alias=True, mode="json", exclude_none=True)
         gone = {field: None for field in record.status if field not in wanted}
@@ -209,8 +212,10 @@ class CapacityBufferController(Controller):
 def _looked(
     cluster: Cluster, pods: Sequence[Pod], policy: PlanPolicy, reserved: Mapping[str, Sequence[Pod]]
 ) -> tuple[Plan, frozenset[str], float]:
-    """The plan, the nodes that are initialized, and the seconds of a core that it took: those that others took
-    meanwhile do not count.
+    """Simulate the pods on the existing nodes.
+
+    Returns:
+        The plan, the names of the initialized nodes, and the CPU seconds of this thread.
     """
     began = time.thread_time()
     problem = problem_of(cluster, pods, [], policy, reserved)

@@ -10,11 +10,11 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 Key = tuple[str, str]
-"""A kind of object and a name."""
+"""The kind and the name of an object."""
 
 
 class KeyedTasks:
-    """The tasks that are under way, by object. What a piece of work raises is its own to handle."""
+    """The running tasks, by object. Each task must handle its own exceptions."""
 
     def __init__(self) -> None:
         self._last: dict[Key, asyncio.Task[None]] = {}
@@ -22,15 +22,16 @@ class KeyedTasks:
     async def work(
         self, keys: Iterable[Key], begin: Callable[[Key], Coroutine[Any, Any, None]], *, patience: float
     ) -> None:
-        """Begin work on each object once its earlier work has ended; return when all is done, or after ``patience``.
+        """Start work on each object after its earlier work has ended. Returns when all is done, or after ``patience``
+        seconds.
 
-        What is not done by then goes on.
+        Unfinished work continues.
         """
         if tasks := [self._begin(key, begin) for key in keys]:
             await asyncio.wait(tasks, timeout=patience)
 
     async def close(self) -> None:
-        """Cancel what is under way, and wait for its end."""
+        """Cancel all running tasks and wait for them to end."""
         tasks = list(self._last.values())
         for task in tasks:
             task.cancel()

@@ -12,31 +12,35 @@ from collections.abc import Iterable, Sequence
 from tenon.provisioning.static_capacity import MOST_AT_ONCE, StaticClaim
 
 PAUSES = (30.0, 60.0, 120.0, 180.0)
-"""Seconds after the first, second, ... round that launched nothing; the last for all that follow."""
+"""Seconds to wait after the first, second, ... round that launched nothing. The last value repeats."""
 
 
 class LaunchBackoff:
-    """What became of the NodeClaims that were made for one static pool, in one version of its spec."""
+    """Tracks the NodeClaims that were created for one static pool, in one generation of its spec."""
 
     def __init__(self, generation: int) -> None:
-        """``generation``: of the NodePool."""
+        """``generation``: the generation of the NodePool."""
         self.generation = generation
         self._awaited: set[str] = set()
         self._counted: set[str] = set()
-        """The awaited whose round has failed already: it fails once, however many of it end one after the other."""
+        """Awaited claims whose round has already failed. A round fails once, however many of its claims end one after
+        the other.
+        """
         self._failed = 0
         self._until = float("-inf")
 
     def made(self, name: str) -> None:
-        """A NodeClaim was written."""
+        """Record that a NodeClaim was created."""
         self._awaited.add(name)
 
     def taken_away(self, name: str) -> None:
-        """Its end is our own doing and says nothing of EC2."""
+        """Record that Tenon deleted a claim itself, so that its end does not count as a failed launch."""
         self._awaited.discard(name)
 
     def launched(self, names: Iterable[str]) -> None:
-        """These NodeClaims have an instance, as a picture shows that may be old: it is certain all the same."""
+        """Record the NodeClaims that have an instance. The caller's view may be old, because a launch is never
+        undone.
+        """
         launched = self._awaited.intersection(names)
         if launched:
             self._awaited -= launched
@@ -45,7 +49,9 @@ class LaunchBackoff:
             self._until = float("-inf")
 
     def read(self, claims: Sequence[StaticClaim], now: float) -> None:
-        """What the API server just said: an awaited claim that is gone, or leaves without an instance, has failed."""
+        """Evaluate a fresh list from the API server. An awaited claim that is gone, or leaves without an instance, has
+        failed.
+        """
         self.launched(claim.name for claim in claims if claim.launched)
         ended = self._awaited.difference(claim.name for claim in claims if not claim.leaving)
         self._awaited -= ended
@@ -54,20 +60,22 @@ class LaunchBackoff:
             self.failed(now)
 
     def failed(self, now: float) -> None:
-        """A round launched nothing, or found nothing that it could buy."""
+        """Record that a round launched nothing, or found nothing that it could buy."""
         self._until = now + PAUSES[min(self._failed, len(PAUSES) - 1)]
         self._failed += 1
 
     def doubts(self, claims: Iterable[StaticClaim]) -> bool:
-        """Whether a picture that may be old lacks an awaited claim, so that only the API server knows of its end."""
+        """Whether a view that may be old lacks an awaited claim, so that only the API server can say whether
+        it ended.
+        """
         return not self._awaited.issubset(claim.name for claim in claims if not claim.leaving)
 
     def wait(self, now: float) -> float:
-        """Seconds until the next is tried; 0 when none need pass."""
+        """Seconds until the next attempt. 0 if it may start now."""
         return max(0.0, self._until - now)
 
     def may_make(self, now: float) -> int:
-        """How many NodeClaims may be made: one where the last were refused, and none while that one is under way."""
+        """How many NodeClaims may be created. After a failure it is one, and none while that one has no result yet."""
         if self.wait(now) > 0:
             return 0
         if self._failed:

@@ -1,7 +1,7 @@
-"""Makes Provisioners and AWSNodeTemplates work: creates the NodePools and EC2NodeClasses that stand for them.
+"""Makes Provisioners and AWSNodeTemplates work: creates the NodePools and EC2NodeClasses that represent them.
 
-Level-triggered: each reconcile looks at all of them in a fixed order, and writes what differs. The status of the old
-objects shows the result. An object that cannot be reconciled never stops the others.
+Level-triggered: each reconcile looks at all old objects in a fixed order, and writes what differs. The status of the
+old objects shows the result. An object that cannot be reconciled never stops the others.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ RESYNC = 60.0
 
 
 class LegacyApiController(Controller):
-    """Makes and updates what stands for the old objects of one cluster."""
+    """Creates and updates the v1 objects that represent the old objects of one cluster."""
 
     name = "legacy"
     topics = (Topic.LEGACY, Topic.POOL, Topic.NODECLASS, Topic.CLAIM)
@@ -57,7 +57,7 @@ class LegacyApiController(Controller):
         objects: LegacyObjects,
         defaults: Defaults,
     ) -> None:
-        """``defaults``: what the settings of the whole cluster say of node classes."""
+        """``defaults``: the cluster-wide settings that apply to node classes."""
         super().__init__(cache)
         self._kube = kube
         self._recorder = recorder
@@ -67,12 +67,12 @@ class LegacyApiController(Controller):
         self._conversions = ConversionCache(cache)
         self._unused: Mapping[str, list[str]] = {}
         self._written: dict[str, tuple[str, JsonObject]] = {}
-        """By UID: the version that the last write of a status came to, and what was written."""
+        """By UID: the resourceVersion after the last write of a status, and that status."""
         self._told: dict[str, str] = {}
-        """By UID: the problem in the last event."""
+        """By UID: the problem that the last event reported."""
 
     async def wait_ready(self) -> None:
-        """Wait for the old objects too, or for the knowledge that they are not served."""
+        """Wait for the cache and for the old objects, unless the API server does not serve those."""
         await super().wait_ready()
         await self._objects.wait_known()
 
@@ -100,7 +100,7 @@ class LegacyApiController(Controller):
         async def reconcile() -> None:
             try:
                 await work
-            except Conflict:  # another client wrote meanwhile, and the cache is about to see it
+            except Conflict:  # another client changed it, and the cache will see that soon
                 self._log.debug("Another client changed the object", extra={"object": record.name})
 
         await self.isolate(f"{resource.kind}/{record.name}", reconcile())
@@ -153,7 +153,7 @@ class LegacyApiController(Controller):
         if "resources" in changed:  # a merge patch keeps the names that it does not mention
             gone = {name: None for name in present.get("resources") or {} if name not in status["resources"]}
             changed["resources"] = {**status["resources"], **gone}
-        # A CRD of Karpenter's own age drops what it does not know: to write that again would never come to an end.
+        # Karpenter's old CRDs drop unknown fields: writing those fields again would never end.
         writing = (record.resource_version, _timeless(status))
         if changed and self._written.get(record.uid) != writing:
             answer = await self._kube.patch(resource, record.name, {"status": changed}, subresource="status")
@@ -165,7 +165,7 @@ class LegacyApiController(Controller):
         self._told = {uid: told for uid, told in self._told.items() if uid in there}
 
     async def _tell(self, resource: Resource, record: ObjectRecord, outcome: Outcome) -> None:
-        """Say, when it is new, why an old object cannot act."""
+        """Publish and log why an old object has no effect."""
         await self._recorder.publish(whole(resource, record), outcome.reason, outcome.problem, "Warning")
         self._log.warning(
             "an object of an older API does not act",
@@ -173,7 +173,7 @@ class LegacyApiController(Controller):
         )
 
     def _scaled(self) -> dict[str, list[str]]:
-        """When the NodeClaims of each pool were made."""
+        """The creation times of each pool's NodeClaims."""
         found: dict[str, list[str]] = {}
         for claim in self._cache.claims:
             found.setdefault(claim.labels.get(labels.NODEPOOL, ""), []).append(
@@ -183,7 +183,7 @@ class LegacyApiController(Controller):
 
 
 def _timeless(status: JsonObject) -> JsonObject:
-    """The status without the instants at which it began to be so, which are new each time where none is kept."""
+    """The status without transition times, which are new at each computation if the old object keeps none."""
     conditions = [{**one, "lastTransitionTime": ""} for one in status["conditions"]]
     return {**status, "conditions": conditions}
 

@@ -1,6 +1,6 @@
-"""Writes on each NodeOverlay whether it applies.
+"""Writes to the status of each NodeOverlay whether it applies.
 
-Nothing depends on what is written here: every plan evaluates the overlays itself, by the same function.
+Nothing depends on this status: every plan evaluates the overlays itself, with the same function.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Writes on each NodeClaim when a pod last came or went, so that emptiness survives a restart of the cache.
+"""Writes to each NodeClaim when a pod last came or went, so that emptiness survives a restart of the cache.
 
-A write that failed is repeated with the next one: an event during an outage is written after the outage.
+A failed write is repeated with the next one: an event during an outage is written after the outage.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from worker.controllers.base import Controller
 QUIET = 10.0
 """Seconds between two writes for one node: a busy node costs no more than this."""
 MOST_BUSY = 50
-"""Nodes with pods that are written at once. Their time only matters once they are empty, and empty nodes are always
-written. Until then a large cluster is not worth hundreds of writes every few seconds."""
+"""Maximum number of nodes with pods that are written at once. Their time matters only when they become empty, and empty
+nodes are always written. Hundreds of writes every few seconds in a large cluster would bring nothing.
+"""
 AT_ONCE = 10
-"""Writes in flight. Other writers of this process wait for these in the limit on requests, and not for all of them."""
+"""Maximum number of writes in flight. Other writers of this process wait only for these in the request limit."""
 
 
 class PodEventsController(Controller):
-    """Keeps status.lastPodEventTime."""
+    """Updates status.lastPodEventTime of NodeClaims."""
 
     name = "nodeclaim.podevents"
     object_field = "nodeclaim"
@@ -38,10 +39,10 @@ class PodEventsController(Controller):
         super().__init__(cache)
         self._kube = kube
         self._unwritten: dict[str, None] = {}
-        """By name of the Node; those that have waited longest come first."""
+        """By Node name. Those that have waited longest come first."""
 
     def initial(self) -> None:
-        """Nothing is known until a pod comes or goes."""
+        """None: there is nothing to write until a pod comes or goes."""
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:
         """Write the time for empty nodes, and for a few of the others."""
@@ -63,5 +64,5 @@ class PodEventsController(Controller):
             return
         status = {"status": {"lastPodEventTime": stamp}}
         written = self._kube.patch(NODECLAIMS, claim.name, status, subresource="status")
-        if not await self.isolate(claim.name, written):  # the cache remembers it meanwhile
+        if not await self.isolate(claim.name, written):  # the cache keeps the time until then
             self._unwritten[node_name] = None

@@ -1,7 +1,7 @@
-"""Starts a workflow for each NodeClaim and EC2NodeClass, and pokes it when the objects changed.
+"""Starts a workflow for each NodeClaim and EC2NodeClass, and pokes it when the objects change.
 
-Level-triggered: the controller computes the present level of each object from the cache, and sends it if it differs
-from the level that it sent last. A sweep once a minute compares the claims with the open workflows. It repairs what an
+Level-triggered: the controller computes the current level of each object from the cache, and sends it if it differs
+from the level that it last sent. A sweep once a minute compares the claims with the open workflows. It repairs what an
 operator terminated or reset, and repeats pokes that were lost.
 """
 
@@ -36,28 +36,30 @@ from workflows.provisioner import ProvisionerInput, ProvisionerWorkflow
 
 SWEEP = 60.0
 SWEEP_SOON = 5.0
-"""Seconds until the next sweep where Temporal did not answer in full, or answered what may be over in a moment."""
+"""Seconds until the next sweep if a call failed, or if Temporal's answer may soon be out of date."""
 RESEND_SWEEPS = 10
-"""After so many sweeps a node that leaves is poked again although nothing changed; each poke costs some events."""
+"""A node that is leaving is poked again after this many sweeps, even if nothing changed. Each poke costs some
+events.
+"""
 SENDERS = 20
-"""Calls to Temporal at the same time."""
+"""Maximum number of concurrent calls to Temporal."""
 PATIENCE = 1.0
-"""Seconds after which calls that are not answered no longer hold up those about other objects."""
+"""Seconds after which unanswered calls no longer hold up the calls for other objects."""
 PAGE = 200
-"""Workflows that Temporal lists at once: to decode a page holds up the event loop."""
+"""Workflows in one page of a listing, because decoding a page blocks the event loop."""
 PORTION = 200
-"""Objects that are attended to at once: most need nothing, and to find that out for thousands takes its time."""
+"""Objects that are reconciled at once. Most need nothing, but finding that out for thousands takes time."""
 
 
 class NodeClaimWorkflowController(Controller):
-    """Keeps the workflows of one cluster in step with its objects."""
+    """Keeps the workflows of one cluster in sync with its objects."""
 
     name = "nodeclaim.workflows"
     topics = (Topic.CLAIM, Topic.NODECLASS)
     settle = 0.1
 
     def __init__(self, client: Client, cache: ClusterCache, cluster: str, plan_queue: str = "") -> None:
-        """``plan_queue``: where this leader is asked, for workflows that are started here."""
+        """``plan_queue``: the task queue of this leader, which the workflows started here use for planning."""
         super().__init__(cache)
         self._client = client
         self._cluster = cluster
@@ -65,7 +67,7 @@ class NodeClaimWorkflowController(Controller):
         self._sent: dict[str, Poke] = {}
         self._started: set[str] = set()
         self._ended: set[str] = set()
-        """UIDs of claims whose life has come to its end: they are about to vanish from the cache."""
+        """UIDs of claims whose workflow has completed. They are about to vanish from the cache."""
         self._served: set[str] = set()
         self._runs: dict[str, str] = {}
         self._classes = NodeClassWorkflows(client, cache, cluster)
@@ -84,7 +86,7 @@ class NodeClaimWorkflowController(Controller):
             await self._tasks.close()
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:
-        """Start and poke the workflows of what changed, or of everything if a sweep is due."""
+        """Start and poke the workflows of the objects that changed, or of all objects if a sweep is due."""
         clock = asyncio.get_running_loop().time
         claims = {key for topic, key in changes if topic is Topic.CLAIM}
         classes = {key for topic, key in changes if topic is Topic.NODECLASS}
@@ -94,7 +96,7 @@ class NodeClaimWorkflowController(Controller):
             await self._sweep(claims, classes)
         else:
             await self._reconcile_objects(claims, classes)
-        # a call that fails meanwhile may want a sweep soon
+        # a call still running may fail and request a sweep soon
         return max(0.0, min(self._sweep_at - clock(), SWEEP_SOON))
 
     async def _sweep(self, claims: Iterable[str], classes: Iterable[str]) -> None:
@@ -115,7 +117,10 @@ class NodeClaimWorkflowController(Controller):
             self._sweep_at = min(self._sweep_at, asyncio.get_running_loop().time() + SWEEP)
 
     def _forget_sent(self, *, all_of_them: bool) -> None:
-        """Send levels again that still hold: each time for nodes that start, because pods wait for them."""
+        """Forget which levels were sent, so that they are sent again. For nodes that start this happens at every sweep,
+        because
+        pods wait for them.
+        """
         self._sent = {
             name: poke
             for name, poke in self._sent.items()
@@ -126,7 +131,7 @@ class NodeClaimWorkflowController(Controller):
         self._sweep_at = min(self._sweep_at, asyncio.get_running_loop().time() + SWEEP_SOON)
 
     async def _compare(self) -> None:
-        """Forget what was sent for claims whose workflow is not open, or has a new run since."""
+        """Forget what was sent to claims whose workflow is not open, or has a new run."""
         query = names.open_nodeclaims_query(self._cluster)
         found = {
             execution.id: execution.run_id
@@ -146,7 +151,7 @@ class NodeClaimWorkflowController(Controller):
         self._ended &= known
         self._runs = {workflow_id.rsplit("/", 1)[-1]: run_id for workflow_id, run_id in found.items()}
         for name in sorted(self._cache.claims.left_out & self._runs.keys()):
-            # Begun by a version that did not look at nodeClassRef: it must end before it acts.
+            # Started by a version that did not check nodeClassRef: it must end before it acts.
             handle = self._client.get_workflow_handle(names.nodeclaim_id(self._cluster, name))
             await handle.signal(
                 NodeClaimWorkflow.poke, Poke(not_managed=True, reason="not managed"), rpc_timeout=ANSWER_WITHIN
@@ -189,7 +194,7 @@ class NodeClaimWorkflowController(Controller):
         if poke is None or self._sent.get(name) == poke:
             return
         if poke.disrupted and not self._sweeping:
-            return  # a node that leaves is seen like this for a moment between its taint and its deletion
+            return  # a node that leaves looks like this for a moment between its taint and its deletion
         self._sent[name] = poke
         handle = self._client.get_workflow_handle(names.nodeclaim_id(self._cluster, name))
         try:
@@ -198,15 +203,17 @@ class NodeClaimWorkflowController(Controller):
             self._sent.pop(name, None)
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
-            # The workflow was ended by hand, or its last act is not yet seen here. Of a claim that is being deleted the
-            # next sweep, which is soon, decides: a life that has just ended would get a second one with nothing in it.
+            # An operator ended the workflow, or this cache has not seen its last write yet. If the claim is being
+            # deleted, leave it to the next sweep, which is soon: starting now could run a second, empty workflow.
             if not claim.deleting:
                 await self._start_claim(claim)
             elif not _let_go(claim):
                 self._sweep_soon()
 
     async def _tell_gone(self, name: str) -> None:
-        """Poke the workflow of a claim that vanished without a deletion seen here: it must still end the instance."""
+        """Poke the workflow of a claim that vanished without a deletion seen here, because it must still terminate the
+        instance.
+        """
         sent = self._sent.pop(name, None)
         if name not in self._served:
             return
@@ -240,14 +247,14 @@ class NodeClaimWorkflowController(Controller):
         )
 
     async def _start_claim(self, claim: ObjectRecord) -> None:
-        """Start its workflow, unless its life has come to its end: the cache may show the claim a moment longer."""
+        """Start the claim's workflow, unless it has completed: the cache may show the claim a moment longer."""
         try:
             await self._start_life(claim, WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY)
         except WorkflowAlreadyStartedError:
             if await self._life_of(claim.name) == claim.uid:
                 self._ended.add(claim.uid)
                 return
-            await self._start_life(claim, WorkflowIDReusePolicy.ALLOW_DUPLICATE)  # of an earlier claim of that name
+            await self._start_life(claim, WorkflowIDReusePolicy.ALLOW_DUPLICATE)  # an earlier claim of that name
         self._started.add(claim.uid)
 
     async def _start_life(self, claim: ObjectRecord, reuse: WorkflowIDReusePolicy) -> None:
@@ -268,7 +275,7 @@ class NodeClaimWorkflowController(Controller):
         )
 
     async def _life_of(self, name: str) -> str:
-        """The UID of the claim of this name whose workflow ended last; empty when Temporal has forgotten it."""
+        """The UID of the claim of this name whose workflow ended last. Empty if Temporal has deleted that workflow."""
         try:
             last = await self._client.get_workflow_handle(names.nodeclaim_id(self._cluster, name)).describe(
                 rpc_timeout=ANSWER_WITHIN
@@ -299,5 +306,5 @@ class NodeClaimWorkflowController(Controller):
 
 
 def _let_go(claim: ObjectRecord) -> bool:
-    """Whether the life of the node has ended, and only finalizers of other controllers keep the claim."""
+    """Whether Tenon is done with the node, and only finalizers of other controllers keep the claim."""
     return claim.deleting and labels.TERMINATION_FINALIZER not in (claim.body["metadata"].get("finalizers") or ())

@@ -14,7 +14,7 @@ from workflows.nodeclass import NodeClassWorkflow
 
 
 class NodeClassWorkflows:
-    """Ensures that each EC2NodeClass has a workflow, and pokes it when the class changed."""
+    """Ensures that each EC2NodeClass has a workflow, and pokes it when the class changes."""
 
     def __init__(self, client: Client, cache: ClusterCache, cluster: str) -> None:
         self._client = client
@@ -23,10 +23,10 @@ class NodeClassWorkflows:
         self._levels: dict[str, str] = {}
         self._started: set[str] = set()
         self._guarded: set[str] = set()
-        """The UIDs of classes that were seen with their finalizer."""
+        """UIDs of classes that were seen with their finalizer."""
 
     def forget_started(self) -> None:
-        """Start each workflow once more at the next reconcile: an operator may have ended it."""
+        """Start each workflow again at the next reconcile, because an operator may have ended it."""
         self._started.clear()
 
     async def reconcile(self, name: str) -> None:
@@ -45,21 +45,23 @@ class NodeClassWorkflows:
         await start(self._client, self._cluster, NodeClassWorkflow.run, given, workflow_id, summary=name)
         self._started.add(name)
         self._levels[name] = level
-        if changed:  # also at first sight: it may have changed while nobody led
+        if changed:  # also the first time: it may have changed while no replica led
             handle = self._client.get_workflow_handle(workflow_id)
             await handle.signal(NodeClassWorkflow.poke, rpc_timeout=ANSWER_WITHIN)
             if self._lost_finalizer(found):
                 self._guarded.discard(found.uid)
 
     def _lost_finalizer(self, node_class: ObjectRecord) -> bool:
-        """Whether a plain update (`kubectl replace`) took the finalizer off; its generation stays as it was."""
+        """Whether a plain update (`kubectl replace`) removed the finalizer, which does not change the generation."""
         if labels.NODECLASS_FINALIZER in (node_class.body["metadata"].get("finalizers") or ()):
             self._guarded.add(node_class.uid)
             return False
         return node_class.uid in self._guarded
 
     def _holds(self, node_class: ObjectRecord) -> bool:
-        """Whether a class that is being deleted has to wait: its workflow is told when its last claim has gone."""
+        """Whether a class that is being deleted still has NodeClaims. Its workflow is poked when the last one
+        is gone.
+        """
         return node_class.deleting and any(
             (claim.spec.get("nodeClassRef") or {}).get("name") == node_class.name for claim in self._cache.claims
         )

@@ -1,4 +1,4 @@
-"""The limits and the usage of NodePools as gauges, which drop to 0 when a NodePool is gone.
+"""Exports the limits and the usage of NodePools as gauges, which drop to 0 when a NodePool is deleted.
 
 The metrics of all processes of a worker are served from files, and a series in such a file cannot be removed. Its last
 value would report the nodes of a deleted NodePool forever.

@@ -49,9 +49,12 @@ class NodePoolStatusController(Controller):
         measured: bool = True,
         held: HeldPools | None = None,
     ) -> None:
-        """``static_capacity`` is the feature gate of that name; ``measured``: the metrics are kept too.
+        """Create the controller.
 
-        ``held``: the NodePools whose launches EC2 refuses.
+        Args:
+            static_capacity: whether the feature gate StaticCapacity is on.
+            measured: whether to update the metrics too.
+            held: the NodePools whose launches EC2 refuses.
         """
         super().__init__(cache)
         self._held = held or HeldPools()
@@ -63,23 +66,23 @@ class NodePoolStatusController(Controller):
         self._view = view
         self._overlaps: dict[str, tuple[str, ...]] = {}
         self._compared: list[tuple[str, int, datetime | None]] = []
-        """The NodePools, as far as it matters, that were looked through for overlaps."""
+        """Name, generation and deletion time of the NodePools that were last compared for overlaps."""
         self._read: dict[str, int] = {}
-        """The generation of each NodePool whose values were looked at."""
+        """By NodePool: the generation whose values were last checked."""
         self._foreign: dict[str, list[ObjectRecord]] = {}
-        """By pool: the NodeClaims that do not bear Tenon's version of the digest, as this round found them."""
+        """By pool: the NodeClaims without Tenon's hash version, as of this reconcile."""
 
         self._usages: Mapping[str, Resources] = {}
-        """What each NodePool's nodes take, as this round found it."""
+        """The usage of each NodePool, as of this reconcile."""
 
     async def wait_ready(self) -> None:
-        """Wait for the cache, which metrics show too."""
+        """Wait for the cache, and export that it is not synced yet."""
         if self._measured:
             metrics.CLUSTER_SYNCED.set(0)
         await super().wait_ready()
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
-        """Write what is not true yet on every NodePool: most of it depends on other objects."""
+        """Update every NodePool, because most of its status depends on other objects."""
         if self._measured:
             metrics.CLUSTER_NODES.set(len(self._cache.nodes))
             metrics.CLUSTER_SYNCED.set(1)
@@ -92,7 +95,7 @@ class NodePoolStatusController(Controller):
         return None
 
     def _compare(self) -> None:
-        """Find the pools that take the same pods, if a pool changed since the last time."""
+        """Find pools that accept the same pods, if a pool changed since the last reconcile."""
         pools = self._view.node_pools()
         present = [(p.metadata.name, p.metadata.generation, p.metadata.deletion_timestamp) for p in pools]
         if present != self._compared:
@@ -129,7 +132,7 @@ class NodePoolStatusController(Controller):
         if not changed:
             return
         if "resources" in changed:
-            # A merge patch keeps names that it does not mention: those that are gone are nulled.
+            # A merge patch keeps the names that it does not mention, so set the removed ones to null.
             gone = {name: None for name in present.get("resources") or {} if name not in status["resources"]}
             changed["resources"] = {**status["resources"], **gone}
         await self._kube.patch(NODEPOOLS, record.name, {"status": changed}, subresource="status")
@@ -155,7 +158,7 @@ class NodePoolStatusController(Controller):
             await self._recorder.publish(_reference(record), REASON, overlap, "Warning")
 
     def _tell_unknown_values(self, pool: NodePool) -> None:
-        """Log the values that no node will ever have, once for each form of the pool."""
+        """Log requirement values that no node can have, once for each generation of the pool."""
         name, generation = pool.metadata.name, pool.metadata.generation
         if self._read.get(name) == generation:
             return
@@ -166,7 +169,7 @@ class NodePoolStatusController(Controller):
             )
 
     async def _refuse(self, record: ObjectRecord) -> None:
-        """A NodePool that cannot even be read: say so on it; the others go on."""
+        """Report a NodePool that cannot be parsed, in an event and in the log. The other pools are not affected."""
         _, faults = parse(NodePool, record.body)
         why = "; ".join(str(fault) for fault in faults)
         self._log.error("NodePool cannot be read and is left out", extra={"nodepool": record.name, "error": why})
@@ -182,11 +185,11 @@ class NodePoolStatusController(Controller):
     async def _write_hash(self, record: ObjectRecord, pool: NodePool) -> None:
         wanted = nodepool_hashes(pool)
         ours = record.annotations.get(labels.NODEPOOL_HASH_VERSION) == NODEPOOL_VERSION
-        # The claims first: should this end half-way, the pool still says that another controller hashed it. Claims that
-        # another hashed are looked for ever after: the cache may learn of one when the pool is Tenon's already.
+        # Write the claims first: if this stops half-way, the pool still shows another controller's hash. Look for
+        # claims with another's hash at every reconcile: the cache may see one after the pool already has Tenon's hash.
         for claim in self._foreign.get(record.name, ()):
             if ours and labels.NODEPOOL_HASH_VERSION not in claim.annotations:
-                continue  # never hashed by anybody
+                continue  # no controller has hashed it
             drifted = claim.condition(DRIFTED).get("status") == "True"
             if change := taken_over(claim.annotations, wanted, drifted=drifted):
                 await self._kube.patch(NODECLAIMS, claim.name, {"metadata": {"annotations": change}})
@@ -195,5 +198,5 @@ class NodePoolStatusController(Controller):
 
 
 def _reference(record: ObjectRecord) -> dict[str, Any]:
-    """The NodePool as an event names it; items of a list do not say their kind."""
+    """A reference to the NodePool for events, with the kind, which list items do not state."""
     return {"apiVersion": NODEPOOLS.api_version, "kind": NODEPOOLS.kind, "metadata": record.body["metadata"]}

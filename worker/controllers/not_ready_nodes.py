@@ -1,6 +1,6 @@
-"""Brings the housekeeping sweep forward when a node stops reporting, because it may have lost its instance.
+"""Runs the housekeeping sweep early when a node stops reporting, because it may have lost its instance.
 
-Karpenter asks EC2 every two minutes. A Schedule that fires so often costs a quiet cluster more than everything else,
+Karpenter asks EC2 every two minutes. A Schedule that fires that often costs a quiet cluster more than everything else,
 so the Node's own silence, which the cache sees for free, triggers the sweep instead.
 """
 
@@ -59,9 +59,9 @@ class NotReadyNodeController(Controller):
                 self._not_ready.pop(name, None)
 
     def _was_live(self, node: NodeRecord) -> bool:
-        """Whether the Node is a live one of Tenon, or one that drains.
+        """Whether the Node is one of Tenon's initialized nodes, and its instance is not being terminated.
 
-        A Node that starts has its own time limits, and a Node whose instance Tenon terminates falls silent by itself.
+        A Node that is starting has its own time limits, and a Node whose instance Tenon terminates falls silent anyway.
         """
         claim = self._cache.claim_of(node)
         if claim is None or claim.condition(INSTANCE_TERMINATING).get("status") == "True":

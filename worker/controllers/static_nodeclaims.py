@@ -1,7 +1,7 @@
-"""The NodeClaims of static NodePools as their controller sees them.
+"""The NodeClaims of static NodePools in the form that their controller uses.
 
-A reconcile follows nearly every change in the cluster, so reading all claims must be cheap. What evicting a node's
-pods would cost is computed only for a pool that has too many nodes.
+A reconcile follows nearly every change in the cluster, so reading all claims must be cheap. The cost of evicting a
+node's pods is computed only for a pool that has too many nodes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def claims_by_pool(cache: ClusterCache, pools: Collection[str]) -> dict[str, lis
 
 
 def static_claim(cache: ClusterCache, claim: ObjectRecord) -> StaticClaim:
-    """A NodeClaim, without a look at its pods."""
+    """A NodeClaim, without the cost of evicting its pods."""
     return StaticClaim(
         name=claim.name,
         uid=claim.uid,
@@ -44,7 +44,7 @@ def static_claim(cache: ClusterCache, claim: ObjectRecord) -> StaticClaim:
 
 
 def weighed(cache: ClusterCache, claim: ObjectRecord, now: datetime) -> StaticClaim:
-    """A NodeClaim, with what its end would mean to its pods."""
+    """A NodeClaim, with the cost of evicting its pods and whether it is protected."""
     node = cache.node_of(claim)
     pods = [pod for pod in cache.pods_on(node.name) if pod.reschedulable] if node is not None else []
     keep_until = parse_instant(claim.annotations.get(labels.KEEP_UNTIL))
@@ -60,7 +60,7 @@ def weighed(cache: ClusterCache, claim: ObjectRecord, now: datetime) -> StaticCl
 
 
 def as_record(body: Object) -> ObjectRecord:
-    """A NodeClaim that was read from the API server, as the cache would hold it."""
+    """Convert a NodeClaim that was read from the API server into the cache's record."""
     metadata: dict[str, Any] = body["metadata"]
     return ObjectRecord(metadata["name"], metadata["uid"], metadata["resourceVersion"], body)
 

@@ -51,7 +51,7 @@ REASON = "overprovisioned"
 
 
 class StaticNodePoolController(Controller):
-    """Makes and deletes the NodeClaims of every static NodePool."""
+    """Creates and deletes the NodeClaims of every static NodePool."""
 
     name = "static"
     object_field = "nodepool"
@@ -59,24 +59,24 @@ class StaticNodePoolController(Controller):
     resync = RESYNC
 
     def __init__(self, kube: Kube, cache: ClusterCache, view: PlanningView, types: Types, policy: PlanPolicy) -> None:
-        """``policy``: what the operator set that bears on which types a node may have."""
+        """``policy``: the operator's settings that limit which instance types a node may have."""
         super().__init__(cache)
         self._kube = kube
         self._view = view
         self._types = types
         self._policy = policy
         self._backoffs: dict[str, LaunchBackoff] = {}
-        """By UID of the NodePool."""
+        """The backoffs, by UID of the NodePool."""
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
-        """Look at all static pools: the cache cannot tell which of them a claim that is gone belonged to."""
+        """Check all static pools, because the cache cannot tell which of them a deleted claim belonged to."""
         static = [record for record in self._cache.pools if record.spec.get("replicas") is not None]
         self._forget_all_but({record.uid for record in static})
         claims = claims_by_pool(self._cache, {record.name for record in static})
         unfinished: set[str] = set()
 
         async def one(record: ObjectRecord) -> None:
-            pool = self._view.node_pool(record)  # a pool that cannot be read says so itself
+            pool = self._view.node_pool(record)  # the NodePool controller reports a pool that cannot be parsed
             if pool is not None and self._lacks(pool, claims[record.name]) and await self._reconcile_pool(record):
                 unfinished.add(record.name)
 
@@ -84,7 +84,7 @@ class StaticNodePoolController(Controller):
         return 0.0 if unfinished else None
 
     def _lacks(self, pool: NodePool, cached: list[StaticClaim]) -> bool:
-        """Whether the cache shows something to do, so that the API server is worth asking."""
+        """Whether the cache shows something to do, so that it is worth reading from the API server."""
         backoff = self._backoff_of(pool)
         backoff.launched(claim.name for claim in cached if claim.launched)
         found = _balance(pool, cached)
@@ -96,7 +96,7 @@ class StaticNodePoolController(Controller):
         return (backoff.doubts(cached) and not backoff.wait(now)) or self._may_make(pool, backoff) > 0
 
     async def _reconcile_pool(self, record: ObjectRecord) -> bool:
-        """Bring a pool nearer to its replicas; whether there is more to do at once."""
+        """Bring a pool closer to its replicas. Returns whether there is more to do immediately."""
         pool = await self._read_pool(record.name, record.uid)
         if pool is None:
             return False
@@ -118,12 +118,12 @@ class StaticNodePoolController(Controller):
         return MOST_AT_ONCE in (len(decision.create), len(decision.delete))
 
     async def _read_pool(self, name: str, uid: str | None) -> NodePool | None:
-        """The NodePool as the API server has it now; None when it is gone or unreadable."""
+        """Read the NodePool from the API server. None if it is gone, was replaced or cannot be parsed."""
         body = await self._kube.get(NODEPOOLS, name)
         return parse(NodePool, body)[0] if body is not None and body["metadata"]["uid"] == uid else None
 
     def _may_make(self, pool: NodePool, backoff: LaunchBackoff) -> int:
-        """How many NodeClaims may be made for a pool that lacks some; the log says why none."""
+        """How many NodeClaims may be created for a pool that lacks some. If none, the reason is logged."""
         now = asyncio.get_running_loop().time()
         count = backoff.may_make(now)
         if count == 0:
@@ -158,7 +158,7 @@ class StaticNodePoolController(Controller):
             self._complain(name, f"no node can be made for it: {error}")
             return
         for claim in decision.create:
-            with contextlib.suppress(Conflict):  # another leader made it from the same ordinal
+            with contextlib.suppress(Conflict):  # another leader created it from the same ordinal
                 body = standing_claim(planned, pool, claim)
                 body["metadata"]["annotations"] |= seen.traces(name, planned.instance_types)
                 await self._kube.create(NODECLAIMS, body)
@@ -171,7 +171,9 @@ class StaticNodePoolController(Controller):
         await self._move_on(pool, decision.next_ordinal)
 
     async def _move_on(self, pool: NodePool, ordinal: int) -> None:
-        """Write this ordinal to the pool unless it has a higher one, even if other clients write to it meanwhile."""
+        """Write this ordinal to the pool unless it has a higher one. Retries if other clients write to the pool at the
+        same time.
+        """
         name, uid = pool.metadata.name, pool.metadata.uid
         known: NodePool | None = pool
         while known is not None and next_ordinal(known) < ordinal:
@@ -187,7 +189,7 @@ class StaticNodePoolController(Controller):
                 known = await self._read_pool(name, uid)
 
     def _backoff_of(self, pool: NodePool) -> LaunchBackoff:
-        """What is remembered of the newest version of the pool that was seen, whichever is looked at now."""
+        """The backoff of the newest generation of the pool seen so far, even if ``pool`` is an older one."""
         uid, generation = pool.metadata.uid or "", pool.metadata.generation or 0
         known = self._backoffs.get(uid)
         if known is None or known.generation < generation:

@@ -1,7 +1,7 @@
 """Uncordons nodes that stayed reserved for too long, whatever happens to their workflows.
 
-A node that was bought for pods is closed to other pods until its workflow has bound them. If Temporal is away, if a
-binding is refused again and again, or if a worker of another version runs the step, nothing else would open the node.
+A node that was bought for pods is closed to other pods until its workflow has bound them. If Temporal is unavailable,
+if a binding is refused repeatedly, or if a worker of another version runs the step, nothing else would open the node.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from worker.cache.cluster import ClusterCache
 from worker.controllers.base import ObjectController
 
 LONGEST = 90.0
-"""Seconds that a node may be closed. Its own workflow needs a few; to open a node early only costs a poorer fit."""
+"""Maximum number of seconds that a node may be closed. Its own workflow needs a few. Opening a node early only costs a
+poorer fit.
+"""
 RETRY = 15.0
 
 
 class UncordonController(ObjectController):
-    """Opens nodes with the help of the cache and the API server alone."""
+    """Opens nodes using only the cache and the API server."""
 
     name = "node.uncordon"
     object_field = "Node"
@@ -48,7 +50,7 @@ class UncordonController(ObjectController):
         return closed
 
     async def reconcile_object(self, name: str) -> float | None:
-        """Open the Node once it was closed for too long."""
+        """Open the Node if it has been closed for too long."""
         now = asyncio.get_running_loop().time()
         opens_at = self._closed_since.setdefault(name, now) + LONGEST
         if opens_at > now:

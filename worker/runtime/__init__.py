@@ -1,1 +1,1 @@
-"""The processes of a worker, and what they need to run: health, logs, Temporal, the Lease."""
+"""The worker's processes, and the services that they need: health, logs, Temporal, the Lease."""

@@ -18,7 +18,7 @@ PERIOD = 10.0
 
 
 async def watch_api_server(kube: Kube, readiness: ReadinessLike, period: float = PERIOD) -> None:
-    """Keep asking until cancelled; while the API server does not serve, the process is unready and says why."""
+    """Check until cancelled. While the API server does not serve, the process is not ready and reports why."""
     outage = Outage(
         f"The Kubernetes API server at {kube.host}",
         "nodes live on, and nothing is decided or changed until it is back",
@@ -36,6 +36,6 @@ async def _why_away(kube: Kube, seconds: float) -> str:
     except ApiUnreachable as error:
         return error.why
     except ApiError as error:
-        # A refusal (the right to look is missing, or too many requests) is an answer all the same.
+        # A refusal (no permission, or too many requests) still shows that the API server answers.
         return f"HTTP status {error.status}" if error.status >= 500 else ""
     return ""

@@ -52,10 +52,13 @@ WORKFLOWS: Sequence[type] = (
 )
 GRACEFUL = timedelta(seconds=20)
 ENDS_ON: Sequence[type[BaseException]] = (NondeterminismError,)
-"""This version may not be able to replay what another version of the code started. Such a workflow ends instead of
-failing task after task, and the NodeClaim controller starts it again from what the cluster and EC2 say."""
+"""Errors that end a workflow. This version may not be able to replay a workflow that another version of the code
+started.
+Such a workflow ends instead of failing task after task, and the NodeClaim controller starts it again from the state of
+the cluster and of EC2.
+"""
 BUILD_ID = version("tenon")
-"""Named, because a worker without one hashes the code of every loaded module, which takes seconds."""
+"""Set explicitly, because the SDK otherwise hashes the code of every loaded module, which takes seconds."""
 
 
 @dataclass(frozen=True)
@@ -68,14 +71,14 @@ class Clients:
     version: ClusterVersion
 
     async def close(self) -> None:
-        """Close what needs closing."""
+        """Close the connection to Kubernetes. The others need no closing."""
         await self.kube.close()
 
 
 async def connect(settings: Settings) -> Clients:
     """Connect to Kubernetes and EC2."""
     kube = await Kube.connect(qps=settings.kube_client_qps, burst=settings.kube_client_burst)
-    answer = await kube.request("GET", "/version")  # says at once, in a sentence, when the address is wrong
+    answer = await kube.request("GET", "/version")  # fails early, with a clear error, if the address is wrong
     by_server = "" if settings.eks_control_plane else server_version(answer)
     aws = await asyncio.to_thread(Ec2, region_of_environment())
     ec2 = await asyncio.to_thread(_ec2, aws, settings, by_server)
@@ -89,10 +92,10 @@ async def connect(settings: Settings) -> Clients:
 
 
 def region_of_environment() -> str:
-    """The AWS region, as EKS and the AWS command line name it.
+    """The AWS region, from the same variables that EKS and the AWS command line use.
 
     Raises:
-        SettingsError: none is named.
+        SettingsError: no region is set.
     """
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     if not region:
@@ -120,7 +123,7 @@ def _ec2(clients: Ec2, settings: Settings, version: str) -> Ec2Provider:
 
 
 async def warm_up(clients: Clients) -> None:
-    """Read the catalogue before the first pod waits for it. Its first user reports a failure."""
+    """Load the catalogue before the first pod needs it. On a failure its first user reports the error."""
     try:
         await asyncio.to_thread(clients.ec2.catalogue.warm)
     except EC2Error as error:
@@ -130,10 +133,11 @@ async def warm_up(clients: Clients) -> None:
 def io_workers(
     client: Client, settings: Settings, clients: Clients, breakers: LaunchBreakers | None = None
 ) -> list[Worker]:
-    """The workers of workflows, EC2 calls and Kubernetes writes: one for each lane, and one for all that has none.
+    """The workers for workflows, EC2 calls and Kubernetes writes: one for each lane, and one for everything else.
 
-    A node that is drained or ended holds its slot for minutes. The lanes keep such nodes from holding up launches. The
-    first worker also takes what an older version, which knows no lanes, asks for.
+    A node that drains or terminates holds its slot for minutes. The lanes keep such nodes from delaying launches. The
+    first
+    worker also takes the activities of an older version, which does not know the lanes.
     """
     node = NodeActivities(
         clients.kube,

@@ -1,4 +1,4 @@
-"""Work that goes on until it ends by itself or something else ends it."""
+"""Runs work until it ends by itself or an event interrupts it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ log = logging.getLogger(__name__)
 
 
 async def interrupted(work: Coroutine[Any, Any, Any], by: Coroutine[Any, Any, Any], *, name: str) -> bool:
-    """Run ``work`` and cancel it as soon as ``by`` ends; whether that happened. What ``work`` raised is raised again.
+    """Run ``work`` and cancel it when ``by`` ends. Returns whether that happened. Raises what ``work`` raised.
 
-    Work that stumbles over being cancelled is no reason to end what comes next: that is only logged. ``name`` is what
-    the end of ``by`` means.
+    An error while ``work`` is being cancelled is only logged, so that the caller can go on. ``name`` says what the end
+    of
+    ``by`` means.
     """
     working, ending = asyncio.ensure_future(work), asyncio.create_task(by, name=name)
     try:

@@ -1,4 +1,6 @@
-"""A certificate authority in memory: the webhook's, whom the API server trusts, and the sandbox control plane's."""
+"""An in-memory certificate authority, for the webhook, which the API server trusts, and for the sandbox
+control plane.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,11 @@ from cryptography.x509.oid import NameOID
 
 LIFETIME = timedelta(days=365)
 CLOCKS_DIFFER = timedelta(hours=1)
-"""By so much another machine's clock may be behind, and a certificate be valid there all the same."""
+"""How far another machine's clock may be behind without rejecting a new certificate."""
 
 
 class CertificateAuthority:
-    """Signs certificates; its key is nowhere but here, and goes with the object."""
+    """Signs certificates. Its key exists only in this object."""
 
     def __init__(self, name: str, now: datetime) -> None:
         self._now = now
@@ -39,7 +41,7 @@ class CertificateAuthority:
         usage: x509.ObjectIdentifier,
         names: Sequence[str] = (),
     ) -> x509.Certificate:
-        """A certificate of the key for a usage; ``names`` are the DNS names and addresses that it is for."""
+        """Issue a certificate for a key and a usage. ``names`` are the DNS names and addresses that it covers."""
         authority = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(self._identifier)
         builder = (
             self._builder(subject, key)
@@ -71,7 +73,7 @@ def new_key() -> ec.EllipticCurvePrivateKey:
 
 
 def general_name(name: str) -> x509.GeneralName:
-    """A DNS name or an address as certificates state it."""
+    """A DNS name or an IP address in the form that certificates use."""
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
@@ -79,7 +81,7 @@ def general_name(name: str) -> x509.GeneralName:
 
 
 def pem(certificate: x509.Certificate) -> bytes:
-    """The certificate as text."""
+    """The certificate in PEM format."""
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 

@@ -1,7 +1,7 @@
-"""The cluster process: cache, controllers, planning. One replica at a time, by a Lease.
+"""The cluster process: cache, controllers and planning. A Lease makes one replica at a time active.
 
-The Lease saves work; it guards nothing. Two active processes would find the same claims in the cluster and the same
-labels on them, and write nothing twice.
+The Lease saves work, but correctness does not depend on it. Two active processes would find the same claims in the
+cluster and the same labels on them, and write nothing twice.
 """
 
 from __future__ import annotations
@@ -69,13 +69,17 @@ from workflows import names
 log = logging.getLogger("worker.runtime.cluster_process")  # __name__ is __main__ here
 
 TURN = 0.001
-"""Seconds after which a thread that plans gives the event loop its turn, which waits for one after each call to the
-system: it answers twice as many requests as with Python's own 5 ms."""
+"""Seconds after which a planning thread yields the interpreter. The event loop waits for that after each system call.
+With
+this value it answers twice as many requests as with Python's own 5 ms.
+"""
 TEMPORAL_PAUSE = 2.0
-"""Seconds between two tries of a call that Temporal did not answer."""
+"""Seconds between two attempts of a call that Temporal did not answer."""
 ELECTION_QPS, ELECTION_BURST = 10.0, 20
-"""Requests for the election and for the health of the API server. They never wait for writes of the cluster's objects:
-a renewal that came ten seconds late would end leading."""
+"""Request limits for the election and for the health check of the API server. These requests never wait for writes of
+the
+cluster's objects, because a renewal that comes ten seconds late ends the lead.
+"""
 
 
 class PlanActivities:
@@ -89,25 +93,25 @@ class PlanActivities:
 
     @activity.defn(name=ActivityName.AWAIT_BATCH)
     async def await_batch(self, given: AwaitBatchInput) -> BatchSummary:
-        """Wait for pods that fit nowhere."""
+        """Wait for pods that fit on no node."""
         with self._announced.question_of(activity.info().workflow_id or ""):
             return await self._batcher.await_batch(given)
 
     @activity.defn(name=ActivityName.PLAN)
     async def plan(self, given: PlanInput) -> PlanResult:
-        """Decide one batch."""
+        """Plan one batch."""
         with self._announced.question_of(activity.info().workflow_id or ""):
             return await self._planner.plan(given)
 
     @activity.defn(name=ActivityName.AWAIT_DISRUPTION)
     async def await_disruption(self, given: AwaitDisruptionInput) -> DisruptionDecision:
-        """Wait for nodes that may leave."""
+        """Wait for nodes that may be disrupted."""
         with self._announced.question_of(activity.info().workflow_id or ""):
             return await self._disruptor.await_candidates(given)
 
 
 async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) -> None:
-    """Watch the cluster, and while holding the Lease decide for it."""
+    """Watch the cluster, and make decisions for it while holding the Lease."""
     sys.setswitchinterval(TURN)
     temporal = await Connection.open(tracing=tracing_wanted())
     clients = await connect(settings)
@@ -138,7 +142,7 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
                 asyncio.create_task(cache.run(), name="cache"),
                 asyncio.create_task(keep_apart(cache.wait_synced), name="garbage"),
                 asyncio.create_task(rivals.run(), name="rivals"),
-                # Needs neither Temporal nor the lead: while another controller leads, what Tenon closed is opened too.
+                # Needs neither Temporal nor the lead: nodes that Tenon closed must open if another controller leads.
                 asyncio.create_task(UncordonController(clients.kube, cache).run(), name="node opener"),
                 asyncio.create_task(
                     _lead_when_elected(settings, temporal, clients, cache, rivals, cut_off, election),
@@ -163,7 +167,7 @@ async def _lead_when_elected(
     cut_off: TemporalIsolation,
     kube: Kube,
 ) -> None:
-    """``kube`` renews the Lease and does nothing else that could hold it up."""
+    """``kube`` is used only for the Lease, so that nothing else delays a renewal."""
 
     async def lead() -> None:
         definitions = asyncio.create_task(keep_definitions(clients.kube, settings), name="definitions")
@@ -230,7 +234,7 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
 async def _decide(
     client: Client, settings: Settings, cache: ClusterCache, batcher: Batcher, planner: Planner, disruptor: Disruptor
 ) -> None:
-    """All that a leader does by this client of Temporal, until cancelled."""
+    """Everything that a leader does through this Temporal client, until cancelled."""
     cluster = settings.cluster_name
     queue = names.leader_queue(cluster, f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
     announcements = Announcements(client, cluster, queue)
@@ -246,10 +250,10 @@ async def _decide(
             activities=[plan.await_batch, plan.plan, plan.await_disruption],
             build_id=BUILD_ID,
             max_concurrent_activities=10,
-            graceful_shutdown_timeout=timedelta(),  # long polls have nothing to finish; a plan is made again
+            graceful_shutdown_timeout=timedelta(),  # long polls have nothing to finish, and a plan is retried
         )
 
-    await _temporal_serves(client)  # a Worker that begins while it does not would end the process
+    await _temporal_serves(client)  # a Worker that starts while Temporal is unavailable would end the process
     async with serving(queue), serving(names.plan_queue(cluster)), asyncio.TaskGroup() as group:
         log.info("planning for the cluster", extra={"cluster": cluster})
         group.create_task(announcements.run(), name="announcements")
@@ -259,9 +263,9 @@ async def _decide(
 
 
 async def _temporal_serves(client: Client) -> None:
-    """Wait until Temporal answers: a leader outlives its outages."""
+    """Wait until Temporal answers. A leader survives outages of Temporal."""
     while True:
-        with contextlib.suppress(RPCError):  # told once a minute by the watch on its health
+        with contextlib.suppress(RPCError):  # the Temporal health check logs it once a minute
             if await client.service_client.check_health():
                 return
         await asyncio.sleep(TEMPORAL_PAUSE)

@@ -1,24 +1,24 @@
-"""How much a worker does at once, by the CPU that it was given: CPU_REQUESTS, as Karpenter scales its reconciles."""
+"""Scales a worker's concurrency with its CPU request (CPU_REQUESTS), as Karpenter scales its reconciles."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 GIVEN = 1000.0
-"""Millicores for which the figures below are chosen, and which are assumed where nothing is requested."""
+"""Millicores for which the values below are chosen. Also the default if nothing is requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Concurrency:
-    """What one io process does at once."""
+    """The concurrency of one io process."""
 
     activities: int = 200
     """Most of them wait for AWS or Kubernetes."""
     workflow_tasks: int = 30
     draining: int = 200
-    """In addition to the activities above: nodes that wait for their pods or volumes to go."""
+    """In addition to the activities above: nodes that wait for their pods or volumes to be removed."""
     ending: int = 500
-    """Also in addition: nodes that wait for their instance to end; one call a second looks at all."""
+    """Also in addition: nodes that wait for their instance to terminate. One call a second polls all of them."""
 
 
 LEAST = Concurrency(50, 10, 50, 500)
@@ -26,7 +26,7 @@ MOST = Concurrency(1000, 200, 1000, 2000)
 
 
 def concurrency(millicores: float) -> Concurrency:
-    """In proportion to the CPU, within bounds; a request of nothing counts as one core."""
+    """Concurrency in proportion to the CPU, within bounds. A request of 0 counts as one core."""
     share = (millicores or GIVEN) / GIVEN
     usual = Concurrency()
 

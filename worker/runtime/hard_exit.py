@@ -1,7 +1,7 @@
-"""Exits a process that used Temporal at once, without the interpreter's own shutdown.
+"""Exits a process that used Temporal immediately, without the interpreter's own shutdown.
 
-Threads of Temporal's core may still hand an object back to Python while the interpreter takes itself apart, and abort
-the process after its work is done. So what is left to do is done here, and the rest is left to the operating system.
+Threads of Temporal's core may still pass an object to Python while the interpreter shuts down, which aborts the process
+after its work is done. Therefore this module flushes everything itself and leaves the rest to the operating system.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Health and metrics of a worker: two child processes report to their parent, which answers the probes.
 
-Live: both processes run and their event loops turn. Ready: caches are synced, Temporal and the API server answer. An
-outage of either makes a worker unready, never dead, so that Kubernetes does not restart it in circles.
+Live means that both processes run and their event loops respond. Ready means that caches are synced, and that Temporal
+and the API server answer. An outage of either makes a worker unready, never dead, so that Kubernetes does not restart
+it in a loop.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ LATE_LIMIT = 10.0
 
 @dataclass
 class ChildHealth:
-    """What one child process last said of itself."""
+    """The last report of one child process."""
 
     ready: bool = False
     why: str = "starting"
@@ -36,7 +37,7 @@ class ChildHealth:
 
 
 class Health:
-    """The reports of all children, and the verdicts drawn from them."""
+    """Collects the reports of all children and derives liveness and readiness."""
 
     def __init__(self, names: list[str]) -> None:
         self._children = {name: ChildHealth() for name in names}
@@ -44,7 +45,7 @@ class Health:
         self._failures: dict[str, None] = {}
 
     def listen(self, name: str, stream: IO[str]) -> None:
-        """Follow the reports that a child writes, until it closes the stream."""
+        """Read the reports of a child until it closes the stream."""
         for line in stream:
             report = json.loads(line)
             with self._lock:
@@ -59,14 +60,16 @@ class Health:
             return list(self._failures)
 
     def live(self) -> tuple[bool, str]:
-        """Whether every child has reported lately."""
+        """Whether every child has reported within `SILENCE_LIMIT`."""
         now = time.monotonic()
         with self._lock:
             silent = [name for name, child in self._children.items() if now - child.heard_at > SILENCE_LIMIT]
         return not silent, f"silent: {', '.join(silent)}" if silent else "ok"
 
     def ready(self) -> tuple[bool, str]:
-        """Whether every child is ready; else what each waits for. Of one whose event loop hangs its silence tells."""
+        """Whether every child is ready, or else what each one waits for. A late report shows that an event
+        loop hangs.
+        """
         now = time.monotonic()
         with self._lock:
             silences = {name: now - child.heard_at for name, child in self._children.items()}
@@ -95,7 +98,7 @@ def serve_probes(health: Health, port: int) -> ThreadingHTTPServer:
 
 
 def serve_metrics(directory: str, port: int, *, profiling: bool = False) -> ThreadingHTTPServer:
-    """Answer /metrics on ``port`` with the sum over the child processes, and on wish /debug/pprof/ with their work."""
+    """Serve /metrics on ``port`` with the sum over the child processes, and /debug/pprof/ if ``profiling`` is on."""
 
     class Metrics(_Quiet):
         def do_GET(self) -> None:

@@ -1,6 +1,6 @@
-"""A child process's side of its health: what it waits for, said to the parent every few seconds.
+"""The child's side of health reporting: it sends its state to the parent every few seconds.
 
-Both children often fail for the same reason, so the last word of each goes through the parent, which prints it once.
+Both children often fail for the same reason, so they send their last error to the parent, which prints it once.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import os
 from collections.abc import Callable
 
 REPORT_FD = "TENON_REPORT_FD"
-"""Environment variable: the file descriptor on which the parent listens."""
+"""Environment variable with the file descriptor that the parent reads from."""
 PERIOD = 2.0
 
 
 def report_failure(sentence: str) -> bool:
-    """Tell the parent why this process cannot work; False when there is no parent that listens."""
+    """Report to the parent why this process cannot work. Returns False if no parent is listening."""
     descriptor = os.environ.get(REPORT_FD)
     if descriptor is None:
         return False
@@ -28,7 +28,9 @@ def report_failure(sentence: str) -> bool:
 
 
 async def report_health(why_not_ready: Callable[[], str]) -> None:
-    """Report until cancelled; an empty answer of ``why_not_ready`` means ready. Without a parent nothing is said."""
+    """Report until cancelled. ``why_not_ready`` returns an empty string if the process is ready. Does nothing without a
+    parent.
+    """
     descriptor = os.environ.get(REPORT_FD)
     if descriptor is None:
         return

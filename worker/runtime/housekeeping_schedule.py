@@ -1,4 +1,4 @@
-"""Reconciles the Schedule of housekeeping: creates it, updates it when it differs, and triggers it at a start."""
+"""Reconciles the housekeeping Schedule: creates it, updates it if it differs, and triggers it when a leader starts."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ log = logging.getLogger(__name__)
 EVERY = timedelta(minutes=10)
 """A sweep costs about three billed actions: ten minutes keep a quiet cluster below twenty an hour."""
 CATCH_UP = timedelta(minutes=1)
-"""Sweeps that an outage missed are not made up for: the next one finds the same."""
+"""Sweeps missed during an outage are not caught up on, because the next sweep finds the same."""
 JITTER_SHARE = 10
-"""The jitter is this part of the interval, so that clusters of one namespace do not sweep together."""
+"""The jitter is the interval divided by this number, so that clusters of one namespace do not sweep together."""
 AGAIN = 600.0
-"""Seconds until the Schedule is looked at again, should somebody have deleted it."""
+"""Seconds until the Schedule is checked again, in case someone deleted it."""
 RETRY = 15.0
 
 
 async def ensure_schedule(client: Client, cluster: str, every: timedelta = EVERY) -> bool:
-    """Makes the Schedule as it should be; whether that took a change. A pause by an operator is kept."""
+    """Create or correct the Schedule. Returns whether that took a change. An operator's pause is kept."""
     wanted = _schedule(cluster, every)
     try:
         await client.create_schedule(schedule_id(cluster), wanted)
@@ -50,14 +50,14 @@ async def ensure_schedule(client: Client, cluster: str, every: timedelta = EVERY
 
 
 async def sweep_now(client: Client, cluster: str) -> None:
-    """Starts a sweep, unless one runs or an operator paused the Schedule."""
+    """Start a sweep, unless one is running or an operator paused the Schedule."""
     handle = client.get_schedule_handle(schedule_id(cluster))
     if not (await handle.describe()).schedule.state.paused:
         await handle.trigger(overlap=ScheduleOverlapPolicy.SKIP)
 
 
 async def keep_schedule(client: Client, cluster: str, every: timedelta = EVERY) -> None:
-    """Sweep once now, then see to the Schedule until cancelled."""
+    """Sweep once now, then reconcile the Schedule until cancelled."""
     begun = False
     while True:
         try:
@@ -107,10 +107,10 @@ def _schedule(cluster: str, every: timedelta) -> Schedule:
 
 
 async def _essence(client: Client, schedule: Schedule) -> tuple[object, ...]:
-    """What must not differ; the rest is the server's own spelling."""
+    """The fields that must match. The server may rewrite the others."""
     action = schedule.action
     assert isinstance(action, ScheduleActionStartWorkflow)
-    # A description holds the arguments as the server keeps them, encoded.
+    # A description holds the encoded arguments, as the server stores them.
     encoded = [each for each in action.args if isinstance(each, Payload)]
     encoded = encoded or list(await client.data_converter.encode(action.args))
     return (

@@ -1,7 +1,7 @@
 """The io process: workflows, EC2 and Kubernetes writes, conversions of older objects. Every replica runs one.
 
-While another controller leads, no task is taken from Temporal: timers of workflows that are open may come to their end
-there, and nothing is done about it before Tenon leads again.
+While another controller leads, it takes no tasks from Temporal. Timers of open workflows may fire in that time, but
+nothing acts on them until Tenon leads again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger("worker.runtime.io_process")  # __name__ is __main__ her
 
 
 async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) -> None:
-    """Serve the io task queue, and conversions, until told to stop."""
+    """Serve the io task queue and conversions until ``stop`` is set."""
     with conversions_served(settings):
         await _serve(settings, readiness, stop)
 

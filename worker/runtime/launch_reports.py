@@ -1,7 +1,7 @@
-"""Tells the provisioner's workflow what EC2 refuses, in one message for all refusals of about a second.
+"""Reports to the provisioner's workflow what EC2 refuses, in one message for all refusals of about a second.
 
-The workflow keeps it, so that an io process that starts knows what its predecessor learned. Each message says all that
-holds: a provisioner that an operator terminated learns it again from the next one.
+The workflow stores it, so that an io process that starts knows what its predecessor learned. Each message holds the
+complete state, so a provisioner that an operator terminated learns it again from the next message.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from workflows.provisioner import ProvisionerWorkflow
 log = logging.getLogger(__name__)
 
 GATHER = 1.0
-"""Seconds in which refusals gather before they are told."""
+"""Seconds in which refusals gather before they are reported."""
 AGAIN = 5.0
-"""Seconds until a message that Temporal did not take is sent again."""
+"""Seconds until a message that Temporal did not accept is sent again."""
 
 
 async def keep_told(client: Client, cluster: str, breakers: LaunchBreakers) -> None:
-    """Learn what the workflow keeps, then tell it what is new, until cancelled."""
+    """Read what the workflow stores, then report what is new, until cancelled."""
     handle = client.get_workflow_handle(names.provisioner_id(cluster))
     while True:
         try:
             breakers.adopt(await handle.query(ProvisionerWorkflow.launches))
             break
-        except WorkflowQueryFailedError as error:  # of an earlier version, which keeps nothing of this
+        except WorkflowQueryFailedError as error:  # a workflow of an earlier version does not store this
             log.info("the provisioner's workflow does not say what EC2 refused", extra={"error": str(error)})
             break
         except RPCError as error:

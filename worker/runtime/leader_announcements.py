@@ -1,9 +1,10 @@
-"""A leader makes itself known to the two workflows that ask the planner, and notices when one does not ask it.
+"""A leader announces itself to the two workflows that call the planner, and notices when one does not call it.
 
-The sign is the question itself: while a workflow's question is open here, it knows this leader. No message is needed
-then. When a workflow has no question here for some looks in a row, its question is lost or went to another replica: the
-leader announces itself again. Looks are counted and not seconds, so that a leader that stood still, and has perhaps
-lost its Lease meanwhile, does not announce itself first of all.
+An open call of a workflow shows that the workflow knows this leader, and then no message is needed. If a workflow has
+no open call here for several checks in a row, its call was lost or went to another replica, and the leader announces
+itself again. Checks are counted instead of seconds, so that a leader that was stalled, and may have lost its Lease,
+does
+not start by announcing itself.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from workflows import names
 log = logging.getLogger(__name__)
 
 LOOK = 2.0
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 FIRST_PATIENCE, LONGEST_PATIENCE = 5, 150
-"""After so many looks without a question a leader announces itself again; the number doubles each time."""
+"""A leader announces itself again after this many checks without a call. The number doubles each time."""
 
 
 class Announcements:
-    """Whether the workflows of one cluster ask the leader that serves the task queue ``queue``."""
+    """Tracks whether the workflows of one cluster call the leader that serves the task queue ``queue``."""
 
     def __init__(self, client: Client, cluster: str, queue: str) -> None:
         self._client = client
@@ -40,7 +41,7 @@ class Announcements:
 
     @contextmanager
     def question_of(self, workflow_id: str) -> Iterator[None]:
-        """A question of this workflow is open here."""
+        """Mark a call of this workflow as open for the duration of the context."""
         self._open[workflow_id] += 1
         try:
             yield
@@ -48,13 +49,13 @@ class Announcements:
             self._open[workflow_id] -= 1
 
     async def run(self) -> None:
-        """Announce the leader at once, and again when it is needed, until cancelled."""
+        """Announce the leader immediately, and again whenever needed, until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(LOOK)
 
     async def look(self) -> None:
-        """One look at both workflows."""
+        """Check both workflows once."""
         for workflow_id, patience in self._waits.items():
             if self._open[workflow_id]:
                 patience.served()
@@ -67,16 +68,16 @@ class Announcements:
             await handle.signal("planner_serves", self._queue)
             await handle.signal("planner_started")
         except RPCError as error:
-            # A workflow that does not exist yet is started by a controller, with the queue in its input.
+            # A controller starts a workflow that does not exist yet, with the queue in its input.
             if error.status is not RPCStatusCode.NOT_FOUND:
-                return  # the watch on Temporal's health says so once a minute; the next look tries again
+                return  # the Temporal health check logs it once a minute; the next check retries
         if patience.repeated:
             log.info("No question came from %s: this leader announced itself again", workflow_id)
         patience.announced()
 
 
 class _Patience:
-    """How many looks without a question are left until the next announcement."""
+    """Counts down the checks without a call until the next announcement."""
 
     def __init__(self) -> None:
         self._left = 0

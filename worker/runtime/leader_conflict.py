@@ -1,12 +1,15 @@
-"""Who else runs this cluster's nodes: a Karpenter, or a Tenon in another namespace. While one does, Tenon stands by.
+"""Detects another controller that manages this cluster's nodes: a Karpenter, or a Tenon in another namespace.
 
-Two controllers over the same NodeClaims would buy every node twice and each end what the other bought. Karpenter takes
-no notice of Tenon, so Tenon does of Karpenter: its Lease is looked at every two seconds, by this process's own clock
-only. A Lease is being renewed while its holder or its renewTime change within the time that its holder said. Unchanged
-for longer it is no rival's any more, and at the latest after a minute: anybody who may create a Lease may write years
-into it. One that was released is the rival's for another 15 seconds, for at each restart of a Karpenter one replica
-releases what another takes two seconds later. What cannot be seen is not taken for "nobody": the last answer holds, and
-before the first one Tenon stands by.
+While another one is active, Tenon stands by. Two controllers over the same NodeClaims would buy every node twice and
+each terminate what the other bought. Karpenter does not check for Tenon, so Tenon checks for Karpenter: it reads its
+Lease every two seconds and measures only with this process's own clock.
+
+A Lease is active while its holder or its renewTime change within the duration that its holder states. A Lease that has
+not changed for longer is expired. At most a minute counts, because anybody who may create a Lease may write years into
+it. A released Lease counts as active for another 15 seconds, because at each restart of a Karpenter one replica
+releases
+what another acquires two seconds later. If the Leases cannot be read, the last result holds, and before the first
+result Tenon stands by.
 """
 
 from __future__ import annotations
@@ -31,26 +34,28 @@ log = logging.getLogger(__name__)
 
 PERIOD = 2.0
 DURATION = 15.0
-"""Seconds that a Lease lasts whose holder does not say, or that was released."""
+"""Seconds that a Lease lasts if its holder does not state a duration, or after it was released."""
 LONG_AGO = timedelta(minutes=15)
-"""A Lease that was released so long before it is first seen is nobody's at once, so that what an uninstalled Karpenter
-left behind delays no start. AWS refuses who is five minutes off, so clocks are not further apart than ten."""
+"""A Lease that was released this long before it is first seen counts as free immediately, so that the remains of an
+uninstalled Karpenter do not delay a start. AWS rejects requests whose clock is off by more than five minutes, so two
+clocks differ by at most ten.
+"""
 STANDING_BY = "StandingBy"
 
 
 @dataclass(frozen=True)
 class Rival:
-    """Somebody else's Lease that is being renewed, or was released a moment ago."""
+    """Another controller's Lease that is being renewed, or was just released."""
 
     namespace: str
     name: str
     holder: str
-    """Who holds it or was last seen to hold it; empty when nobody has been seen."""
+    """The current or last known holder. Empty if none has been seen."""
     lease: Object = field(compare=False, repr=False)
 
     @property
     def is_tenon(self) -> bool:
-        """Whether another Tenon holds it, and no Karpenter."""
+        """Whether another Tenon holds it, rather than a Karpenter."""
         return is_tenons(self.holder)
 
     def __str__(self) -> str:
@@ -62,19 +67,19 @@ class Rival:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What a look found of one Lease."""
+    """The observed state of one Lease."""
 
     renewal: tuple[str, str]
-    """Who holds it, and the time that its holder wrote at the last renewal."""
+    """The holder, and the renewTime that it wrote last."""
     since: float
-    """Since when it has this renewal, by this process's clock."""
+    """When this renewal was first seen, by this process's clock."""
     holder: str
     lasts: bool
-    """Whether it counted as a rival's."""
+    """Whether the Lease counted as active."""
 
 
 class LeaderConflict:
-    """Knows whether somebody else leads. ``namespace`` and ``name`` are those of Tenon's own Lease."""
+    """Knows whether another controller leads. ``namespace`` and ``name`` identify Tenon's own Lease."""
 
     def __init__(
         self,
@@ -94,7 +99,7 @@ class LeaderConflict:
         self._blind = False
         self._log_limiter = LogRateLimiter()
         self.unseen = "it is not known yet whether another controller, such as Karpenter, leads"
-        """Why Tenon cannot tell; empty since the first look that succeeded."""
+        """Why this is unknown. Empty after the first check that succeeded."""
         self._free = asyncio.Event()
         self._taken = asyncio.Event()
         self.rival: Rival | None = None
@@ -102,21 +107,22 @@ class LeaderConflict:
     def stand_by(self, leading: bool) -> bool:
         """Whether Tenon must not act now.
 
-        Two Tenons that began in the same moment would both give way for ever: of two that lead already, the one with
-        the first name goes on.
+        Two Tenons that started at the same moment would both give way forever. If both already lead, the one whose
+        namespace
+        and name sort first continues.
         """
         if leading and self.rival is not None and self.rival.is_tenon:
             return (self.rival.namespace, self.rival.name) < self._own
         return bool(self.unseen) or self.rival is not None
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Check until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(PERIOD)
 
     async def look(self) -> None:
-        """One look at the Leases; a failure leaves what was known."""
+        """Check the Leases once. A failure keeps the previous result."""
         try:
             async with asyncio.timeout(PERIOD * 5):
                 found = [
@@ -138,7 +144,9 @@ class LeaderConflict:
         await self._note(found)
 
     async def serve(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """Run ``work`` whenever nobody else leads, and cancel it when somebody comes; ends when it ends by itself."""
+        """Run ``work`` while no other controller leads, and cancel it when one appears. Returns when ``work`` ends by
+        itself.
+        """
         again = True
         while again:
             await self._free.wait()
@@ -155,11 +163,11 @@ class LeaderConflict:
             if seen.lasts:
                 rivals.append(Rival(*key, holder=seen.holder, lease=lease))
         self._blind = False
-        # A Karpenter before another Tenon, which gives way to it as well.
+        # Prefer a Karpenter over another Tenon, because the other Tenon gives way to it as well.
         await self._become(min(rivals, key=lambda each: (each.is_tenon, each.namespace, each.name), default=None))
 
     def _look_at(self, key: tuple[str, str], lease: Object, before: _Seen | None, clock: float) -> _Seen:
-        """One Lease, and what was last seen of it."""
+        """Compare one Lease with its previous observation."""
         spec = lease.get("spec") or {}
         holds = str(spec.get("holderIdentity") or "")
         renewal = (holds, str(spec.get("renewTime") or ""))
@@ -169,7 +177,7 @@ class LeaderConflict:
         if before is None:
             since = float("-inf") if not holds and self._long_ago(spec.get("renewTime")) else clock
         elif before.renewal != renewal or (before.lasts and self._blind):
-            since = clock  # a rival could not renew either while the API server was away
+            since = clock  # another holder could not renew either while the API server was unavailable
         else:
             since = before.since
         said = duration(spec, DURATION)
@@ -178,7 +186,7 @@ class LeaderConflict:
     def _long_ago(self, stamp: Any) -> bool:
         try:
             return self._now() - datetime.fromisoformat(str(stamp)) > LONG_AGO
-        except (ValueError, TypeError):  # never written, or without a zone: nobody knows
+        except (ValueError, TypeError):  # missing, or without a time zone: the age is unknown
             return False
 
     async def _become(self, rival: Rival | None) -> None:

@@ -1,11 +1,11 @@
-"""One active replica at a time, agreed upon by a Kubernetes Lease.
+"""Leader election with a Kubernetes Lease, so that one replica at a time is active.
 
-A holder renews its Lease every two seconds and must stop when it could not for ten; others take over once they have
-seen it unchanged for fifteen. Each side measures with its own clock only, so clocks need not agree. The Lease saves
-work and is no lock: for a moment two replicas may both believe in themselves, and all they do must bear that.
+A holder renews its Lease every two seconds and must stop if it could not do so for ten. Others take over when they have
+seen the Lease unchanged for fifteen. Each side measures only with its own clock, so clocks need not agree. The Lease
+saves work but is not a lock: for a moment two replicas may both lead, and everything that they do must tolerate that.
 
-Its name is Karpenter's, so that of a Karpenter and a Tenon in one namespace only one leads. While Tenon holds it, a
-label and the holder's name say whose it is; once released, an annotation says that Tenon did it.
+The Lease has Karpenter's name, so that only one of a Karpenter and a Tenon in one namespace leads. While Tenon holds
+it, a label and the holder's name show that. After a release, an annotation shows that Tenon released it.
 """
 
 from __future__ import annotations
@@ -27,20 +27,22 @@ log = logging.getLogger(__name__)
 
 LEASE_NAME = "karpenter-leader-election"
 IDENTITY_PREFIX = "tenon/"
-"""How the identities of Tenon's replicas begin. Karpenter's begin with a host's name, which has no slash."""
+"""The prefix of the identities of Tenon's replicas. Karpenter's start with a host name, which has no slash."""
 EARLIER_IDENTITY = re.compile(r".+_[0-9]+")
-"""The identities of Tenon's first releases: a host's name and a process. After Karpenter's ``_`` comes a UUID."""
+"""The identities in Tenon's first releases: a host name and a process ID. Karpenter's have a UUID after the ``_``."""
 LABEL, LABEL_VALUE = "app.kubernetes.io/managed-by", "tenon"
 RELEASED = "tenon.sh/released-at"
-"""On a Lease that Tenon released: the ``renewTime`` that it wrote then. The next holder of the Lease overwrites it."""
+"""Annotation on a Lease that Tenon released: the ``renewTime`` that it wrote then. The next holder overwrites
+renewTime.
+"""
 
 
 LONGEST_DURATION = 60.0
-"""Seconds that a Lease lasts at most, whatever its holder says: who renews one does so every few seconds."""
+"""Maximum duration of a Lease in seconds, whatever its holder states. A live holder renews every few seconds."""
 
 
 def duration(spec: Object, default: float) -> float:
-    """Seconds that a Lease lasts after it was renewed."""
+    """Seconds that a Lease lasts after a renewal."""
     return min(float(spec.get("leaseDurationSeconds") or default), LONGEST_DURATION)
 
 
@@ -50,14 +52,14 @@ def is_tenons(identity: str) -> bool:
 
 
 def released_by_tenon(lease: Object) -> bool:
-    """Whether nobody has held the Lease since Tenon released it."""
+    """Whether Tenon released the Lease and no other holder has acquired it since."""
     mark, spec = (lease["metadata"].get("annotations") or {}).get(RELEASED), _spec(lease)
     return bool(mark) and not spec.get("holderIdentity") and mark == spec.get("renewTime")
 
 
 @dataclass(frozen=True)
 class LeaseTimes:
-    """Seconds: how long a Lease lasts unrenewed, when its holder gives up, how often either looks."""
+    """In seconds: how long a Lease lasts without renewal, when its holder gives up, and how often both check."""
 
     duration: float = 15.0
     renew_deadline: float = 10.0
@@ -81,7 +83,9 @@ class LeaseElection:
         stand_by: Callable[[bool], bool] = lambda _leading: False,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """``stand_by`` says, given whether this replica leads, that it must not: it then gives up or never takes."""
+        """``stand_by`` gets whether this replica leads. If it returns True, the replica gives up the Lease or does not
+        take it.
+        """
         self._kube = kube
         self._namespace = namespace
         self._identity = identity
@@ -95,11 +99,13 @@ class LeaseElection:
         self.leading = False
 
     async def run(self, lead: Callable[[], Awaitable[Any]]) -> None:
-        """Awaits the Lease, runs ``lead`` while holding it, and so on for ever.
+        """Wait for the Lease, run ``lead`` while holding it, and repeat.
 
-        Losing the Lease cancels ``lead``. When ``lead`` ends, fails or all of this is cancelled, the Lease is released
-        so that another replica need not wait for it to run out; what ``lead`` raised is raised again. A ``lead`` that
-        was cancelled from within, as a Temporal worker does to its surroundings when it cannot begin, is begun anew.
+        Losing the Lease cancels ``lead``. When ``lead`` ends or fails, or this method is cancelled, the Lease is
+        released, so
+        that another replica need not wait for it to expire. Exceptions of ``lead`` are raised again. If ``lead`` was
+        cancelled
+        from within, as a Temporal worker does to its caller when it cannot start, it is started again.
         """
         while True:
             await self.acquire()
@@ -115,13 +121,13 @@ class LeaseElection:
             if work in ended and not work.cancelled():
                 await work
                 return
-            for end in ends:  # what goes wrong while a lost leadership is wound up must not end the standing by
+            for end in ends:  # an error while shutting down after a lost Lease must not end this loop
                 if isinstance(end, Exception):
                     log.warning("Leading did not end cleanly: %r", end, exc_info=end)
-            await asyncio.sleep(self._times.retry)  # another replica goes first
+            await asyncio.sleep(self._times.retry)  # let another replica go first
 
     async def acquire(self) -> None:
-        """Waits until this identity holds the Lease."""
+        """Wait until this identity holds the Lease."""
         held = await self._try_for_a_while()
         while not held:
             await asyncio.sleep(self._times.retry)
@@ -129,7 +135,9 @@ class LeaseElection:
         log.info("This replica (%s) now leads by the Lease %s/%s", self._identity, self._namespace, self._name)
 
     async def release(self) -> None:
-        """Gives the Lease up if it is still ours; a failure is logged, for the Lease runs out by itself."""
+        """Release the Lease if this identity still holds it. A failure is only logged, because the Lease expires by
+        itself.
+        """
         try:
             async with asyncio.timeout(self._times.renew_deadline / 2):
                 lease = await self._kube.get(LEASES, self._name, self._namespace)
@@ -150,7 +158,7 @@ class LeaseElection:
             await self.release()
 
     async def _renew(self) -> None:
-        """Returns when the Lease is lost: to another, or for want of an answer within the deadline."""
+        """Renew until the Lease is lost to another holder, or until no answer came within the deadline."""
         clock = asyncio.get_running_loop().time
         deadline = self._renewed_at + self._times.renew_deadline
         held: bool | None = True
@@ -165,7 +173,7 @@ class LeaseElection:
         log.warning("The Lease %s/%s is lost: this replica stops leading", self._namespace, self._name)
 
     async def _try_for_a_while(self) -> bool | None:
-        """One attempt, given up when an API server that hangs would keep it from taking over one that serves again."""
+        """Make one attempt, with a timeout, so that a hanging API server cannot block a takeover after it recovers."""
         try:
             async with asyncio.timeout(self._times.renew_deadline):
                 return await self._try()
@@ -173,14 +181,14 @@ class LeaseElection:
             return None
 
     async def _try(self) -> bool | None:
-        """One attempt to take or renew the Lease: whether it is ours now, None when that is unknown."""
+        """Make one attempt to take or renew the Lease. Returns whether it is ours now, or None if that is unknown."""
         if self._stand_by(self.leading):
             return False
-        asked = asyncio.get_running_loop().time()  # others count from the write, which a slow answer only follows
+        asked = asyncio.get_running_loop().time()  # other replicas count from the write, not from the answer
         try:
             held = await self._take()
         except Conflict:
-            return None  # somebody wrote meanwhile; the next look tells who
+            return None  # another client wrote; the next attempt reads who
         except ApiError as error:
             if str(error) != self._complaint:
                 log.warning("The Lease %s/%s cannot be read or written: %s", self._namespace, self._name, error)
@@ -215,7 +223,7 @@ class LeaseElection:
         return await self._update(lease, mine, label=LABEL_VALUE)
 
     def _run_out(self, lease: Object) -> bool:
-        """Whether the Lease has not changed for as long as its holder said, by this process's own clock."""
+        """Whether the Lease has not changed for the duration that its holder stated, by this process's own clock."""
         clock = asyncio.get_running_loop().time()
         version = lease["metadata"]["resourceVersion"]
         if self._observed is None or self._observed[0] != version:
@@ -223,7 +231,7 @@ class LeaseElection:
         return clock >= self._observed[1] + duration(_spec(lease), self._times.duration)
 
     async def _update(self, lease: Object, spec: Object, *, label: str | None, released_at: str | None = None) -> bool:
-        """Writes on top of the version that was read, never on another."""
+        """Update exactly the version that was read."""
         metadata = {
             "resourceVersion": lease["metadata"]["resourceVersion"],
             "labels": {LABEL: label},

@@ -1,6 +1,6 @@
 """Keeps an outage from filling the log: one line a minute for each failure.
 
-Nothing is lost: Temporal shows the number of attempts and the last error of each pending activity.
+No information is lost: Temporal shows the number of attempts and the last error of each pending activity.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class OnceAMinute(logging.Filter):
         )
         if withheld:
             record.withheld = withheld
-        if isinstance(error, ApiError | EC2Error):  # its sentence says all
+        if isinstance(error, ApiError | EC2Error):  # its message needs no traceback
             record.exc_info = None
             record.error = str(error)
         return withheld is not None

@@ -1,4 +1,4 @@
-"""One JSON object a line, in the field names that operators of Karpenter grep for."""
+"""Writes one JSON object per line, with the field names that operators of Karpenter search for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STREAMS: dict[str, Callable[[], TextIO]] = {"stdout": lambda: sys.stdout, "stde
 
 
 class TenonFormatter(JsonFormatter):
-    """level, time, logger, message, then the named values of the record."""
+    """Writes level, time, logger and message, then the extra fields of the record."""
 
     def __init__(self, process: str) -> None:
         """``process`` names the worker process that writes."""
@@ -26,7 +26,7 @@ class TenonFormatter(JsonFormatter):
         self.process = process
 
     def add_fields(self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]) -> None:
-        """The fixed fields first, the record's own after them."""
+        """Add the fixed fields first, then those of the record."""
         log_data["level"] = record.levelname.replace("WARNING", "WARN")
         log_data["time"] = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         log_data["logger"] = record.name
@@ -48,7 +48,7 @@ def set_up(process: str, settings: Settings) -> None:
         handler.setFormatter(formatter)
     root = logging.getLogger()
     root.handlers[:] = handlers
-    logging.captureWarnings(True)  # Python's own would be bare text between the lines
+    logging.captureWarnings(True)  # otherwise Python's warnings are plain text between the JSON lines
     root.setLevel(_LEVELS[settings.log_level])
     for chatty in ("botocore", "boto3", "urllib3", "aiohttp", "kubernetes", "kubernetes_asyncio", "asyncio"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
@@ -69,7 +69,7 @@ def _handlers(setting: str, paths: Sequence[str]) -> list[logging.Handler]:
 
 
 def _report_faults(handlers: Sequence[logging.Handler], to: Sequence[logging.Handler], formatter: Any) -> None:
-    """A line that cannot be written is told where LOG_ERROR_OUTPUT_PATHS says, in the form of the others."""
+    """Report lines that cannot be written to LOG_ERROR_OUTPUT_PATHS, in the same format."""
     for handler in to:
         handler.setFormatter(formatter)
 

@@ -1,7 +1,7 @@
-"""How late the event loop of this process is: one thing that computes for long holds up all others, the Lease too.
+"""Measures the lag of the event loop. One long computation delays everything else, including the renewal of the Lease.
 
-Where the loop is late and computed little meanwhile, it waited for a core: for other threads, or because the
-container's CPU limit is used up.
+If the loop is late but computed little, it waited for a core: for other threads, or because the container's CPU limit
+is used up.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from activities.metrics import EVENT_LOOP_COMPUTING, EVENT_LOOP_LAG
 PERIOD = 0.05
 """Seconds between two measurements."""
 SLOT, SLOTS = 5.0, 12
-"""The worst is kept for each 5 seconds of the last minute."""
+"""The worst value is kept for each 5 seconds of the last minute."""
 LATE, LATELY = 2.5, 2
-"""A process is not ready while its loop was late by so many seconds in one of its newest slots. A Lease that is not
-renewed within 10 s is lost."""
+"""A process is not ready if its loop was late by this many seconds in one of this many newest slots. A Lease that is
+not
+renewed within 10 s is lost.
+"""
 
 
 class LoopLag:
-    """Measures, shows the worst of the last minute as metrics, and tells when it is bad."""
+    """Measures the lag, exports the worst value of the last minute as metrics, and reports when it is too high."""
 
     def __init__(
         self,
@@ -32,9 +34,13 @@ class LoopLag:
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         computed: Callable[[], float] = time.thread_time,
     ) -> None:
-        """``process`` is the label of the metrics.
+        """Create the measurement.
 
-        ``clock`` gives seconds, by default those of the running loop; ``computed`` those that this thread had a core.
+        Args:
+            process: the label of the metrics.
+            clock: returns seconds; by default the time of the running loop.
+            pause: sleeps for a number of seconds.
+            computed: returns the CPU seconds of this thread.
         """
         self._clock = clock or asyncio.get_running_loop().time
         self._pause = pause
@@ -59,6 +65,6 @@ class LoopLag:
             self._computing.set(max(most for _, most in self._slots))
 
     def why_late(self) -> str:
-        """A sentence while the loop is late; else empty."""
+        """A sentence while the loop is late. Otherwise empty."""
         worst = max(late for late, _ in list(self._slots)[-LATELY:])
         return f"its event loop was {worst:.1f} s late" if worst >= LATE else ""

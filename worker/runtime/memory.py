@@ -1,7 +1,7 @@
-"""MEMORY_LIMIT: near the container's limit garbage is collected before the kernel ends the worker.
+"""MEMORY_LIMIT: collects garbage near the container's limit, before the kernel kills the worker.
 
-Python has no soft limit as Go's collector has. What comes nearest: look every few seconds at what all processes of the
-worker hold together, and at 90 % collect, give free memory back to the system, and say so.
+Python has no soft memory limit as Go has. As an approximation, this module checks every few seconds how much memory all
+processes of the worker hold together. At 90 % it collects garbage, returns free memory to the system, and logs that.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 PARENT = "TENON_PARENT_PID"
-"""Environment variable: the process that started this one; in a container it is mostly the first, number 1."""
+"""Environment variable: the process ID of the parent, which in a container is usually 1."""
 SHARE = 0.9
 PERIOD = 10.0
 REST = 60.0
-"""Seconds after a collection before the next: what is still held then is in use."""
+"""Seconds between two collections. Memory that is still held after a collection is in use."""
 _M_ARENA_MAX, _ARENAS = -8, 2
-"""Of malloc.h; and how many."""
+"""The option's number in malloc.h, and the number of arenas."""
 _PROC = Path("/proc")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 async def watch_memory(limit: int, used: Callable[[], int] | None = None, period: float = PERIOD) -> None:
-    """Serve until cancelled; a limit of -1 or 0 is none.
+    """Watch memory until cancelled. A limit of -1 or 0 means no limit.
 
     Args:
         limit: bytes for the whole worker.
         used: the bytes that the worker holds; by default those of its processes.
-        period: seconds between two looks.
+        period: seconds between two checks.
     """
     used = used or worker_bytes
     while True:
@@ -51,9 +51,9 @@ async def watch_memory(limit: int, used: Callable[[], int] | None = None, period
 
 
 def worker_bytes() -> int:
-    """What this process, the parent that started it and the parent's other children hold in memory.
+    """The memory of this process, its parent and the parent's other children, in bytes.
 
-    One that nobody started as part of a worker, or whose parent is gone, counts itself only.
+    A process that was not started as part of a worker, or whose parent is gone, counts only itself.
     """
     parent = os.getppid()
     family = {parent, *_children(parent)} if os.environ.get(PARENT) == str(parent) else set[int]()
@@ -61,23 +61,24 @@ def worker_bytes() -> int:
 
 
 def free() -> None:
-    """Collect garbage, and let the allocator return what is free."""
-    gc.unfreeze()  # what `worker.runtime.garbage_collector` set apart
+    """Collect garbage, and return free memory to the system."""
+    gc.unfreeze()  # what `worker.runtime.garbage_collector` froze
     gc.collect()
     return_free_memory()
 
 
 def return_free_memory() -> None:
-    """Let the allocator give free memory back to the system, where it is glibc's."""
+    """Return free memory to the system, if the allocator is glibc's."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
 
 
 def share_arenas() -> None:
-    """Let all threads allocate from two arenas.
+    """Let all threads share two arenas.
 
-    glibc gives every thread one of its own, up to eight for each core, and what is free in one is of no use to another.
+    By default glibc gives every thread its own, up to eight for each core, and free memory in one arena is of no use to
+    another.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -87,7 +88,7 @@ def share_arenas() -> None:
 def _children(process: int) -> set[int]:
     try:
         text = (_PROC / str(process) / "task" / str(process) / "children").read_text()
-    except OSError:  # another kernel, or the process is gone
+    except OSError:  # not Linux, or the process is gone
         return set()
     return {int(each) for each in text.split()}
 

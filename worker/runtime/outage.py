@@ -1,6 +1,7 @@
-"""What the readiness probe and the log say while a service is away that everything depends on.
+"""Reports the outage of an essential service in the readiness probe and in the log.
 
-A worker survives every outage: it is unready, and logs so at once, then once a minute, and when the outage is over.
+A worker survives every outage. It is unready during the outage, and logs when it starts, once a minute, and when it
+ends.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ REPEAT_SECONDS = 60.0
 
 
 class ReadinessLike(Protocol):
-    """Where reasons for not being ready are gathered."""
+    """Collects the reasons why the process is not ready."""
 
     checks: list[Callable[[], str]]
 
 
 class Outage:
-    """Whether one service answers. ``consequence`` tells operators what stands still while it does not."""
+    """Tracks whether one service answers. ``consequence`` tells operators what does not work while it does not."""
 
     def __init__(
         self,
@@ -43,11 +44,11 @@ class Outage:
         self._told = 0.0
 
     def __call__(self) -> str:
-        """Why the process is not ready; empty while the service answers."""
+        """Why the process is not ready. Empty while the service answers."""
         return self._sentence
 
     def note(self, why: str) -> None:
-        """Takes the outcome of a look at the service: why it does not serve, or nothing when it does."""
+        """Record the result of a health check: why the service does not answer, or an empty string if it does."""
         instant = self._clock()
         if not why:
             if self._sentence:

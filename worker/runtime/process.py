@@ -1,4 +1,4 @@
-"""What the two worker processes share: start-up with sentences instead of tracebacks, and a graceful stop."""
+"""Shared by the two worker processes: start-up errors as sentences instead of tracebacks, and graceful shutdown."""
 
 from __future__ import annotations
 
@@ -33,19 +33,21 @@ Main = Callable[[Settings, "Readiness", asyncio.Event], Awaitable[None]]
 
 
 class Readiness:
-    """Why the process is not ready yet; empty once it is."""
+    """Why the process is not ready. Empty if it is."""
 
     def __init__(self) -> None:
         self.why = "starting"
         self.checks: list[Callable[[], str]] = []
 
     def __call__(self) -> str:
-        """The first reason that holds."""
+        """The first reason that applies."""
         return self.why or next((why for check in self.checks if (why := check())), "")
 
 
 def run(name: str, main: Main) -> None:
-    """Run a worker process until it is told to stop; exits with 2 when it cannot work with what it was given."""
+    """Run a worker process until it is stopped. It exits with 2 if it cannot work with its settings or its
+    environment.
+    """
     share_arenas()
     try:
         settings = load()
@@ -75,7 +77,7 @@ async def _run(name: str, settings: Settings, main: Main) -> None:
 
 
 async def until_stopped(stop: asyncio.Event, endless: Iterable[asyncio.Task[None]]) -> None:
-    """Wait for the signal to stop. A task that ends earlier ends the process, with its error."""
+    """Wait for the signal to stop. A task that ends before that ends the process, with its error."""
     tasks = list(endless)
     told = asyncio.create_task(stop.wait(), name="stop")
     try:
@@ -92,7 +94,7 @@ async def until_stopped(stop: asyncio.Event, endless: Iterable[asyncio.Task[None
 
 @contextlib.asynccontextmanager
 async def _watched(name: str, settings: Settings, lag: LoopLag) -> AsyncIterator[None]:
-    """Memory and the event loop are looked after, and profiles are served where they are wanted."""
+    """Watch memory and the event loop, and serve profiles if they are enabled."""
     tasks = [
         asyncio.create_task(watch_memory(settings.memory_limit), name="memory"),
         asyncio.create_task(lag.run(), name="loop lag"),
@@ -110,7 +112,7 @@ async def _watched(name: str, settings: Settings, lag: LoopLag) -> AsyncIterator
 
 @contextlib.asynccontextmanager
 async def _reporting(readiness: Readiness, stop: asyncio.Event) -> AsyncIterator[None]:
-    """Report health; a parent that is gone means stop."""
+    """Report health. If the parent is gone, set ``stop``."""
     reporter = asyncio.create_task(report_health(readiness))
     if os.environ.get(REPORT_FD):
         reporter.add_done_callback(lambda _: stop.set())

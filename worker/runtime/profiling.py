@@ -1,8 +1,8 @@
-"""ENABLE_PROFILING: what the worker's processes do, asked for on the metrics port under /debug/pprof/.
+"""ENABLE_PROFILING: profiles of the worker's processes, on the metrics port under /debug/pprof/.
 
-A profile is a count of stacks, one a line as ``frame;frame;frame count``, which speedscope and flamegraph.pl draw. It
-is sampled from within, so that nothing needs to be installed and no other process needs rights over this one. Each
-process answers on a socket in the worker's private folder; the parent, which serves the port, asks them all.
+A profile counts stacks, one per line as ``frame;frame;frame count``, the format of speedscope and flamegraph.pl. Each
+process samples itself, so that nothing needs to be installed and no other process needs permissions for it. Each
+process answers on a socket in the worker's private folder. The parent, which serves the port, queries all of them.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ HERTZ = 100
 LONGEST = 120.0
 DEFAULT_SECONDS = 30.0
 ASKING = 15.0
-"""Seconds beyond the profile's own that a process has to answer."""
+"""Seconds in addition to the profile's own that a process has to answer."""
 
 _gathering = threading.Lock()
 Frames = Callable[[], dict[int, FrameType]]
 
 
 async def serve_profiles(folder: str, process: str) -> None:
-    """Answer for this process until cancelled."""
+    """Serve profiles of this process until cancelled."""
     path = Path(folder) / SOCKETS.replace("*", process)
     loop = asyncio.get_running_loop()
-    own_thread = ThreadPoolExecutor(1, thread_name_prefix="profile")  # the others' are for calls to AWS
+    own_thread = ThreadPoolExecutor(1, thread_name_prefix="profile")  # the default executor is for AWS
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
@@ -55,7 +55,7 @@ async def serve_profiles(folder: str, process: str) -> None:
 
 
 def sample(process: str, seconds: float, frames: Frames = sys._current_frames) -> str:
-    """Where the threads of this process were, over so many seconds."""
+    """Sample the stacks of this process's threads for ``seconds``."""
     found: Counter[str] = Counter()
     own = threading.get_ident()
     end = time.monotonic() + seconds
@@ -70,7 +70,7 @@ def sample(process: str, seconds: float, frames: Frames = sys._current_frames) -
 
 
 def stacks(process: str, _seconds: float) -> str:
-    """Where the threads of this process are now, as tracebacks."""
+    """The current stacks of this process's threads, as tracebacks."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     return "".join(
         f"{process}: {names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}\n"
@@ -79,7 +79,7 @@ def stacks(process: str, _seconds: float) -> str:
 
 
 def asked(path: str) -> tuple[str, float] | None:
-    """What a path under /debug/pprof/ asks for, and for how many seconds; None for what there is not."""
+    """The profile that a path under /debug/pprof/ requests, and its seconds. None if there is no such profile."""
     parts = urlsplit(path)
     what = parts.path.removeprefix("/debug/pprof/")
     if not parts.path.startswith("/debug/pprof/") or what not in ("profile", "goroutine"):
@@ -94,9 +94,9 @@ def asked(path: str) -> tuple[str, float] | None:
 
 
 def gather(folder: str, what: str, seconds: float) -> str | None:
-    """The answers of all processes, in the order of their names; blocks as long as they take.
+    """The answers of all processes, sorted by process name. Blocks for the length of the profile.
 
-    None, at once, while another answer is gathered: two profiles would show each other.
+    Returns None immediately if another profile is being taken, because the two would show each other.
     """
     if not _gathering.acquire(blocking=False):
         return None

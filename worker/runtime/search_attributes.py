@@ -1,6 +1,6 @@
-"""The search attributes that workflows bear: looked for at the start, and added where the worker may.
+"""The workflows' search attributes: checks at the start that they exist, and adds missing ones if the worker may.
 
-Temporal Cloud lets no worker list them or add any. There a query that names an attribute tells whether it exists.
+Temporal Cloud lets no worker list or add them. There, a query that names an attribute shows whether it exists.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ async def ensure_search_attributes(client: Client) -> None:
     """Add the search attributes that are missing.
 
     Raises:
-        TemporalError: some are missing and this client may not add them; the sentence holds the command that does.
+        TemporalError: some are missing and this client may not add them. The message contains the command that does.
     """
     missing = await _missing(client)
     if not missing:
@@ -81,7 +81,7 @@ async def _missing_by_queries(client: Client) -> Keys:
 
 
 async def _asked(client: Client, key: SearchAttributeKey[Any]) -> bool | None:
-    """Whether a query may name the attribute; None when no query is answered."""
+    """Whether a query may use the attribute. None if queries get no answer."""
     try:
         await client.count_workflows(f"{key.name} IS NOT NULL")
     except RPCError as error:

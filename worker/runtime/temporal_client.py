@@ -1,4 +1,4 @@
-"""The connection to Temporal: made with the standard environment, and watched."""
+"""Connects to Temporal with its standard environment configuration, and checks its health."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ CONNECT_TIMEOUT = 10.0
 
 
 class ConnectionLike(Protocol):
-    """What has a client at any time, not always the same."""
+    """Provides the current client, which may change over time."""
 
     @property
     def client(self) -> Client:
-        """The client of the moment."""
+        """The current client."""
 
 
 class TemporalError(Exception):
-    """Temporal cannot be used, in one sentence."""
+    """Temporal cannot be used. The message is one sentence."""
 
 
 async def connect(*, tracing: bool = False) -> Client:
-    """A client from the standard environment (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TLS, API key, profiles).
+    """Connect with the standard environment (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TLS, API key, profiles).
 
     Raises:
         TemporalError: the environment cannot be used, the address does not answer, or the namespace is unknown.
@@ -44,10 +44,10 @@ async def connect(*, tracing: bool = False) -> Client:
 
 
 def connection_config() -> ClientConnectConfig:
-    """What the standard environment says, with the certificates that are in its files now.
+    """Read the standard environment, with the current content of the certificate files.
 
     Raises:
-        TemporalError: it cannot be used.
+        TemporalError: the configuration cannot be used.
     """
     try:
         config = ClientConfig.load_client_connect_config()
@@ -61,7 +61,7 @@ def connection_config() -> ClientConnectConfig:
 
 
 async def connect_by(config: ClientConnectConfig, *, tracing: bool = False) -> Client:
-    """A client by this configuration.
+    """Connect with this configuration.
 
     Raises:
         TemporalError: the address does not answer, or the namespace is unknown.
@@ -83,10 +83,15 @@ async def watch_temporal(
     patience: float = 10.0,
     note: Callable[[bool], None] = lambda _answers: None,
 ) -> None:
-    """Keep asking Temporal whether it serves; while it does not, the process is unready and says so once a minute.
+    """Check Temporal's health until cancelled. While it does not serve, the process is unready and logs so once a
+    minute.
 
-    ``period`` is the pause between two questions, ``patience`` the wait for an answer, both in seconds; ``note`` learns
-    each time whether Temporal answered.
+    Args:
+        connection: provides the client.
+        readiness: gets the reason while Temporal does not serve.
+        period: seconds between two checks.
+        patience: seconds to wait for an answer.
+        note: called after each check with whether Temporal answered.
     """
     outage = Outage(
         f"Temporal at {connection.client.service_client.config.target_host}",
@@ -96,7 +101,7 @@ async def watch_temporal(
     readiness.checks.append(outage)
     while True:
         why = await _why_away(connection.client, patience)
-        # Servers close connections that have grown old, and a question under way goes down with one.
+        # Retry once: servers close old connections, and that fails a request in flight.
         why = await _why_away(connection.client, patience) if why else ""
         outage.note(why)
         note(not why)
@@ -121,7 +126,7 @@ _PLAIN = {
 
 
 def readable(error: Exception) -> str:
-    """What went wrong, without the layers of the library that it came through."""
+    """The cause of the error, without the library's wrapping."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     text = str(error).strip()

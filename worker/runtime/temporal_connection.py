@@ -1,7 +1,7 @@
-"""The connection to Temporal, made again when the files of its certificates are renewed.
+"""The connection to Temporal, which is replaced when its certificate files are renewed.
 
-Temporal's client reads its certificates once. A connection that stands outlives them, but the next one fails. So the
-files are read again and again. When what they hold has changed a new client is made, which shows that they are right.
+Temporal's client reads its certificates once. An open connection outlives them, but the next one fails. Therefore the
+files are read periodically. If their content has changed, a new client is created, which also shows that they work.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from worker.runtime.temporal_client import TemporalError, connect_by, connection
 log = logging.getLogger(__name__)
 
 PERIOD = 30.0
-"""Seconds between two looks at the files. The kubelet renews those of a Secret about once a minute."""
+"""Seconds between two reads of the files. The kubelet updates the files of a Secret about once a minute."""
 
 
 class Connection:
-    """The client of the moment, and those who must have the next one."""
+    """The current client. Passes each new one on to its users."""
 
     def __init__(self, client: Client, config: ClientConnectConfig, connect: Connect) -> None:
         self.client = client
@@ -37,7 +37,7 @@ class Connection:
 
     @classmethod
     async def open(cls, *, tracing: bool = False) -> Self:
-        """A connection by the standard environment.
+        """Open a connection with the standard environment.
 
         Raises:
             TemporalError: Temporal cannot be reached.
@@ -50,13 +50,15 @@ class Connection:
         return cls(await connect(config), config, connect)
 
     async def run(self, period: float = PERIOD) -> None:
-        """Look at the files until cancelled."""
+        """Check the files until cancelled."""
         while True:
             await asyncio.sleep(period)
             await self.look()
 
     async def look(self) -> None:
-        """One look; what cannot be read or does not serve leaves the client as it is until the next one."""
+        """Check the files once. If they cannot be read, or do not work, the client stays as it is until the
+        next check.
+        """
         try:
             config = await asyncio.to_thread(connection_config)
             if _credentials(config) == _credentials(self._config):
@@ -72,20 +74,22 @@ class Connection:
         renewed.set()
 
     async def next_client(self, after: Client) -> Client:
-        """Wait for another client than this one."""
+        """Wait for a client other than ``after``."""
         while self.client is after:
             await self._renewed.wait()
         return self.client
 
     async def keep(self, *workers: Worker) -> None:
-        """Give workers of one client each new one, until cancelled; what they do goes on."""
+        """Give each new client to these workers, which share one client, until cancelled. Their running tasks
+        continue.
+        """
         while True:
             client = await self.next_client(workers[0].client)
             for worker in workers:
                 worker.client = client
 
     async def serve(self, work: Callable[[Client], Coroutine[Any, Any, None]]) -> None:
-        """Run ``work`` with the client, and again from the beginning with each new one; ends when it ends by itself."""
+        """Run ``work`` with the client, and restart it with each new client. Returns when it ends by itself."""
         again = True
         while again:
             client = self.client
@@ -96,5 +100,5 @@ Connect = Callable[[ClientConnectConfig], Awaitable[Client]]
 
 
 def _credentials(config: ClientConnectConfig) -> tuple[object, ...]:
-    """What may change while a worker runs; another address or namespace takes a restart."""
+    """The settings that may change while a worker runs. A new address or namespace needs a restart."""
     return config.get("tls"), config.get("api_key")

@@ -1,7 +1,7 @@
-"""What Temporal's core says goes into this process's log, as its other lines do, and an outage does not fill it.
+"""Forwards the log of Temporal's core to this process's log, and keeps an outage from filling it.
 
-Left alone, the core writes coloured text to stdout, a line for each retry of each of its pollers: dozens a minute while
-Temporal is away, of which `watch_temporal` tells in one sentence.
+By default the core writes colored text to stdout, one line for each retry of each poller: dozens a minute while
+Temporal is unavailable. `watch_temporal` reports such an outage in one sentence.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ LEVELS = (
     "ERROR,temporalio_common=WARN,temporalio_sdk_core=WARN,temporalio_sdk=WARN,temporal_sdk_bridge=WARN,"
     "temporalio_client=ERROR"
 )
-"""The client's warnings are its retries."""
+"""The client's warnings report its retries."""
 _CHANGING = re.compile(r"\d+")
 
 
 class CoreLines(logging.Filter):
-    """Lets the same line pass once a minute, numbers aside, without what only the core can read."""
+    """Passes each distinct line once a minute, ignoring numbers, and removes a field that only the core can read."""
 
     def __init__(self, log_limiter: Callable[[str], int | None] | None = None) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class CoreLines(logging.Filter):
 
 @functools.cache
 def runtime() -> Runtime:
-    """The core's runtime of this process."""
+    """The Temporal runtime of this process."""
     CORE.addFilter(CoreLines())
     forwarding = LogForwardingConfig(CORE, append_target_to_name=False, prepend_target_on_message=False)
     return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=LEVELS, forwarding=forwarding)))

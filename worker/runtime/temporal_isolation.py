@@ -1,7 +1,7 @@
-"""When a leader gives its Lease up because Temporal does not answer it.
+"""Decides when a leader gives up its Lease because Temporal does not answer it.
 
-It may be the only replica that is cut off, and then another can lead. When Temporal is away for all replicas, none is
-better off, so the lead passes to and fro more and more slowly.
+It may be the only replica that is cut off, and then another replica can lead. If Temporal is unavailable for all
+replicas, no replica is better off, so the lead changes more and more slowly.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Callable
 log = logging.getLogger(__name__)
 
 PATIENCE, LONGEST_PATIENCE = 60.0, 960.0
-"""Seconds that a leader waits for Temporal; they double each time until Temporal answers again."""
+"""Seconds that a leader waits for Temporal. They double each time until Temporal answers again."""
 STANDS_BACK = 60.0
-"""Seconds in which a replica that gave up leaves the Lease to others."""
+"""Seconds for which a replica that gave up leaves the Lease to others."""
 
 
 class TemporalIsolation:
-    """What one replica knows: whether Temporal answers it, and how long it has led without an answer."""
+    """Tracks whether Temporal answers this replica, and how long the replica has led without an answer."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -30,12 +30,12 @@ class TemporalIsolation:
         self._back_until = float("-inf")
 
     def note(self, answers: bool) -> None:
-        """Takes the outcome of a look at Temporal."""
+        """Record the result of a health check of Temporal."""
         if answers:
             self._answered_at = self._clock()
             self._away_since, self._patience, self._back_until = None, PATIENCE, float("-inf")
         elif self._away_since is None:
-            self._away_since = self._answered_at  # a look takes up to half a minute to fail
+            self._away_since = self._answered_at  # a check takes up to half a minute to fail
 
     def stand_by(self, leading: bool) -> bool:
         """Whether this replica must give the Lease up, or leave it to others."""

@@ -1,7 +1,7 @@
-"""One plugin for client, worker and replayer alike: data converter, workflow sandbox rules, tracing.
+"""One plugin for clients, workers and replayers: data converter, workflow sandbox rules, tracing.
 
-A test worker or a replay that differs from production proves nothing, so there is only this one assembly; tests only
-have it watch more closely.
+A test worker or a replay that differs from production proves nothing, so all of them use this one configuration. Tests
+only enable stricter checks.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 def _runner(runner: WorkflowRunner | None, *, guarded: bool) -> WorkflowRunner:
     """The runner of workflows.
 
-    Temporal's sandbox imports the modules of a workflow again for each run, to catch use of the clock, the disk or
-    randomness. That takes a tenth of a second of CPU, twice in a node's life. Tests pay for it (``guarded``); a worker
-    takes the modules as they are.
+    Temporal's sandbox imports the modules of a workflow again for each run, to detect use of the clock, the disk or
+    randomness. That takes a tenth of a second of CPU, twice in a node's life. Tests accept that cost (``guarded``); a
+    worker passes the modules through.
     """
     own = ("tenon", "workflows.names", "workflows.options") if guarded else ("tenon", "workflows")
     restrictions = SandboxRestrictions.default.with_passthrough_modules(*own)
@@ -31,12 +31,12 @@ def _runner(runner: WorkflowRunner | None, *, guarded: bool) -> WorkflowRunner:
 
 
 class TenonPlugin(SimplePlugin):
-    """Registers on the client; workers and replayers inherit it."""
+    """Registered on the client. Workers and replayers inherit it."""
 
     def __init__(self, *, tracing: bool = False, guarded: bool = False) -> None:
         """With ``tracing``, spans of activities and client calls go to the global tracer provider.
 
-        ``guarded`` is for tests: what a workflow may not do is an error then.
+        With ``guarded``, which is for tests, a forbidden operation in a workflow is an error.
         """
         super().__init__(
             "tenon",

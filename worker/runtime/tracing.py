@@ -1,4 +1,4 @@
-"""Traces: on when an OTLP endpoint is set in the environment, as OpenTelemetry's own settings have it."""
+"""Tracing, which is on if the environment sets an OTLP endpoint through OpenTelemetry's own variables."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 
 def tracing_wanted() -> bool:
-    """Whether the environment names somewhere to send spans to."""
+    """Whether the environment sets an endpoint for spans."""
     return bool(os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"))
 
 
 def set_up_tracing(process: str, cluster: str) -> bool:
-    """Install the global tracer provider if spans are wanted; says whether it did."""
+    """Install the global tracer provider if tracing is enabled. Returns whether it did."""
     if not tracing_wanted():
         return False
     resource = Resource.create({"service.name": f"tenon-{process}", "tenon.cluster": cluster})

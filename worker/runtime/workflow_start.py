@@ -1,4 +1,4 @@
-"""Starts the workflows of one cluster; one that is open already is left as it is."""
+"""Starts the workflows of one cluster. A workflow that is already open is left alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from temporalio.common import (
 from workflows import names
 
 ANSWER_WITHIN = timedelta(seconds=10)
-"""A call to Temporal that is not answered for so long has failed."""
+"""Timeout of a call to Temporal."""
 
 
 async def start(
@@ -35,7 +35,7 @@ async def start(
     """Start a workflow.
 
     Raises:
-        RPCError: Temporal did not take it.
+        RPCError: Temporal did not accept it.
     """
     pairs = [SearchAttributePair(names.CLUSTER, cluster), *attributes]
     await client.start_workflow(
