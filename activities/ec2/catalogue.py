@@ -1,7 +1,7 @@
-"""The instance types of a region, as each EC2NodeClass may use them.
+"""The instance types of a region, as each EC2NodeClass can use them.
 
-EC2's descriptions, offerings and prices are read at most twice a day; what a class makes of them is worked out once for
-each state of the class and kept, because every plan and every launch asks for it.
+EC2's descriptions, offerings and prices are read at most twice a day. The instance types of a class are computed once
+for each state of the class and cached, because every plan and every launch asks for them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST_BUILT = 100
 
 @dataclass(frozen=True, slots=True)
 class _Region:
-    """What EC2 says of a region: every type's description, and the zones where each is sold."""
+    """EC2's description of each instance type of a region, and the zones that offer it."""
 
     version: int
     items: dict[str, dict[str, Any]]
@@ -45,7 +45,7 @@ class _Region:
 
 
 class Catalogue:
-    """Instance types by node class. Thread-safe; callers must not change what it returns."""
+    """Instance types by node class. Thread-safe. Callers must not change the returned objects."""
 
     def __init__(
         self,
@@ -65,17 +65,18 @@ class Catalogue:
         self._region: _Region | None = None
         self._read_again_at = 0.0
         self._built: dict[tuple[str, str, bool], tuple[str, list[InstanceType]]] = {}
-        """By class, its kubelet settings, which a NodePool may have of its own, and whether unpriced types count."""
+        """Key: the class's name, its kubelet settings, which a NodePool may override, and whether unpriced types are
+        included. Value: the digest from `_state_of` and the instance types."""
 
     def instance_types(
         self, node_class: EC2NodeClass, unavailable: Container[OfferingKey] = (), *, unpriced: bool = False
     ) -> list[InstanceType]:
-        """The types that the class's nodes may have, by name; ``unavailable`` offerings are marked as such.
+        """The instance types that the class allows, sorted by name. ``unavailable`` offerings are marked as such.
 
-        ``unpriced``: types whose price nobody knows are among them, at a price without end.
+        ``unpriced``: include types without a known price, at an infinite price.
 
         Raises:
-            EC2Error: EC2 could not be asked and nothing is known from before.
+            EC2Error: EC2 could not be read, and there is no earlier answer.
         """
         with self._lock:
             region = self._current()
@@ -85,15 +86,15 @@ class Catalogue:
             known = self._built.get(place)
             if known is None or known[0] != key:
                 if len(self._built) >= MOST_BUILT:
-                    self._built.clear()  # of classes that are gone and settings that are no more
+                    self._built.clear()  # it holds entries of deleted classes and of former settings
                 known = self._built[place] = (key, self._build(node_class, region, unpriced))
         return without(known[1], unavailable) if unavailable else known[1]
 
     def described(self, node_class: EC2NodeClass) -> tuple[NodeSettings, list[dict[str, Any]]]:
-        """What the class says of its nodes, and EC2's description of every type that they may have.
+        """The class's node settings, and EC2's description of every instance type that the class supports.
 
         Raises:
-            EC2Error: EC2 could not be asked and nothing is known from before.
+            EC2Error: EC2 could not be read, and there is no earlier answer.
         """
         settings = self._settings(node_class)
         with self._lock:
@@ -101,10 +102,10 @@ class Catalogue:
         return settings, [items[name] for name in sorted(items) if supported(items[name], settings)]
 
     def kubelets(self, node_class: EC2NodeClass, names: Container[str]) -> dict[str, Mapping[str, Any]]:
-        """By instance type, the class's kubelet settings with its expressions worked out; empty when it has none.
+        """Instance type to the class's kubelet settings with evaluated expressions; empty if it has no expressions.
 
         Raises:
-            EC2Error: EC2 could not be asked and nothing is known from before.
+            EC2Error: EC2 could not be read, and there is no earlier answer.
         """
         if not expressions_in(kubelet_map(node_class)):
             return {}
@@ -113,17 +114,17 @@ class Catalogue:
         return {name: worked_out(item, settings).kubelet for name, item in chosen.items()}
 
     def price(self, instance_type: str, zone: str, capacity_type: str) -> float:
-        """Dollars an hour of an offering, 0 when unknown."""
+        """Dollars per hour of an offering, or 0 if the price is unknown."""
         return self._pricing.current()[1].of(instance_type, zone, capacity_type) or 0.0
 
     def warm(self) -> None:
-        """Reads types and prices ahead of the first question, which would wait seconds for them."""
+        """Read types and prices in advance, so that the first request does not wait seconds for them."""
         with self._lock:
             self._current()
             self._pricing.current()
 
     def forget(self) -> None:
-        """Drops what was read, so that the next call asks EC2 anew."""
+        """Expire what was read, so that the next call reads EC2 again."""
         with self._lock:
             self._read_again_at = float("-inf")
 
@@ -184,7 +185,7 @@ class Catalogue:
 
 
 def _state_of(node_class: EC2NodeClass, region_version: int, prices_version: int) -> str:
-    """A digest of everything that the types of a class depend on."""
+    """A digest of everything that the instance types of a class depend on."""
     parts = [
         region_version,
         prices_version,

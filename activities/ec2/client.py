@@ -1,4 +1,4 @@
-"""The AWS clients of one process: built once, because that costs more than a call, and shared by all threads."""
+"""The AWS clients of one process. Build them once, because that costs more than a call. All threads share them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from types_boto3_ssm import SSMClient
 
 PRICING_REGION = "us-east-1"
-"""The price list is served in few regions only; every one of them knows all."""
+"""The price list API exists in a few regions only. Each of them has the prices of all regions."""
 
 
 class Ec2:
     """Clients for every AWS service that Tenon calls.
 
-    Few fast retries here, the long wait is the workflow's: two layers of patience would multiply. The endpoint is
-    AWS's own, or that of AWS_ENDPOINT_URL.
+    The clients retry a few times quickly. Workflows do the long retries, because two layers of long retries would
+    multiply. The endpoint is AWS's own, or that of AWS_ENDPOINT_URL.
     """
 
     def __init__(self, region: str, endpoint_url: str | None = None) -> None:
@@ -54,10 +54,10 @@ class Ec2:
 
 
 def instant(value: Any) -> datetime:
-    """An instant of an answer.
+    """Parse a timestamp in an AWS answer.
 
-    Nearly all are written as ISO 8601, which botocore's own parser takes many times as long for: tens of thousands of
-    spot prices make up most of a worker's start.
+    Nearly all timestamps are in ISO 8601, which the standard library parses many times faster than botocore. That
+    matters because tens of thousands of spot prices take most of a worker's startup time.
     """
     if isinstance(value, str):
         try:

@@ -1,4 +1,4 @@
-"""What nodes must know of their cluster: as the operator says it, else as EKS does."""
+"""The cluster properties that nodes need, from the operator's settings or from EKS."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ log = logging.getLogger(__name__)
 def describe_cluster(
     clients: Ec2, name: str, *, endpoint: str = "", ca_bundle: str = "", server_version: str = ""
 ) -> Cluster:
-    """The cluster of that name.
+    """Describe the cluster of this name.
 
     Args:
-        clients: of AWS.
-        name: of the cluster.
-        endpoint: CLUSTER_ENDPOINT; empty is what EKS says.
-        ca_bundle: CLUSTER_CA_BUNDLE; empty is what EKS says.
-        server_version: the version of Kubernetes by the API server; empty is what EKS says.
+        clients: the AWS clients.
+        name: the name of the EKS cluster.
+        endpoint: CLUSTER_ENDPOINT; if empty, the value from EKS.
+        ca_bundle: CLUSTER_CA_BUNDLE; if empty, the value from EKS.
+        server_version: the Kubernetes version that the API server reports; if empty, the value from EKS.
 
     Raises:
-        EC2Error: EKS has no such cluster or cannot be asked, and not everything is said by the arguments; or it asks
-            for fewer calls.
+        EC2Error: EKS has no such cluster or cannot be reached, and the arguments do not state everything; or EKS
+            throttles the call.
     """
     found: dict[str, Any] = {}
     try:
@@ -53,7 +53,11 @@ def describe_cluster(
 
 
 def version_by_eks(clients: Ec2, name: str) -> str:
-    """The version of Kubernetes that EKS says the cluster has; raises EC2Error."""
+    """The cluster's Kubernetes version as EKS reports it.
+
+    Raises:
+        EC2Error: EKS has no such cluster or cannot be reached.
+    """
     return str(_asked(clients, name).get("version", ""))
 
 

@@ -1,4 +1,4 @@
-"""AWS's failures as few, typed exceptions, so that callers decide by kind and never by text."""
+"""Maps AWS errors to a few exception types, so that callers handle them by type and never by message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tenon.ec2 import errors as codes
 from tenon.lifecycle.messages import OfferingRef
 
 THROTTLED_SECONDS = 120.0
-"""For how long a call that EC2 refuses, because there are too many, is sent again; the pauses are the client's."""
+"""How long a throttled call is retried. The client determines the pauses between attempts."""
 Answer = TypeVar("Answer")
 
 
@@ -29,19 +29,19 @@ class EC2Error(Exception):
 
     @property
     def not_found(self) -> bool:
-        """Whether the call failed because what it names is not there."""
+        """Whether the call failed because the resource that it names does not exist."""
         return self.code in codes.NOT_FOUND
 
 
 class Throttled(EC2Error):
-    """AWS asks for fewer calls: wait, then repeat."""
+    """AWS throttled the call. Wait, then repeat it."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(code, message, retryable=True)
 
 
 class InsufficientCapacity(Exception):
-    """Nothing that the claim allows can be bought now; ``unavailable`` lists the offerings EC2 refused, if any."""
+    """EC2 has no capacity for anything that the claim allows. ``unavailable`` lists the offerings that it refused."""
 
     def __init__(self, message: str, unavailable: Sequence[OfferingRef] = ()) -> None:
         super().__init__(message)
@@ -49,16 +49,16 @@ class InsufficientCapacity(Exception):
 
 
 class NodeClassNotReady(Exception):
-    """The EC2NodeClass cannot be launched from; the sentence says what is missing."""
+    """The EC2NodeClass is not ready for launches. The message says what is missing."""
 
 
 class NodeClassReadinessUnknown(Exception):
-    """Whether the EC2NodeClass can be launched from is not known yet; the sentence says why."""
+    """It is not known yet whether the EC2NodeClass is ready for launches. The message says why."""
 
 
 @contextmanager
 def translated(operation: str) -> Iterator[None]:
-    """Turns botocore's exceptions into those of this module; ``operation`` names the call, in sentence and metric."""
+    """Convert botocore's exceptions to those of this module. Messages and metrics name the call by ``operation``."""
     began = time.perf_counter()
     try:
         yield
@@ -79,10 +79,10 @@ def translated(operation: str) -> Iterator[None]:
 
 
 def patiently(operation: str, call: Callable[[], Answer], clock: Callable[[], float] = time.monotonic) -> Answer:
-    """The answer of a call that waits for its turn: too many calls of the account are no refusal of this one.
+    """Make a call and retry it while it is throttled, because throttling does not mean that EC2 refuses this call.
 
     Raises:
-        EC2Error: as `translated`; `Throttled` only when the account's limit is used up for minutes.
+        EC2Error: as in `translated`. `Throttled` only if EC2 still throttles the call after `THROTTLED_SECONDS`.
     """
     until = clock() + THROTTLED_SECONDS
     while True:

@@ -1,4 +1,4 @@
-"""Finds the machine images of a node class: by alias or SSM parameter, by id, by name and tags."""
+"""Finds the AMIs of a node class: by alias or SSM parameter, by id, or by name and tags."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import FilterTypeDef
 
 PARAMETER_SECONDS = 300.0
-"""For how long a parameter's value is used, at most."""
+"""The maximum cache TTL of a parameter's value."""
 _BATCH = 10
-"""Parameters in one GetParameters call."""
+"""The maximum number of parameters in one GetParameters call."""
 
 
 class Images:
-    """Reads images and the SSM parameters that name them. Thread-safe."""
+    """Reads AMIs and the SSM parameters that name them. Thread-safe."""
 
     def __init__(
         self,
@@ -43,10 +43,10 @@ class Images:
         self._parameters: dict[str, tuple[float, str | None]] = {}
 
     def resolve(self, node_class: EC2NodeClass, kubernetes_version: str) -> list[Image]:
-        """The images that the class's terms find, those to prefer first, one for each set of requirements.
+        """The images that the class's terms select, preferred ones first, one per set of requirements.
 
         Raises:
-            UnsupportedAliasError: AWS publishes no such images for this Kubernetes version.
+            UnsupportedAliasError: AWS publishes no images of an alias for this Kubernetes version.
         """
         found: list[Image] = []
         for term in node_class.spec.ami_selector_terms:
@@ -91,7 +91,7 @@ class Images:
             return [cast("dict[str, Any]", item) for page in pages for item in page["Images"]]
 
     def _values(self, parameters: Iterable[str]) -> dict[str, str | None]:
-        """The value of each parameter, None where there is no such parameter."""
+        """Parameter name to value, or to None if the parameter does not exist."""
         names = sorted(set(parameters))
         now = self._clock()
         with self._lock:

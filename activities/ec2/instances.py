@@ -1,4 +1,4 @@
-"""EC2 instances that belong to this cluster: find, describe, end."""
+"""Finds, describes, tags and terminates the EC2 instances of this cluster."""
 
 from __future__ import annotations
 
@@ -19,56 +19,57 @@ if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef
 
 ALIVE = ("pending", "running", "stopping", "stopped")
-"""States of an instance that still costs money or may again."""
+"""The states of an instance that costs money or may do so again."""
 VISIBLE = (*ALIVE, "shutting-down")
 EVERY = (*VISIBLE, "terminated")
 
 MOST_VALUES = 200
-"""As many values as one filter of EC2 takes."""
+"""The maximum number of values in one EC2 filter."""
 MOST_ENDED = 500
-"""As many instances as one call ends."""
+"""The maximum number of instances in one TerminateInstances call."""
 COLLECT_SECONDS = 0.1
-"""How long a description waits for others, to be asked for in one call."""
+"""Seconds that a describe request waits for others, so that one call serves them all."""
 _ID = re.compile(r"i-[0-9a-f]+")
 
 PriceOf = Callable[[str, str, str], float]
-"""Dollars an hour by instance type, zone and capacity type."""
+"""Returns dollars per hour for an instance type, zone and capacity type."""
 
 
 class Instances:
-    """The instances of one cluster, told by their tags."""
+    """The instances of one cluster, identified by their tags."""
 
     def __init__(
         self, clients: Ec2, cluster: str, price_of: PriceOf, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        """``sleep`` waits for others who want a description too."""
+        """``sleep`` waits for other describe requests to join a batch."""
         self._clients = clients
         self._cluster = cluster
         self._price_of = price_of
         self._described = Batcher(self._by_ids, window=COLLECT_SECONDS, most=MOST_VALUES, sleep=sleep)
 
     def describe(self, instance_id: str) -> Instance | None:
-        """The instance, None when EC2 does not know it."""
+        """The instance, or None if EC2 does not know it."""
         found = self._raw(instance_id)
         return None if found is None else self._message(found)
 
     def state(self, instance_id: str) -> str | None:
-        """The state name of the instance, None when EC2 does not know it."""
+        """The name of the instance's state, or None if EC2 does not know the instance."""
         found = self._raw(instance_id)
         return None if found is None else found["State"]["Name"]
 
     def by_claim(self, claim: str) -> Instance | None:
-        """The claim's living instance; the oldest, should there be several."""
+        """The claim's living instance; the oldest if there are several; None if there is none."""
         return self._oldest({labels.TAG_NODECLAIM: claim})
 
     def by_token(self, token: str) -> Instance | None:
-        """The living instance that a launch with this token bought."""
+        """The living instance that a launch with this client token bought, or None."""
         return self._oldest({labels.TAG_TOKEN: token})
 
     def of_group(self, group: LaunchGroup, claim: str) -> Instance | None:
-        """The living instance that a launch group bought for one of its members; None while EC2 does not show it.
+        """The living instance that a launch group bought for one of its members, or None if EC2 does not show it.
 
-        Instances that have ended keep their places. When some are missing, their fleet names all that it ever bought.
+        The members take the group's instances in the order of instance ids, terminated ones included. If EC2 does not
+        show all of them, DescribeFleets returns every instance that the group's fleet has bought.
         """
         seen = self._tagged({labels.TAG_GROUP: group.id}, states=EVERY, marks=(labels.TAG_GROUP,))
         bought = sorted(each["InstanceId"] for each in seen)
@@ -83,7 +84,7 @@ class Instances:
         return self._message(found) if _tags(found).get(labels.TAG_NODECLAIM, claim) == claim else None
 
     def owned(self) -> list[InstanceSeen]:
-        """All instances that are not gone and carry the cluster's tag, and that of a NodePool or a NodeClaim."""
+        """All instances that are not terminated and have the cluster's tag and a NodePool or NodeClaim tag."""
         found = []
         for each in self._tagged({}, states=VISIBLE, marks=(labels.TAG_NODECLAIM, labels.TAG_NODEPOOL)):
             tags = _tags(each)
@@ -101,18 +102,18 @@ class Instances:
         return found
 
     def name_after(self, instance_id: str, claim: str, node_name: str) -> bool:
-        """Writes the tags of a claim and its Node that the instance lacks; False when there was nothing to write."""
+        """Write the tags of a claim and its Node that the instance lacks. Return False if nothing was written."""
         found = self._raw(instance_id)
         if found is None or found["State"]["Name"] not in ALIVE:
             return False
         present = _tags(found)
         missing = tags_to_write(claim, node_name, present)
-        if not present.get(labels.TAG_CLUSTER):  # one that a Karpenter before 1.0 bought
+        if not present.get(labels.TAG_CLUSTER):  # a Karpenter version before 1.0 bought it
             missing[labels.TAG_CLUSTER] = self._cluster
         return bool(missing) and self.tag(instance_id, missing)
 
     def tag(self, instance_id: str, tags: Mapping[str, str]) -> bool:
-        """Writes tags on an instance; False when EC2 does not know it."""
+        """Write tags on an instance. Return False if EC2 does not know it."""
         try:
             with translated("CreateTags"):
                 self._clients.ec2.create_tags(
@@ -125,21 +126,21 @@ class Instances:
         return True
 
     def terminate(self, instance_id: str) -> str | None:
-        """Ends the instance; its new state, None when EC2 does not know it (any more)."""
+        """Terminate the instance. Return its new state, or None if EC2 does not know it (any more)."""
         outcome = self.end([instance_id])[instance_id]
         if isinstance(outcome, EC2Error):
             raise outcome
         return outcome
 
     def end(self, instance_ids: Sequence[str]) -> dict[str, str | EC2Error | None]:
-        """Asks EC2 to end instances: for each its new state, None for one that EC2 does not know, or the error."""
+        """Terminate instances. Return for each its new state, None if EC2 does not know it, or the error."""
         outcomes: dict[str, str | EC2Error | None] = {}
         for some in _chunks(instance_ids, MOST_ENDED):
             outcomes |= self._end(some)
         return outcomes
 
     def states(self, instance_ids: Sequence[str]) -> dict[str, str]:
-        """The states of those of the instances that EC2 knows."""
+        """Instance id to state. Instances that EC2 does not know are left out."""
         return {
             instance_id: found["State"]["Name"]
             for some in _chunks(instance_ids, MOST_VALUES)
@@ -147,7 +148,10 @@ class Instances:
         }
 
     def _end(self, instance_ids: Sequence[str]) -> dict[str, str | EC2Error | None]:
-        """One call. EC2 ends nothing when it refuses one of the instances: the others are then asked for without it."""
+        """Terminate instances with one call.
+
+        EC2 terminates nothing if it refuses one of the instances, so the rest is then requested without it.
+        """
         try:
             with translated("TerminateInstances"):
                 answer = self._clients.ec2.terminate_instances(InstanceIds=list(instance_ids))
@@ -170,7 +174,7 @@ class Instances:
         return self._described.get(instance_id)
 
     def _of_fleets(self, fleet_ids: Collection[str]) -> list[str]:
-        """All instances that fleets have bought, sorted."""
+        """The ids of all instances that the fleets have bought, sorted."""
         if not fleet_ids:
             return []
         with translated("DescribeFleets"):
@@ -183,7 +187,7 @@ class Instances:
         )
 
     def _by_ids(self, instance_ids: Sequence[str]) -> dict[str, InstanceTypeDef]:
-        """By a filter, which leaves out what EC2 does not know; asked for by its id, it would fail the whole call."""
+        """Describe instances with a filter, which skips unknown ids. With InstanceIds, one would fail the call."""
         return {
             each["InstanceId"]: each for each in self._filtered([{"Name": "instance-id", "Values": list(instance_ids)}])
         }

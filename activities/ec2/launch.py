@@ -1,4 +1,4 @@
-"""Buying instances: launch templates by name, then one EC2 Fleet request exactly as it was recorded."""
+"""Launches instances: creates launch templates by name, then sends one EC2 Fleet request exactly as recorded."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import CreateFleetResultTypeDef
 
 KNOWN_SECONDS = 60.0
-"""For how long a template is taken to exist without asking; someone else may delete it."""
+"""How long a template is assumed to exist without a check. Others may delete it."""
 SHARED_SECONDS = 600.0
-"""For how long the answer to a group's request serves the members that come later."""
+"""How long the answer to a launch group's request is kept for the members that ask later."""
 VISIBILITY_ATTEMPTS = 5
 VISIBILITY_SECONDS = 0.4
-"""Between attempts to describe an instance that EC2 has just launched and may not show yet."""
+"""The pause between attempts to describe an instance that EC2 has just launched and may not show yet."""
 
 
 class Launcher:
-    """Launches instances for one cluster. Thread-safe; ``sleep`` waits out EC2's delays."""
+    """Launches instances for one cluster. Thread-safe. ``sleep`` waits until EC2 shows a new instance."""
 
     def __init__(
         self,
@@ -53,10 +53,10 @@ class Launcher:
         self._answers: Once[CreateFleetResultTypeDef] = Once(SHARED_SECONDS, clock)
 
     def ensure_templates(self, templates: Iterable[LaunchTemplate], *, afresh: bool = False) -> None:
-        """Makes the templates that are not known to exist; one that exists already is as good.
+        """Create the templates that are not known to exist. A template that already exists is used as it is.
 
-        Launches that need the same template at the same time wait for the one that makes it. ``afresh`` trusts no
-        knowledge: a launch has just missed a template, and another replica was told so.
+        Concurrent launches that need the same template wait for the one that creates it. ``afresh`` ignores what is
+        known to exist, because a launch, perhaps on another replica, has just failed for lack of a template.
         """
         for template in templates:
             if afresh:
@@ -81,7 +81,7 @@ class Launcher:
                 raise
 
     def delete_templates(self, node_class: str) -> int:
-        """Deletes all launch templates of a node class; how many there were."""
+        """Delete all launch templates of a node class. Return how many there were."""
         deleted: set[str] = set()
         while names := self._template_names(node_class) - deleted:
             for name in sorted(names):
@@ -97,7 +97,7 @@ class Launcher:
         return len(deleted)
 
     def templates(self) -> list[TemplateSeen]:
-        """Every launch template of the cluster that was made for an EC2NodeClass; others are somebody else's."""
+        """All launch templates of the cluster that were created for an EC2NodeClass. Others do not belong to Tenon."""
         pages = self._clients.ec2.get_paginator("describe_launch_templates").paginate(
             Filters=[
                 {"Name": f"tag:{labels.TAG_CLUSTER}", "Values": [self._cluster]},
@@ -117,7 +117,7 @@ class Launcher:
             ]
 
     def delete_template(self, template: TemplateSeen) -> bool:
-        """Deletes exactly this template, not one that was made under its name since; False when it is gone already."""
+        """Delete exactly this template, not a newer one of the same name. Return False if it is gone already."""
         self._known.forget(template.name)
         try:
             with translated("DeleteLaunchTemplate"):
@@ -139,10 +139,10 @@ class Launcher:
             return {each["LaunchTemplateName"] for page in pages for each in page["LaunchTemplates"]}
 
     def create_fleet(self, request: LaunchRequest) -> LaunchResult:
-        """Sends the request. A repeated request, with its token, finds what the first one bought.
+        """Send the request. A repeated request has the same client token and finds what the first one bought.
 
         Raises:
-            EC2Error: only retryable ones (throttling, a fault of EC2, no connection): send the same request again.
+            EC2Error: only retryable errors (throttling, a fault of EC2, no connection). Send the same request again.
         """
         try:
             answer = self._answer(request)
@@ -153,7 +153,7 @@ class Launcher:
         return self._result(request, answer)
 
     def _answer(self, request: LaunchRequest) -> CreateFleetResultTypeDef:
-        """EC2's answer; the members of a launch group share one, and a process sends their request once."""
+        """EC2's answer. The members of a launch group share one answer, so a process sends their request only once."""
         parameters = fleet_parameters(request)
         send = partial(patiently, "CreateFleet", lambda: self._clients.ec2.create_fleet(**parameters), self._clock)
         if request.group is None:
@@ -161,20 +161,20 @@ class Launcher:
         token = parameters["ClientToken"]
         answer = self._answers.get(token, send)
         if not answer.get("Instances"):
-            self._answers.forget(token)  # the same request may succeed when it is sent again
+            self._answers.forget(token)  # the same request may succeed if it is sent again
         return answer
 
     def _refused(self, request: LaunchRequest, error: EC2Error) -> LaunchResult:
         if error.code == "IdempotentParameterMismatch":
             found = self._bought(request)
-            if found is None:  # an earlier request with this token was taken; what it bought is not visible yet
+            if found is None:  # EC2 accepted an earlier request with this token, but does not show the instance yet
                 raise EC2Error(error.code, error.message, retryable=True)
             return LaunchResult(instance=found)
         if error.code in codes.TEMPLATE_NOT_FOUND:
             self._forget(request)
         unavailable = codes.unavailable_offerings([{"ErrorCode": error.code}], request.capacity_type, _tried(request))
         reason = codes.reason_for(error.code, error.message)
-        # EC2 may have taken the same request before, and its answer was lost: the caller knows.
+        # EC2 may have accepted the same request before and its answer may be lost. The caller decides.
         waits = None if unavailable else LaunchWait(reason=reason, message=str(error), unsettled=True)
         return LaunchResult(unavailable=unavailable, reason=reason, message=str(error), waits=waits)
 
@@ -206,13 +206,16 @@ class Launcher:
         return LaunchResult(unavailable=unavailable, reason=reason, message=message, waits=waits)
 
     def _bought(self, request: LaunchRequest) -> Instance | None:
-        """What an earlier request of the claim, or of its group, bought for it."""
+        """The instance that an earlier request of the claim, or of its launch group, bought for it, or None."""
         if request.group is None:
             return self._instances.by_token(request.client_token)
         return self._instances.of_group(request.group, request.tags.get(labels.TAG_NODECLAIM, ""))
 
     def _without_a_reason(self, request: LaunchRequest) -> LaunchResult:
-        """EC2 named neither instances nor errors, as it may when a request is repeated: its token tells."""
+        """Handle an answer without instances and errors, which EC2 may give to a repeated request.
+
+        The client token finds the instance that the first request bought.
+        """
         found = self._bought(request)
         if found is not None:
             return LaunchResult(instance=found)
@@ -221,7 +224,7 @@ class Launcher:
         return LaunchResult(reason=reason, message=message, waits=waits)
 
     def _launched(self, request: LaunchRequest, instance_id: str, override: dict[str, Any]) -> Instance:
-        """The instance as EC2 describes it; as the fleet answered, while EC2 does not show it yet."""
+        """The instance as EC2 describes it or, while EC2 does not show it yet, as the fleet's answer describes it."""
         price = next(
             (
                 row.price
@@ -258,7 +261,7 @@ def _tried(request: LaunchRequest) -> list[tuple[str, str]]:
 
 
 def fleet_parameters(request: LaunchRequest) -> dict[str, Any]:
-    """The request in EC2's words: an instant fleet of one instance, or of one for each member of its group."""
+    """The CreateFleet parameters: an instant fleet of one instance, or of one per member of the launch group."""
     spot = request.capacity_type == labels.SPOT
     prioritized = any(row.priority is not None for template in request.templates for row in template.overrides)
     own = request.tags

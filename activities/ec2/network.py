@@ -1,4 +1,4 @@
-"""Subnets and security groups by a node class's selector terms, and how many addresses are free."""
+"""Finds subnets and security groups by a node class's selector terms, and counts the free addresses of subnets."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import FilterTypeDef, SubnetTypeDef
 
 FREE_SECONDS = 30.0
-"""For how long a count of free addresses is used; launches since then are taken off it."""
+"""Cache TTL of a count of free addresses. Launches since it was read are subtracted from it."""
 
 
 def tag_filters(tags: Mapping[str, str]) -> list[FilterTypeDef]:
-    """EC2 filters for tags that must all be there; ``*`` stands for any value."""
+    """EC2 filters that require all of these tags; ``*`` matches any value."""
     return [
         {"Name": "tag-key", "Values": [key]} if value == "*" else {"Name": f"tag:{key}", "Values": [value]}
         for key, value in tags.items()
@@ -27,7 +27,7 @@ def tag_filters(tags: Mapping[str, str]) -> list[FilterTypeDef]:
 
 
 class Network:
-    """Reads the network of the account. Thread-safe."""
+    """Reads the subnets and security groups of the account. Thread-safe."""
 
     def __init__(self, clients: Ec2, clock: Callable[[], float] = time.monotonic) -> None:
         self._clients = clients
@@ -36,7 +36,7 @@ class Network:
         self._free: dict[str, tuple[float, int]] = {}
 
     def subnets(self, node_class: EC2NodeClass) -> list[Subnet]:
-        """The subnets that the class's terms find, those with the most free addresses first."""
+        """The subnets that the class's terms select, those with the most free addresses first."""
         found: dict[str, SubnetTypeDef] = {}
         for term in node_class.spec.subnet_selector_terms:
             wanted = tag_filters(term.tags)
@@ -51,7 +51,7 @@ class Network:
         ]
 
     def security_groups(self, node_class: EC2NodeClass) -> list[SecurityGroup]:
-        """The security groups that the class's terms find, by id."""
+        """The security groups that the class's terms select, sorted by id."""
         found: dict[str, SecurityGroup] = {}
         for term in node_class.spec.security_group_selector_terms:
             wanted = tag_filters(term.tags)
@@ -66,7 +66,7 @@ class Network:
         return [found[group_id] for group_id in sorted(found)]
 
     def free_addresses(self, subnet_ids: Collection[str]) -> dict[str, int]:
-        """How many addresses are free in each subnet, at most half a minute old; subnets that are gone are left out."""
+        """Subnet id to its number of free addresses, at most half a minute old. Deleted subnets are left out."""
         oldest = self._clock() - FREE_SECONDS
         with self._lock:
             stale = [each for each in subnet_ids if self._free.get(each, (float("-inf"), 0))[0] < oldest]
@@ -76,7 +76,7 @@ class Network:
             return {each: self._free[each][1] for each in subnet_ids if each in self._free}
 
     def took_address(self, subnet_id: str) -> None:
-        """Counts a launch in the subnet against what is known to be free."""
+        """Subtract a launch in the subnet from the cached count of free addresses."""
         with self._lock:
             if subnet_id in self._free:
                 read_at, free = self._free[subnet_id]

@@ -1,4 +1,4 @@
-"""Looks in the account for what an EC2NodeClass names; what that means for the class is decided in `tenon`."""
+"""Finds the AWS resources that an EC2NodeClass selects. `tenon` decides what they mean for the class's status."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ExpressionsCheck = Callable[[EC2NodeClass], Finding]
 
 
 class NodeClassResolver:
-    """Resolves node classes of one cluster. Thread-safe."""
+    """Resolves the EC2NodeClasses of one cluster. Thread-safe."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class NodeClassResolver:
         refresh: Refresh = DEFAULT,
         expressions: ExpressionsCheck | None = None,
     ) -> None:
-        """``expressions`` finds faults of a class's expressions; without it none are looked for."""
+        """``expressions`` checks the expressions in a class; if None, they are not checked."""
         self._expressions = expressions
         self._cluster = cluster
         self._network = network
@@ -43,10 +43,10 @@ class NodeClassResolver:
         self._now = now
 
     def resolve(self, node_class: EC2NodeClass, kubernetes_version: str) -> EC2NodeClassStatus:
-        """The class's new status. Things that are missing are conditions, not errors.
+        """The class's new status. Missing resources become conditions, not errors.
 
         Raises:
-            EC2Error: AWS could not be asked; the old status stays true as far as anyone knows.
+            EC2Error: an AWS call failed. Keep the old status.
         """
         images, images_finding = self._found_images(node_class, kubernetes_version)
         profile, profile_finding = self._found_profile(node_class)

@@ -1,7 +1,7 @@
-"""What EC2 costs: list prices of the price list service, spot prices of their history, else this package's table.
+"""EC2 prices: list prices from the price list service, spot prices from the spot price history, or a built-in table.
 
-Prices are kept for twelve hours. A failing service never stops a launch: the last known prices stay in use, and before
-there are any the built-in table is.
+Prices are cached for twelve hours. A failing service never stops a launch: the last known prices stay in use, or the
+built-in table if none have been read yet.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 TTL_SECONDS = 12 * 3600.0
 RETRY_SECONDS = 300.0
-"""How soon to ask again after a service gave nothing."""
+"""How soon to ask again after a service returned no prices."""
 Key = TypeVar("Key")
 _PRODUCTS = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
 _METAL = "Compute Instance (bare metal)"
@@ -34,14 +34,14 @@ _QUERIES: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("Shared", "Compute Instance", {}),
     ("Dedicated", _METAL, {"productFamily": _METAL}),
 )
-"""Tenancy, product family, and further filters: bare metal is listed as dedicated, among much that is not wanted."""
+"""Tenancy, product family and further filters. Bare metal is listed under dedicated tenancy, among other products."""
 
 
 class Pricing:
-    """Current prices, refreshed when old. Thread-safe."""
+    """Reads the current prices and refreshes them when they expire. Thread-safe."""
 
     def __init__(self, clients: Ec2, clock: Callable[[], float] = time.monotonic, *, isolated: bool = False) -> None:
-        """``isolated``: the price list cannot be reached, for it has no VPC endpoint; the built-in one is used."""
+        """``isolated``: do not call the price list service, which has no VPC endpoint; use the built-in list prices."""
         self._clients = clients
         self._clock = clock
         self._isolated = isolated
@@ -52,7 +52,7 @@ class Pricing:
         self._refresh_at: float | None = None
 
     def current(self) -> tuple[int, Prices]:
-        """The prices and their version, a number that grows with each change."""
+        """The version of the prices, a number that grows with each change, and the prices."""
         with self._lock:
             if self._refresh_at is None or self._clock() >= self._refresh_at:
                 self._refresh()
@@ -120,7 +120,7 @@ class Pricing:
 
 
 def _product_price(product: Mapping[str, Any], family: str) -> Iterator[tuple[str, float]]:
-    """The instance type and dollars an hour of one entry of the price list; nothing for other families or no price."""
+    """Yield instance type and dollars per hour from one price list entry of this product family, if it has a price."""
     described = product.get("product", {})
     if described.get("productFamily") != family:
         return
@@ -133,6 +133,6 @@ def _product_price(product: Mapping[str, Any], family: str) -> Iterator[tuple[st
 
 
 def built_in_prices() -> Prices:
-    """The table of this package: list prices, and estimates of spot prices."""
+    """The built-in table of list prices and estimated spot prices."""
     table = json.loads(resources.files("activities.ec2").joinpath("data/prices.json").read_text())
     return Prices(on_demand=table["onDemand"], spot_estimates=table["spot"])

@@ -1,4 +1,4 @@
-"""IAM instance profiles: the one a node class names, or one made for its role."""
+"""IAM instance profiles: the profile that a node class names, or one that is created for its role."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tenon.ec2.tags import profile_tags
 
 
 class ProfileNotFound(Exception):
-    """The profile or the role that the class names is not in the account."""
+    """The instance profile or role that the class names does not exist in the account."""
 
 
 def managed_name(cluster: str, region: str, node_class: EC2NodeClass) -> str:
-    """The name of the profile for the class's role: a new role gives a new name, so that running nodes keep theirs."""
+    """The name of the profile for the class's role. A new role gets a new name, so running nodes keep their profile."""
     parts = f"{region}/{node_class.metadata.name}/{node_class.spec.role}"
     return f"{cluster[:100]}_{hashlib.sha256(parts.encode()).hexdigest()[:20]}"
 
@@ -30,10 +30,10 @@ class Profiles:
         self._cluster = cluster
 
     def resolve(self, node_class: EC2NodeClass) -> str:
-        """The name of the profile that the class's instances use, made when needed.
+        """The name of the instance profile that the class's instances use. Creates it if needed.
 
         Raises:
-            ProfileNotFound: what the class names does not exist; the sentence says what.
+            ProfileNotFound: the profile or role that the class names does not exist. The message names it.
         """
         given = node_class.spec.instance_profile
         if given is not None:
@@ -51,7 +51,7 @@ class Profiles:
         return name
 
     def delete_managed(self, node_class: EC2NodeClass) -> None:
-        """Removes the profile made for the class; nothing happens when it is gone."""
+        """Delete the profile that was created for the class. Do nothing if it is gone already."""
         name = managed_name(self._cluster, self._clients.region, node_class)
         for role in self._roles(name) or ():
             self._quiet_delete(name, role)
@@ -69,7 +69,7 @@ class Profiles:
                 raise
 
     def _roles(self, name: str) -> list[str] | None:
-        """The roles in a profile, None when there is no such profile."""
+        """The roles in a profile, or None if the profile does not exist."""
         try:
             with translated("GetInstanceProfile"):
                 answer = self._clients.iam.get_instance_profile(InstanceProfileName=name)

@@ -1,6 +1,6 @@
-"""Everything that activities ask of EC2, behind one door.
+"""The single interface through which activities use EC2.
 
-All methods block; call them from threads. Failures of AWS are `EC2Error` (retryable or not) and `Throttled`.
+All methods block, so call them from threads. AWS failures are raised as `EC2Error` (retryable or not) and `Throttled`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tenon.scheduling.model import InstanceType
 
 
 class Ec2Provider:
-    """EC2 for one cluster; build it once in a process. Thread-safe."""
+    """EC2 for one cluster. Build one per process. Thread-safe."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Ec2Provider:
         self._launcher = Launcher(clients, self._instances, cluster.name)
 
     def resolve_node_class(self, node_class: EC2NodeClass, kubernetes_version: str = "") -> EC2NodeClassStatus:
-        """The class's new status, with conditions; makes its instance profile when needed."""
+        """The class's new status with its conditions. Creates the instance profile if the class needs one."""
         return self._resolver.resolve(node_class, kubernetes_version or self.cluster.kubernetes_version)
 
     def _expressions_finding(self, node_class: EC2NodeClass) -> Finding:
@@ -73,9 +73,9 @@ class Ec2Provider:
     def instance_types(
         self, node_class: EC2NodeClass, unavailable: Container[OfferingKey] = (), *, unpriced: bool = False
     ) -> list[InstanceType]:
-        """The types that the class's nodes may have; ``unavailable`` are those that EC2 refused.
+        """The instance types that the class allows; ``unavailable`` holds the offerings that EC2 refused.
 
-        ``unpriced``: types whose price nobody knows are among them, at a price without end.
+        ``unpriced``: include types without a known price, at an infinite price.
         """
         return self.catalogue.instance_types(node_class, unavailable, unpriced=unpriced)
 
@@ -87,15 +87,15 @@ class Ec2Provider:
         unavailable: Container[OfferingKey] = (),
         types: Sequence[InstanceType] | None = None,
     ) -> LaunchRequest:
-        """The exact request of a launch attempt; the launch templates that it names exist afterwards.
+        """The exact request of a launch attempt. Creates the launch templates that the request names.
 
-        ``types`` are those of the class as the claim's NodePool is to see them, when that is not as EC2 describes them.
+        ``types``: the class's instance types for the claim's NodePool, if they differ from EC2's description.
 
         Raises:
-            NodeClassNotReady: the class cannot be launched from.
-            NodeClassReadinessUnknown: the class has not been resolved as it is now.
-            InsufficientCapacity: nothing that the claim allows can be bought now.
-            ValueError: the claim's requirements or the class's user data make no sense.
+            NodeClassNotReady: the class is not ready for launches.
+            NodeClassReadinessUnknown: the class has not been resolved since its last change.
+            InsufficientCapacity: EC2 has no capacity for anything that the claim allows.
+            ValueError: the claim's requirements or the class's user data are invalid.
         """
         if why := not_ready(node_class):
             raise NodeClassNotReady(why)
@@ -119,10 +119,10 @@ class Ec2Provider:
         return plan.request
 
     def launch(self, request: LaunchRequest) -> LaunchResult:
-        """Sends a prepared request; sending it again finds the same instance.
+        """Send a prepared request. A repeated request finds the same instance.
 
         Raises:
-            EC2Error: only retryable ones; every refusal is in the result.
+            EC2Error: only retryable errors. The result holds every refusal.
         """
         result = self._launcher.create_fleet(request)
         if result.instance is not None:
@@ -134,57 +134,57 @@ class Ec2Provider:
         return result
 
     def find_instance(self, claim_name: str) -> Instance | None:
-        """The living instance that carries the claim's tag."""
+        """The living instance that has the claim's tag, or None."""
         return self._instances.by_claim(claim_name)
 
     def group_instance(self, group: LaunchGroup, claim_name: str) -> Instance | None:
-        """The living instance that a launch group bought for one of its claims."""
+        """The living instance that a launch group bought for one of its claims, or None."""
         return self._instances.of_group(group, claim_name)
 
     def describe_instance(self, instance_id: str) -> Instance | None:
-        """The instance, None when EC2 does not know it."""
+        """The instance, or None if EC2 does not know it."""
         return self._instances.describe(instance_id)
 
     def instance_state(self, instance_id: str) -> str | None:
-        """pending, running, shutting-down, terminated, stopping or stopped; None when EC2 does not know it."""
+        """pending, running, shutting-down, terminated, stopping or stopped; None if EC2 does not know the instance."""
         return self._instances.state(instance_id)
 
     def terminate(self, instance_id: str) -> str | None:
-        """Ends the instance; its new state, None when EC2 does not know it any more."""
+        """Terminate the instance. Return its new state, or None if EC2 does not know it any more."""
         return self._instances.terminate(instance_id)
 
     def end(self, instance_ids: Sequence[str]) -> Mapping[str, str | EC2Error | None]:
-        """Asks EC2 to end instances: for each its new state, None for one that EC2 does not know, or the error."""
+        """Terminate instances. Return for each its new state, None if EC2 does not know it, or the error."""
         return self._instances.end(instance_ids)
 
     def states(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
-        """The states of those of the instances that EC2 knows."""
+        """Instance id to state. Instances that EC2 does not know are left out."""
         return self._instances.states(instance_ids)
 
     def owned_instances(self) -> list[InstanceSeen]:
-        """Every instance that is not gone and that the tags say this cluster's NodePools or NodeClaims bought."""
+        """All instances that are not terminated and whose tags name this cluster and a NodePool or NodeClaim."""
         return self._instances.owned()
 
     def name_instance(self, instance_id: str, claim: str, node_name: str) -> bool:
-        """Tags an instance with its claim and names it after its Node; False when there was nothing to write.
+        """Tag an instance with its claim and name it after its Node. Return False if nothing was written.
 
-        A Name that the EC2NodeClass gave it is left alone.
+        A Name tag from the EC2NodeClass stays as it is.
         """
         return self._instances.name_after(instance_id, claim, node_name)
 
     def launch_templates(self) -> list[TemplateSeen]:
-        """Every launch template of the cluster."""
+        """All launch templates of the cluster that were created for an EC2NodeClass."""
         return self._launcher.templates()
 
     def delete_launch_template(self, template: TemplateSeen) -> bool:
-        """Deletes exactly this template; False when it is gone already. A later launch makes it anew."""
+        """Delete exactly this template. Return False if it is gone already. A later launch creates it again."""
         return self._launcher.delete_template(template)
 
     def delete_launch_templates(self, node_class_name: str) -> int:
-        """Deletes the launch templates of a node class; how many there were."""
+        """Delete the launch templates of a node class. Return how many there were."""
         return self._launcher.delete_templates(node_class_name)
 
     def delete_instance_profile(self, node_class: EC2NodeClass) -> None:
-        """Deletes the profile that was made for the class's role; a profile that the class names is left alone."""
+        """Delete the instance profile that was created for the class's role. A profile that the class names stays."""
         if node_class.spec.instance_profile is None:
             self._profiles.delete_managed(node_class)

@@ -1,10 +1,11 @@
-"""Keeps the calls of one process inside the request limits of its AWS account.
+"""Keeps the calls of one process within the request limits of its AWS account.
 
-EC2 gives each account and region a bucket of tokens for each action, and all clusters of the account draw on it. A
-process takes at most half of what a bucket gives back, so that another one finds its share. A refused call makes the
-calls of its action pause, longer each time; a call that succeeds makes the next pause shorter.
+EC2 has one token bucket per account, region and action, which all clusters of the account share. A process uses at most
+half of a bucket's refill rate, so that another process gets its share. A throttled call pauses the calls of its action,
+longer each time. A call that succeeds shortens the next pause.
 
-botocore's own adaptive mode has one limit for all actions of a client: there a refused launch slows the descriptions.
+botocore's adaptive mode has one limit for all actions of a client, so that a throttled launch would also slow down
+describe calls.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
 READING = ("Describe", "Get", "List")
 _ROUNDING = 1e-6
-"""Tokens that a wait may lack by the rounding of seconds: without it the last wait would never end."""
+"""The fraction of a token that may be missing because of rounding. Without it, the last wait would never end."""
 _SENT = "tenon_sent"
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one process takes of a bucket: calls a second, and calls at once after a quiet time."""
+    """The part of a bucket that one process uses: calls per second, and the burst of calls after a quiet period."""
 
     rate: float
     burst: float
@@ -42,14 +43,14 @@ TAGS = Share(4, 40)
 
 
 def share_of(action: str) -> Share:
-    """A process's share of an action's bucket."""
+    """The share of an action's bucket that one process uses."""
     if action.startswith(READING):
         return READS
     return TAGS if action in ("CreateTags", "DeleteTags") else CHANGES
 
 
 class Pace:
-    """The calls of one action."""
+    """The token bucket and the pause of one action."""
 
     def __init__(self, share: Share, now: float) -> None:
         self._share = share
@@ -60,7 +61,7 @@ class Pace:
         self._paused_until = now
 
     def delay(self, now: float) -> float:
-        """Seconds until a call may be sent; zero takes the token of a call, which may be sent now."""
+        """Seconds until a call may be sent. 0 means that the call may be sent now, and its token is taken."""
         if now < self._paused_until:
             return self._paused_until - now
         self._tokens = min(self._share.burst, self._tokens + (now - self._since) * self._share.rate)
@@ -71,7 +72,7 @@ class Pace:
         return 0.0
 
     def refused(self, sent: float, now: float) -> None:
-        """EC2 refused a call of this action. Calls that were sent before the last pause began do not prolong it."""
+        """Record that EC2 throttled a call. Calls that were sent before the last pause began do not extend it."""
         if self._pause and sent <= self._paused_at:
             return
         self._pause = min(max(self._pause * 2, FIRST_PAUSE), LONGEST_PAUSE)
@@ -79,12 +80,12 @@ class Pace:
         self._tokens, self._since = 1.0, self._paused_until
 
     def served(self) -> None:
-        """EC2 took a call of this action."""
+        """Record that EC2 accepted a call, which makes the next pause shorter."""
         self._pause = self._pause / 2 if self._pause > FIRST_PAUSE else 0.0
 
 
 class Pacer:
-    """The paces of one client. Thread-safe; a call that must wait blocks its thread in ``sleep``."""
+    """Limits the rate of one client, per action. Thread-safe. A call that must wait blocks its thread in ``sleep``."""
 
     def __init__(
         self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
@@ -95,13 +96,13 @@ class Pacer:
         self._paces: dict[str, Pace] = {}
 
     def attach(self, client: EC2Client) -> None:
-        """Paces every request of the client, the repeated ones of botocore included."""
-        # Before botocore signs the request: a signature is valid for minutes only.
+        """Limit the rate of every request of the client, including botocore's retries."""
+        # Wait before botocore signs the request, because a signature is valid for minutes only.
         client.meta.events.register_first("request-created.ec2", self._before)
         client.meta.events.register("response-received.ec2", self._after)
 
     def wait(self, action: str) -> float:
-        """Waits until a call of the action may be sent; when that was."""
+        """Wait until a call of the action may be sent, and return the time of the clock."""
         while True:
             with self._lock:
                 now = self._clock()
@@ -111,7 +112,7 @@ class Pacer:
             self._sleep(delay)
 
     def answered(self, action: str, code: str, sent: float) -> None:
-        """Tells the outcome of a call that was sent at an instant; an empty code is success."""
+        """Record the outcome of a call that was sent at ``sent``. An empty code means success."""
         with self._lock:
             now = self._clock()
             pace = self._pace(action, now)

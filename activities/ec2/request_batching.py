@@ -1,4 +1,4 @@
-"""Many threads that ask for one thing each, in one call."""
+"""Combines the requests of many threads for one item each into one call."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class _Batch(Generic[Item, Result]):
 
 
 class Batcher(Generic[Item, Result]):
-    """Collects what is asked for within ``window`` seconds, at most ``most`` items, and asks once for all.
+    """Collects requests for ``window`` seconds, at most ``most`` items, and makes one call for all of them.
 
-    The thread that asks first waits for the others and makes the call. An error of the call reaches all of them.
+    The thread that asks first waits for the others and makes the call. If the call fails, all of them get the error.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Batcher(Generic[Item, Result]):
         self._open: _Batch[Item, Result] | None = None
 
     def get(self, item: Item) -> Result | None:
-        """The result for an item, None when the answer lacks it."""
+        """The result for an item, or None if the answer does not contain it."""
         with self._lock:
             first = self._open is None
             batch = self._open = self._open or _Batch()

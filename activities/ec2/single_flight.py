@@ -1,4 +1,4 @@
-"""What many threads need at the same time is made once, and remembered for a while."""
+"""Computes a result once for all threads that need it at the same time, and caches it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ class _Made(Generic[Result]):
 
 
 class Once(Generic[Result]):
-    """Results by key. Threads that ask for one that is being made wait for it. An error reaches them all, and is not
-    remembered.
+    """Caches results by key. Threads that ask for a result in progress wait for it.
+
+    If the computation fails, all waiting threads get the error, and it is not cached.
     """
 
     def __init__(self, remembered_seconds: float, clock: Callable[[], float]) -> None:
@@ -30,7 +31,7 @@ class Once(Generic[Result]):
         self._made: dict[str, _Made[Result]] = {}
 
     def get(self, key: str, make: Callable[[], Result]) -> Result:
-        """The remembered result, or the one that ``make`` returns now."""
+        """The cached result, or the result of ``make`` if there is none."""
         with self._lock:
             now = self._clock()
             self._made = {each: made for each, made in self._made.items() if made.until > now}
@@ -41,7 +42,7 @@ class Once(Generic[Result]):
         return made.result.result()
 
     def forget(self, key: str) -> None:
-        """The next one who asks gets a new result."""
+        """Drop the cached result, so that the next caller computes a new one."""
         with self._lock:
             self._made.pop(key, None)
 

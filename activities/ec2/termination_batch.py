@@ -1,7 +1,7 @@
-"""Ends instances for all nodes of a process: an ending node never asks EC2 by itself.
+"""Terminates instances in batches for all nodes of a process, so that no node calls EC2 on its own.
 
-Everything that is to be ended is asked for in few calls, and one call a second looks at what is ending. EC2 is asked
-once to end an instance: a look that fails is repeated, the request is not.
+A few calls request all terminations, and one call per second checks their progress. Each termination is requested only
+once. If a check fails, the check is repeated but not the request.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ log = logging.getLogger("controller.nodeclaim.lifecycle")
 
 TERMINATED = "terminated"
 COLLECT_SECONDS = 0.1
-"""How long the first request waits for others."""
+"""Seconds that the first request waits for others."""
 ROUND_SECONDS = 1.0
-"""Between two looks at what is ending."""
+"""Seconds between two checks of the instances that are terminating."""
 MOST_LOOKED_AT = 200
-"""As many ids as one filter of EC2 takes."""
+"""The maximum number of ids in one EC2 filter."""
 
 Pause = Callable[[float], Awaitable[None]]
 
 
 class Machines(Protocol):
-    """EC2, as far as needed here. Both methods block."""
+    """The part of EC2 that this module needs. Both methods block."""
 
     def end(self, instance_ids: Sequence[str]) -> Mapping[str, str | EC2Error | None]:
-        """Asks EC2 to end instances: for each its new state, None for one that EC2 does not know, or the error."""
+        """Terminate instances. Return for each its new state, None if EC2 does not know it, or the error."""
 
     def states(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
-        """The states of those of the instances that EC2 knows."""
+        """Instance id to state. Instances that EC2 does not know are left out."""
 
 
 @dataclass(eq=False)
@@ -54,7 +54,7 @@ class _Ending:
 
 
 class Endings:
-    """The instances that a process is ending. For one event loop."""
+    """The instances that a process is terminating. Use it from one event loop only."""
 
     def __init__(self, machines: Machines, *, pause: Pause = asyncio.sleep) -> None:
         self._machines = machines
@@ -63,13 +63,13 @@ class Endings:
         self._working: asyncio.Task[None] | None = None
 
     async def end(self, instance_id: str, patience: float) -> str | None:
-        """Ends an instance and waits until EC2 has.
+        """Terminate an instance and wait until it is terminated, for at most ``patience`` seconds.
 
         Returns:
-            The last state that EC2 showed within ``patience`` seconds; None when EC2 does not know the instance.
+            The last state that EC2 showed within this time, or None if EC2 does not know the instance.
 
         Raises:
-            EC2Error: EC2 refused.
+            EC2Error: EC2 refused the request.
         """
         waiter: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         ending = self._open.setdefault(instance_id, _Ending())
@@ -87,20 +87,20 @@ class Endings:
                 del self._open[instance_id]
 
     async def _work(self) -> None:
-        """Works until no caller waits for an instance to end."""
+        """Request and check terminations until no caller waits for one."""
         await self._pause(COLLECT_SECONDS)
         while self._open:
             try:
                 await self._ask()
                 await self._look()
-            except Exception as error:  # the callers get it: nothing else would end their wait
+            except Exception as error:  # pass it to the callers, because nothing else would end their wait
                 log.exception("the instances that are ending could not be looked after")
                 self._settle_all(EC2Error("Unexpected", f"ending instances: {error}", retryable=True))
             if self._open:
                 await self._pause(ROUND_SECONDS)
 
     async def _ask(self) -> None:
-        """Asks EC2 to end what it was not asked to end yet. What is throttled is asked for again in the next round."""
+        """Request the terminations that were not requested yet. The next round repeats those that EC2 throttled."""
         new = [instance_id for instance_id, ending in self._open.items() if not ending.asked]
         if not new:
             return
@@ -114,7 +114,7 @@ class Endings:
                 self._open[instance_id].state = outcome
 
     async def _look(self) -> None:
-        """Looks at the instances whose last look is the longest ago."""
+        """Check the instances whose last check is the longest ago."""
         asked = [instance_id for instance_id, ending in self._open.items() if ending.asked][:MOST_LOOKED_AT]
         if not asked:
             return
@@ -131,7 +131,7 @@ class Endings:
             if state is None or state == TERMINATED:
                 self._settle(instance_id, state)
             elif instance_id in self._open:
-                ending = self._open.pop(instance_id)  # to the end of the line
+                ending = self._open.pop(instance_id)  # move it to the end of the queue
                 ending.state = state
                 self._open[instance_id] = ending
 

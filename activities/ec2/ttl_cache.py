@@ -1,4 +1,4 @@
-"""How often the account is looked through for what an EC2NodeClass names, and what was found in between."""
+"""Sets how often the resources of an EC2NodeClass are looked up in AWS, and caches the results in between."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """AMI_REFRESH_INTERVAL and SUBNET_REFRESH_INTERVAL."""
+    """The settings AMI_REFRESH_INTERVAL and SUBNET_REFRESH_INTERVAL."""
 
     images: timedelta = timedelta(minutes=10)
     subnets: timedelta = timedelta(minutes=10)
 
     @property
     def period(self) -> timedelta:
-        """How often a node class is resolved."""
+        """How often a node class is resolved: the shorter of the two intervals."""
         return min(self.images, self.subnets)
 
     def kept(self, interval: timedelta) -> float:
-        """Seconds for which an answer is used again; none where every look at the class asks anew anyway."""
+        """Cache TTL in seconds; 0 if every resolve queries EC2 anyway."""
         return interval.total_seconds() if interval > self.period else 0.0
 
 
@@ -33,7 +33,7 @@ DEFAULT = Refresh()
 
 
 class Remembered(Generic[Found]):
-    """Answers by what was asked, used again for a while. An empty answer is asked for again. Thread-safe."""
+    """Caches answers by request for a limited time. Empty answers are not cached. Thread-safe."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
@@ -42,7 +42,7 @@ class Remembered(Generic[Found]):
         self._found: dict[str, tuple[float, list[Found]]] = {}
 
     def get(self, asked: str, ask: Callable[[], list[Found]]) -> list[Found]:
-        """The answer to ``asked``, from ``ask`` when none is known that is young enough."""
+        """The cached answer for the key ``asked``. If there is none or it has expired, the answer of ``ask``."""
         now = self._clock()
         with self._lock:
             self._found = {key: known for key, known in self._found.items() if known[0] > now}
