@@ -1,7 +1,7 @@
 """Kubernetes quantities and resource lists as integers, so that sums and comparisons are exact.
 
 A resource list maps a resource name to an integer: CPU in millicores, every other resource in its base unit (bytes,
-pods, devices). Fractions below that unit are rounded up, as the scheduler does.
+pods, devices). Fractions of that unit are rounded up, as in the scheduler.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _QUANTITY = re.compile(
 
 
 def parse_quantity(text: str | int | float) -> Decimal:
-    """The exact value of a Kubernetes quantity such as ``250m``, ``1.5Gi`` or ``1e3``.
+    """Return the exact value of a Kubernetes quantity such as ``250m``, ``1.5Gi`` or ``1e3``.
 
     Raises:
-        ValueError: the text is no quantity; the message names it.
+        ValueError: the text is not a quantity. The message quotes the text.
     """
     match = _QUANTITY.match(str(text).strip())
     if match is None:
@@ -54,21 +54,21 @@ def parse_quantity(text: str | int | float) -> Decimal:
 
 @lru_cache(16_384, typed=True)
 def to_units(name: str, quantity: str | int | float) -> int:
-    """A quantity in the unit of this module: millicores for CPU, else whole base units, rounded up.
+    """Convert a quantity to the unit of this module: millicores for CPU, otherwise base units, rounded up.
 
-    The results are kept: thousands of nodes state the same quantities, and parsing them took 100 ms at once.
+    The cache matters: thousands of nodes state the same quantities, and parsing them without it took 100 ms in one go.
     """
     value = parse_quantity(quantity)
     return int((value * 1000 if name == CPU else value).to_integral_value(rounding=ROUND_CEILING))
 
 
 def parse_resources(quantities: Mapping[str, str | int | float] | None) -> Resources:
-    """A Kubernetes resource list (name to quantity text) in integer units."""
+    """Parse a Kubernetes resource list (name to quantity) into integer units."""
     return {name: to_units(name, quantity) for name, quantity in (quantities or {}).items()}
 
 
 def format_quantity(name: str, units: int) -> str:
-    """The shortest exact Kubernetes text of an integer amount (the inverse of `to_units`)."""
+    """Return the shortest exact Kubernetes text of an integer amount (the inverse of `to_units`)."""
     if name == CPU:
         return str(units // 1000) if units % 1000 == 0 else f"{units}m"
     if (units and name in (MEMORY, EPHEMERAL_STORAGE)) or name.startswith("hugepages-"):
@@ -79,17 +79,17 @@ def format_quantity(name: str, units: int) -> str:
 
 
 def format_resources(resources: Mapping[str, int]) -> dict[str, str]:
-    """A resource list as Kubernetes writes it, names in order."""
+    """Format a resource list for Kubernetes, sorted by name."""
     return {name: format_quantity(name, resources[name]) for name in sorted(resources)}
 
 
 def add(*lists: Mapping[str, int]) -> Resources:
-    """The sum of resource lists."""
+    """Return the sum of the resource lists."""
     return total(lists)
 
 
 def total(lists: Iterable[Mapping[str, int]]) -> Resources:
-    """The sum of any number of resource lists."""
+    """Return the sum of any number of resource lists."""
     result: Resources = {}
     for resources in lists:
         for name, units in resources.items():
@@ -98,7 +98,7 @@ def total(lists: Iterable[Mapping[str, int]]) -> Resources:
 
 
 def subtract(left: Mapping[str, int], right: Mapping[str, int]) -> Resources:
-    """``left`` less ``right``; names only on the right become negative."""
+    """Return ``left`` minus ``right``. Names that are only in ``right`` become negative."""
     result = dict(left)
     for name, units in right.items():
         result[name] = result.get(name, 0) - units
@@ -106,7 +106,7 @@ def subtract(left: Mapping[str, int], right: Mapping[str, int]) -> Resources:
 
 
 def maximum(*lists: Mapping[str, int]) -> Resources:
-    """The largest amount of each name."""
+    """Return the largest amount of each name."""
     result: Resources = {}
     for resources in lists:
         for name, units in resources.items():
@@ -115,7 +115,7 @@ def maximum(*lists: Mapping[str, int]) -> Resources:
 
 
 def fits(requests: Mapping[str, int], available: Mapping[str, int]) -> bool:
-    """Whether every request is within what is available; a negative amount available never fits."""
+    """Whether every request fits into what is available. A list with a negative available amount never fits."""
     if any(units < 0 for units in available.values()):
         return False
     return all(units <= available.get(name, 0) for name, units in requests.items() if units > 0)

@@ -1,4 +1,4 @@
-"""Status conditions of objects as JSON; `tenon.apis.conditions` reads and writes those of Tenon's own kinds."""
+"""Reads status conditions of objects as JSON. `tenon.apis.conditions` reads and writes those of Tenon's own kinds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tenon.kube.timestamps import parse_instant
 
 
 def condition(obj: Object, type_: str) -> Object:
-    """The condition of this type; empty if the object does not have it."""
+    """Return the condition of this type; empty if the object does not have it."""
     conditions = (obj.get("status") or {}).get("conditions") or ()
     return next((one for one in conditions if one.get("type") == type_), {})
 
@@ -20,6 +20,6 @@ def is_true(obj: Object, type_: str) -> bool:
 
 
 def true_since(obj: Object, type_: str) -> datetime | None:
-    """Since when the condition is True; None if it is not."""
+    """Return when the condition became True; None if it is not True."""
     found = condition(obj, type_)
     return parse_instant(found.get("lastTransitionTime")) if found.get("status") == "True" else None

@@ -1,7 +1,7 @@
-"""Decodes the bytes of the API server into records.
+"""Decodes bytes from the API server into records.
 
-Pods of one workload have much in common, so records share texts, label sets, requests and tolerations: a cluster of ten
-thousand pods then takes a few megabytes. Volumes, their claims and classes are in `tenon.kube.storage_decode`.
+Pods of one workload have much in common, so records share strings, label sets, requests and tolerations: a cluster of
+ten thousand pods then takes a few megabytes. `tenon.kube.storage_decode` decodes volumes, claims and storage classes.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ _objects = msgspec.json.Decoder(dict[str, Any])
 
 
 def decode_pod(raw: bytes | msgspec.Raw) -> PodRecord:
-    """The record of a Pod.
+    """Decode a Pod.
 
     Raises:
-        ValueError: the bytes are no Pod, or a quantity in it is malformed.
+        ValueError: the bytes are not a Pod, or contain a malformed quantity.
     """
     wire = _pods.decode(raw)
     spec, status, metadata = wire.spec, wire.status, wire.metadata
@@ -89,15 +89,15 @@ def decode_pod(raw: bytes | msgspec.Raw) -> PodRecord:
 
 
 def decode_node(raw: bytes | msgspec.Raw) -> NodeRecord:
-    """The record of a Node.
+    """Decode a Node.
 
     Raises:
-        ValueError: the bytes are no Node, or a quantity in it is malformed.
+        ValueError: the bytes are not a Node, or contain a malformed quantity.
     """
     wire = _nodes.decode(raw)
     metadata, spec, status = wire.metadata, wire.spec, wire.status
     taints = _taints(spec.taints)
-    if (metadata.annotations or {}).get(labels.CLOSED) == "true":  # for a moment, and a plan must ignore it
+    if (metadata.annotations or {}).get(labels.CLOSED) == "true":  # a temporary cordon, which planning ignores
         taints = tuple(taint for taint in taints if taint != UNSCHEDULABLE_TAINT)
     elif spec.unschedulable and UNSCHEDULABLE_TAINT not in taints:
         taints = (*taints, UNSCHEDULABLE_TAINT)
@@ -126,14 +126,14 @@ OF_EVERY_DAEMON = (
     Toleration("node.kubernetes.io/pid-pressure", "Exists", effect="NoSchedule"),
     Toleration("node.kubernetes.io/unschedulable", "Exists", effect="NoSchedule"),
 )
-"""What the DaemonSet controller adds to the tolerations of its pods."""
+"""The tolerations that the DaemonSet controller adds to its pods."""
 
 
 def decode_daemonset(raw: bytes | msgspec.Raw) -> DaemonRecord:
-    """The record of a DaemonSet: the pod that its template makes.
+    """Decode a DaemonSet as the pod that its template creates.
 
     Raises:
-        ValueError: the bytes are no DaemonSet, or a quantity in it is malformed.
+        ValueError: the bytes are not a DaemonSet, or contain a malformed quantity.
     """
     wire = _daemons.decode(raw)
     template = wire.spec.template
@@ -150,19 +150,19 @@ def decode_daemonset(raw: bytes | msgspec.Raw) -> DaemonRecord:
 
 
 def decode_object(raw: bytes | msgspec.Raw) -> ObjectRecord:
-    """The record of a custom resource.
+    """Decode a custom resource.
 
     Raises:
-        ValueError: the bytes are no object with a name.
+        ValueError: the bytes are not an object with a name.
     """
     return _object(raw, ObjectRecord)
 
 
 def decode_namespaced(raw: bytes | msgspec.Raw) -> NamespacedRecord:
-    """The record of a custom resource in a namespace.
+    """Decode a namespaced custom resource.
 
     Raises:
-        ValueError: the bytes are no object with a name.
+        ValueError: the bytes are not an object with a name.
     """
     return _object(raw, NamespacedRecord)
 
@@ -183,7 +183,7 @@ def _object(raw: bytes | msgspec.Raw, record: type[AnyRecord]) -> AnyRecord:
 
 
 def _share_values(body: dict[str, Any]) -> None:
-    """Thousands of NodeClaims name the same hundreds of instance types, so each list is held once."""
+    """Share the values of requirements, because thousands of NodeClaims list the same hundreds of instance types."""
     spec = body.get("spec")
     requirements = spec.get("requirements") if isinstance(spec, dict) else None
     for term in requirements if isinstance(requirements, list) else ():
@@ -193,7 +193,7 @@ def _share_values(body: dict[str, Any]) -> None:
 
 
 def scheduling_pod(metadata: Metadata, spec: PodSpec, status: PodStatus | None) -> Pod:
-    """A pod as scheduling sees it; ``unsupported`` says what it asks for that the engine cannot plan."""
+    """Build the pod as scheduling sees it. ``unsupported`` says which of its constraints the engine cannot plan."""
     try:
         terms, unsupported = required_terms(spec)
     except ValueError as error:
@@ -226,7 +226,7 @@ def _selector_owner(namespace: str, owner: Owner | None) -> tuple[str, str]:
 
 
 def _whole_number(text: str | None) -> int:
-    """The number that an annotation holds; 0 if it holds no number."""
+    """Parse the integer in an annotation; 0 if it is not an integer."""
     try:
         return int(text or 0)
     except ValueError:
@@ -234,7 +234,7 @@ def _whole_number(text: str | None) -> int:
 
 
 def instant(text: str | None) -> float:
-    """A Kubernetes time in seconds since the epoch; 0 without a time."""
+    """Convert a Kubernetes timestamp to seconds since the epoch; 0 without a timestamp."""
     return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
@@ -243,7 +243,7 @@ def _unsupported(spec: PodSpec) -> str:
 
 
 def _volumes(metadata: Metadata, spec: PodSpec) -> tuple[VolumeUse, ...]:
-    """The pod's volumes that are claims; Kubernetes creates the claim of an ephemeral volume after the pod."""
+    """The volumes of the pod that use claims. Kubernetes creates the claim of an ephemeral volume after the pod."""
     namespace = metadata.namespace or "default"
     uses = []
     for volume in spec.volumes or ():
@@ -257,7 +257,7 @@ def _volumes(metadata: Metadata, spec: PodSpec) -> tuple[VolumeUse, ...]:
 
 
 def _opted_out(terms: Sequence[Requirements]) -> bool:
-    """Whether every alternative asks for a node without a NodePool, or a Provisioner, its name before v1beta1."""
+    """Whether every alternative requires a node without a NodePool (or a Provisioner, its name before v1beta1)."""
     return bool(terms) and all(
         any(key in term and term[key].operator == DOES_NOT_EXIST for key in (labels.NODEPOOL, labels.PROVISIONER))
         for term in terms

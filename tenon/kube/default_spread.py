@@ -1,8 +1,8 @@
-"""The default topology spread constraints of kube-scheduler, for pods that state no constraints of their own.
+"""The default topology spread constraints of kube-scheduler, for pods without constraints of their own.
 
-The pods that such a constraint counts are deduced as kube-scheduler does it: from the selectors of the Services that
-select the pod, and of the ReplicationController, ReplicaSet or StatefulSet that controls it. Without any selector the
-pod is not spread.
+As in kube-scheduler, such a constraint counts the pods that match the selectors of the Services that select the pod,
+and of the ReplicationController, ReplicaSet or StatefulSet that controls it. Without any selector, the pod is not
+spread.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ OWNERS: Mapping[tuple[str, str], str] = {
 def deduced_selector(
     labels: Mapping[str, str], services: Iterable[Mapping[str, str]], owner: LabelSelector | None
 ) -> LabelSelector | None:
-    """The selector of the pods that count for a pod with these labels; None if no Service or workload selects it.
+    """Return the selector of the pods that count for this pod; None if no Service or workload selects it.
 
     Args:
-        labels: the pod's.
-        services: the selectors of its namespace's Services.
+        labels: the labels of the pod.
+        services: the selectors of the Services in its namespace.
         owner: the selector of the workload that owns it.
     """
     chosen: dict[str, str] = {}
@@ -41,7 +41,7 @@ def deduced_selector(
 
 
 def with_defaults(rules: PodRules, constraints: Iterable[SpreadRule], selector: LabelSelector | None) -> PodRules:
-    """The rules of a pod with the default constraints; unchanged if it states its own or ``selector`` is None."""
+    """Return the pod's rules with the default constraints; unchanged if it has its own or ``selector`` is None."""
     if rules.spreads or selector is None:
         return rules
     return replace(rules, spreads=tuple(replace(constraint, selector=selector) for constraint in constraints))

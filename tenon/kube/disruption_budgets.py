@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets as the cache needs them: which pods they never let go."""
+"""PodDisruptionBudgets as the cache needs them: which pods they never allow to be evicted."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class BudgetObject(Wire):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A PodDisruptionBudget: which pods of its namespace it selects (None: no pod), and whether it never lets one go.
+    """A PodDisruptionBudget: which pods of its namespace it selects (None: no pod), and whether it forbids eviction.
 
-    A budget that allows no disruption at the moment still lets pods go later.
+    ``never`` is False for a budget that allows no disruption at the moment but may allow it later.
     """
 
     namespace: str
@@ -41,10 +41,10 @@ _budgets = msgspec.json.Decoder(BudgetObject)
 
 
 def decode_budget(raw: bytes | msgspec.Raw) -> ValueRecord[Budget]:
-    """The record of a PodDisruptionBudget.
+    """Decode a PodDisruptionBudget.
 
     Raises:
-        ValueError: the bytes are no PodDisruptionBudget, or its selector has an unknown operator.
+        ValueError: the bytes are not a PodDisruptionBudget, or its selector has an unknown operator.
     """
     wire = _budgets.decode(raw)
     metadata, spec = wire.metadata, wire.spec

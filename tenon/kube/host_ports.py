@@ -1,4 +1,4 @@
-"""The ports of a node that its pods occupy."""
+"""The host ports that pods occupy on a node."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ HostPort = tuple[str, int, str]
 """(address, port, protocol)."""
 ANY_ADDRESS = "0.0.0.0"
 WILD_ADDRESSES = frozenset({"", ANY_ADDRESS, "::"})
-"""The addresses that stand for every address of the node."""
+"""The addresses that mean every address of the node."""
 
 
 def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
-    """Every port that the pod takes on its node; without an address it takes the port on all of them.
+    """Return every port that the pod occupies on its node. A port without an address occupies all addresses.
 
-    In the node's own network every port is one of the node's. The API server writes that into pods, but not into the
-    templates that pods are made from.
+    With host networking, every container port is a host port. The API server writes this into pods, but not into pod
+    templates.
     """
     lasting = [c for c in spec.init_containers or () if c.restart_policy == "Always"]
     return tuple(
@@ -29,12 +29,12 @@ def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
 
 
 def host_ports_of(pod: Object) -> tuple[HostPort, ...]:
-    """The same of a pod as JSON."""
+    """The same as `host_ports`, for a pod as JSON."""
     return host_ports(read(pod.get("spec"), PodSpec))
 
 
 def clash(left: Iterable[HostPort], right: Iterable[HostPort]) -> HostPort | None:
-    """The first port of ``left`` that ``right`` occupies too; None if both fit on one node."""
+    """Return the first port of ``left`` that ``right`` occupies too; None if there is no conflict."""
     taken = list(right)
     for address, port, protocol in left:
         for other, other_port, other_protocol in taken:

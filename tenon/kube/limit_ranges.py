@@ -1,7 +1,6 @@
-"""What LimitRanges make containers request by default, so that the first plan knows the pods of DaemonSets.
+"""The default requests that LimitRanges give to containers, for the first plan with the pods of a DaemonSet.
 
-The API server writes these requests into pods as they are created. A DaemonSet whose pods have yet to come only has its
-template.
+The API server writes these requests into pods when it creates them. A DaemonSet without pods has only its template.
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ _limit_ranges = msgspec.json.Decoder(_LimitRange)
 
 
 def decode_limit_range(raw: bytes | msgspec.Raw) -> ValueRecord[Resources]:
-    """What a container requests by a LimitRange if it states nothing.
+    """Decode the requests that a LimitRange gives to a container that states none.
 
     Raises:
-        ValueError: the bytes are no LimitRange, or a quantity in it is malformed.
+        ValueError: the bytes are not a LimitRange, or contain a malformed quantity.
     """
     wire = _limit_ranges.decode(raw)
     requests: Resources = {}
     for item in wire.spec.limits or ():
         if item.type == "Container":
-            # as the API server fills in what the item leaves out; where two items differ the first one counts
+            # the defaults that the API server derives; if two items differ, the first one wins
             stated = {**units(item.min), **units(item.max), **units(item.default), **units(item.default_request)}
             requests = stated | requests
     key = f"{wire.metadata.namespace or 'default'}/{wire.metadata.name}"
@@ -57,7 +56,7 @@ def decode_limit_range(raw: bytes | msgspec.Raw) -> ValueRecord[Resources]:
 
 
 def requests_by_namespace(limit_ranges: Iterable[ValueRecord[Resources]]) -> Mapping[str, Resources]:
-    """What containers of each namespace request if they state nothing."""
+    """Return the default requests of containers, by namespace."""
     found: dict[str, Resources] = {}
     for record in sorted(limit_ranges, key=lambda record: record.key):
         namespace = record.key.partition("/")[0]

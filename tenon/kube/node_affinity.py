@@ -1,4 +1,4 @@
-"""The nodes that a pod accepts by its nodeSelector and required node affinity."""
+"""Which nodes a pod accepts, according to its nodeSelector and required node affinity."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tenon.kube.requirements import Requirement, Requirements
 from tenon.kube.structs import Expression, NodeSelector, PodSpec
 
 NODE_NAME = "metadata.name"
-"""The only field that Kubernetes lets ``matchFields`` name."""
+"""The only field that Kubernetes allows in ``matchFields``."""
 
 
 def required_terms(spec: PodSpec) -> tuple[tuple[Requirements, ...], str]:
-    """The alternatives that a new node may meet, each together with the nodeSelector, and what cannot be planned for.
+    """Return the alternatives for a new node, each combined with the nodeSelector, and what cannot be planned, if any.
 
     Raises:
-        ValueError: an operator in it is unknown, or a bound is not one whole number.
+        ValueError: an operator is unknown, or a bound is not a single integer.
     """
     base = Requirements.of(*(Requirement.new(k, "In", (v,)) for k, v in sorted((spec.node_selector or {}).items())))
     required = _required(spec)
@@ -37,12 +37,12 @@ def required_terms(spec: PodSpec) -> tuple[tuple[Requirements, ...], str]:
 
 
 def requirements(expressions: Iterable[Expression]) -> Requirements:
-    """The expressions of one term together."""
+    """Combine the expressions of one term."""
     return Requirements.of(*(Requirement.new(sys.intern(e.key), e.operator, e.values or ()) for e in expressions))
 
 
 def accepts_node(spec: PodSpec, name: str, labels: Mapping[str, str]) -> bool:
-    """Whether the pod accepts the node of this name with these labels, as kube-scheduler judges it."""
+    """Whether the pod accepts the node of this name with these labels, by the rules of kube-scheduler."""
     if any(labels.get(key) != value for key, value in (spec.node_selector or {}).items()):
         return False
     required = _required(spec)
@@ -64,7 +64,7 @@ def _required(spec: PodSpec) -> NodeSelector | None:
 
 
 def _holds(expression: Expression, labels: Mapping[str, str]) -> bool:
-    """Whether one expression holds; one that Kubernetes would refuse holds for no node."""
+    """Whether an expression matches. An expression that Kubernetes would reject matches no node."""
     try:
         requirement = Requirement.new(expression.key, expression.operator, expression.values or ())
     except ValueError:

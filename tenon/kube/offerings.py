@@ -1,4 +1,4 @@
-"""The name of an offering: the label values that say which way to buy an instance type is meant."""
+"""The key of an offering: the label values that identify one way to buy an instance type."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 
 class OfferingKey(NamedTuple):
-    """One way to buy an instance type, and the order in which offerings are sorted.
+    """One way to buy an instance type. Its field order is the sort order of offerings.
 
-    A key without instance type and zone stands for everything of its capacity type. Messages carry the same fields by
+    A key without instance type and zone means all offerings of its capacity type. Messages carry the same fields by
     name (`tenon.lifecycle.messages.OfferingRef`), because a tuple would become a JSON list.
     """
 
@@ -18,5 +18,5 @@ class OfferingKey(NamedTuple):
 
     @property
     def whole_capacity_type(self) -> OfferingKey:
-        """The key that stands for everything of this capacity type."""
+        """The key for all offerings of this capacity type."""
         return OfferingKey(self.capacity_type, "", "")

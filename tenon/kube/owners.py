@@ -1,4 +1,4 @@
-"""Who owns an object: the owner that would replace it, and the workload that people know it by."""
+"""The owners of an object: the controller that would replace it, and the workload that users know it by."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _DECIDING = (DAEMONSET, STATEFULSET, NODE)
 
 
 def controller(references: Sequence[Owner] | None) -> Owner | None:
-    """The owner with ``controller: true``, of which an object has at most one."""
+    """Return the owner with ``controller: true``. An object has at most one."""
     return next((owner for owner in references or () if owner.controller), None)
 
 
 def deciding_owner(references: Sequence[Owner] | None) -> Owner | None:
-    """The owner that says what kind of pod this is: its controller, because only a controller replaces the pod.
+    """Return the owner that determines the kind of pod: its controller, because only a controller replaces the pod.
 
-    A pod without a controller still belongs to a DaemonSet, StatefulSet or Node that it names as an owner.
+    If a pod has no controller, it still belongs to a DaemonSet, StatefulSet or Node among its owners.
     """
     return controller(references) or next((owner for owner in references or () if owner.kind in _DECIDING), None)
 
 
 def workload(metadata: Metadata) -> str:
-    """The controller of a pod as ``Kind/name``; a ReplicaSet that a Deployment made counts as that Deployment."""
+    """Return the pod's controller as ``Kind/name``. A ReplicaSet of a Deployment is reported as the Deployment."""
     owner = controller(metadata.owner_references)
     if owner is None:
         return ""

@@ -1,6 +1,6 @@
-"""The annotation ``tenon.sh/planned-pods`` of a NodeClaim: the pods that the claim was bought for.
+"""The annotation ``tenon.sh/planned-pods`` of a NodeClaim: the pods that the claim was launched for.
 
-It reads ``namespace/name=uid,...``. People may edit annotations, so entries that cannot be read are left out.
+Its format is ``namespace/name=uid,...``. Users can edit annotations, so malformed entries are skipped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tenon.kube.pod import Pod
 
 @dataclass(frozen=True, slots=True)
 class PlannedPod:
-    """A pod that a claim was bought for; a new pod of the same name has another UID and was not planned."""
+    """A pod that a claim was launched for. The UID distinguishes it from a later pod of the same name."""
 
     namespace: str
     name: str
@@ -27,7 +27,7 @@ class PlannedPod:
 
 
 def parse_planned(text: str) -> list[PlannedPod]:
-    """The pods that the text of the annotation names."""
+    """Parse the pods in the text of the annotation."""
     planned = []
     for entry in filter(None, (part.strip() for part in text.split(","))):
         path, _, uid = entry.rpartition("=")
@@ -38,10 +38,10 @@ def parse_planned(text: str) -> list[PlannedPod]:
 
 
 def planned_pods(annotations: Mapping[str, str] | None) -> list[PlannedPod]:
-    """The pods that a claim with these annotations was bought for."""
+    """Return the pods that a claim with these annotations was launched for."""
     return parse_planned((annotations or {}).get(labels.PLANNED_PODS) or "")
 
 
 def format_planned_pods(pods: Iterable[Pod]) -> str:
-    """The text of the annotation; pods that stand for buffers are left out, because they never come to a node."""
+    """Format the annotation. Pods that represent buffers are left out, because they never exist in the cluster."""
     return ",".join(f"{pod.key}={pod.uid}" for pod in sorted(pods, key=lambda pod: pod.key) if not pod.buffer)

@@ -1,6 +1,6 @@
-"""A pod as scheduling, disruption and the cache see it: its effective request, and what else it asks of a node.
+"""A pod as scheduling, disruption and the cache see it: its effective request and its constraints on the node.
 
-The cluster cache and ``tenon simulate`` both get it from `tenon.kube.decode`.
+The cluster cache and ``tenon simulate`` both build it with `tenon.kube.decode`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tenon.resources import Resources
 class Pod:
     """A pod as scheduling sees it.
 
-    ``requests`` is the effective request (init containers, sidecars, overhead folded in) and counts the pod itself
-    as one of the resource ``pods``. ``required_terms`` are the OR-ed node-affinity terms, each already combined with
-    the nodeSelector; a pod without any constraint has no term.
+    ``requests`` is the effective request. It includes init containers, sidecars and overhead, and counts the pod itself
+    as one unit of the resource ``pods``. ``required_terms`` are the OR-ed node affinity terms, each already combined
+    with the nodeSelector. A pod without any constraint has no terms.
     """
 
     namespace: str
@@ -36,17 +36,17 @@ class Pod:
     priority: int = 0
     node_name: str = ""
     unsupported: str = ""
-    """Why this pod must not be placed: it states a rule that the engine does not know. One sentence."""
+    """Why this pod must not be placed: it has a constraint that the engine does not support. One sentence."""
     rules: PodRules = NO_RULES
-    """What it says about other pods, and its preferences."""
+    """Its constraints relative to other pods, and its preferences."""
     volume_terms: tuple[Requirements, ...] = ()
-    """Where its volumes can be reached: OR-ed alternatives that its node must meet as well as ``required_terms``."""
+    """Where its volumes are accessible: OR-ed alternatives that its node must meet as well as ``required_terms``."""
     attachments: tuple[tuple[str, str], ...] = ()
-    """(CSI driver, claim) of each volume that must be attached to its node."""
+    """The (CSI driver, claim) of each volume that must be attached to its node."""
     workload: str = ""
-    """What controls it, as ``Kind/name``: for pods of a Deployment's ReplicaSets the Deployment. Empty for none."""
+    """Its controller as ``Kind/name``; for a ReplicaSet of a Deployment, the Deployment. Empty without a controller."""
     buffer: str = ""
-    """The CapacityBuffer (``namespace/name``) whose room it stands for; no cluster has such a pod."""
+    """The CapacityBuffer (``namespace/name``) whose capacity this placeholder reserves. Empty for real pods."""
 
     @property
     def key(self) -> str:

@@ -1,6 +1,7 @@
-"""What a pod says about other pods and about what it would rather have: spread, affinity, preferences.
+"""The constraints of a pod relative to other pods, and its preferences: topology spread, affinity, preferred nodes.
 
-Records only, so that pods which say the same share one of them; `tenon.scheduling.topology` gives them their meaning.
+This module only defines records, so that pods with the same constraints share one record. `tenon.scheduling.topology`
+implements them.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from tenon.kube.structs import PodAffinity, PodAffinityTerm, PodSpec, Spread
 
 @dataclass(frozen=True, slots=True)
 class PodTerm:
-    """A term of pod affinity or anti-affinity; without namespaces and their selector, the own one is meant."""
+    """A term of pod affinity or anti-affinity. Without namespaces or their selector, it uses the pod's namespace."""
 
     key: str
     selector: LabelSelector | None
-    """None selects no pod."""
+    """None selects no pods."""
     namespaces: tuple[str, ...] = ()
     namespace_selector: LabelSelector | None = None
 
@@ -41,7 +42,7 @@ class SpreadRule:
 
 @dataclass(frozen=True, slots=True)
 class PodRules:
-    """Everything of this kind that one pod says; preferences carry their weight."""
+    """All constraints of one pod relative to other pods, and its preferences with their weights."""
 
     spreads: tuple[SpreadRule, ...] = ()
     affinity: tuple[PodTerm, ...] = ()
@@ -51,12 +52,12 @@ class PodRules:
     preferred_anti_affinity: tuple[tuple[int, PodTerm], ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether it says anything."""
+        """Whether the pod has any of these constraints."""
         return self is not NO_RULES and self != NO_RULES
 
     @property
     def terms(self) -> tuple[PodTerm, ...]:
-        """All terms of pod affinity and anti-affinity, required ones first."""
+        """All terms of pod affinity and anti-affinity, required terms first."""
         preferred = (*self.preferred_affinity, *self.preferred_anti_affinity)
         return (*self.affinity, *self.anti_affinity, *(term for _, term in preferred))
 
@@ -65,10 +66,10 @@ NO_RULES = PodRules()
 
 
 def pod_rules(spec: PodSpec) -> PodRules:
-    """What the pod says about other pods, and its preferences.
+    """Read the pod's constraints relative to other pods, and its preferences.
 
     Raises:
-        ValueError: an operator or a bound in it is unknown or malformed.
+        ValueError: an operator or a bound is unknown or malformed.
     """
     affinity = spec.affinity
     if affinity is None and not spec.topology_spread_constraints:

@@ -1,7 +1,7 @@
-"""What draining and binding ask of a pod as JSON: who owns it, whether it has ended, what it tolerates.
+"""The properties of a pod as JSON that draining and binding need: its owner, phase, grace period and tolerations.
 
-Activities read at most a hundred pods of one node, and write back what they read, so pods stay JSON here. The rules are
-those of the cache's records.
+Activities read at most a hundred pods of one node and write them back, so pods stay JSON here. The rules are the same
+as for the cache's records.
 """
 
 from __future__ import annotations
@@ -28,37 +28,37 @@ def key(obj: Object) -> str:
 
 
 def uid(obj: Object) -> str:
-    """The UID of an object; empty when it has none."""
+    """Return the UID of an object; empty if it has none."""
     return str(obj["metadata"].get("uid") or "")
 
 
 def deletion_instant(obj: Object) -> datetime | None:
-    """When a deletion takes effect: for a Pod the end of its grace, else the instant of the request."""
+    """Return when a deletion takes effect: for a Pod the end of its grace period, otherwise the time of the request."""
     return parse_instant(obj["metadata"].get("deletionTimestamp"))
 
 
 def is_terminal(pod: Object) -> bool:
-    """Whether the pod has ended for good and will vanish without help."""
+    """Whether the pod has terminated and disappears without help."""
     return pod_kinds.is_terminal((pod.get("status") or {}).get("phase") or "")
 
 
 def is_daemon(pod: Object) -> bool:
-    """Whether a DaemonSet replaces the pod, and only on the same node."""
+    """Whether a DaemonSet owns the pod and would replace it only on the same node."""
     return pod_kinds.is_daemon(_owner_kind(pod))
 
 
 def is_mirror(pod: Object) -> bool:
-    """Whether the pod only mirrors a static pod, which no API call can take off its node."""
+    """Whether the pod mirrors a static pod, which no API call can remove from its node."""
     return pod_kinds.is_mirror(pod["metadata"].get("annotations") or {}, _owner_kind(pod))
 
 
 def is_critical(pod: Object) -> bool:
-    """Whether the pod's priority class says that the cluster or its node depends on it."""
+    """Whether the pod's priority class marks it as critical for the cluster or its node."""
     return (pod.get("spec") or {}).get("priorityClassName") in CRITICAL_CLASSES
 
 
 def is_reschedulable(pod: Object) -> bool:
-    """Whether the pod makes its node non-empty: it runs, and would need another node."""
+    """Whether the pod makes its node non-empty: it is running and would need another node."""
     deleting = bool(pod["metadata"].get("deletionTimestamp"))
     return pod_kinds.is_reschedulable(
         _owner_kind(pod), mirror=is_mirror(pod), terminal=is_terminal(pod), deleting=deleting
@@ -66,13 +66,13 @@ def is_reschedulable(pod: Object) -> bool:
 
 
 def grace_seconds(pod: Object) -> int:
-    """The pod's own termination grace period in seconds."""
+    """Return the pod's own termination grace period in seconds."""
     seconds = (pod.get("spec") or {}).get("terminationGracePeriodSeconds")
     return DEFAULT_GRACE_SECONDS if seconds is None else int(seconds)
 
 
 def granted_seconds(pod: Object) -> int:
-    """The grace, in seconds, of a deletion that is under way."""
+    """Return the grace period, in seconds, of a deletion in progress."""
     seconds = pod["metadata"].get("deletionGracePeriodSeconds")
     return grace_seconds(pod) if seconds is None else int(seconds)
 
@@ -91,12 +91,12 @@ def tolerations(pod: Object) -> tuple[Toleration, ...]:
 
 
 def tolerates(pod: Object, taint: Taint) -> bool:
-    """Whether any toleration of the pod covers the taint."""
+    """Whether any toleration of the pod tolerates the taint."""
     return any(toleration.tolerates(taint) for toleration in tolerations(pod))
 
 
 def taints(raw: Iterable[Object] | None) -> tuple[Taint, ...]:
-    """Taints of a Node or NodeClaim."""
+    """Read the taints of a Node or NodeClaim."""
     return tuple(Taint(key=taint["key"], effect=taint["effect"], value=taint.get("value") or "") for taint in raw or ())
 
 

@@ -1,6 +1,6 @@
-"""The annotation karpenter.sh/do-not-disrupt: it protects a pod for good, or for a duration from the pod's start.
+"""The annotation karpenter.sh/do-not-disrupt: it protects a pod permanently, or for a duration from its start.
 
-Before v1beta1 its name was karpenter.sh/do-not-evict. Many manifests still have that name, which protects as well.
+Before v1beta1 it was called karpenter.sh/do-not-evict. Many manifests still use that name, which protects as well.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from tenon.kube.timestamps import format_instant
 
 
 def wish(annotations: Mapping[str, str]) -> str | None:
-    """The value of the annotation under either name; None if the pod has neither."""
+    """Return the value of the annotation under either name; None if the pod has neither."""
     return "true" if annotations.get(labels.DO_NOT_EVICT) == "true" else annotations.get(labels.DO_NOT_DISRUPT)
 
 
 def protects_node(annotations: Mapping[str, str]) -> bool:
-    """Whether the annotations of a Node or NodeClaim keep it from being disrupted."""
+    """Whether the annotations of a Node or NodeClaim protect it from disruption."""
     return "true" in (annotations.get(labels.DO_NOT_DISRUPT), annotations.get(labels.DO_NOT_CONSOLIDATE))
 
 
 def pod_protected(annotations: Mapping[str, str], started: datetime | None, now: datetime) -> str:
-    """Why a pod with these annotations may not be evicted now; empty when it may."""
+    """Return why a pod with these annotations must not be evicted now; empty if it may be."""
     if annotations.get(labels.DO_NOT_EVICT) == "true":
         return f"annotation {labels.DO_NOT_EVICT} holds it"
     return protected_for(annotations.get(labels.DO_NOT_DISRUPT), started, now)
 
 
 def protected_for(value: str | None, started: datetime | None, now: datetime) -> str:
-    """Why a pod whose do-not-disrupt says this may not be evicted now; empty when it may.
+    """Return why a pod with this do-not-disrupt value must not be evicted now; empty if it may be.
 
-    A duration protects a pod that has not started yet, too; any other text protects nothing.
+    A duration also protects a pod that has not started yet. Any other value protects nothing.
     """
     if value == "true":
         return f"annotation {labels.DO_NOT_DISRUPT} holds it"
@@ -47,7 +47,7 @@ def protected_for(value: str | None, started: datetime | None, now: datetime) ->
 
 
 def is_misspelt(value: str | None) -> bool:
-    """Whether the annotation is there but says nothing: neither true nor a positive duration."""
+    """Whether the annotation is present but invalid: neither true nor a positive duration."""
     if value is None or value == "true":
         return False
     seconds = go_seconds(value)

@@ -1,6 +1,6 @@
-"""What the cache holds: one small immutable record for each object.
+"""The records in the cache: a small immutable record for each object.
 
-Two records of an object are equal if they say the same, whatever resource version they were read from.
+Two records of an object are equal if their content is equal, regardless of the resource version.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ V_co = TypeVar("V_co", covariant=True)
 
 
 class Record(Protocol):
-    """What the reflector and the tables need of a record."""
+    """The properties of a record that the reflector and the tables need."""
 
     @property
     def key(self) -> str:
@@ -33,12 +33,12 @@ class Record(Protocol):
 
     @property
     def resource_version(self) -> str:
-        """The version of the object that the record was made from."""
+        """The resource version of the object that the record was decoded from."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodRecord:
-    """A pod: what scheduling sees of it, and what only the cache and its views need."""
+    """A pod: what scheduling sees, and what only the cache and its views need."""
 
     pod: Pod
     resource_version: str = field(compare=False)
@@ -47,25 +47,25 @@ class PodRecord:
     owner_kind: str = ""
     owner_uid: str = ""
     selector_owner: tuple[str, str] = ("", "")
-    """The resource (by plural) and key of the owner whose selector says which pods are like this one; else empty."""
+    """The resource (plural) and key of the controller whose selector matches similar pods; empty if there is none."""
     scheduler: str = ""
     mirror: bool = False
     deleting: bool = False
     unschedulable: bool = False
-    """The scheduler said that no node fits."""
+    """The scheduler reported that the pod fits on no node."""
     nominated: bool = False
-    """The scheduler has picked a node and is making room there."""
+    """The scheduler has nominated a node and is preempting pods there."""
     gated: bool = False
     opted_out: bool = False
-    """The pod asks for nodes that belong to no NodePool."""
+    """The pod requires nodes that belong to no NodePool."""
     do_not_disrupt: str = ""
-    """The value of the do-not-disrupt annotation; empty when absent."""
+    """The value of the do-not-disrupt annotation; empty if absent."""
     deletion_cost: int = 0
     """The value of the pod-deletion-cost annotation."""
     volumes: tuple[VolumeUse, ...] = ()
-    """Its volumes that are claims; what they ask of a node changes with the claims, and `Storage` knows it."""
+    """Its volumes that use claims. `Storage` resolves what they require of a node, which changes with the claims."""
     bound_at: float = 0.0
-    """When the pod was given its node, seconds since the epoch; 0 when unknown."""
+    """When the pod was bound to its node, in seconds since the epoch; 0 if unknown."""
 
     @property
     def key(self) -> str:
@@ -84,7 +84,7 @@ class PodRecord:
 
     @property
     def terminal(self) -> bool:
-        """Whether the pod has ended for good and holds nothing on its node."""
+        """Whether the pod has terminated and no longer holds resources on its node."""
         return pod_kinds.is_terminal(self.phase)
 
     @property
@@ -104,9 +104,9 @@ class PodRecord:
 
     @property
     def reschedulable(self) -> bool:
-        """Whether the pod makes its node non-empty: it runs, and would need another node.
+        """Whether the pod makes its node non-empty: it is running and would need another node.
 
-        A terminating pod counts only in a StatefulSet, which starts the same pod again.
+        A terminating pod counts only if it belongs to a StatefulSet, which starts the same pod again.
         """
         return pod_kinds.is_reschedulable(
             self.owner_kind, mirror=self.mirror, terminal=self.terminal, deleting=self.deleting
@@ -115,8 +115,6 @@ class PodRecord:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """A node."""
-
     name: str
     uid: str
     resource_version: str = field(compare=False)
@@ -140,8 +138,8 @@ class NodeRecord:
 class ObjectRecord:
     """A custom resource as JSON, without managedFields. Never change ``body``.
 
-    The cache holds NodeClaims in this form: users' fields stay as they are, and a model of each would cost the time of
-    validation at every change.
+    The cache stores NodeClaims in this form. It preserves users' fields, and a model would have to be validated on
+    every change.
     """
 
     name: str
@@ -156,46 +154,46 @@ class ObjectRecord:
 
     @property
     def deleting(self) -> bool:
-        """Whether its deletion was asked for."""
+        """Whether the object's deletion has been requested."""
         return bool(self.body["metadata"].get("deletionTimestamp"))
 
     @property
     def version_of_spec(self) -> tuple[object, ...]:
-        """Changes whenever a user changed the object or asked for its deletion, and not with its status."""
+        """Changes whenever a user changes the object or requests its deletion, but not when the status changes."""
         return self.uid, self.body["metadata"].get("generation"), self.deleting
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Its labels."""
+        """The labels of the object."""
         labels: Mapping[str, str] = self.body["metadata"].get("labels") or {}
         return labels
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """Its annotations."""
+        """The annotations of the object."""
         annotations: Mapping[str, str] = self.body["metadata"].get("annotations") or {}
         return annotations
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """Its spec."""
+        """The spec of the object."""
         spec: Mapping[str, Any] = self.body.get("spec") or {}
         return spec
 
     @property
     def status(self) -> Mapping[str, Any]:
-        """Its status."""
+        """The status of the object."""
         status: Mapping[str, Any] = self.body.get("status") or {}
         return status
 
     def condition(self, type_: str) -> Mapping[str, Any]:
-        """The status condition of a type; empty if the object does not have it."""
+        """Return the status condition of a type; empty if the object does not have it."""
         return condition(self.body, type_)
 
 
 @dataclass(frozen=True, slots=True)
 class NamespacedRecord(ObjectRecord):
-    """The same of an object in a namespace."""
+    """An `ObjectRecord` for an object in a namespace."""
 
     @property
     def key(self) -> str:
@@ -205,11 +203,11 @@ class NamespacedRecord(ObjectRecord):
 
 @dataclass(frozen=True, slots=True)
 class DaemonRecord:
-    """A DaemonSet, as the pod that it would put on a node."""
+    """A DaemonSet, represented by the pod that it would create on a node."""
 
     pod: Pod
     spec: PodSpec
-    """Of that pod, as the template has it."""
+    """The spec of that pod, as in the template."""
     resource_version: str = field(compare=False)
 
     @property
@@ -225,7 +223,7 @@ class DaemonRecord:
 
 @dataclass(frozen=True, slots=True)
 class ValueRecord(Generic[V_co]):
-    """An object of which Tenon needs one value only, such as the labels of a Namespace."""
+    """An object of which Tenon needs a single value, such as the labels of a Namespace."""
 
     key: str
     uid: str

@@ -1,4 +1,4 @@
-"""What a pod takes of its node: the effective request that kube-scheduler counts."""
+"""The resources that a pod requests of its node, calculated as in kube-scheduler."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ INFEASIBLE = "Infeasible"
 
 
 def units(quantities: Quantities | None) -> Resources:
-    """A resource list in integer units; each of the few texts that a cluster uses is parsed once."""
+    """Parse a resource list into integer units. A cache avoids parsing the same few quantities again."""
     return {name: _to_units(name, quantity) for name, quantity in (quantities or {}).items()}
 
 
 def effective_requests(spec: PodSpec, status: PodStatus | None = None, defaults: Resources | None = None) -> Resources:
-    """The pod's request, itself counted as one of the resource ``pods``.
+    """Return the pod's effective request, which counts the pod itself as one unit of the resource ``pods``.
 
-    Init containers run one after another before the others. Sidecars (init containers that always restart) keep running
-    next to everything that starts after them. A resource that the pod as a whole requests replaces the containers' sum.
-    ``defaults`` is what a container requests that states nothing of a resource.
+    Init containers run one after another before the other containers. Sidecars (init containers that always restart)
+    keep running next to everything that starts after them. A pod-level request replaces the sum of its containers.
+    ``defaults`` are the requests of a container for resources that it does not state.
     """
     given = defaults or {}
     statuses = _statuses(status)
@@ -48,23 +48,23 @@ def effective_requests(spec: PodSpec, status: PodStatus | None = None, defaults:
 
 
 def requests_of(pod: Object) -> Resources:
-    """The effective request of a pod as JSON.
+    """Return the effective request of a pod as JSON.
 
     Raises:
-        ValueError: a quantity in it is malformed.
+        ValueError: the pod contains a malformed quantity.
     """
     return effective_requests(read(pod.get("spec"), PodSpec), read(pod.get("status"), PodStatus))
 
 
 def free(node: Object, node_pods: Iterable[Object]) -> Resources:
-    """What the node's allocatable leaves after its pods; pods that have ended take nothing."""
+    """Return the node's allocatable resources minus the requests of its pods. Terminated pods do not count."""
     allocatable = parse_resources((node.get("status") or {}).get("allocatable"))
     running = (pod for pod in node_pods if not is_terminal((pod.get("status") or {}).get("phase") or ""))
     return subtract(allocatable, total(requests_of(pod) for pod in running))
 
 
 def suits(wanted: Mapping[str, int], available: Mapping[str, int]) -> bool:
-    """Whether what a pod requests is available; a resource that it does not request may be overdrawn."""
+    """Whether the requested resources are available. Resources that are not requested may be overcommitted."""
     return all(amount <= available.get(name, 0) for name, amount in wanted.items() if amount > 0)
 
 
@@ -80,14 +80,14 @@ def _container(
     actual = status.resources.requests if status.resources is not None else None
     held = [quantities for quantities in (status.allocated_resources, actual) if quantities and quantities != stated]
     if not held:
-        return own  # nearly always: the container is not being resized
+        return own  # almost always: the container is not being resized
     has = maximum(*(units(quantities) for quantities in held))
-    # kube-scheduler counts the larger of what the container has and what it asks for, unless it can never get that.
+    # Like kube-scheduler, use the larger of the allocated and the desired amount, unless the resize is infeasible.
     return {**own, **has} if refused else maximum(own, has)
 
 
 def _with_limits(needs: ResourceNeeds) -> Resources:
-    """Requests; a limit stands in where there is no request, as the API server defaults it."""
+    """Return the requests. A limit replaces a missing request, as the API server defaults it."""
     return {**units(needs.limits), **units(needs.requests)}
 
 
@@ -100,7 +100,7 @@ def _pod_level(needs: ResourceNeeds | None, containers: Resources) -> Resources:
 
 
 def _statuses(status: PodStatus | None) -> dict[str, ContainerStatus]:
-    """The containers that say what they hold, by name."""
+    """Return the containers that report allocated resources, by name."""
     if status is None:
         return {}
     every = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
@@ -108,6 +108,6 @@ def _statuses(status: PodStatus | None) -> dict[str, ContainerStatus]:
 
 
 def _resize_refused(status: PodStatus | None) -> bool:
-    """Whether the kubelet says that the node can never give the pod what it asks for."""
+    """Whether the kubelet reports that the node can never satisfy the pod's resize."""
     conditions = status.conditions if status is not None else None
     return any(c.type == RESIZE_PENDING and c.reason == INFEASIBLE for c in conditions or ())

@@ -1,8 +1,8 @@
-"""The algebra of label requirements: what a NodePool allows, what a pod asks for, what an instance type offers.
+"""The algebra of label requirements: what a NodePool allows, what a pod requires, what an instance type offers.
 
-A requirement holds the values that a label may have: a set, or everything but a set, within inclusive whole-number
-bounds. Beside the values it remembers whether the label may be missing, because `NotIn` and `DoesNotExist` accept a
-node without the label while `In` and `Exists` do not; this distinguishes "must not exist" from "contradicts itself".
+A requirement holds the values that a label may have: a set, or everything except a set, within inclusive integer
+bounds. It also records whether the label may be missing: `NotIn` and `DoesNotExist` accept a node without the label,
+`In` and `Exists` do not. This distinguishes "must not exist" from "contradicts itself".
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 _ANY_NUMBER = re.compile(r"[+-]?[0-9]{1,63}")
 _VALUES_SHOWN = 5
 _ALIKE = 0.85
-"""How similar two labels must be, from 0 to 1, for one to count as a typing error of the other."""
+"""The similarity, from 0 to 1, above which one label counts as a typo of another."""
 _NOTHING: frozenset[str] = frozenset()
 
 
 def _whole(text: str) -> int | None:
-    """The whole number that a label value spells; None for any other text."""
+    """Parse a label value as an integer; None if it is not one."""
     return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
 
 
 def _bound(text: str) -> int | None:
-    """As `_whole`; what is beyond every label value counts as just beyond."""
+    """Like `_whole`, but clamp numbers beyond every label value to just outside the valid range."""
     if not _ANY_NUMBER.fullmatch(text):
         return None
     return max(-_MAX_INT, min(int(text), _MAX_INT + 1))
@@ -62,7 +62,7 @@ class Requirement:
         min_values: int | None = None,
         may_be_absent: bool = False,
     ) -> None:
-        """Take the parts as they are; ``members`` are the allowed values, or with ``complement`` the excluded ones."""
+        """Store the parts unchanged. ``members`` are the allowed values, or with ``complement`` the excluded values."""
         self.key = key
         self.complement = complement
         self.members = members
@@ -75,10 +75,10 @@ class Requirement:
 
     @staticmethod
     def new(key: str, operator: str, values: Iterable[str] = (), min_values: int | None = None) -> Requirement:
-        """The requirement that a manifest states.
+        """Build the requirement that a manifest states.
 
         Raises:
-            ValueError: an unknown operator, or a bound that is not one whole number.
+            ValueError: the operator is unknown, or the bound is not a single integer.
         """
         key = labels.ALIASES.get(key, key)
         if operator == IN:
@@ -97,20 +97,20 @@ class Requirement:
             raise ValueError(f"{key}: operator {operator} takes one whole number, not {stated}")
         gte = bound + 1 if operator == GT else bound if operator == GTE else None
         lte = bound - 1 if operator == LT else bound if operator == LTE else None
-        if (gte is not None and gte > _MAX_INT) or (lte is not None and lte < 0):  # no label value is below zero
+        if (gte is not None and gte > _MAX_INT) or (lte is not None and lte < 0):  # no label value is negative
             return Requirement(key, False, _NOTHING, min_values=min_values)
         return Requirement(key, True, _NOTHING, gte=gte, lte=lte, min_values=min_values)
 
     @property
     def values(self) -> tuple[str, ...]:
-        """The members of the set, or of the exclusions, in order."""
+        """The allowed or excluded values, sorted."""
         if self._sorted is None:
             self._sorted = tuple(sorted(self.members))
         return self._sorted
 
     @property
     def operator(self) -> str:
-        """In, NotIn, Exists or DoesNotExist; bounds alone read as Exists."""
+        """In, NotIn, Exists or DoesNotExist. A requirement with only bounds returns Exists."""
         if self.complement:
             return NOT_IN if self.members else EXISTS
         return IN if self.members else DOES_NOT_EXIST
@@ -120,15 +120,15 @@ class Requirement:
         return (value in self.members) != self.complement and self._within_bounds(value)
 
     def is_empty(self) -> bool:
-        """Whether no value at all is allowed (the label must not exist, or the requirement contradicts itself)."""
+        """Whether no value is allowed: either the label must not exist, or the requirement contradicts itself."""
         return not self.complement and not self.members
 
     def contradicts(self) -> bool:
-        """Whether no node can meet it: the label must be there, and no value is allowed."""
+        """Whether no node can meet the requirement: the label must exist, but no value is allowed."""
         return not self.complement and not self.members and not self.may_be_absent
 
     def intersection(self, other: Requirement) -> Requirement:
-        """What meets both; the larger ``min_values`` of the two."""
+        """Return the requirement that meets both, with the larger ``min_values`` of the two."""
         if self is other or self == other:
             return self
         gte = self.gte if other.gte is None else other.gte if self.gte is None else max(self.gte, other.gte)
@@ -153,7 +153,7 @@ class Requirement:
         return Requirement(self.key, complement, members, gte=gte, lte=lte, min_values=least, may_be_absent=absent)
 
     def overlaps(self, other: Requirement) -> bool:
-        """Whether some node can meet both: a common value, or both accept that the label is missing."""
+        """Whether a node can meet both: they have a common value, or both accept a missing label."""
         if self.may_be_absent and other.may_be_absent:
             return True
         if not self.complement and not other.complement:
@@ -165,7 +165,7 @@ class Requirement:
         return not self.intersection(other).is_empty()
 
     def to_selectors(self) -> list[dict[str, Any]]:
-        """The requirement as Kubernetes writes it: one entry, or one for each bound and the exclusions."""
+        """Format the requirement for Kubernetes: one entry, or one for each bound and the set of values."""
         entries: list[dict[str, Any]] = []
         if self.members:
             entries.append({"key": self.key, "operator": self.operator, "values": list(self.values)})
@@ -213,24 +213,24 @@ def _between(value: str, gte: int | None, lte: int | None) -> bool:
 
 
 def hint(key: str, known: Iterable[str]) -> str:
-    """A question in parentheses that names the known label which this one resembles; empty if it resembles none."""
+    """Return a hint in parentheses that names the most similar known label; empty if none is similar."""
     close = difflib.get_close_matches(key, sorted(known), n=1, cutoff=_ALIKE)
     return f" (did you mean {close[0]}?)" if close else ""
 
 
 class Requirements(Mapping[str, Requirement]):
-    """Requirements by label, at most one for each: several on one label are their intersection. Immutable."""
+    """Requirements by label. Several requirements on one label are combined into their intersection. Immutable."""
 
     __slots__ = ("_by_key", "_hash")
 
     def __init__(self, by_key: dict[str, Requirement] | None = None) -> None:
-        """Take a mapping whose keys are those of its requirements; the caller must not change it afterwards."""
+        """Use this mapping, whose keys must match its requirements. The caller must not change it afterwards."""
         self._by_key = by_key if by_key is not None else {}
         self._hash: int | None = None
 
     @staticmethod
     def of(*requirements: Requirement) -> Requirements:
-        """The requirements together."""
+        """Combine the requirements."""
         by_key: dict[str, Requirement] = {}
         for requirement in requirements:
             known = by_key.get(requirement.key)
@@ -239,15 +239,15 @@ class Requirements(Mapping[str, Requirement]):
 
     @staticmethod
     def from_labels(values: Mapping[str, str]) -> Requirements:
-        """Exactly these labels."""
+        """Require exactly these labels."""
         return Requirements.of(*(Requirement.new(key, IN, (value,)) for key, value in values.items()))
 
     @staticmethod
     def from_terms(terms: Iterable[Mapping[str, Any]]) -> Requirements:
-        """Requirements as manifests write them: ``key``, ``operator``, ``values``, ``minValues``.
+        """Parse requirements as in manifests: ``key``, ``operator``, ``values``, ``minValues``.
 
         Raises:
-            ValueError: an unknown operator, or a bound that is not one whole number.
+            ValueError: the operator is unknown, or the bound is not a single integer.
         """
         return Requirements.of(
             *(
@@ -257,7 +257,7 @@ class Requirements(Mapping[str, Requirement]):
         )
 
     def with_(self, other: Requirements | Requirement) -> Requirements:
-        """These and the other ones: the intersection for each label."""
+        """Return the intersection of these requirements and the others, for each label."""
         added = (other,) if isinstance(other, Requirement) else other._by_key.values()
         by_key = dict(self._by_key)
         for requirement in added:
@@ -266,13 +266,13 @@ class Requirements(Mapping[str, Requirement]):
         return Requirements(by_key)
 
     def get(self, key: str, default: object = None) -> Requirement:  # noqa: ARG002
-        """The requirement on a label; without one, a requirement that allows everything."""
+        """Return the requirement on a label. If there is none, return one that allows everything."""
         return self._by_key.get(key) or Requirement(key, True, _NOTHING, may_be_absent=True)
 
     def conflict(self, other: Requirements, allow_undefined: frozenset[str] = frozenset()) -> str | None:
-        """Why nodes of these requirements cannot meet ``other``, None when they can.
+        """Return why nodes of these requirements cannot meet ``other``; None if they can.
 
-        A label that these requirements do not define is missing on the node, unless it is in ``allow_undefined``.
+        A label without a requirement here is missing on the node, unless it is in ``allow_undefined``.
         """
         if self.allow(other, allow_undefined):
             return None
@@ -291,7 +291,7 @@ class Requirements(Mapping[str, Requirement]):
         return None
 
     def allow(self, other: Requirements, allow_undefined: frozenset[str] = frozenset()) -> bool:
-        """Whether nodes of these requirements can meet ``other``, in the sense of `conflict`."""
+        """Whether nodes of these requirements can meet ``other``, as in `conflict`."""
         for key, wanted in other._by_key.items():
             mine = self._by_key.get(key)
             if wanted.contradicts():
@@ -305,18 +305,18 @@ class Requirements(Mapping[str, Requirement]):
         return True
 
     def intersects(self, other: Requirements) -> bool:
-        """Whether on every label that both name, some node can meet both."""
+        """Whether, for every label in both, a node can meet both requirements."""
         left, right = self._by_key, other._by_key
         if len(left) > len(right):
             left, right = right, left
         return all(key not in right or requirement.overlaps(right[key]) for key, requirement in left.items())
 
     def to_selectors(self) -> list[dict[str, Any]]:
-        """All requirements as Kubernetes writes them, labels in order."""
+        """Format all requirements for Kubernetes, sorted by label."""
         return [entry for key in sorted(self._by_key) for entry in self._by_key[key].to_selectors()]
 
     def labels(self) -> dict[str, str]:
-        """The labels that are settled: those with exactly one value."""
+        """Return the labels that have exactly one allowed value."""
         return {
             key: requirement.values[0]
             for key, requirement in sorted(self._by_key.items())

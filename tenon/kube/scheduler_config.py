@@ -1,8 +1,8 @@
-"""What plans follow of kube-scheduler's configuration: topology spread for pods that state none of their own.
+"""The part of kube-scheduler's configuration that plans follow: default topology spread constraints.
 
-Two documents say it: the one that Karpenter takes, ``podTopologySpread.defaultConstraints``, and the file that
-kube-scheduler itself is started with, a KubeSchedulerConfiguration. What kube-scheduler would refuse in it is refused
-here, for then it places pods by something else.
+Two documents can hold it: Karpenter's ``podTopologySpread.defaultConstraints``, and kube-scheduler's own configuration
+file, a KubeSchedulerConfiguration. Tenon rejects what kube-scheduler would reject in it, because kube-scheduler then
+uses some other configuration.
 """
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
@@ -30,7 +30,7 @@ SYSTEM = (
     SpreadRule(labels.HOSTNAME, 3, None, hard=False),
     SpreadRule(labels.ZONE, 5, None, hard=False),
 )
-"""What ``defaultingType: System`` stands for."""
+"""The constraints that ``defaultingType: System`` stands for."""
 _SELECTED = "must be left out: pods are counted by the selectors of their Services and of the workload that owns them"
 
 ModelT = TypeVar("ModelT", bound=ApiModel)
@@ -49,7 +49,7 @@ def _absent(value: Any) -> Any:
 
 
 class Constraint(ApiModel):
-    """A constraint without a choice of pods."""
+    """A default constraint, which has no pod selector of its own."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -63,7 +63,7 @@ class Constraint(ApiModel):
     match_label_keys: Annotated[Any, AfterValidator(_absent)] = None
 
     def rule(self) -> SpreadRule:
-        """The constraint as a pod would state it."""
+        """Return the constraint in the form that pods use."""
         hard = self.when_unsatisfiable == "DoNotSchedule"
         return SpreadRule(
             key=self.topology_key,
@@ -95,7 +95,7 @@ class Defaults(ApiModel):
         return self
 
     def constraints(self) -> tuple[SpreadRule, ...]:
-        """The constraints of pods that state none."""
+        """Return the constraints for pods that have none."""
         return SYSTEM if self.defaulting_type == "System" else tuple(each.rule() for each in self.default_constraints)
 
 
@@ -121,34 +121,34 @@ class _KubeDocument(ApiModel):
 
 @dataclass(frozen=True, slots=True)
 class DefaultSpread:
-    """The constraints of pods that state none, by the scheduler that they name."""
+    """The constraints for pods that have none, by scheduler name."""
 
     by_scheduler: Mapping[str, tuple[SpreadRule, ...]] = field(default_factory=dict)
     others: tuple[SpreadRule, ...] = ()
-    """Those of pods of any other scheduler."""
+    """The constraints for pods of any other scheduler."""
 
     def __bool__(self) -> bool:
-        """Whether any pod has constraints by it."""
+        """Whether any pod has default constraints."""
         return bool(self.others) or any(self.by_scheduler.values())
 
     def of(self, scheduler: str) -> tuple[SpreadRule, ...]:
-        """The constraints of a pod of this scheduler; empty stands for kube-scheduler's usual name."""
+        """Return the constraints for a pod of this scheduler. An empty name means the default scheduler."""
         return self.by_scheduler.get(scheduler or DEFAULT_SCHEDULER, self.others)
 
     def hard(self, scheduler: str) -> bool:
-        """Whether a pod of this scheduler may have to wait because of them."""
+        """Whether these constraints may leave a pod of this scheduler pending."""
         return any(rule.hard for rule in self.of(scheduler))
 
 
 NOTHING = DefaultSpread()
-"""Pods that state no constraint have none."""
+"""No default constraints."""
 
 
 def scheduler_config(document: Any) -> DefaultSpread:
-    """What a document says.
+    """Parse a configuration document.
 
     Raises:
-        ValueError: one sentence on all that is wrong with it.
+        ValueError: the document is invalid. The message is a sentence that lists all errors.
     """
     if not isinstance(document, Mapping):
         raise ValueError("it is no mapping: write podTopologySpread, or a KubeSchedulerConfiguration")

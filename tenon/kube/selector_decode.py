@@ -40,10 +40,10 @@ _full = msgspec.json.Decoder(_FullObject)
 
 
 def decode_service(raw: bytes | msgspec.Raw) -> ValueRecord[Mapping[str, str] | None]:
-    """The selector of a Service; None if the Service selects no pods.
+    """Decode the selector of a Service; None if the Service selects no pods.
 
     Raises:
-        ValueError: the bytes are no Service.
+        ValueError: the bytes are not a Service.
     """
     wire = _plain.decode(raw)
     selector = wire.spec.selector
@@ -51,17 +51,17 @@ def decode_service(raw: bytes | msgspec.Raw) -> ValueRecord[Mapping[str, str] | 
 
 
 def decode_replication_controller(raw: bytes | msgspec.Raw) -> ValueRecord[LabelSelector | None]:
-    """The selector of a ReplicationController.
+    """Decode the selector of a ReplicationController.
 
     Raises:
-        ValueError: the bytes are no ReplicationController.
+        ValueError: the bytes are not a ReplicationController.
     """
     wire = _plain.decode(raw)
     return _record(wire.metadata, share_value(LabelSelector().also(wire.spec.selector or {})))
 
 
 def decode_workload(raw: bytes | msgspec.Raw) -> ValueRecord[LabelSelector | None]:
-    """The selector of a ReplicaSet or StatefulSet.
+    """Decode the selector of a ReplicaSet or StatefulSet.
 
     Raises:
         ValueError: the bytes are neither, or an operator is unknown.

@@ -1,4 +1,4 @@
-"""Label selectors, matched as Kubernetes matches them."""
+"""Label selectors, with the matching rules of Kubernetes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ SELECTOR_OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 
 @dataclass(frozen=True, slots=True)
 class LabelSelector:
-    """Which labels are selected: (label, operator, values), all of which must hold; without any, everything."""
+    """A list of (label, operator, values), all of which must match. An empty selector matches everything."""
 
     expressions: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether something with these labels is selected."""
+        """Whether the selector matches these labels."""
         for key, operator, values in self.expressions:
             value = labels.get(key)
             if operator == "In":
@@ -31,7 +31,7 @@ class LabelSelector:
         return True
 
     def also(self, labels: Mapping[str, str]) -> LabelSelector:
-        """This selector, and these labels required as well."""
+        """Return a selector that also requires these labels."""
         return LabelSelector((*self.expressions, *((key, "In", (value,)) for key, value in sorted(labels.items()))))
 
     def both(self, other: LabelSelector) -> LabelSelector:
@@ -40,10 +40,10 @@ class LabelSelector:
 
 
 def label_selector(wire: Selector | None) -> LabelSelector | None:
-    """The label selector that was decoded; None, which selects nothing, if the object has no selector.
+    """Convert a decoded label selector. Without one, the result is None, which selects nothing.
 
     Raises:
-        ValueError: an operator in it is unknown.
+        ValueError: the selector has an unknown operator.
     """
     if wire is None:
         return None
@@ -57,9 +57,9 @@ def label_selector(wire: Selector | None) -> LabelSelector | None:
 
 
 def selects(selector: Object | None, labels: Mapping[str, str]) -> bool:
-    """Whether a label selector as JSON matches; no selector matches nothing, an empty one everything.
+    """Whether a label selector as JSON matches. A missing selector matches nothing, an empty one matches everything.
 
-    A selector that Kubernetes would refuse matches nothing.
+    A selector that Kubernetes would reject matches nothing.
     """
     try:
         found = label_selector(read(selector, Selector) if selector is not None else None)

@@ -1,4 +1,4 @@
-"""Keeps one copy of values that many records have in common: texts, label sets, requests, terms."""
+"""Keeps one copy of values that many records have in common: strings, label sets, requests, terms."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 LIMIT = 50_000
-"""The most entries that are kept. Beyond it the table is emptied; later records then share new copies."""
+"""The maximum number of entries. When the table is full it is cleared, and later records share new copies."""
 
 _shared: dict[Hashable, Any] = {}
 
 
 def share(values: dict[str, T]) -> dict[str, T]:
-    """The shared dictionary with this content. Do not change it."""
+    """Return the shared dictionary with this content. Do not change it."""
     shared: dict[str, T] = _known(("dict", frozenset(values.items())), values)
     return shared
 
 
 def share_texts(values: Mapping[str, str] | None) -> dict[str, str]:
-    """The shared dictionary of these texts, such as labels. Do not change it."""
+    """Return the shared dictionary of these strings, such as labels. Do not change it."""
     return share({sys.intern(key): sys.intern(value) for key, value in (values or {}).items()})
 
 
 def share_texts_in_order(values: list[str]) -> list[str]:
-    """The shared list of these texts, such as the instance types of a NodeClaim. Do not change it."""
+    """Return the shared list of these strings, such as the instance types of a NodeClaim. Do not change it."""
     shared: list[str] = _known(("list", *values), values)
     return shared
 
 
 def share_value(value: T) -> T:
-    """The shared value that is equal to this one, which must be hashable."""
+    """Return the shared value that is equal to this one. The value must be hashable."""
     shared: T = _known(("value", value), value)
     return shared
 

@@ -1,4 +1,4 @@
-"""Decodes volumes, their claims and classes, CSI nodes and the labels of namespaces.
+"""Decodes volumes, claims, storage classes, CSI nodes and the labels of namespaces.
 
 A cluster has many volumes with few different classes and affinities, so records share terms and names.
 """
@@ -33,7 +33,7 @@ T = TypeVar("T")
 W = TypeVar("W", ClaimObject, VolumeObject, ClassObject, CsiNodeObject, NamespaceObject)
 
 CLAIM_CLASS = "volume.beta.kubernetes.io/storage-class"
-"""The annotation that named a claim's class before its spec did; it still wins."""
+"""The annotation for a claim's class, older than the field in its spec. It still takes precedence."""
 IN_TREE_SOURCES = {
     "aws_elastic_block_store": "kubernetes.io/aws-ebs",
     "azure_disk": "kubernetes.io/azure-disk",
@@ -43,11 +43,11 @@ IN_TREE_SOURCES = {
     "portworx_volume": "kubernetes.io/portworx-volume",
     "vsphere_volume": "kubernetes.io/vsphere-volume",
 }
-"""Fields of volumes of old kinds, by the provisioner that made them."""
+"""The fields of in-tree volume sources, and the provisioner of each."""
 
 
 def _decoder(shape: type[W], read: Callable[[W], T]) -> Callable[[bytes | msgspec.Raw], ValueRecord[T]]:
-    """A function from bytes to a record; it raises ValueError for bytes that do not have this shape."""
+    """Return a decoder from bytes to a record. It raises ValueError if the bytes do not have this shape."""
     decoder = msgspec.json.Decoder(shape)
 
     def decode(raw: bytes | msgspec.Raw) -> ValueRecord[T]:
@@ -87,7 +87,7 @@ def _driver(spec: VolumeSpec) -> str:
 
 
 def _reachable_from(spec: VolumeSpec) -> tuple[Requirements, ...] | None:
-    """The nodes that reach a volume. The hostname of a local disk is left out: its machine may be gone for good."""
+    """The nodes that can access a volume. The hostname of a local disk is ignored: its node may be gone for good."""
     required = spec.node_affinity.required if spec.node_affinity is not None else None
     stated = required.node_selector_terms if required is not None else None
     if not stated:
@@ -119,7 +119,7 @@ def _topology(term: TopologyTerm) -> Requirements:
 
 
 def _limits(wire: CsiNodeObject) -> Mapping[str, int]:
-    """How many volumes of each driver the node can have attached; drivers without a limit are left out."""
+    """The maximum number of attached volumes by driver. Drivers without a limit are left out."""
     counts = {driver.name: driver.allocatable.count for driver in wire.spec.drivers or () if driver.allocatable}
     return share({name: count for name, count in counts.items() if count is not None})
 
@@ -129,4 +129,4 @@ decode_volume = _decoder(VolumeObject, _volume)
 decode_class = _decoder(ClassObject, _class)
 decode_csi_node = _decoder(CsiNodeObject, _limits)
 decode_namespace = _decoder(NamespaceObject, lambda wire: share_texts(wire.metadata.labels))
-"""The labels of a namespace."""
+"""Decodes the labels of a namespace."""

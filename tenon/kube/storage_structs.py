@@ -1,4 +1,4 @@
-"""The fields of claims, volumes, classes, CSI nodes and namespaces that Tenon reads, as `tenon.kube.structs`."""
+"""The fields of claims, volumes, classes, CSI nodes and namespaces that Tenon reads, as in `tenon.kube.structs`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The fields of Kubernetes objects that Tenon reads; everything else is skipped while decoding.
+"""The fields of Kubernetes objects that Tenon reads. The decoder skips everything else.
 
-The JSON of a pod is about seven kilobytes and a cluster holds ten thousand pods, so fields that no struct names cost
+The JSON of a pod has about seven kilobytes and a cluster holds ten thousand pods, so fields that no struct names cost
 neither time nor memory.
 """
 
@@ -14,17 +14,17 @@ from msgspec import field
 
 Quantities = dict[str, str | int | float]
 Object = Mapping[str, Any]
-"""An object of Kubernetes as JSON."""
+"""A Kubernetes object as JSON."""
 
 Struct = TypeVar("Struct", bound="Wire")
 
 
 class Wire(msgspec.Struct, rename="camel", gc=False):
-    """Base of all structs: field names are camelCase in JSON, unknown fields are skipped."""
+    """The base of all structs. Field names are camelCase in JSON, and unknown fields are skipped."""
 
 
 class Present(Wire):
-    """Something whose presence is all that matters."""
+    """A value of which only the presence matters."""
 
 
 class Owner(Wire):
@@ -92,8 +92,6 @@ class NodeAffinity(Wire):
 
 
 class Selector(Wire):
-    """A label selector."""
-
     match_labels: dict[str, str] | None = None
     match_expressions: list[Expression] | None = None
 
@@ -246,7 +244,7 @@ class DaemonSetObject(Wire):
 
 
 def read(part: Object | None, shape: type[Struct]) -> Struct:
-    """The struct of a part of a JSON object, such as a pod's spec; without the part, one that says nothing.
+    """Convert a part of a JSON object, such as a pod's spec, to its struct. A missing part gives an empty struct.
 
     Raises:
         ValueError: the part does not have this shape.

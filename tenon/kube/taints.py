@@ -16,7 +16,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A pod toleration as Kubernetes writes it; an empty ``key`` with Exists tolerates everything."""
+    """A pod toleration in the form of Kubernetes. An empty ``key`` with Exists tolerates everything."""
 
     key: str = ""
     operator: str = "Equal"
@@ -24,7 +24,7 @@ class Toleration:
     effect: str = ""
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether this toleration covers the taint."""
+        """Whether this toleration tolerates the taint."""
         if self.effect and self.effect != taint.effect:
             return False
         if self.key and self.key != taint.key:

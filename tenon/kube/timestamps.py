@@ -1,4 +1,4 @@
-"""Instants as Kubernetes writes them (RFC 3339, UTC, whole seconds), for annotations and metadata."""
+"""Timestamps in the format of Kubernetes (RFC 3339, UTC, whole seconds), for annotations and metadata."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 
 def parse_instant(text: object) -> datetime | None:
-    """The instant of an RFC 3339 text, in UTC; None if the text is missing or malformed."""
+    """Parse an RFC 3339 timestamp and convert it to UTC; None if it is missing or malformed."""
     if isinstance(text, datetime):
         return text.astimezone(UTC)
     if not isinstance(text, str) or not text:
@@ -19,5 +19,5 @@ def parse_instant(text: object) -> datetime | None:
 
 
 def format_instant(instant: datetime) -> str:
-    """The text of an instant, cut to whole seconds."""
+    """Format a timestamp, truncated to whole seconds."""
     return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

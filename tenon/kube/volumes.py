@@ -1,7 +1,8 @@
-"""What the volumes of a pod require of its node: where they can be reached, and what must be attached.
+"""What the volumes of a pod require of its node: topology and attachments.
 
-A bound claim keeps its pod where its volume is. The volume of a claim that waits for its first consumer can be created
-wherever its StorageClass allows. A pod with any other claim cannot run yet, so Tenon buys no node for it.
+A bound claim restricts its pod to the nodes that can access the volume. If a claim waits for its first consumer, its
+volume can be created wherever its StorageClass allows. A pod with any other claim cannot run yet, so Tenon launches no
+node for it.
 """
 
 from __future__ import annotations
@@ -26,26 +27,26 @@ IN_TREE = {
 }
 """In-tree provisioners and the CSI drivers that replaced them."""
 WAITS = "WaitForFirstConsumer"
-"""The binding mode of classes whose volumes are created where the pod is placed."""
+"""The binding mode of classes that create a volume where its pod is placed."""
 DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
-"""Annotations that make a class the default one."""
+"""The annotations that mark a class as the default."""
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
-"""The annotation of claims whose binding to their volume is complete; kube-scheduler waits for it too."""
+"""The annotation of claims that are completely bound to their volume. kube-scheduler waits for it too."""
 AUTO_MODE_DRIVERS = frozenset({"ebs.csi.eks.amazonaws.com"})
-"""Drivers that run on nodes of EKS Auto Mode only."""
+"""Drivers that run only on nodes of EKS Auto Mode."""
 AUTO_MODE_KEYS = frozenset({"eks.amazonaws.com/compute-type"})
 """Labels that only nodes of EKS Auto Mode have."""
 MOST_WAYS = 64
-"""The most alternatives that the volumes of one pod may have together."""
+"""The maximum number of combined alternatives for the volumes of one pod."""
 
 
 def ephemeral_claim(pod: str, volume: str) -> str:
-    """The name of the claim that Kubernetes makes for a pod's ephemeral volume."""
+    """Return the name of the claim that Kubernetes creates for a pod's ephemeral volume."""
     return f"{pod}-{volume}"
 
 
 def claim_names(pod: Object) -> list[str]:
-    """The names of the claims that a pod as JSON uses, in its own namespace."""
+    """Return the names of the claims that a pod as JSON uses, in its own namespace."""
     names = []
     for volume in read(pod.get("spec"), PodSpec).volumes or ():
         if volume.persistent_volume_claim is not None:
@@ -57,12 +58,12 @@ def claim_names(pod: Object) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class VolumeClaim:
-    """A PersistentVolumeClaim, or the template of one that is made with its pod."""
+    """A PersistentVolumeClaim, or the template of a claim that is created with its pod."""
 
     storage_class: str | None = None
-    """None: that of the default class; empty: of no class."""
+    """None for the default class; empty for no class."""
     volume: str = ""
-    """The volume that it is bound to, or reserved for."""
+    """The volume that the claim is bound to or reserved for."""
     bound: bool = False
     lost: bool = False
     leaving: bool = False
@@ -70,24 +71,20 @@ class VolumeClaim:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A PersistentVolume."""
-
     terms: tuple[Requirements, ...] | None = None
-    """OR-ed alternatives of the nodes that reach it; None when all do, empty when none does."""
+    """OR-ed alternatives of the nodes that can access the volume. None for all nodes, empty for no node."""
     driver: str = ""
     leaving: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class StorageClass:
-    """A StorageClass."""
-
     name: str
     driver: str = ""
     waits: bool = False
-    """Whether its volumes are made where the first pod goes (WaitForFirstConsumer)."""
+    """Whether its volumes are created where their first pod is placed (WaitForFirstConsumer)."""
     terms: tuple[Requirements, ...] | None = None
-    """OR-ed alternatives of its allowed topologies; None when it allows all, empty when none."""
+    """OR-ed alternatives of its allowed topologies. None for all topologies, empty for none."""
     default: bool = False
     created: float = 0.0
 
@@ -101,27 +98,27 @@ class VolumeUse:
 
 
 class Storage(Protocol):
-    """The claims, volumes and classes of a cluster."""
+    """The claims, volumes and storage classes of a cluster."""
 
     def claim(self, key: str) -> VolumeClaim | None:
-        """A claim by ``namespace/name``."""
+        """Return a claim by ``namespace/name``; None if it does not exist."""
         ...
 
     def volume(self, name: str) -> Volume | None:
-        """A volume."""
+        """Return a volume by name; None if it does not exist."""
         ...
 
     def storage_class(self, name: str | None) -> StorageClass | None:
-        """A class; None stands for the default one."""
+        """Return a class by name; None stands for the default class."""
         ...
 
 
 class UnplacedVolumeError(Exception):
-    """A volume that no node is known to reach, in one sentence."""
+    """No node is known to be able to access a volume. The message is one sentence."""
 
 
 def with_volumes(pod: Pod, uses: Sequence[VolumeUse], storage: Storage) -> Pod:
-    """The pod with the requirements of its volumes; ``unsupported`` says why it cannot run yet, if so."""
+    """Add the requirements of its volumes to the pod. ``unsupported`` says why it cannot run yet, if so."""
     if not uses:
         return pod
     attachments = tuple(sorted({(driver, use.claim) for use in uses if (driver := _driver(use, storage))}))
@@ -133,12 +130,12 @@ def with_volumes(pod: Pod, uses: Sequence[VolumeUse], storage: Storage) -> Pod:
 
 
 def default_class(classes: Iterable[StorageClass]) -> StorageClass | None:
-    """The newest of the default classes, as the API server chooses it; of those made together the first by name."""
+    """Return the newest default class, as the API server does; of classes created together, the first by name."""
     return min((one for one in classes if one.default), key=lambda one: (-one.created, one.name), default=None)
 
 
 def _terms(use: VolumeUse, storage: Storage) -> tuple[Requirements, ...] | None:
-    """The alternatives of one volume; None when every node reaches it."""
+    """Return the alternatives of one volume; None if every node can access it."""
     claim = storage.claim(use.claim) or use.template
     if claim is None:
         raise UnplacedVolumeError(f"its volume claim {use.claim} is not there: create it")
@@ -186,7 +183,7 @@ def _of_class(key: str, claim: VolumeClaim, storage: Storage) -> tuple[Requireme
 
 
 def _driver(use: VolumeUse, storage: Storage) -> str:
-    """The CSI driver that attaches the volume; empty when it is not known or none does."""
+    """Return the CSI driver that attaches the volume; empty if it is unknown or the volume needs none."""
     claim = storage.claim(use.claim) or use.template
     if claim is None:
         return ""
@@ -198,7 +195,7 @@ def _driver(use: VolumeUse, storage: Storage) -> str:
 
 
 def _together(ways: Sequence[tuple[Requirements, ...]]) -> tuple[Requirements, ...]:
-    """Every choice of one alternative for each volume, without those that contradict themselves."""
+    """Combine one alternative of each volume in every way, without contradictory combinations."""
     combined: dict[Requirements, None] = {Requirements(): None}
     for terms in ways:
         crossed = (one.with_(term) for one in combined for term in terms)
