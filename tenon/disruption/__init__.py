@@ -1,1 +1,1 @@
-"""Which nodes may be taken away, and how many at a time."""
+"""Decides which nodes may be removed, and how many at a time."""

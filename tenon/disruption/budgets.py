@@ -33,43 +33,43 @@ class Budget:
         schedule: str | None = None,
         duration: timedelta | None = None,
     ) -> None:
-        """``nodes`` is a count or a percentage; ``schedule`` and ``duration`` come together or not at all."""
+        """``nodes`` is a count or a percentage. ``schedule`` and ``duration`` are set together or not at all."""
         self.nodes = nodes
         self.reasons = None if reasons is None else frozenset(reasons)
         self.schedule = schedule
         self.duration = duration
 
     def concerns(self, reason: str) -> bool:
-        """Whether the budget limits this reason; a budget without reasons limits all."""
+        """True if the budget limits this reason. A budget without reasons limits all."""
         return self.reasons is None or reason in self.reasons
 
     def active(self, now: datetime) -> bool:
-        """Whether the schedule hit within the last ``duration`` (UTC).
+        """True if the schedule hit within the last ``duration`` (UTC).
 
         Raises:
-            ValueError: the schedule is no cron expression.
+            ValueError: the schedule is not a cron expression.
         """
         if self.schedule is None or self.duration is None:
             return True
         expression = _NAMED.get(self.schedule, self.schedule)
         if not croniter.is_valid(expression):
             raise ValueError(f"{self.schedule!r} is not a cron expression of five fields")
-        # get_prev is strictly before its start, and a window includes the instant it opens.
+        # get_prev returns a time strictly before its start, but a window includes the instant at which it opens.
         hit: datetime = croniter(expression, now + timedelta(microseconds=1)).get_prev(datetime)
         return hit + self.duration > now
 
     def allows(self, total: int) -> int:
-        """How many of ``total`` nodes may be gone at once; a percentage rounds up."""
+        """Returns how many of ``total`` nodes may be gone at once. A percentage rounds up."""
         if self.nodes.endswith("%"):
             return math.ceil(total * int(self.nodes[:-1]) / 100)
         return int(self.nodes)
 
 
 def allowed(budgets: Sequence[Budget], reason: str, *, total: int, unavailable: int, now: datetime) -> int:
-    """How many more nodes may be disrupted for a reason.
+    """Returns how many more nodes may be disrupted for a reason.
 
-    The tightest active budget counts; nodes that are not ready or already leaving use it up. A budget that cannot be
-    read allows nothing, so that a typing error never costs a node.
+    The tightest active budget applies. Nodes that are not ready or already leaving count against it. A budget that
+    cannot be parsed allows nothing, so that a typo never costs a node.
     """
     tightest = UNLIMITED
     for budget in budgets:

@@ -1,4 +1,4 @@
-"""Commands as they travel: from the decision to the command's workflow, and from there to each node's workflow."""
+"""Disruption commands as messages: to the command's workflow, and from there to each node's workflow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenon.lifecycle.messages import Candidate, Disrupt, DisruptionCommand
 
 
 def message_of(command: Command) -> DisruptionCommand:
-    """The command's message. The same nodes for the same reason give the same id: a retry is no second command."""
+    """Returns the command's message. The same nodes and reason give the same ID, so a retry is not a second command."""
     candidates = [
         Candidate(
             claim=candidate.node.claim,
@@ -31,9 +31,9 @@ def message_of(command: Command) -> DisruptionCommand:
 
 
 def wish_of(command: DisruptionCommand, candidate: Candidate) -> Disrupt:
-    """What a candidate's workflow is asked."""
+    """Returns the request to a candidate's workflow."""
     only_if_empty = command.only_if_empty
-    if only_if_empty is None:  # of an earlier version, which knew only this
+    if only_if_empty is None:  # from an earlier version, which knew only the reason Empty
         only_if_empty = command.reason == Reason.EMPTY
     return Disrupt(
         command=command.id,

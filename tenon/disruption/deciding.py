@@ -1,4 +1,4 @@
-"""Asks every disruption method, and holds each to the rules that are the same for all."""
+"""Runs every disruption method and enforces the rules that apply to all of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class IneligibleNodeError(Exception):
 
 
 def decide(situation: Situation, methods: Sequence[Method] = METHODS) -> Decision:
-    """The commands of all methods. A method that fails is reported, and the others go on."""
+    """Returns the commands of all methods. If a method fails, the failure is reported and the others go on."""
     commands: list[Command] = []
     looks: list[datetime] = []
     failed: dict[str, Exception] = {}
@@ -35,7 +35,7 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS) -> Decisio
 
 
 def eligible(situation: Situation) -> list[ManagedNode]:
-    """The nodes that any method may disrupt (DIS-10, DIS-11), by name."""
+    """Returns the nodes that any method may disrupt (DIS-10, DIS-11), by name."""
     return sorted((node for node in situation.nodes if _is_eligible(node, situation)), key=lambda node: node.claim)
 
 
@@ -62,10 +62,10 @@ def _budgets(method: Method, situation: Situation) -> PoolBudgets:
 
 
 def _check(method: Method, proposal: Proposal, allowed: Iterable[ManagedNode], budgets: PoolBudgets) -> None:
-    """Hold the method to what it was given.
+    """Checks that the method used only the nodes and budgets that it was given.
 
     Raises:
-        IneligibleNodeError: it took more.
+        IneligibleNodeError: it used more.
     """
     left = {node.claim for node in allowed}
     for candidate in (candidate for command in proposal.commands for candidate in command.candidates):

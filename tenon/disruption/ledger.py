@@ -1,4 +1,4 @@
-"""When a disruption command no longer holds a node, so that budgets count the node as it is."""
+"""Decides when a disruption command no longer holds a node, so that budgets count the node as it is."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tenon.disruption.model import ManagedNode
 from tenon.lifecycle.messages import LedgerEntry
 
 SETTLES_AFTER = timedelta(seconds=30)
-"""How long after its due time a node that accepted its command has begun to leave."""
+"""How long after its due time a node that accepted its command has started to leave."""
 
 
 def settled(ledger: Mapping[str, LedgerEntry], nodes: Sequence[ManagedNode], now: datetime) -> list[str]:
-    """NodeClaims whose command is over: they are gone, or did not leave although their time has come."""
+    """Returns NodeClaims whose command is over: they are gone, or did not leave although they were due."""
     present = {node.claim: node for node in nodes}
     return sorted(
         claim

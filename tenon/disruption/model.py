@@ -1,4 +1,4 @@
-"""What disruption reads and answers: nodes, what their NodePools allow, and commands."""
+"""The input and output of disruption: nodes, the policies of their NodePools, and commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenon.disruption.budgets import Budget
 
 @dataclass(frozen=True, slots=True)
 class PoolPolicy:
-    """What a NodePool says about disruption; ``consolidate_after`` is None for Never."""
+    """What a NodePool says about disruption. ``consolidate_after`` is None for Never."""
 
     name: str
     consolidate_after: timedelta | None
@@ -21,7 +21,7 @@ class PoolPolicy:
 
 
 def policy_of(pool: NodePool) -> PoolPolicy:
-    """The policy of a NodePool. A static pool wants its nodes whether or not they are empty."""
+    """Returns the policy of a NodePool. A static pool keeps its nodes whether or not they are empty."""
     disruption = pool.spec.disruption
     seconds = None if pool.spec.replicas is not None else disruption.consolidate_after.seconds
     return PoolPolicy(
@@ -58,54 +58,54 @@ class ManagedNode:
     node: str = ""
     """The name of its Node."""
     terminating: bool = False
-    """Its instance is being terminated. Budgets do not count the node any more (DIS-50)."""
+    """Its instance is being terminated. Budgets no longer count the node (DIS-50)."""
 
     def named_in(self, names: frozenset[str]) -> bool:
-        """Whether the names hold its NodeClaim or its Node."""
+        """True if the names contain its NodeClaim or its Node."""
         return self.claim in names or self.node in names
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """Everything that decisions about disruption depend on."""
+    """Everything that disruption decisions depend on."""
 
     nodes: Sequence[ManagedNode]
     policies: Mapping[str, PoolPolicy]
     now: datetime
     under_command: frozenset[str] = frozenset()
-    """NodeClaims that an open command takes away."""
+    """NodeClaims that an open command removes."""
     nominated: frozenset[str] = frozenset()
-    """Nodes and NodeClaims that pods are on their way to (DIS-10)."""
+    """Nodes and NodeClaims that pending pods are expected to run on (DIS-10)."""
     buffer_hosts: frozenset[str] = frozenset()
-    """Nodes and NodeClaims on which CapacityBuffers keep room."""
+    """Nodes and NodeClaims on which CapacityBuffers reserve capacity."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node that a method wants to take away."""
+    """A node that a method wants to remove."""
 
     node: ManagedNode
     since: datetime
-    """Since when the method's reason holds."""
+    """When the method's reason started to hold."""
     leaves_at: datetime
-    """When the node leaves if the reason still holds then; not in the future: at once."""
+    """When the node leaves if the reason still holds then; if not in the future, at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Nodes to take away together, for one reason."""
+    """Nodes to remove together, for one reason."""
 
     method: str
     reason: Reason
     consolidation_type: str
     candidates: tuple[Candidate, ...]
     only_if_empty: bool = False
-    """Each node stays if a pod turns out to be on it after it was tainted."""
+    """Each node stays if it has a pod after it was tainted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A method's answer: its commands, and when to ask again if nothing changes (None: on the next change)."""
+    """A method's answer: its commands, and when to run it again if nothing changes (None: only on a change)."""
 
     commands: tuple[Command, ...] = ()
     look_again: datetime | None = None
@@ -118,4 +118,4 @@ class Decision:
     commands: tuple[Command, ...] = ()
     look_again: datetime | None = None
     failed: Mapping[str, Exception] = field(default_factory=dict)
-    """By method name, what it raised. The other methods are not affected."""
+    """By method name, the exception it raised. Other methods are not affected."""

@@ -7,7 +7,7 @@ from tenon.disruption.model import Situation
 
 
 class PoolBudgets:
-    """How many more nodes of each NodePool may go for one reason; worked out when a pool is first asked for."""
+    """How many more nodes of each NodePool may be disrupted for one reason. Computed on first use of a pool."""
 
     def __init__(self, situation: Situation, reason: str) -> None:
         self._situation = situation
@@ -15,20 +15,20 @@ class PoolBudgets:
         self._left: dict[str, int] = {}
 
     def left(self, pool: str) -> int:
-        """How many more may go."""
+        """Returns how many more nodes may be disrupted."""
         if pool not in self._left:
             self._left[pool] = self._allowed(pool)
         return self._left[pool]
 
     def take(self, pool: str) -> bool:
-        """Take one node from the pool's budget; False if none is left."""
+        """Takes one node from the pool's budget. Returns False if none is left."""
         if self.left(pool) <= 0:
             return False
         self._left[pool] -= 1
         return True
 
     def _allowed(self, pool: str) -> int:
-        """Nodes that are initialized and whose instance is not being terminated count (DIS-50, DIS-52)."""
+        """Counts only nodes that are initialized and whose instance is not being terminated (DIS-50, DIS-52)."""
         given = self._situation
         members = [node for node in given.nodes if node.pool == pool and node.initialized and not node.terminating]
         unavailable = sum(node.leaving or not node.ready or node.claim in given.under_command for node in members)

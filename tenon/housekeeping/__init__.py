@@ -1,1 +1,1 @@
-"""What was lost between Kubernetes, EC2 and Temporal, and what becomes of it."""
+"""Finds what Kubernetes, EC2 and Temporal disagree about, and decides what to do with it."""

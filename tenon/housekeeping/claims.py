@@ -1,4 +1,4 @@
-"""NodeClaims that lost their instance or their workflow, and those that somebody else's finalizer holds."""
+"""NodeClaims that lost their instance or workflow, or that another controller's finalizer holds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from tenon.housekeeping.findings import Finding, Kind
 
 
 def without_instance(seen: Observed, graces: Graces) -> Iterator[Finding]:
-    """Launched claims whose instance EC2 does not know or has ended; once registered only if no Node is Ready."""
+    """Yields launched claims whose instance is unknown to EC2 or terminated.
+
+    A registered claim counts only if its Node is not Ready.
+    """
     if seen.claims is None or seen.instances is None or seen.workflows is None:
         return
     states = {instance.id: instance.state for instance in seen.instances}
@@ -23,7 +26,7 @@ def without_instance(seen: Observed, graces: Graces) -> Iterator[Finding]:
         if claim.registered and (seen.nodes is None or claim.provider_id in ready):
             continue
         if claim.name not in opened:
-            continue  # a workflow that begins finds out by itself
+            continue  # a new workflow finds out by itself
         yield Finding(
             Kind.CLAIM_WITHOUT_INSTANCE,
             claim.name,
@@ -37,7 +40,10 @@ def without_instance(seen: Observed, graces: Graces) -> Iterator[Finding]:
 
 
 def without_workflow(seen: Observed, graces: Graces) -> Iterator[Finding]:
-    """Claims whose life nobody drives. What only others' finalizers hold has had its life, unless its instance runs."""
+    """Yields claims without an open workflow.
+
+    A deleted claim that only finalizers of others hold is finished, unless its instance still runs.
+    """
     if seen.claims is None or seen.workflows is None:
         return
     running = {instance.id for instance in seen.instances or () if instance.state not in GONE_STATES}
@@ -59,7 +65,7 @@ def without_workflow(seen: Observed, graces: Graces) -> Iterator[Finding]:
 
 
 def held_by_others(seen: Observed) -> Iterator[Finding]:
-    """Deleted claims that Tenon let go and a finalizer of somebody else holds."""
+    """Yields deleted claims that Tenon has released but another controller's finalizer holds."""
     for claim in seen.managed_claims:
         if claim.foreign_finalizers and claim.deleted_at is not None:
             yield Finding(

@@ -1,4 +1,4 @@
-"""From what was read to what is to be done: all findings of a sweep, oldest first, and no more than it may act on."""
+"""Decides what a sweep does: all findings, oldest first, up to the limit of its actions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GRACES = Graces()
 
 
 def findings(seen: Observed, graces: Graces = GRACES) -> list[Finding]:
-    """Everything that is lost or wrong, oldest first. What could not be read gives no findings."""
+    """Returns everything that is lost or wrong, oldest first. Records that could not be read give no findings."""
     found = [
         *instances.without_claim(seen, graces),
         *claims.without_instance(seen, graces),
@@ -29,9 +29,10 @@ def findings(seen: Observed, graces: Graces = GRACES) -> list[Finding]:
 def within(
     found: Iterable[Finding], actions: int, tags: int, failed: Sequence[str] = ()
 ) -> tuple[list[Finding], list[Finding]]:
-    """What this sweep acts on, and what waits for the next. Finalizers of others are only told, so they all are.
+    """Splits the findings into those that this sweep acts on and those that wait for the next one.
 
-    What ``failed`` before comes last, in that order, so that things which cannot be ended keep no other from its turn.
+    Finalizers of others are only reported, so they are never put off. Findings whose action ``failed`` in earlier
+    sweeps come last, in that order, so that they do not keep others from their turn.
     """
     turn = {key: place for place, key in enumerate(failed)}
     now: list[Finding] = []

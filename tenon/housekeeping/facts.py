@@ -1,4 +1,7 @@
-"""What a sweep has read of the three records. What could not be read is None, which is never taken for "none"."""
+"""What a sweep has read from Kubernetes, EC2 and Temporal.
+
+None stands for a record that could not be read, and is never treated as an empty one.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,16 @@ from tenon.apis import labels
 from tenon.lifecycle.release import OF_KUBERNETES
 
 GONE_STATES = (None, "shutting-down", "terminated")
-"""States of an instance that is on its way out; None: EC2 does not know it."""
+"""States of an instance that is shutting down or gone. None: EC2 does not know it."""
 ENDED_STATES = (None, "terminated")
-"""States of an instance that no longer runs anything: one that shuts down gives its pods their grace."""
+"""States of an instance that runs nothing.
+
+An instance that is shutting down still gives its pods their grace period.
+"""
 
 
 def instance_id_of(provider_id: str) -> str:
-    """The instance of a provider ID, empty when it names none of EC2."""
+    """Returns the instance ID in a provider ID; empty if it does not have one."""
     last = provider_id.rsplit("/", 1)[-1]
     return last if last.startswith("i-") else ""
 
@@ -25,7 +31,7 @@ def instance_id_of(provider_id: str) -> str:
 class ClaimSeen:
     """A NodeClaim as the sweep compares it with instances and Nodes.
 
-    It is read from the API server, not from the cache: the sweep ends instances, so what it sees must be fresh.
+    It is read from the API server, not from the cache: the sweep terminates instances, so its data must be fresh.
     """
 
     name: str
@@ -39,12 +45,12 @@ class ClaimSeen:
     node_name: str = ""
     deleted_at: datetime | None = None
     terminating: bool = False
-    """Its workflow is ending the instance."""
+    """Its workflow is terminating the instance."""
     finalizers: tuple[str, ...] = ()
     managed: bool = True
-    """It is Tenon's to act on; another controller's claim only answers for its own instance and Node."""
+    """Tenon manages it. A claim of another controller only accounts for its own instance and Node."""
     group: str = ""
-    """The launch group that the claim is a member of."""
+    """The launch group of the claim."""
 
     @property
     def instance_id(self) -> str:
@@ -53,7 +59,7 @@ class ClaimSeen:
 
     @property
     def foreign_finalizers(self) -> tuple[str, ...]:
-        """Finalizers of others that alone hold the deleted claim; empty while it lives or carries Tenon's."""
+        """The finalizers of others, if the claim is deleted and only they hold it; otherwise empty."""
         if self.deleted_at is None or labels.TERMINATION_FINALIZER in self.finalizers:
             return ()
         return tuple(one for one in self.finalizers if one not in OF_KUBERNETES)
@@ -61,7 +67,7 @@ class ClaimSeen:
 
 @dataclass(frozen=True, slots=True)
 class InstanceSeen:
-    """An instance that carries the cluster's tag and one of Tenon's."""
+    """An instance that has the cluster's tag and one of Tenon's."""
 
     id: str
     state: str
@@ -75,7 +81,7 @@ class InstanceSeen:
 
 @dataclass(frozen=True, slots=True)
 class NodeSeen:
-    """A Node. ``ours``: it carries the finalizer and may be Tenon's; ``claim`` is the NodeClaim that owns it."""
+    """A Node. ``ours``: it has the finalizer and may be Tenon's. ``claim``: the NodeClaim that owns it."""
 
     name: str
     uid: str
@@ -88,13 +94,13 @@ class NodeSeen:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowSeen:
-    """An open NodeClaim workflow; ``uid`` is that of the claim it was begun for, when it says so."""
+    """An open NodeClaim workflow. ``uid`` is that of the claim it was started for, if known."""
 
     claim: str
     started_at: datetime
     uid: str = ""
     leaving: bool = False
-    """It is ending its node already."""
+    """It is already removing its node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +115,7 @@ class TemplateSeen:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """All of it, at one instant."""
+    """All records at one time."""
 
     now: datetime
     claims: tuple[ClaimSeen, ...] | None = None
@@ -119,32 +125,32 @@ class Observed:
     templates: tuple[TemplateSeen, ...] | None = None
     classes: frozenset[str] | None = None
     left_since: Mapping[str, datetime] = field(default_factory=dict)
-    """Since when an instance without NodeClaim is left to its open workflow."""
+    """Since when each instance without a NodeClaim is left to its open workflow."""
 
     @property
     def managed_claims(self) -> tuple[ClaimSeen, ...]:
-        """The NodeClaims that are Tenon's."""
+        """The NodeClaims that Tenon manages."""
         return tuple(claim for claim in self.claims or () if claim.managed)
 
     def may_be_open(self, claim: str) -> bool:
-        """Whether a workflow of this NodeClaim is open, as far as anyone knows."""
+        """True if this NodeClaim has an open workflow, or if the workflows could not be read."""
         return self.workflows is None or claim in self.open_claims
 
     @property
     def open_claims(self) -> frozenset[str]:
-        """The NodeClaims, there or not, whose workflow is open."""
+        """The names of NodeClaims, existing or not, with an open workflow."""
         return frozenset(each.claim for each in self.workflows or ())
 
 
 @dataclass(frozen=True, slots=True)
 class Graces:
-    """For how long each kind of thing may look lost, because the records are late, before it counts as lost."""
+    """How long each kind of thing may look lost, because records lag behind, before it counts as lost."""
 
     instance: timedelta = timedelta(seconds=30)
     second_instance: timedelta = timedelta(minutes=5)
-    """Of a NodeClaim that names another."""
+    """For an instance whose NodeClaim names another instance."""
     left_to_workflow: timedelta = timedelta(minutes=30)
-    """An instance without NodeClaim whose workflow is open: the workflow is asked to end it, and given so long."""
+    """For an instance without a NodeClaim but with an open workflow: the workflow has this long to terminate it."""
     launched: timedelta = timedelta(minutes=2)
     workflow: timedelta = timedelta(minutes=2)
     node: timedelta = timedelta(minutes=2)

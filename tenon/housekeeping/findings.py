@@ -22,9 +22,9 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to end or to heal. ``name`` is the instance, claim, Node or template id that it is about.
+    """One thing to remove or repair. ``name`` is the instance, claim, Node or template ID that it is about.
 
-    Of the other fields those are set that the kind needs; ``uid`` is that of the claim or the Node.
+    Only the other fields that the kind needs are set. ``uid`` is that of the claim or the Node.
     """
 
     kind: Kind
@@ -43,5 +43,5 @@ class Finding:
 
     @property
     def key(self) -> str:
-        """The same for the same thing in every sweep."""
+        """Identifies the same thing across sweeps."""
         return f"{self.kind.value}/{self.name}"

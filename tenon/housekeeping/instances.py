@@ -1,4 +1,4 @@
-"""Instances that nobody answers for, and instances whose tags do not lead back to their node."""
+"""Instances that no NodeClaim accounts for, and instances whose tags do not lead to their node."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tenon.housekeeping.findings import Finding, Kind
 
 NAME = "Name"
 MOST_LEFT = 100
-"""How many instances that are left to workflows a sweep remembers for the next."""
+"""How many instances that are left to workflows a sweep remembers for the next one."""
 
 
 def without_claim(seen: Observed, graces: Graces) -> Iterator[Finding]:
-    """Instances whose NodeClaim does not exist, or has another instance."""
+    """Yields instances whose NodeClaim does not exist, or has another instance."""
     for instance in _unclaimed(seen, graces):
         since = seen.left_since.get(instance.id)
         waited = since is not None and seen.now - since >= graces.left_to_workflow
@@ -33,7 +33,7 @@ def without_claim(seen: Observed, graces: Graces) -> Iterator[Finding]:
 
 
 def left_to_workflows(seen: Observed, graces: Graces) -> dict[str, datetime]:
-    """Instances without NodeClaim whose open workflow is to end them, and since when they are left to it."""
+    """Returns instances without a NodeClaim that an open workflow must terminate, and since when it is left to that."""
     left = {
         instance.id: seen.left_since.get(instance.id, seen.now)
         for instance in _unclaimed(seen, graces)
@@ -43,7 +43,7 @@ def left_to_workflows(seen: Observed, graces: Graces) -> dict[str, datetime]:
 
 
 def untagged(seen: Observed) -> Iterator[Finding]:
-    """Instances of living NodeClaims that lack the claim's tag, or the Node's name."""
+    """Yields instances of existing NodeClaims that lack the claim's tag or the Node's name."""
     by_id = {instance.id: instance for instance in seen.instances or ()}
     for claim in seen.managed_claims:
         instance = by_id.get(claim.instance_id)
@@ -63,7 +63,7 @@ def untagged(seen: Observed) -> Iterator[Finding]:
 
 
 def tags_to_write(claim: str, node_name: str, present: Mapping[str, str]) -> dict[str, str]:
-    """The tags that an instance of a claim lacks. A Name that an EC2NodeClass gave it is left alone."""
+    """Returns the tags that an instance of a claim lacks. A Name from an EC2NodeClass is kept."""
     wanted: dict[str, str] = {}
     if not present.get(labels.TAG_NODECLAIM):
         wanted[labels.TAG_NODECLAIM] = claim
@@ -87,15 +87,15 @@ def _unclaimed(seen: Observed, graces: Graces) -> Iterator[InstanceSeen]:
         if claim is not None:
             lost = claim.managed and bool(claim.provider_id) and age >= graces.second_instance
         elif instance.group and not instance.claim:
-            lost = instance.group not in groups  # else it may be that of the member which is just being launched
+            lost = instance.group not in groups  # otherwise it may belong to a member that is just launching
         else:
-            # Without a claim's tag it may be that of any claim of its pool which is just being launched.
+            # Without a claim's tag, it may belong to any claim of its pool that is just launching.
             lost = bool(instance.claim) or instance.pool not in launching
         if lost:
             yield instance
 
 
 def _left_to_workflow(seen: Observed, instance: InstanceSeen) -> bool:
-    """Whether an open workflow may answer for the instance; one whose claim has another instance does not."""
+    """True if an open workflow may account for the instance. A claim with another instance does not count."""
     claimed = any(claim.name == instance.claim for claim in seen.claims or ())
     return bool(instance.claim) and not claimed and seen.may_be_open(instance.claim)

@@ -1,4 +1,4 @@
-"""What a NodeClaim leaves behind when it goes out of turn: a workflow, a Node, launch templates."""
+"""What a NodeClaim leaves behind if it disappears unexpectedly: a workflow, a Node, launch templates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenon.housekeeping.findings import Finding, Kind
 
 
 def workflows(seen: Observed, graces: Graces) -> Iterator[Finding]:
-    """Open workflows, not leaving yet, whose claim does not exist, or is another one of the same name."""
+    """Yields open workflows, not leaving yet, whose claim does not exist or was replaced by one of the same name."""
     if seen.claims is None or seen.workflows is None:
         return
     uids = {claim.name: claim.uid for claim in seen.claims}
@@ -23,7 +23,7 @@ def workflows(seen: Observed, graces: Graces) -> Iterator[Finding]:
 
 
 def nodes(seen: Observed, graces: Graces) -> Iterator[Finding]:
-    """Nodes with Tenon's finalizer whose claim and instance are gone: nobody else takes the finalizer off."""
+    """Yields Nodes with Tenon's finalizer whose claim and instance are gone. Nothing else removes the finalizer."""
     if seen.claims is None or seen.instances is None or seen.nodes is None:
         return
     names = {claim.name for claim in seen.claims}
@@ -49,7 +49,7 @@ def nodes(seen: Observed, graces: Graces) -> Iterator[Finding]:
 
 
 def templates(seen: Observed, graces: Graces) -> Iterator[Finding]:
-    """Launch templates of a class that is gone, or from which nothing was and is to be launched lately."""
+    """Yields launch templates whose class is gone, or whose class has had no launch lately and has none pending."""
     if seen.claims is None or seen.classes is None or seen.templates is None:
         return
     needed: dict[str, datetime] = {}

@@ -1,4 +1,4 @@
-"""What crosses the wire of the housekeeping sweep; a result stays small however much was found."""
+"""Messages of the housekeeping sweep. A result stays small however much was found."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from pydantic import Field
 from tenon.lifecycle.messages import Message
 
 COLLECT_GARBAGE = "collect garbage"
-"""The activity by the name that the Temporal UI shows."""
+"""The activity type, as the Temporal UI shows it."""
 
 
 class HousekeepingInput(Message):
-    """Asks for one sweep of a cluster. ``left_since`` is what the sweep before left to the workflows."""
+    """Asks for one sweep of a cluster. ``left_since`` is what the previous sweep left to the workflows."""
 
     cluster: str
     actions: int = 200
-    """At most so many findings are acted on; the rest waits for the next sweep."""
+    """The most findings to act on. The rest waits for the next sweep."""
     tags: int = 60
-    """At most so many instances are tagged, one a second."""
+    """The most instances to tag, one per second."""
     left_since: dict[str, datetime] = Field(default_factory=dict)
     failed: list[str] = Field(default_factory=list)
-    """What sweeps before could not end, the longest untried first: its turn comes after that of all others."""
+    """What earlier sweeps failed to remove, the longest untried first. These findings come after all others."""
 
 
 class Figures(Message):
-    """One kind of finding in a sweep: how many there were, were ended or healed, failed, and wait for the next."""
+    """Counts for one kind of finding: found, removed or repaired, failed, and put off to the next sweep."""
 
     found: int = 0
     ended: int = 0
@@ -35,13 +35,13 @@ class Figures(Message):
 
 
 class HousekeepingResult(Message):
-    """A sweep in figures. ``unread`` says what could not be read, so that nothing was judged by it."""
+    """The counts of a sweep. ``unread`` says what could not be read and was therefore not judged."""
 
     figures: dict[str, Figures] = Field(default_factory=dict)
     unread: dict[str, str] = Field(default_factory=dict)
     faults: list[str] = Field(default_factory=list)
-    """The first failures, a sentence each."""
+    """The first failures, one sentence each."""
     left_since: dict[str, datetime] = Field(default_factory=dict)
-    """Instances without NodeClaim that an open workflow is to end, and since when they are left to it."""
+    """Instances without a NodeClaim that an open workflow must terminate, and since when it is left to that."""
     failed: list[str] = Field(default_factory=list)
-    """What could not be ended, for the next sweep."""
+    """What could not be removed, for the next sweep."""

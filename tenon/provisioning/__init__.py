@@ -1,1 +1,1 @@
-"""From NodePools to the scheduling engine, and from its plan to NodeClaims."""
+"""Converts NodePools for the scheduling engine, and the engine's plan into NodeClaims."""

@@ -1,4 +1,4 @@
-"""What a CapacityBuffer comes to: the pods that it stands for, and what its status says of them."""
+"""Resolves a CapacityBuffer into the pods that it stands for, and computes its status."""
 
 from __future__ import annotations
 
@@ -25,19 +25,22 @@ EMPTY = "BufferEmpty"
 
 POD_TEMPLATE = "PodTemplate"
 MOST_PODS = 10_000
-"""Pods that one buffer may stand for."""
+"""The most pods that one buffer may stand for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A buffer with what it refers to; without a template it stands for no pods, and ``reason`` and ``why`` say why."""
+    """A buffer with the object that it refers to.
+
+    Without a template it stands for no pods; ``reason`` and ``why`` say why.
+    """
 
     reason: str
     why: str
     template: Mapping[str, Any] | None = None
     count: int = 0
     template_name: str = ""
-    """The PodTemplate; empty when the pods are those of a workload."""
+    """The name of the PodTemplate; empty if the pods are those of a workload."""
     template_generation: int | None = None
 
 
@@ -46,15 +49,15 @@ class Room:
     """What the last simulation found for a buffer's pods."""
 
     there: int = 0
-    """Pods with room on nodes that are ready for them."""
+    """How many pods fit on nodes that are ready for them."""
     coming: int = 0
-    """Pods with room on nodes that start."""
+    """How many pods fit on nodes that are starting."""
     refused: str = ""
-    """Why the others have none."""
+    """Why the other pods do not fit."""
 
 
 def refers_to(buffer: CapacityBuffer) -> tuple[str, str]:
-    """Kind and name of what the buffer's pods are like; it is in the buffer's namespace."""
+    """Returns kind and name of the object that describes the buffer's pods. It is in the buffer's namespace."""
     scalable, template = buffer.spec.scalable_ref, buffer.spec.pod_template_ref
     if scalable is not None:
         return scalable.kind, scalable.name
@@ -68,7 +71,7 @@ def unreadable(why: str) -> Resolved:
 
 
 def resolved(buffer: CapacityBuffer, found: Mapping[str, Any] | None) -> Resolved:
-    """What a valid buffer comes to. ``found`` is the object that it refers to, None when there is none."""
+    """Resolves a valid buffer. ``found`` is the object that it refers to, or None if that does not exist."""
     kind, name = refers_to(buffer)
     if found is None:
         reason = POD_TEMPLATE_NOT_FOUND if kind == POD_TEMPLATE else SCALABLE_REF_NOT_FOUND
@@ -87,7 +90,7 @@ def resolved(buffer: CapacityBuffer, found: Mapping[str, Any] | None) -> Resolve
 
 
 def buffer_status(buffer: CapacityBuffer, found: Resolved, room: Room | None, now: datetime) -> CapacityBufferStatus:
-    """The buffer's status as it should be; ``room`` is None before the first simulation of its pods."""
+    """Returns the buffer's new status. ``room`` is None before the first simulation of its pods."""
     generation = buffer.metadata.generation
     ready = found.template is not None
     conditions = set_condition(
@@ -120,12 +123,12 @@ def buffer_status(buffer: CapacityBuffer, found: Resolved, room: Room | None, no
 
 
 def condition_reasons(conditions: Sequence[Condition]) -> dict[str, str]:
-    """The reason of each condition, by type."""
+    """Returns the reason of each condition, by type."""
     return {condition.type: condition.reason for condition in conditions}
 
 
 def _provisioning(found: Resolved, room: Room | None) -> tuple[bool, str, str] | None:
-    """Whether the room is there, the reason and the sentence; None when nothing is known yet."""
+    """Returns the status, reason and message of the condition Provisioning; None if nothing is known yet."""
     if found.template is None:
         return False, NOT_READY, "the buffer is not ready for provisioning"
     if not found.count:

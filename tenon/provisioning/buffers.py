@@ -1,4 +1,4 @@
-"""The pods that a CapacityBuffer stands for: how many, and what each is like. No cluster ever sees them."""
+"""The pods that a CapacityBuffer stands for: how many, and what each requests. They are never created in a cluster."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ BUFFER_NAMESPACE = "karpenter.sh/capacity-buffer-namespace"
 
 
 def buffer_size(spec: CapacityBufferSpec, unit: Resources, replicas: int | None) -> int:
-    """How many pods room is kept for.
+    """Returns how many pods the buffer reserves capacity for.
 
     Args:
-        spec: what the buffer says; without a number and a percentage its limits alone decide.
-        unit: what one of the pods asks for.
-        replicas: those of the workload that the buffer follows; None when it follows none.
+        spec: the buffer's spec. Without replicas and percentage, only its limits decide.
+        unit: what one of the pods requests.
+        replicas: the replicas of the workload that the buffer follows; None if it follows none.
     """
     wanted = [spec.replicas] if spec.replicas is not None else []
     if spec.percentage is not None and replicas is not None:
@@ -35,7 +35,7 @@ def buffer_size(spec: CapacityBufferSpec, unit: Resources, replicas: int | None)
 
 
 def unit_requests(template: Mapping[str, Any]) -> Resources:
-    """What one pod of a template asks for; limits stand in for requests that are not stated."""
+    """Returns what one pod of a template requests. Limits apply where requests are not set."""
     spec = _with_requests(template.get("spec") or {})
     spec["overhead"] = _stated(spec.get("overhead"))
     for part in ("containers", "initContainers"):
@@ -44,7 +44,10 @@ def unit_requests(template: Mapping[str, Any]) -> Resources:
 
 
 def buffer_pod(name: str, namespace: str, template: Mapping[str, Any], number: int) -> JsonObject:
-    """The pod ``number`` of the buffer ``name``: as the template says, without volumes that would have to be made."""
+    """Builds pod ``number`` of the buffer ``name`` from the template.
+
+    Leaves out volumes that would have to be provisioned.
+    """
     stated = template.get("metadata") or {}
     left_out = ("nodeName", "priorityClassName")
     spec = _with_requests({key: value for key, value in template["spec"].items() if key not in left_out})
@@ -72,13 +75,13 @@ def buffer_pod(name: str, namespace: str, template: Mapping[str, Any], number: i
 
 
 def buffer_of(pod: Mapping[str, Any]) -> str:
-    """The buffer (``namespace/name``) that a pod made by `buffer_pod` stands for; empty for any other."""
+    """Returns the buffer (``namespace/name``) of a pod made by `buffer_pod`; empty for any other pod."""
     marks = pod["metadata"].get("annotations") or {}
     return f"{marks.get(BUFFER_NAMESPACE)}/{marks.get(BUFFER_NAME)}" if marks.get(FAKE_POD) == "true" else ""
 
 
 def _with_requests(container: Mapping[str, Any]) -> JsonObject:
-    """As the API server admits it: limits stand in for requests that are not stated."""
+    """Sets requests that are not set to the limits, as the API server does on admission."""
     needs = container.get("resources") or {}
     stated = {**_stated(needs.get("limits")), **_stated(needs.get("requests"))}
     if stated == (needs.get("requests") or {}):
@@ -87,5 +90,5 @@ def _with_requests(container: Mapping[str, Any]) -> JsonObject:
 
 
 def _stated(amounts: Mapping[str, Any] | None) -> JsonObject:
-    """Without nulls, which are as good as absent."""
+    """Drops nulls, which mean the same as absent values."""
     return {name: amount for name, amount in (amounts or {}).items() if amount is not None}

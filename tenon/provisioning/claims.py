@@ -1,4 +1,7 @@
-"""NodeClaims from a plan: the same plan of the same batch gives the same objects, so writing them twice is safe."""
+"""Builds NodeClaims from a plan.
+
+The same plan of the same batch gives the same objects, so writing them twice is safe.
+"""
 
 from __future__ import annotations
 
@@ -18,30 +21,30 @@ from tenon.resources import Resources, format_resources, parse_resources, total
 from tenon.scheduling.model import PlannedClaim
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-"""Without vowels and look-alikes, as Kubernetes' own generated names."""
+"""Without vowels and look-alikes, as in names that Kubernetes generates."""
 
 
 def claim_name(pool: str, batch: int, ordinal: int, salt: int = 0) -> str:
     """``<pool>-<six characters>``, derived from the batch and the claim's place in it; at most 63 characters.
 
-    ``salt`` counts the names that are to be passed over, for another object has them.
+    ``salt`` counts the names to skip because another object has them.
     """
     return name_after(pool, f"{pool}/{batch}/{ordinal}/{salt}" if salt else f"{pool}/{batch}/{ordinal}")
 
 
 def name_after(pool: str, origin: str) -> str:
-    """``<pool>-<six characters>``: the name of what came about by ``origin``; at most 63 characters."""
+    """``<pool>-<six characters>``, derived from ``origin``; at most 63 characters."""
     number = int.from_bytes(hashlib.sha256(origin.encode()).digest()[:8])
     suffix = ""
     for _ in range(6):
         number, index = divmod(number, len(_ALPHABET))
         suffix += _ALPHABET[index]
-    # A long pool name is cut, but not right after a dot: no part of a DNS name begins with a dash.
+    # Cut a long pool name, but not right after a dot: no part of a DNS name may start with a dash.
     return f"{pool[:56].rstrip('-.')}-{suffix}"
 
 
 def claim_body(planned: PlannedClaim, pool: NodePool, *, batch: int, ordinal: int) -> dict[str, Any]:
-    """The NodeClaim of a node that is planned for pods, as it is written to the API server."""
+    """Builds the NodeClaim of a node that is planned for pods, as it is written to the API server."""
     body = standing_claim(planned, pool, claim_name(pool.metadata.name, batch, ordinal))
     body["metadata"]["labels"][labels.BATCH] = str(batch)
     body["metadata"]["annotations"] |= {
@@ -53,7 +56,7 @@ def claim_body(planned: PlannedClaim, pool: NodePool, *, batch: int, ordinal: in
 
 
 def standing_claim(planned: PlannedClaim, pool: NodePool, name: str) -> dict[str, Any]:
-    """A NodeClaim with all that its pool says, whichever pods it may be for."""
+    """Builds a NodeClaim with everything that its pool sets, without the pods that it is for."""
     spec = pool.spec.template.spec
     known = planned.requirements.with_(instance_type_requirement(planned.instance_types))
     return {
@@ -80,7 +83,7 @@ def standing_claim(planned: PlannedClaim, pool: NodePool, name: str) -> dict[str
         "spec": {
             "taints": [taint.model_dump(by_alias=True, exclude_none=True) for taint in spec.taints],
             "startupTaints": [taint.model_dump(by_alias=True, exclude_none=True) for taint in spec.startup_taints],
-            # the old name of the pool's label is no key of v1, and the labels above say it
+            # the old key of the pool's label does not exist in v1, and the labels above already have it
             "requirements": [term for term in known.to_selectors() if term["key"] != labels.PROVISIONER],
             "resources": {"requests": format_resources(planned.requests)},
             "nodeClassRef": spec.node_class_ref.model_dump(by_alias=True),
@@ -91,17 +94,17 @@ def standing_claim(planned: PlannedClaim, pool: NodePool, name: str) -> dict[str
 
 
 def format_planned_requests(pods: tuple[Pod, ...]) -> str:
-    """The annotation that says what the pods that a claim is bought for request, DaemonSets left out."""
+    """Formats the annotation with the total requests of the claim's planned pods, without DaemonSets."""
     return _as_json(total(pod.requests for pod in pods))
 
 
 def planned_requests(annotations: Mapping[str, str]) -> Resources:
-    """What the pods that a claim was bought for request together; empty when it does not say, or not readably."""
+    """Returns the total requests of the claim's planned pods; empty if the annotation is missing or unreadable."""
     return _read(annotations, labels.PLANNED_REQUESTS)
 
 
 def largest_capacity(annotations: Mapping[str, str]) -> Resources:
-    """The most that a claim may take of its pool's limits; empty when it does not say, or not readably."""
+    """Returns the most that a claim may use of its pool's limits; empty if the annotation is missing or unreadable."""
     return _read(annotations, labels.LARGEST_CAPACITY)
 
 

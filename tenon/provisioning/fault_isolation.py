@@ -1,8 +1,8 @@
-"""Finds the pods on which the engine raises, so that a fault of the engine costs these pods their plan and no others.
+"""Isolates the pods that make the engine raise, so that an engine fault affects only those pods and no others.
 
-Pods that are alike are told apart by nothing, so they stay together. The kinds are halved again and again: those with
-which the engine does not raise are kept, one by one, and whatever it raises on beside them is set apart. So it does not
-matter whether one kind is the cause or two that meet.
+Pods that are alike form a kind and stay together. The kinds are bisected repeatedly. Kinds with which the engine does
+not raise are kept, one after another. A kind that makes it raise together with the kept ones is set apart. This works
+whether a single kind is the cause or a combination of two.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from tenon.scheduling.deadline import Expired
 from tenon.scheduling.model import Plan, Problem
 
 MOST_SOLVES = 40
-"""So often the engine is asked for one batch; what is not told apart by then waits."""
+"""The most engine calls for one batch. Pods that are not isolated by then wait."""
 
 Solve: TypeAlias = Callable[[Problem, Expired], Plan]
 
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """The plan for all pods but those that are set apart."""
+    """The plan for all pods except those that are set apart."""
 
     plan: Plan
     apart: Mapping[str, str] = field(default_factory=dict)
-    """By the key of each pod that is in no part of the plan, the error of the engine."""
+    """The engine's error by the key of each pod that is not in the plan."""
     error: Exception | None = None
     failing: Problem | None = None
-    """The smallest problem that is known on which the engine raises ``error``."""
+    """The smallest known problem on which the engine raises ``error``."""
 
 
 def narrowed(problem: Problem, expired: Expired, solve: Solve) -> Narrowed:
-    """Solve a problem; where the engine raises, for the pods on which it does not."""
+    """Solves a problem. If the engine raises, solves it for the pods on which it does not."""
     good: list[Pod] = []
     causes: list[Sequence[Pod]] = []
     found = Narrowed(Plan())
@@ -49,7 +49,7 @@ def narrowed(problem: Problem, expired: Expired, solve: Solve) -> Narrowed:
         solves += 1
         try:
             plan = solve(tried, expired)
-        except Exception as error:  # whatever is wrong in the engine, other pods must not wait for it
+        except Exception as error:  # a fault of the engine must not stop other pods
             if found.failing is None or len(tried.pods) <= len(found.failing.pods):
                 found = replace(found, error=error, failing=tried)
             half = len(chunk) // 2
@@ -65,13 +65,13 @@ def narrowed(problem: Problem, expired: Expired, solve: Solve) -> Narrowed:
 
 
 def _without_others(found: Narrowed, causes: Sequence[Sequence[Pod]], expired: Expired, solve: Solve) -> Narrowed:
-    """With a smaller problem, where the engine raises on the first of the causes alone."""
+    """Replaces the failing problem with a smaller one, if the engine raises on the first cause alone."""
     if found.failing is None or not causes or expired():
         return found
     alone = replace(found.failing, pods=causes[0])
     try:
         solve(alone, expired)
-    except Exception as error:  # as before
+    except Exception as error:  # see narrowed()
         return replace(found, error=error, failing=alone)
     return found
 
@@ -83,7 +83,7 @@ def _set_apart(found: Narrowed, chunk: Sequence[Sequence[Pod]], error: Exception
 
 
 def _kinds(pods: Sequence[Pod]) -> list[list[Pod]]:
-    """The pods, those together that only their names and ages tell apart."""
+    """Groups pods that differ only in name and age."""
     kinds: dict[object, list[Pod]] = {}
     for pod in pods:
         alike = (

@@ -1,7 +1,7 @@
-"""Feature gates: which parts that Karpenter keeps behind a switch are on, as FEATURE_GATES writes them.
+"""Feature gates: which of the features that Karpenter keeps behind a gate are on, in the format of FEATURE_GATES.
 
-Names and defaults are Karpenter's. A name that was a gate once is passed over with a note, so that an old value still
-starts a worker; a name that never was one is refused, because whoever wrote it means something by it.
+Names and defaults are Karpenter's. A removed gate is ignored with a note, so that an old value still starts a worker.
+An unknown name is refused, because its author expects it to have an effect.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 @dataclass(frozen=True, slots=True)
 class FeatureGates:
-    """FEATURE_GATES; every field is the gate of the same name in Karpenter's spelling."""
+    """FEATURE_GATES. Every field is the gate of the same name in Karpenter."""
 
     node_repair: bool = False
     reserved_capacity: bool = True
@@ -27,7 +27,7 @@ class FeatureGates:
     capacity_buffer: bool = False
 
     def __str__(self) -> str:
-        """As FEATURE_GATES writes it, with every gate."""
+        """Formats all gates as FEATURE_GATES does."""
         return _text(self, GATES)
 
 
@@ -38,7 +38,7 @@ class AwsFeatureGates:
     node_class_cel: bool = False
 
     def __str__(self) -> str:
-        """As AWS_FEATURE_GATES writes it, with every gate."""
+        """Formats all gates as AWS_FEATURE_GATES does."""
         return _text(self, AWS_GATES)
 
 
@@ -64,31 +64,31 @@ MEANINGS: Mapping[str, str] = {
 REMOVED: Mapping[str, str] = {
     "Drift": "drift is always on since Karpenter 1.0",
 }
-"""Gates that were, and what holds now."""
+"""Removed gates, and what applies instead."""
 
 Gates = TypeVar("Gates", FeatureGates, AwsFeatureGates)
 
 
 def parse_feature_gates(text: str) -> tuple[FeatureGates, tuple[str, ...]]:
-    """The gates of FEATURE_GATES, and a note on each that is no gate any more.
+    """Parses FEATURE_GATES into the gates, and a note on each removed gate.
 
     Raises:
-        ValueError: one sentence that names every part that cannot be used.
+        ValueError: one sentence that names every invalid part.
     """
     return _parse(FeatureGates(), text, GATES, REMOVED)
 
 
 def parse_aws_feature_gates(text: str) -> tuple[AwsFeatureGates, tuple[str, ...]]:
-    """The gates of AWS_FEATURE_GATES.
+    """Parses AWS_FEATURE_GATES.
 
     Raises:
-        ValueError: one sentence that names every part that cannot be used.
+        ValueError: one sentence that names every invalid part.
     """
     return _parse(AwsFeatureGates(), text, AWS_GATES, {})
 
 
 def named_gates(text: str) -> frozenset[str]:
-    """The gates that a text of either setting names; the others have their defaults."""
+    """Returns the gates that are named in the text of either setting. The others have their defaults."""
     return frozenset(name for _, name, _, _ in _parts(text))
 
 
@@ -114,7 +114,7 @@ def _parse(
 
 
 def _parts(text: str) -> Iterator[tuple[str, str, str, str]]:
-    """Each part that is not empty: as a whole, the gate's name, the sign of equality where there is one, the value."""
+    """Yields each non-empty part: the whole part, the gate's name, the equals sign if there is one, and the value."""
     for part in (part.strip() for part in text.split(",")):
         if part:
             name, equals, value = (piece.strip() for piece in part.partition("="))
@@ -122,7 +122,7 @@ def _parts(text: str) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _meant(name: str, known: Sequence[str]) -> str:
-    """What the writer of an unknown name may have meant."""
+    """Suggests what an unknown name may stand for."""
     lower = {one.lower(): one for one in known}
     near = difflib.get_close_matches(name.lower(), list(lower), n=1)
     return f"did you mean {lower[near[0]]}" if near else f"the gates are {', '.join(known)}"

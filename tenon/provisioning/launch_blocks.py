@@ -1,8 +1,8 @@
 """NodePools whose launches EC2 refuses: what a plan may still buy from them, and what their condition says.
 
-While a NodeClaim of such a pool waits for its launch, it probes: more claims would wait beside it, so none is made, and
-pods go to other pools that take them. Without such a claim nothing would ever find out that EC2 sells again, so one is
-made.
+A NodeClaim of such a pool that waits for its launch acts as a probe. While there is one, plans make no more claims,
+which would only wait as well, and pods go to other pools that accept them. If there is none, a plan makes one:
+otherwise Tenon would never notice that EC2 has capacity again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Held = Mapping[str, LaunchBreaker]
 
 
 def open_to_plans(pools: Sequence[NodePool], held: Held, launching: Collection[str]) -> list[NodePool]:
-    """The pools that may be bought from: not those that are held back and have a NodeClaim that probes.
+    """Returns the pools that plans may use: all except those that are held back and already have a probe.
 
     ``launching`` are the pools with a NodeClaim that waits for its instance.
     """
@@ -31,7 +31,7 @@ def open_to_plans(pools: Sequence[NodePool], held: Held, launching: Collection[s
 
 
 def only_probes(plan: Plan, held: Held) -> Plan:
-    """The plan with at most one NodeClaim for each pool that is held back; the pods of the others wait."""
+    """Keeps at most one NodeClaim for each pool that is held back. The pods of its other claims wait."""
     probes: set[str] = set()
     kept, waiting = [], {}
     for claim in plan.claims:
@@ -50,7 +50,10 @@ def only_probes(plan: Plan, held: Held) -> Plan:
 def with_launch_health(
     conditions: Sequence[Condition], breaker: LaunchBreaker | None, *, now: datetime, observed_generation: int | None
 ) -> list[Condition]:
-    """The conditions with one more that says whether EC2 refuses the pool; none for a pool that it never refused."""
+    """Sets the condition that says whether EC2 refuses the pool's launches.
+
+    A pool that EC2 never refused does not get it.
+    """
     if breaker is None:
         if get_condition(conditions, NODE_LAUNCH_HEALTHY) is None or is_true(conditions, NODE_LAUNCH_HEALTHY):
             return list(conditions)

@@ -1,8 +1,8 @@
-"""Which NodeClaims of one batch are launched by one request, and which of its instances is whose.
+"""Launch groups: the NodeClaims of a batch that launch with one request, and which instance belongs to which claim.
 
-Claims that ask EC2 for the same are a group. Each carries its group, its place in it and the group's size from the
-moment it is written, so that every claim finds its own instance whatever process died in between: the instances of a
-group, sorted by id, belong to its members in the order of their places.
+Claims that ask EC2 for the same form a group. Each claim carries its group, its place in the group and the group's size
+from the moment it is created, so that it finds its own instance whatever process dies in between. The instances of a
+group, sorted by ID, belong to its members in the order of their places.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from tenon.apis import labels
 from tenon.lifecycle.messages import LaunchGroup
 
 MOST_MEMBERS = 100
-"""Members of one group: an answer of EC2 stays small, and a request that fails leaves few claims waiting."""
+"""The most members of a group. It keeps EC2's answers small, and limits how many claims a failed request delays."""
 OF_ITS_PODS = frozenset({labels.PLANNED_PODS, labels.PLANNED_REQUESTS, labels.EXPLANATION})
-"""Annotations in which claims that launch alike may differ."""
+"""Annotations that may differ between claims of a group."""
 
 
 def annotate(bodies: Sequence[dict[str, Any]], batch: int) -> None:
-    """Writes its group on each NodeClaim of a batch that is not alone. The same bodies get the same groups."""
+    """Writes the launch group on each NodeClaim of a batch that shares one. The same bodies get the same groups."""
     alike: dict[str, list[dict[str, Any]]] = {}
     for body in bodies:
         alike.setdefault(_what_it_asks_for(body), []).append(body)
@@ -39,7 +39,7 @@ def annotate(bodies: Sequence[dict[str, Any]], batch: int) -> None:
 
 
 def group_of(annotations: Mapping[str, str]) -> LaunchGroup | None:
-    """The group that a NodeClaim's annotations name; None when they name none, or not readably."""
+    """Returns the group in a NodeClaim's annotations; None if there is none, or it is unreadable."""
     name, _, place = annotations.get(labels.LAUNCH_GROUP, "").partition("/")
     ordinal, _, size = place.partition("/")
     if not (name and ordinal.isdecimal() and size.isdecimal()):
@@ -49,12 +49,15 @@ def group_of(annotations: Mapping[str, str]) -> LaunchGroup | None:
 
 
 def group_token(cluster: str, group: LaunchGroup) -> str:
-    """EC2's idempotency token of a group's request. A group's id never repeats in a cluster: batch numbers do not."""
+    """Returns EC2's idempotency token for a group's request.
+
+    Batch numbers are never reused in a cluster, so neither are group IDs.
+    """
     return hashlib.sha256(f"{cluster}/group/{group.id}/{group.size}".encode()).hexdigest()[:40]
 
 
 def members_there(claims: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """How many NodeClaims of each group are there, by the group's id."""
+    """Returns the number of existing NodeClaims of each group, by the group's ID."""
     counts: dict[str, int] = {}
     for claim in claims:
         group = group_of(claim["metadata"].get("annotations") or {})

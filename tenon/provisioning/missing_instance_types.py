@@ -1,4 +1,4 @@
-"""Say why a NodePool has no instance type at all: which of its requirements none meets, and what there is instead."""
+"""Explains why a NodePool has no instance type: which requirements no type meets, and which values exist instead."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tenon.scheduling.model import InstanceType, Offering
 
 
 def sold_to(kind: InstanceType, requirements: Requirements) -> bool:
-    """Whether nodes of these requirements may be of the type, in a zone and capacity type in which it is on sale."""
+    """True if a node with these requirements may be of this type, in a zone and capacity type that is on sale."""
     if not kind.requirements.intersects(requirements):
         return False
     zones, capacity_types = requirements.get(labels.ZONE), requirements.get(labels.CAPACITY_TYPE)
@@ -19,7 +19,7 @@ def sold_to(kind: InstanceType, requirements: Requirements) -> bool:
 
 
 def why_none(requirements: Requirements, types: Sequence[InstanceType], zones: frozenset[str]) -> str:
-    """Which of the requirements leave none of the types; ``zones`` are those of subnets, where they are known."""
+    """Says which requirements exclude all the types. ``zones`` are the zones of the subnets, if known."""
     if not _any(requirements, [], types):
         return f"no instance type is on sale{f' in the zones of its subnets ({listed(zones)})' if zones else ''}"
     found = [text for key in sorted(requirements) if (text := beyond_subnets(requirements[key], zones))]

@@ -1,4 +1,4 @@
-"""What the conditions of a NodeOverlay say: whether it holds, and if not, why."""
+"""The conditions of a NodeOverlay: whether it applies, and if not, why."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tenon.apis.nodeoverlay import CONFLICT, VALIDATION_SUCCEEDED
 from tenon.provisioning.overlays import Overlaid
 
 RUNTIME_VALIDATION = "RuntimeValidation"
-"""Reason of ValidationSucceeded=False: what the overlay says makes no sense."""
+"""Reason of ValidationSucceeded=False: the overlay itself is invalid."""
 
 
 def overlay_conditions(
@@ -23,15 +23,15 @@ def overlay_conditions(
     now: datetime,
     generation: int | None = None,
 ) -> list[Condition]:
-    """The conditions as they should be.
+    """Returns the new conditions of the overlay.
 
     Args:
         name: the overlay.
-        before: its conditions.
-        faults: what is wrong with it by itself; such an overlay takes no part in what follows.
-        seen: what became of all overlays without faults.
+        before: its current conditions.
+        faults: what is wrong with the overlay itself. An overlay with faults is not in ``seen``.
+        seen: the result of applying all overlays without faults.
         now: the time.
-        generation: the version of the overlay that was looked at.
+        generation: the generation of the overlay that was evaluated.
     """
     why = "; ".join(faults) or seen.refused.get(name, "")
     reason = CONFLICT if name in seen.rivals else RUNTIME_VALIDATION

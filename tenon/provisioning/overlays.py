@@ -1,11 +1,11 @@
-"""What NodeOverlays change of the instance types that pools can buy: prices of offerings, extended resources of types.
+"""Applies NodeOverlays to the instance types that pools can buy: prices of offerings, extended resources of types.
 
-An overlay is held against each type and offering together with the labels that every node of the pool has, so that it
-may also be meant for one pool. Which overlays contradict each other is decided over all pools at once, because an
-overlay is refused as a whole.
+An overlay is matched against each type and offering together with the labels that every node of the pool has, so it may
+also target one pool. Conflicts between overlays are resolved across all pools at once, because an overlay is refused as
+a whole.
 
-An offering whose price nobody knows comes with a price without end. An overlay may state one; what no overlay priced is
-left out.
+An offering with an unknown price comes in with an infinite price, which an overlay may replace. Offerings that still
+have no price afterwards are left out.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ Sold = Sequence[tuple[NodePool, Sequence[InstanceType]]]
 
 @dataclass(frozen=True, slots=True)
 class Overlaid:
-    """The types as planning is to see them, and the overlays that were left out."""
+    """The types for planning, and the overlays that were refused."""
 
     sold: Sold
     refused: Mapping[str, str]
-    """Overlay -> the reason, in a sentence."""
+    """The reason for each refused overlay, in a sentence."""
     rivals: frozenset[str] = frozenset()
-    """Those of the refused that another overlay of the same weight stands in the way of."""
+    """Refused overlays that conflict with another overlay of the same weight."""
     repriced: Mapping[str, Set[str]] = field(default_factory=dict)
-    """By pool, the types of which an offering's price is an overlay's."""
+    """By pool, the types with an offering whose price comes from an overlay."""
     enlarged: Mapping[str, Set[str]] = field(default_factory=dict)
-    """By pool, the types of which the capacity is an overlay's."""
+    """By pool, the types whose capacity comes from an overlay."""
 
     def traces(self, pool: str, types: Iterable[str]) -> dict[str, str]:
-        """The annotations of a NodeClaim of the pool that may become one of these types."""
+        """Returns the annotations of a NodeClaim of the pool that may become one of these types."""
         meant = frozenset(types)
         found = {}
         if not meant.isdisjoint(self.repriced.get(pool, ())):
@@ -73,30 +73,30 @@ MOST_DOLLARS = 1e6
 
 @dataclass(slots=True)
 class _Changes:
-    """Who changes what of a type in a pool."""
+    """Which overlay changes what of a type in a pool."""
 
     prices: dict[int, _Overlay] = field(default_factory=dict)
-    """By the number of the offering."""
+    """By the index of the offering."""
     capacity: dict[str, _Overlay] = field(default_factory=dict)
     """By resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Pools that overlays cannot tell apart: they buy the same types, and each overlay asks the same of them."""
+    """Pools that overlays cannot distinguish: they buy the same types, and each overlay requires the same of them."""
 
     types: Sequence[InstanceType]
     left: Mapping[str, tuple[str, ...]]
-    """By overlay that may be meant for the pools, the keys that their labels say nothing of."""
+    """The overlays that may target the pools, each with the requirement keys that the pools' labels do not set."""
     pools: Sequence[NodePool]
 
 
 _All = dict[tuple[int, str], _Changes]
-"""By the number of the group and type."""
+"""By the index of the group and the name of the type."""
 
 
 def overlaid(sold: Sold, overlays: Sequence[NodeOverlay]) -> Overlaid:
-    """The types of each pool with the overlays on them.
+    """Applies the overlays to the types of each pool.
 
     Args:
         sold: the pools, each with the types that its class can buy.
@@ -138,7 +138,7 @@ def overlaid(sold: Sold, overlays: Sequence[NodeOverlay]) -> Overlaid:
 
 
 def _grouped(sold: Sold, overlays: Sequence[_Overlay]) -> list[_Group]:
-    """The pools in groups, so that what holds for many is found out once."""
+    """Groups the pools, so that what applies to many is computed once."""
     groups: dict[object, tuple[Sequence[InstanceType], dict[str, tuple[str, ...]], list[NodePool]]] = {}
     for pool, types in sold:
         fixed = template_labels(pool)
@@ -152,7 +152,7 @@ def _grouped(sold: Sold, overlays: Sequence[_Overlay]) -> list[_Group]:
 
 
 def _places(meant: Iterable[tuple[int, str]], groups: Sequence[_Group]) -> dict[str, Set[str]]:
-    """By pool, the types that are meant."""
+    """Returns the types by pool, from pairs of group index and type."""
     types: dict[int, set[str]] = {}
     for number, name in meant:
         types.setdefault(number, set()).add(name)
@@ -173,7 +173,7 @@ def _read(overlay: NodeOverlay) -> _Overlay:
 
 
 def _beyond(overlay: _Overlay) -> str:
-    """Which figure of the overlay is larger than any that can be meant; empty for none."""
+    """Says which figure of the overlay is implausibly large; empty if none is."""
     for name, amount in overlay.capacity.items():
         if amount > MOST_UNITS:
             return f"its capacity of {name} is larger than can be counted"
@@ -183,7 +183,7 @@ def _beyond(overlay: _Overlay) -> str:
 
 
 def _wanted(overlay: _Overlay, groups: Sequence[_Group]) -> _All:
-    """Everything that the overlay would change."""
+    """Returns everything that the overlay would change."""
     wanted: _All = {}
     known: dict[object, dict[str, _Changes]] = {}
     for number, group in enumerate(groups):
@@ -196,7 +196,7 @@ def _wanted(overlay: _Overlay, groups: Sequence[_Group]) -> _All:
 
 
 def _meant(overlay: _Overlay, types: Sequence[InstanceType], of_types: Sequence[Requirement]) -> dict[str, _Changes]:
-    """By type, what the overlay changes of those that meet these of its requirements."""
+    """Returns, by type, what the overlay changes of the types that meet these requirements of it."""
     of_offerings = [r for key, r in overlay.requirements.items() if key in OFFERING_KEYS]
     found = {}
     for kind in types:
@@ -209,7 +209,7 @@ def _meant(overlay: _Overlay, types: Sequence[InstanceType], of_types: Sequence[
 
 
 def _type_has(kind: InstanceType, wanted: Requirement) -> bool:
-    """Whether a node of the type may meet a requirement on a label that its pool does not fix."""
+    """True if a node of the type may meet a requirement on a label that its pool does not set."""
     stated = kind.requirements.get(wanted.key) if wanted.key in kind.requirements else None
     if stated is None and wanted.key == labels.INSTANCE_TYPE:
         stated = Requirement.new(labels.INSTANCE_TYPE, IN, (kind.name,))
@@ -225,7 +225,7 @@ def _offers(offering: Offering, wanted: Sequence[Requirement]) -> bool:
 
 
 def _rival(weight: int, wanted: _All, made: _All) -> tuple[str, str] | None:
-    """An overlay of the same weight that changes the same, and what that is."""
+    """Returns an overlay of equal weight that makes one of the changes too, and what it changes; else None."""
     for place, changes in wanted.items():
         there = made.get(place, _Changes())
         for number in changes.prices:
@@ -238,7 +238,7 @@ def _rival(weight: int, wanted: _All, made: _All) -> tuple[str, str] | None:
 
 
 def _take_over(wanted: _All, made: _All) -> None:
-    """Add the changes to those of overlays that come first, which stay."""
+    """Adds the changes. Changes of earlier overlays take precedence."""
     for place, changes in wanted.items():
         there = made.setdefault(place, _Changes())
         there.prices = changes.prices | there.prices
@@ -263,7 +263,7 @@ def _with(kind: InstanceType, changes: _Changes) -> InstanceType:
 
 
 def _priced(types: Sequence[InstanceType]) -> Sequence[InstanceType]:
-    """The types without the offerings that have no price, and without types that then have no offering."""
+    """Drops the offerings without a price, and then the types without an offering."""
     if all(isfinite(offering.price) for kind in types for offering in kind.offerings):
         return types
     kept = [replace(kind, offerings=tuple(o for o in kind.offerings if isfinite(o.price))) for kind in types]
@@ -271,7 +271,7 @@ def _priced(types: Sequence[InstanceType]) -> Sequence[InstanceType]:
 
 
 def _price(price: float, overlay: _Overlay) -> float:
-    """The price of an offering with an overlay on it; never below zero."""
+    """Returns the price of an offering under an overlay; never below zero."""
     if overlay.price is not None:
         return float(overlay.price)
     assert overlay.adjustment is not None  # it reprices

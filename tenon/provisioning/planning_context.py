@@ -1,4 +1,4 @@
-"""What planning must know of a cluster beside the problem itself: its NodeClaims, and whether anything is new."""
+"""What planning needs to know of a cluster in addition to the problem: its NodeClaims, and whether anything changed."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """Values that differ when a pod which fitted nowhere might fit now."""
+    """Values that change when a pod that did not fit anywhere might fit now."""
 
     supply: object
-    """Of what is there and can be bought."""
+    """Covers existing capacity and what can be bought."""
     namespaces: object
-    """Of namespaces' labels, which bear on pods with a namespaceSelector."""
+    """Covers the labels of namespaces, which matter for pods with a namespaceSelector."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimFacts:
-    """What the planner asks about a NodeClaim: whether it still answers for the pods that it was bought for.
+    """What the planner needs to know about a NodeClaim: whether it still covers the pods that it was bought for.
 
-    Batching judges each pending pod by it, so it holds three values and not the claim.
+    Batching checks this for each pending pod, so it has three values and not the whole claim.
     """
 
     name: str

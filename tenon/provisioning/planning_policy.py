@@ -1,4 +1,4 @@
-"""What an operator set that bears on every plan; apart from all else, so that reading settings stays quick."""
+"""The operator's settings for plans. They have their own module, so that reading settings stays fast."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tenon.scheduling.model import NODE_CHARGE
 
 @dataclass(frozen=True, slots=True)
 class PlanPolicy:
-    """The settings that bear on plans."""
+    """The settings that affect plans."""
 
     ignore_preferences: bool = False
     """PREFERENCE_POLICY=Ignore."""
     min_values_best_effort: bool = False
     """MIN_VALUES_POLICY=BestEffort."""
     node_charge: float = NODE_CHARGE
-    """NODE_CHARGE: dollars an hour that a node counts beside its price."""
+    """NODE_CHARGE: dollars per hour that a node counts in addition to its price."""
     most_pods_share: float = 1.0
-    """MAX_WORKLOAD_SHARE_PER_NODE: the part of a workload's pods that one node may carry, above 0, at most 1."""
+    """MAX_WORKLOAD_SHARE_PER_NODE: the share of a workload's pods that one node may run, above 0 and at most 1."""

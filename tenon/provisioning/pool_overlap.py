@@ -1,7 +1,7 @@
-"""NodePools that take the same pods: which of them gets a node is then an accident, so somebody should be told.
+"""Finds NodePools that accept the same pods. Which of them gets a node is then arbitrary.
 
-Two pools are kept apart by different weights, by different taints, or by requirements that no node can meet together.
-Where none of that holds, a pod that one of them takes may as well land in the other.
+Different weights, different taints, or requirements that no node can meet together separate two pools. Without any of
+these, a pod that one of them accepts may also land in the other.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from tenon.kube.requirements import Requirements
 
 REASON = "SamePodsSameWeight"
 _NAMED = 5
-"""Pools that a sentence names."""
+"""How many pools a sentence names."""
 
 _Kept = tuple[int, frozenset[tuple[str, str, str]]]
 
 
 def overlapping(pools: Sequence[NodePool]) -> dict[str, tuple[str, ...]]:
-    """The pools that overlap with others, each with the names of those, in order. Pools that get no nodes are left out.
+    """Returns the overlapping pools, each with the sorted names of the others. Pools that get no nodes are left out.
 
-    The work is bounded by the pairs of pools that differ in their requirements while weight and taints are equal.
+    The number of comparisons is bounded by the pairs of pools with equal weight and taints but different requirements.
     """
     groups: dict[_Kept, dict[Requirements, list[str]]] = {}
     for pool in pools:
@@ -45,7 +45,7 @@ def overlapping(pools: Sequence[NodePool]) -> dict[str, tuple[str, ...]]:
 
 
 def sentence(others: Sequence[str]) -> str:
-    """What a pool's overlap with these others means, and what to do about it."""
+    """Says what a pool's overlap with these others means, and what to do about it."""
     more = f" and {len(others) - _NAMED} others" if len(others) > _NAMED else ""
     kinds = "NodePool" if len(others) == 1 else "NodePools"
     return (
@@ -57,7 +57,7 @@ def sentence(others: Sequence[str]) -> str:
 def with_overlap(
     conditions: Sequence[Condition], others: Sequence[str], *, now: datetime, observed_generation: int | None = None
 ) -> list[Condition]:
-    """The conditions with what is to be said of an overlap with ``others``; without it where there is none."""
+    """Sets the condition about an overlap with ``others``; removes it if there are none."""
     if not others:
         return clear_condition(conditions, OVERLAPPING)
     return set_condition(
@@ -72,7 +72,7 @@ def with_overlap(
 
 
 def notes(found: Mapping[str, Sequence[str]]) -> list[str]:
-    """The overlaps for a person who reads of all of them at once, each pair said once."""
+    """Returns one line per pool for a person who reads about all overlaps at once. Each pair is mentioned once."""
     lines = []
     for name, others in sorted(found.items()):
         later = [other for other in others if other > name]
@@ -82,7 +82,7 @@ def notes(found: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _met(alike: Mapping[Requirements, Sequence[str]]) -> Iterable[tuple[Sequence[str], list[str]]]:
-    """The pools of each form of requirements with all pools that one node could belong to as well, themselves too."""
+    """Returns the pools of each set of requirements and all pools that a node could belong to, including these."""
     forms = list(alike)
     met = [[*alike[form]] for form in forms]
     for number, form in enumerate(forms):
@@ -94,7 +94,7 @@ def _met(alike: Mapping[Requirements, Sequence[str]]) -> Iterable[tuple[Sequence
 
 
 def _keeps_apart(pool: NodePool) -> _Kept:
-    """Weight and taints: pools that differ in them are told apart by whoever wrote them."""
+    """Returns weight and taints. Pools that differ in these are separate on purpose."""
     taints = frozenset(
         (taint.key, taint.value, taint.effect)
         for taint in pool.spec.template.spec.taints
@@ -104,9 +104,9 @@ def _keeps_apart(pool: NodePool) -> _Kept:
 
 
 def _requirements(pool: NodePool) -> Requirements | None:
-    """What the pool asks of its nodes beside its own name and class, which no pod needs to choose by.
+    """Returns the pool's requirements on its nodes without its own name and class, which no pod needs to select by.
 
-    None where that contradicts itself or is not valid: such a pool gets no nodes.
+    Returns None if they are invalid or contradict each other: such a pool gets no nodes.
     """
     terms = [term.model_dump(by_alias=True, exclude_none=True) for term in pool.spec.template.spec.requirements]
     try:

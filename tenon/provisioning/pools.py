@@ -1,4 +1,4 @@
-"""A NodePool as the scheduling engine sees it."""
+"""Converts a NodePool for the scheduling engine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tenon.scheduling.model import InstanceType, Pool
 
 
 def template_labels(pool: NodePool) -> dict[str, str]:
-    """The labels that every node of the pool carries whatever its type."""
+    """Returns the labels that every node of the pool has, whatever its type."""
     reference = pool.spec.template.spec.node_class_ref
     provisioner = pool.metadata.labels.get(labels.PROVISIONER)
     return {
@@ -27,7 +27,7 @@ def template_labels(pool: NodePool) -> dict[str, str]:
 
 
 def template_requirements(pool: NodePool) -> Requirements:
-    """The pool's requirements with its labels as single-value ones."""
+    """Returns the pool's requirements, with its labels as single-value requirements."""
     terms = [term.model_dump(by_alias=True, exclude_none=True) for term in pool.spec.template.spec.requirements]
     return Requirements.from_terms(terms).with_(Requirements.from_labels(template_labels(pool)))
 
@@ -35,9 +35,9 @@ def template_requirements(pool: NodePool) -> Requirements:
 def scheduling_pool(
     pool: NodePool, instance_types: Sequence[InstanceType], usage: Resources, zones: frozenset[str] = frozenset()
 ) -> Pool:
-    """The pool for the engine: only the instance types that its requirements allow at all, and its usage so far.
+    """Returns the pool for the engine, with its usage and only the instance types that its requirements allow.
 
-    ``zones`` are those in which its class has subnets, where that is known.
+    ``zones`` are the zones in which its class has subnets, if known.
     """
     requirements = template_requirements(pool)
     spec = pool.spec.template.spec
@@ -62,5 +62,5 @@ def _taints(taints: Sequence[ApiTaint]) -> tuple[Taint, ...]:
 
 
 def instance_type_requirement(names: Sequence[str]) -> Requirement:
-    """The requirement that lists exactly these types."""
+    """Returns the requirement that lists exactly these types."""
     return Requirement.new(labels.INSTANCE_TYPE, "In", names)

@@ -1,4 +1,4 @@
-"""The scheduling problem of a cluster: one way to state it, for provisioning, disruption and ``tenon simulate``."""
+"""Builds the scheduling problem of a cluster, for provisioning, disruption and ``tenon simulate`` alike."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tenon.scheduling.model import InstanceType, Node, Plan, Problem
 
 
 class Cluster(Protocol):
-    """What a plan needs of a cluster; the worker's view of its cache has it all."""
+    """What a plan needs to know of a cluster. The worker's view of its cache implements it."""
 
     def nodes(self) -> Sequence[Node]:
         """Existing and in-flight capacity."""
@@ -32,15 +32,15 @@ class Cluster(Protocol):
         ...
 
     def node_pools(self) -> Sequence[NodePool]:
-        """The NodePools that can be read."""
+        """The NodePools that can be parsed."""
         ...
 
     def node_class(self, name: str) -> EC2NodeClass | None:
-        """An EC2NodeClass that can be read."""
+        """The EC2NodeClass with this name, if it exists and can be parsed."""
         ...
 
     def pool_usage(self, pool: str) -> Resources:
-        """What a pool's nodes and claims take of its limits, ``nodes`` included."""
+        """What the pool's nodes and claims use of its limits, including the limit on ``nodes``."""
         ...
 
 
@@ -51,15 +51,15 @@ def problem_of(
     policy: PlanPolicy,
     promised: Mapping[str, Sequence[Pod]] | None = None,
 ) -> Problem:
-    """The problem of placing these pods.
+    """Returns the problem of placing these pods.
 
     Args:
         cluster: the cluster as it is now.
-        pods: the pods that want a place.
+        pods: the pods to place.
         sold: the pools that may launch nodes, each with the types that its class can buy.
-        policy: what an operator set.
-        promised: by node, pods that earlier plans put there and that are not there yet: their room is taken, and rules
-            between pods count them there and nowhere else.
+        policy: the operator's settings.
+        promised: by node, pods that earlier plans placed there but that do not run there yet. Their resources count as
+            used, and rules between pods count them on that node only.
     """
     expected = promised or {}
     placed_anew = {pod.uid for group in (pods, *expected.values()) for pod in group}
@@ -80,9 +80,9 @@ def problem_of(
 
 
 def explained(plan: Plan, cluster: Cluster, pods: Sequence[Pod], held: Mapping[str, str] | None = None) -> Plan:
-    """The plan with a word, for each of the pods that fits nowhere, on the NodePools that the engine never saw.
+    """Adds, to the reason of each unschedulable pod, why the engine did not consider some NodePools.
 
-    ``held``: by name, why a pool that could be used was left out.
+    ``held``: by name, why a usable pool was left out.
     """
     if not plan.unschedulable:
         return plan
@@ -97,13 +97,13 @@ def explained(plan: Plan, cluster: Cluster, pods: Sequence[Pod], held: Mapping[s
 
 
 def _zones_of(pool: NodePool, cluster: Cluster) -> frozenset[str]:
-    """The zones in which the pool's class has subnets; none while they are not known."""
+    """Returns the zones in which the pool's class has subnets; empty if they are not known."""
     found = cluster.node_class(pool.spec.template.spec.node_class_ref.name)
     return frozenset(subnet.zone for subnet in found.status.subnets) if found else frozenset()
 
 
 def _without(node: Node, placed_anew: Set[str]) -> Node:
-    """The node without the pods that are given a place (by UID): what was kept for them there is theirs to take."""
+    """Returns the node without the pods that are being placed (by UID), so that they can use what was kept for them."""
     back = [pod for pod in node.pods if pod.uid in placed_anew]
     if not back:
         return node
@@ -117,7 +117,7 @@ def _without(node: Node, placed_anew: Set[str]) -> Node:
 
 
 def with_pods(node: Node, pods: Sequence[Pod]) -> Node:
-    """The node as if these pods were on it."""
+    """Returns the node as if these pods ran on it."""
     if not pods:
         return node
     used = total((node.used, *(pod.requests for pod in pods)))

@@ -1,7 +1,7 @@
-"""A scheduling problem as JSON, so that a developer can solve again what the engine failed on.
+"""A scheduling problem as JSON, so that a developer can reproduce an engine failure.
 
-It holds what the engine reads and nothing else: names, labels, requests, requirements, rules, prices. The engine never
-sees environments, commands, annotations or user data of anything, so none of it can be in here.
+It has only what the engine reads: names, labels, requests, requirements, rules, prices. The engine never sees
+environment variables, commands, annotations or user data, so the JSON cannot contain them.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from tenon.scheduling.model import Problem
 
 
 def to_json(problem: Problem) -> bytes:
-    """The problem, whole."""
+    """Encodes the whole problem."""
     return msgspec.json.encode(problem, enc_hook=_plain)
 
 
 def from_json(text: bytes) -> Problem:
-    """The problem that `to_json` wrote.
+    """Decodes the problem that `to_json` wrote.
 
     Raises:
-        ValueError: the text is none.
+        ValueError: the text is not such a problem.
     """
     return msgspec.json.decode(text, type=Problem, dec_hook=_read)
 

@@ -1,4 +1,4 @@
-"""Why a NodeClaim is bought, in a few lines: written on the claim, and shown by its workflow while it lives."""
+"""Explains in a few lines why a NodeClaim is bought. The claim carries the text, and its workflow shows it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tenon.scheduling.model import PlannedClaim, Problem
 
 NAMED_PODS, NAMED_TYPES = 5, 5
 MAX_LINES, MAX_LINE = 6, 300
-"""Lines, and bytes of one line, that a workflow takes: it carries them through each of its runs."""
+"""Lines, and bytes per line, that a workflow accepts: it carries them through each of its runs."""
 MOST_EXPLAINED = 200
-"""Claims of one plan whose type is explained: the pods of a large plan must not wait longer for it."""
+"""How many claims of a plan get their type explained. More would delay the pods of a large plan."""
 
 
 def explanations(problem: Problem, claims: Sequence[PlannedClaim]) -> list[str]:
-    """For each claim of a plan for the problem, the lines that say why it is bought."""
+    """Returns, for each claim of a plan for the problem, the lines that say why it is bought."""
     winners = Winners(problem)
     return [
         explanation(claim, winners.why(claim) if number < MOST_EXPLAINED else "") for number, claim in enumerate(claims)
@@ -23,7 +23,7 @@ def explanations(problem: Problem, claims: Sequence[PlannedClaim]) -> list[str]:
 
 
 def explanation(claim: PlannedClaim, choice: str) -> str:
-    """The pods, the cheapest types, the choice among them in a sentence, and the price."""
+    """Lists the pods, the cheapest types, the reason for the choice among them, and the price."""
     pods = sorted(pod.key for pod in claim.pods if not pod.buffer)
     rooms = len(claim.pods) - len(pods)
     lines = []
@@ -41,7 +41,7 @@ def explanation(claim: PlannedClaim, choice: str) -> str:
 
 
 def bounded_lines(text: str) -> list[str]:
-    """The lines of an explanation as a workflow takes them: people may edit annotations."""
+    """Limits an explanation to the lines that a workflow accepts, because people may edit annotations."""
     return [_cut(line) for line in text.splitlines()[:MAX_LINES]]
 
 

@@ -1,8 +1,8 @@
-"""One batch from its problem to a plan: pods first, then the room that CapacityBuffers keep.
+"""Plans one batch: pods first, then the capacity that CapacityBuffers reserve.
 
-A buffer must never cost a pod its place. So pods that wait take the room that is there before buffers do, and settle
-in which zones nodes are bought for them; new nodes are then sized for both together; and where limits or rules between
-pods leave no room for both, the buffers wait.
+A buffer must never cost a pod its place. Pending pods therefore use existing capacity first, and determine the zones in
+which nodes are bought for them. New nodes are then sized for pods and buffers together. If limits or rules between pods
+do not allow both, the buffers wait.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ CROWDED = "there is no room for it beside the pods that wait"
 
 
 def solved(problem: Problem, expired: Expired = never) -> Plan:
-    """The plan for pods, and for the pods that buffers stand for.
+    """Returns the plan for pods and for the pods that buffers stand for.
 
-    One that has the namespace and name of a pod that exists is left out. Once the time has ``expired`` the plan is what
-    there is by then.
+    A buffer's pod with the namespace and name of an existing pod is left out. When the time has ``expired``, returns
+    the plan made so far.
     """
     waiting = [pod for pod in problem.pods if not pod.buffer]
     names = {pod.key for pod in waiting}
@@ -48,7 +48,7 @@ def solved(problem: Problem, expired: Expired = never) -> Plan:
 
 
 def buffer_pods(pods: Sequence[Pod]) -> dict[str, list[Pod]]:
-    """Those of the pods that stand for buffers, by buffer."""
+    """Returns the pods that stand for buffers, by buffer."""
     found: dict[str, list[Pod]] = {}
     for pod in pods:
         if pod.buffer:
@@ -57,18 +57,18 @@ def buffer_pods(pods: Sequence[Pod]) -> dict[str, list[Pod]]:
 
 
 def _looked_at(pod: Pod) -> set[str]:
-    """The topology keys of what the pod says about other pods."""
+    """Returns the topology keys of the pod's spread constraints and affinity terms."""
     return {spread.key for spread in pod.rules.spreads} | {term.key for term in pod.rules.terms}
 
 
 def _settled(claims: Sequence[PlannedClaim], keys: Set[str]) -> list[Pod]:
-    """The pods of the claims, each bound to its claim's domains of these topologies.
+    """Returns the pods of the claims, each restricted to its claim's domains of these topologies.
 
-    Rules between pods were kept among pods that exist. Solved anew beside the buffers' pods they would be kept in the
-    sum only, while kube-scheduler, who knows of no buffer, puts a pod where its rules hold without them.
+    The first plan satisfies rules between pods among existing pods. Solving again together with the buffers' pods would
+    satisfy them only with the buffers counted, but kube-scheduler, which does not know buffers, counts pods only.
     """
     pods = []
-    bound: dict[object, tuple[Requirements, ...]] = {}  # one object for all pods alike: they are packed as one kind
+    bound: dict[object, tuple[Requirements, ...]] = {}  # shared by pods that are alike: they are packed as one kind
     for claim in claims:
         domains = Requirements.of(*(claim.requirements[key] for key in sorted(keys) if key in claim.requirements))
         for pod in claim.pods:

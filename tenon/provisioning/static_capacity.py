@@ -1,9 +1,9 @@
-"""Static NodePools: which NodeClaims are to be made and which taken away, so that `spec.replicas` nodes stand.
+"""Static NodePools: which NodeClaims to create and delete to keep `spec.replicas` nodes.
 
-Names follow from the pool and an ordinal. The pool itself bears the next one, which is moved on after the NodeClaims
-are written: whoever decides from the same pool decides the same names, so that a repeat makes nothing new, and a name
-that was moved past never returns. A claim on its way out is no longer counted, but its place under `limits.nodes` is
-not free before it is gone.
+Names are derived from the pool and an ordinal. The pool stores the next ordinal, which is advanced after the NodeClaims
+are written. Decisions based on the same pool therefore give the same names, so a retry creates nothing new, and a name
+is never reused after the ordinal has passed it. A claim that is leaving does not count as a replica, but it counts
+against `limits.nodes` until it is gone.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from tenon.provisioning.readiness import NodeClasses, why_class_unready
 from tenon.resources import parse_resources
 
 MOST_AT_ONCE = 50
-"""NodeClaims of one pool that are made or taken away before the pool is read again, which may say otherwise by then."""
+"""The most NodeClaims of a pool to create or delete before the pool, which may have changed, is read again."""
 
 _ORDINAL = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
 class StaticClaim:
-    """A NodeClaim of a static pool, and what its node means to others."""
+    """A NodeClaim of a static pool, with what decides whether it goes first."""
 
     name: str
     uid: str = ""
     created: str = ""
-    """Its creationTimestamp; the older of two equals goes first, for its expiry is nearer."""
+    """Its creationTimestamp. The older of two equal claims goes first, because it expires sooner."""
     launched: bool = True
-    """Whether it has a provider ID."""
+    """True if it has a provider ID."""
     leaving: bool = False
     empty: bool = True
     cost: float = 0.0
-    """What its pods would be put to if it left."""
+    """The cost of moving its pods if it left."""
     protected: bool = False
-    """Whether node, claim or a pod on it says do-not-disrupt."""
+    """True if the node, the claim or a pod on it has do-not-disrupt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,30 +48,32 @@ class Balance:
     """How far a static pool is from its replicas."""
 
     missing: int = 0
-    """How many NodeClaims may be made."""
+    """How many NodeClaims may be created."""
     surplus: int = 0
     held_back: int = 0
-    """How many more would be made if `limits.nodes` allowed it."""
+    """How many more would be created if `limits.nodes` allowed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StaticDecision:
-    """What brings a static pool nearer to its replicas: `MOST_AT_ONCE` NodeClaims at most."""
+    """What brings a static pool closer to its replicas: at most `MOST_AT_ONCE` NodeClaims."""
 
     create: tuple[str, ...] = ()
     """Names of NodeClaims."""
     next_ordinal: int = 0
-    """What the pool is to bear once they are written."""
+    """The next ordinal to store on the pool after they are written."""
     delete: tuple[StaticClaim, ...] = ()
 
 
 def balance(pool: NodePool, staying: int, leaving: int) -> Balance:
-    """What the pool lacks or has too much of; one that is being deleted lacks nothing, its claims go with it.
+    """Returns what the pool lacks or has too much of.
+
+    A pool that is being deleted lacks nothing: its claims go with it.
 
     Args:
         pool: the static pool.
-        staying: how many of its NodeClaims are not on their way out.
-        leaving: how many are.
+        staying: how many of its NodeClaims are not leaving.
+        leaving: how many are leaving.
     """
     if pool.spec.replicas is None or pool.metadata.deletion_timestamp is not None:
         return Balance()
@@ -84,12 +86,12 @@ def balance(pool: NodePool, staying: int, leaving: int) -> Balance:
 
 
 def decide(pool: NodePool, claims: Sequence[StaticClaim], may_make: int = MOST_AT_ONCE) -> StaticDecision:
-    """The NodeClaims to make and to take away.
+    """Decides which NodeClaims to create and delete.
 
     Args:
         pool: the static pool.
-        claims: all NodeClaims of the pool, those on their way out included.
-        may_make: how many may be made for now.
+        claims: all NodeClaims of the pool, including those that are leaving.
+        may_make: how many may be created now.
     """
     staying = [claim for claim in claims if not claim.leaving]
     found = balance(pool, len(staying), len(claims) - len(staying))
@@ -99,13 +101,13 @@ def decide(pool: NodePool, claims: Sequence[StaticClaim], may_make: int = MOST_A
 
 
 def next_ordinal(pool: NodePool) -> int:
-    """The first ordinal that no NodeClaim of the pool was surely named by."""
+    """Returns the next ordinal of the pool: no NodeClaim is known to use it or a later one."""
     text = pool.metadata.annotations.get(labels.NEXT_ORDINAL, "")
     return int(text) if _ORDINAL.fullmatch(text) else 0
 
 
 def why_none_are_made(pool: NodePool, node_class: NodeClasses) -> str:
-    """Why a static pool gets no new nodes for now, in a sentence; empty when it does."""
+    """Says why a static pool gets no new nodes now; empty if it does."""
     unready = why_class_unready(pool, node_class)
     if unready:
         return unready
@@ -114,7 +116,10 @@ def why_none_are_made(pool: NodePool, node_class: NodeClasses) -> str:
 
 
 def _first_to_go(claim: StaticClaim) -> tuple[bool, bool, bool, float, str, str]:
-    """Claims without an instance, then empty nodes, then those whose pods mind least; protected ones last."""
+    """Sorts claims without an instance first, then empty nodes, then nodes with a low pod cost.
+
+    Protected ones come last.
+    """
     return (
         claim.launched and claim.protected,
         claim.launched,
@@ -137,5 +142,5 @@ def _new_names(pool: NodePool, count: int, taken: set[str]) -> StaticDecision:
 
 
 def static_claim_name(pool: NodePool, ordinal: int) -> str:
-    """The name of one NodeClaim of a static pool."""
+    """Returns the name of a NodeClaim of a static pool."""
     return name_after(pool.metadata.name, f"{pool.metadata.uid}/{ordinal}")

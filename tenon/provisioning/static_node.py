@@ -1,7 +1,7 @@
-"""What a node of a static NodePool is like: what the engine would buy for one pod that asks for nothing.
+"""The node of a static NodePool: what the engine would buy for one pod without requirements.
 
-So a static node follows every rule that other nodes follow: the types that the pool allows and that are sold,
-`minValues`, the room that DaemonSets need, the cheapest types first.
+A static node thus follows every rule that other nodes follow: the types that the pool allows and that are sold,
+`minValues`, the resources that DaemonSets need, the cheapest types first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tenon.scheduling.engine import solve
 from tenon.scheduling.model import InstanceType, PlannedClaim, Problem
 
 _NOBODY = Pod("", "static", "static", {PODS: 1}, tolerations=(Toleration(operator="Exists"),))
-"""A pod that every node of every pool would take."""
+"""A pod that every node of every pool accepts."""
 
 
 class NoStaticNode(Exception):
@@ -33,14 +33,14 @@ def static_node(
     namespaces: Mapping[str, Mapping[str, str]],
     policy: PlanPolicy,
 ) -> PlannedClaim:
-    """A node of the pool, without pods.
+    """Returns a node of the pool, without pods.
 
     Args:
-        pool: the static pool; its limits are not looked at, for they bound the number of nodes only.
+        pool: the static pool. Its limits are ignored, because they only bound the number of nodes.
         types: what its class can buy.
         daemons: one pod for each DaemonSet of the cluster.
         namespaces: the labels of every namespace.
-        policy: what an operator set.
+        policy: the operator's settings.
 
     Raises:
         NoStaticNode: no type fits.

@@ -1,4 +1,4 @@
-"""The registry of disruption methods. Adding one is a module here, a line in `METHODS`, and its tests."""
+"""The registry of disruption methods. To add one, add a module here, a line in `METHODS`, and its tests."""
 
 from __future__ import annotations
 

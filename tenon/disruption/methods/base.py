@@ -1,7 +1,7 @@
 """The interface of a disruption method: candidates in, commands out.
 
-A method sees only nodes that may be disrupted at all (`eligible`), and a budget for its own reason. It decides nothing
-about other methods: `tenon.disruption.deciding` asks each in turn, and drops what breaks a rule.
+A method sees only nodes that may be disrupted at all (`eligible`), and a budget for its own reason. It does not decide
+about other methods: `tenon.disruption.deciding` runs each in turn and rejects proposals that break a rule.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tenon.disruption.pool_budgets import PoolBudgets
 
 
 class Method(Protocol):
-    """One way to find nodes that should go. A method keeps no state: the same input gives the same commands."""
+    """One way to find nodes to remove. A method keeps no state: the same input gives the same commands."""
 
     @property
     def name(self) -> str:
@@ -28,11 +28,11 @@ class Method(Protocol):
         ...
 
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
-        """The commands to start now.
+        """Returns the commands to start now.
 
         Args:
             eligible: the nodes that any method may disrupt, by name.
-            budgets: how many more nodes of each NodePool may go for this reason. Each node that goes takes from it.
+            budgets: how many more nodes of each NodePool may be disrupted for this reason. Each chosen node reduces it.
             situation: the cluster, with all its nodes.
         """
         ...

@@ -1,6 +1,6 @@
 """Deletes nodes that have been empty for their NodePool's consolidateAfter (DIS-01, DIS-45).
 
-A node is told once half of that time has passed, so that short gaps between two pods cost no message. Its own workflow
+A node's workflow is notified after half of that time, so that short gaps between two pods cost no message. The workflow
 waits for the rest of the time.
 """
 
@@ -14,14 +14,14 @@ from tenon.disruption.pool_budgets import PoolBudgets
 
 
 class Emptiness:
-    """All empty nodes that the budgets allow, in one command; the longest empty first, then by name."""
+    """Chooses all empty nodes that the budgets allow, in one command: the longest empty first, then by name."""
 
     name = "emptiness"
     reason = Reason.EMPTY
     consolidation_type = "empty"
 
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
-        """The nodes to tell now that they are empty."""
+        """Returns a command with the nodes whose workflows to notify now."""
         found: list[Candidate] = []
         later = []
         for node in eligible:
