@@ -72,8 +72,9 @@ def _written(form: Form, parts: Sequence[Part]) -> str:
 
 
 def _write(form: Form, folder: Path, files: Mapping[str, Sequence[Part]]) -> list[Fault]:
-    """Write the files and return a fault for each one that cannot be written. A file never replaces its own input."""
+    """Write the files and return a fault for each one that cannot be written. No input is overwritten."""
     faults = []
+    inputs = [Path(name) for name in files if Path(name).exists()]
     taken: dict[Path, str] = {}
     for name, parts in files.items():
         source = Path("stdin.yaml" if name == NAME_OF_STANDARD_INPUT else name)
@@ -83,8 +84,10 @@ def _write(form: Form, folder: Path, files: Mapping[str, Sequence[Part]]) -> lis
             continue
         taken[target] = name
         try:
-            if target.exists() and source.exists() and target.samefile(source):
-                faults.append(Fault(Source(name), "is in the output folder itself and is not written over"))
+            overwritten = [each for each in inputs if target.exists() and target.samefile(each)]
+            if overwritten:
+                where = "is in the output folder itself" if source in overwritten else f"would replace {overwritten[0]}"
+                faults.append(Fault(Source(name), f"{where} and is not written: choose another output folder"))
                 continue
             folder.mkdir(parents=True, exist_ok=True)
             target.write_text(_written(form, parts), encoding="utf-8")

@@ -113,11 +113,21 @@ def test_files_are_written_into_a_folder_under_their_names(tmp_path: Path) -> No
     assert (folder / "pool.yaml").read_text() == PROVISIONER
 
 
+def test_no_file_overwrites_the_input_of_another(tmp_path: Path) -> None:
+    one, other = written(tmp_path / "a", pool=PROVISIONER), written(tmp_path / "b", pool=OTHERS)
+    answer = convert("-f", str(one / "pool.yaml"), "-f", str(other / "pool.yaml"), "-w", str(other))
+    assert answer.status == 2
+    assert f"{one}/pool.yaml: would replace {other}/pool.yaml and is not written" in answer.lines[0]
+    assert (other / "pool.yaml").read_text() == OTHERS
+
+
 def test_no_input_is_written_over(tmp_path: Path) -> None:
     folder = written(tmp_path / "in", pool=PROVISIONER)
     answer = convert("-f", str(folder), "-w", str(folder))
     assert answer.status == 2
-    assert answer.lines == [f"{folder}/pool.yaml: is in the output folder itself and is not written over"]
+    assert answer.lines == [
+        f"{folder}/pool.yaml: is in the output folder itself and is not written: choose another output folder"
+    ]
     assert (folder / "pool.yaml").read_text() == PROVISIONER
 
 

@@ -20,7 +20,7 @@ async def test_a_policy_against_one_pool_leaves_the_others_alone(
     closed, open_ = await make_pool(requirements=SMALL), await make_pool(requirements=SMALL)
     async with no_nodeclaim_with(kube, labels.NODEPOOL, closed.name, CLOSED):
         before = worker.metric("tenon_nodeclaims_refused_total", nodepool=closed.name)
-        await closed.pod("waits")
+        await closed.pod("waits", cpu="1500m")  # the largest pod is planned first, so its claim is refused first
         await open_.deploy(3)
         await open_.running(3)
         said = await closed.seen(f"{closed.name}-waits", "FailedScheduling", CLOSED)
