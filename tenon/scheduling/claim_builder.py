@@ -90,10 +90,7 @@ def _listed(template: Template, node: Bin, types: int) -> list[int]:
 def _richness(template: Template, node: Bin, numbers: Sequence[int]) -> int:
     """How many distinct values the types have toward the pool's ``minValues``, up to each required number."""
     types = sum(1 << n for n in numbers)
-    return sum(
-        min(least, template.table.values_of(key, types, node.state.requirements[key]))
-        for key, least in template.wished.items()
-    )
+    return sum(min(least, template.offered(node.state, types, key)) for key, least in template.wished.items())
 
 
 def _take_pods(load: Load, handed_out: dict[int, int]) -> tuple[Pod, ...]:

@@ -259,6 +259,15 @@ def test_sch014_a_claim_lists_600_types_and_keeps_the_min_values() -> None:
     assert claim.instance_types[-2:] == ("x0.large", "x1.large")
 
 
+def test_sch014_zones_count_toward_the_min_values_of_a_claim_of_600_types() -> None:
+    many = [entry(f"m5.size{n:03}", 2, 8, 0.1 + n / 10_000, zones=ZONES[:1]) for n in range(650)]
+    dear = [entry(f"x{n}.large", 2, 8, 9.0 + n, zones=[zone]) for n, zone in enumerate(ZONES)]
+    wanted = pool("default", need(labels.ZONE, "Exists", least=2), types=catalog(*many, *dear))
+    (claim,) = solve(problem([pod()], wanted)).claims
+    assert len(claim.instance_types) == 600
+    assert claim.instance_types[-1] == "x1.large", "the cheapest type of a second zone"
+
+
 @pytest.mark.parametrize(("least", "placed"), [(4, True), (5, False)])
 def test_sch031_min_values_are_strict(least: int, placed: bool) -> None:
     plan = solve(problem([pod()], pool("default", need(FAMILY, "Exists", least=least))))
