@@ -59,14 +59,14 @@ class Budget:
         return hit + self.duration > now
 
     def allows(self, total: int) -> int:
-        """Returns how many of ``total`` nodes may be gone at once. A percentage rounds up."""
+        """Return how many of ``total`` nodes may be gone at once. A percentage rounds up."""
         if self.nodes.endswith("%"):
             return math.ceil(total * int(self.nodes[:-1]) / 100)
         return int(self.nodes)
 
 
 def allowed(budgets: Sequence[Budget], reason: str, *, total: int, unavailable: int, now: datetime) -> int:
-    """Returns how many more nodes may be disrupted for a reason.
+    """Return how many more nodes may be disrupted for a reason.
 
     The tightest active budget applies. Nodes that are not ready or already leaving count against it. A budget that
     cannot be parsed allows nothing, so that a typo never costs a node.

@@ -10,7 +10,7 @@ from tenon.lifecycle.messages import Candidate, Disrupt, DisruptionCommand
 
 
 def message_of(command: Command) -> DisruptionCommand:
-    """Returns the command's message. The same nodes and reason give the same ID, so a retry is not a second command."""
+    """Return the command's message. The same nodes and reason give the same ID, so a retry is not a second command."""
     candidates = [
         Candidate(
             claim=candidate.node.claim,
@@ -31,7 +31,7 @@ def message_of(command: Command) -> DisruptionCommand:
 
 
 def wish_of(command: DisruptionCommand, candidate: Candidate) -> Disrupt:
-    """Returns the request to a candidate's workflow."""
+    """Return the request to a candidate's workflow."""
     only_if_empty = command.only_if_empty
     if only_if_empty is None:  # from an earlier version, which knew only the reason Empty
         only_if_empty = command.reason == Reason.EMPTY

@@ -10,10 +10,10 @@ LEAST, MOST = -10.0, 10.0
 
 
 def eviction_cost(priority: int, deletion_cost: int) -> float:
-    """Returns the cost of moving one pod: 1 by default, adjusted by its priority and pod-deletion-cost."""
+    """Return the cost of moving one pod: 1 by default, adjusted by its priority and pod-deletion-cost."""
     return min(MOST, max(LEAST, 1.0 + deletion_cost / 2**27 + priority / 2**25))
 
 
 def rescheduling_cost(pods: Iterable[tuple[int, int]]) -> float:
-    """Returns the cost of removing a node, from (priority, deletion cost) of each pod that needs another node."""
+    """Return the cost of removing a node, from (priority, deletion cost) of each pod that needs another node."""
     return NODE_BASE + sum(max(0.0, eviction_cost(priority, deletion_cost)) for priority, deletion_cost in pods)

@@ -17,7 +17,7 @@ class IneligibleNodeError(Exception):
 
 
 def decide(situation: Situation, methods: Sequence[Method] = METHODS) -> Decision:
-    """Returns the commands of all methods. If a method fails, the failure is reported and the others go on."""
+    """Return the commands of all methods. If a method fails, the failure is reported and the others go on."""
     commands: list[Command] = []
     looks: list[datetime] = []
     failed: dict[str, Exception] = {}
@@ -35,7 +35,7 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS) -> Decisio
 
 
 def eligible(situation: Situation) -> list[ManagedNode]:
-    """Returns the nodes that any method may disrupt (DIS-10, DIS-11), by name."""
+    """Return the nodes that any method may disrupt (DIS-10, DIS-11), by name."""
     return sorted((node for node in situation.nodes if _is_eligible(node, situation)), key=lambda node: node.claim)
 
 
@@ -62,7 +62,7 @@ def _budgets(method: Method, situation: Situation) -> PoolBudgets:
 
 
 def _check(method: Method, proposal: Proposal, allowed: Iterable[ManagedNode], budgets: PoolBudgets) -> None:
-    """Checks that the method used only the nodes and budgets that it was given.
+    """Check that the method used only the nodes and budgets that it was given.
 
     Raises:
         IneligibleNodeError: it used more.

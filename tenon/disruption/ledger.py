@@ -13,7 +13,7 @@ SETTLES_AFTER = timedelta(seconds=30)
 
 
 def settled(ledger: Mapping[str, LedgerEntry], nodes: Sequence[ManagedNode], now: datetime) -> list[str]:
-    """Returns NodeClaims whose command is over: they are gone, or did not leave although they were due."""
+    """Return NodeClaims whose command is over: they are gone, or did not leave although they were due."""
     present = {node.claim: node for node in nodes}
     return sorted(
         claim

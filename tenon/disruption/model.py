@@ -21,7 +21,7 @@ class PoolPolicy:
 
 
 def policy_of(pool: NodePool) -> PoolPolicy:
-    """Returns the policy of a NodePool. A static pool keeps its nodes whether or not they are empty."""
+    """Return the policy of a NodePool. A static pool keeps its nodes whether or not they are empty."""
     disruption = pool.spec.disruption
     seconds = None if pool.spec.replicas is not None else disruption.consolidate_after.seconds
     return PoolPolicy(

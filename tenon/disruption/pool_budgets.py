@@ -15,20 +15,20 @@ class PoolBudgets:
         self._left: dict[str, int] = {}
 
     def left(self, pool: str) -> int:
-        """Returns how many more nodes may be disrupted."""
+        """Return how many more nodes may be disrupted."""
         if pool not in self._left:
             self._left[pool] = self._allowed(pool)
         return self._left[pool]
 
     def take(self, pool: str) -> bool:
-        """Takes one node from the pool's budget. Returns False if none is left."""
+        """Take one node from the pool's budget. Return False if none is left."""
         if self.left(pool) <= 0:
             return False
         self._left[pool] -= 1
         return True
 
     def _allowed(self, pool: str) -> int:
-        """Counts only nodes that are initialized and whose instance is not being terminated (DIS-50, DIS-52)."""
+        """Count only nodes that are initialized and whose instance is not being terminated (DIS-50, DIS-52)."""
         given = self._situation
         members = [node for node in given.nodes if node.pool == pool and node.initialized and not node.terminating]
         unavailable = sum(node.leaving or not node.ready or node.claim in given.under_command for node in members)

@@ -64,7 +64,7 @@ def al2_has_images(kubernetes_version: str) -> bool:
 
 
 def image_queries(alias: Alias, kubernetes_version: str) -> list[ImageQuery]:
-    """Returns the SSM parameters that name the alias's images, plain ones first.
+    """Return the SSM parameters that name the alias's images, plain ones first.
 
     Raises:
         UnsupportedAliasError: AWS publishes no such image for this Kubernetes version.
@@ -157,7 +157,7 @@ def _having(arch: str, device: str) -> tuple[Term, ...]:
 
 
 def described_image(item: Mapping[str, Any], now: str, requirements: Sequence[Term] | None = None) -> Image:
-    """Converts an element of DescribeImages.
+    """Convert an element of DescribeImages.
 
     The image is deprecated if its deprecation time is not after ``now`` (RFC 3339).
 
@@ -180,7 +180,7 @@ def usable(item: Mapping[str, Any]) -> bool:
 
 
 def newest_per_requirements(images: Iterable[Image]) -> list[Image]:
-    """Picks one image for each set of requirements: images that are not deprecated first, then the newest.
+    """Pick one image for each set of requirements: images that are not deprecated first, then the newest.
 
     The result is in order of preference: a type boots the first image in the list whose requirements it meets.
     """

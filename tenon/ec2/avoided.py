@@ -22,7 +22,7 @@ class Avoided(frozenset[OfferingKey]):
 
 
 def grouped(until: Mapping[OfferingKey, datetime]) -> list[RefusedTypes]:
-    """Groups offerings by zone for messages. Listing them one by one would make messages five times as long."""
+    """Group offerings by zone for messages. Listing them one by one would make messages five times as long."""
     newest = sorted(until.items(), key=lambda one: (one[1], one[0]), reverse=True)[:MOST]
     groups: dict[tuple[str, str, datetime], list[str]] = {}
     for (capacity_type, name, zone), instant in newest:
@@ -34,7 +34,7 @@ def grouped(until: Mapping[OfferingKey, datetime]) -> list[RefusedTypes]:
 
 
 def by_offering(refused: Iterable[RefusedTypes], now: datetime) -> dict[OfferingKey, datetime]:
-    """Returns until when each offering is avoided. Expired entries are left out."""
+    """Return until when each offering is avoided. Expired entries are left out."""
     found: dict[OfferingKey, datetime] = {}
     for group in refused:
         if group.until > now:

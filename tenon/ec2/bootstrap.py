@@ -48,16 +48,16 @@ class Bootstrap:
 
 
 def dns_address(cluster: Cluster) -> str:
-    """Returns the address of kube-dns: by convention the tenth of the service range; empty if neither is known."""
+    """Return the address of kube-dns: by convention the tenth of the service range; empty if neither is known."""
     if cluster.dns_ip or not cluster.service_cidr:
         return cluster.dns_ip
     return str(ip_network(cluster.service_cidr)[10])
 
 
 def node_labels(template: Mapping[str, str], capacity_type: str) -> dict[str, str]:
-    """Returns the labels of the NodeClaim that the node registers with.
+    """Return the labels of the NodeClaim that the node registers with.
 
-    Leaves out labels that EC2's cloud provider sets, labels that a kubelet may not set on itself, and Tenon's own
+    Leave out labels that EC2's cloud provider sets, labels that a kubelet may not set on itself, and Tenon's own
     labels, which would force every batch to use new launch templates.
     """
     kept = {key: value for key, value in template.items() if _may_register_with(key)}
@@ -74,14 +74,14 @@ def _may_register_with(key: str) -> bool:
 
 
 def node_taints(taints: Iterable[Taint], startup_taints: Iterable[Taint]) -> tuple[Taint, ...]:
-    """Returns the taints that a node registers with: the pool's taints, startup taints and the unregistered taint."""
+    """Return the taints that a node registers with: the pool's taints, startup taints and the unregistered taint."""
     key, effect = labels.UNREGISTERED_TAINT
     found = {(taint.key, taint.effect): taint for taint in (*taints, *startup_taints, Taint(key, effect))}
     return tuple(found[identity] for identity in sorted(found))
 
 
 def kubelet_flags(node: Bootstrap) -> list[str]:
-    """Returns the kubelet's command line for families that are configured with flags."""
+    """Return the kubelet's command line for families that are configured with flags."""
     settings = node.kubelet
     flags = [f"--node-labels={node.label_text}", f"--register-with-taints={node.taint_text}"]
     if node.max_pods is not None:

@@ -26,7 +26,7 @@ _AS_TEXT = frozenset({"imageGCHighThresholdPercent", "imageGCLowThresholdPercent
 
 
 def settings_text(node: Bootstrap) -> str:
-    """Returns the settings document.
+    """Return the settings document.
 
     Raises:
         ValueError: the user's part is not TOML.
@@ -76,7 +76,7 @@ def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def to_toml(document: Mapping[str, Any]) -> str:
-    """Renders a document of tables, lists and plain values as TOML, with sorted keys."""
+    """Render a document of tables, lists and plain values as TOML, with sorted keys."""
     lines: list[str] = []
     _write_table((), document, lines)
     return "\n".join(lines).strip() + "\n"

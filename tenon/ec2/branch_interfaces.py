@@ -111,7 +111,7 @@ z1d large=13 xlarge=28 2xlarge=58 3xlarge=54 6xlarge=54 12xlarge=107 metal=107
 
 
 def branch_interfaces(instance_type: str) -> int:
-    """Returns how many branch interfaces a node of the type can have; 0 if the type supports none or is unknown."""
+    """Return how many branch interfaces a node of the type can have; 0 if the type supports none or is unknown."""
     return _counts().get(instance_type, 0)
 
 

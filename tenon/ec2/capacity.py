@@ -51,7 +51,7 @@ class NodeSettings:
 
 
 def default_interfaces(item: Item) -> int:
-    """Returns the number of network interfaces of the default network card."""
+    """Return the number of network interfaces of the default network card."""
     network = item["NetworkInfo"]
     default_card = network.get("DefaultNetworkCardIndex", 0)
     for card in network.get("NetworkCards", ()):
@@ -61,13 +61,13 @@ def default_interfaces(item: Item) -> int:
 
 
 def eni_limited_pods(item: Item, settings: NodeSettings) -> int:
-    """Returns how many pods the VPC network plugin can give an address; 0 if the type has no usable interfaces."""
+    """Return how many pods the VPC network plugin can give an address; 0 if the type has no usable interfaces."""
     interfaces = max(default_interfaces(item) - settings.reserved_enis - settings.efa_only_interfaces.count(0), 0)
     return int(interfaces * (item["NetworkInfo"]["Ipv4AddressesPerInterface"] - 1) + 2) if interfaces else 0
 
 
 def max_pods(item: Item, settings: NodeSettings) -> int:
-    """Returns the kubelet's pod limit on this type."""
+    """Return the kubelet's pod limit on this type."""
     pods = settings.kubelet.get("maxPods")
     if pods is None:
         pods = eni_limited_pods(item, settings) if settings.family.eni_limited_pods else DEFAULT_PODS
@@ -78,7 +78,7 @@ def max_pods(item: Item, settings: NodeSettings) -> int:
 
 
 def memory_bytes(item: Item, settings: NodeSettings) -> int:
-    """Returns the memory that the operating system sees: EC2's figure minus firmware and hypervisor."""
+    """Return the memory that the operating system sees: EC2's figure minus firmware and hypervisor."""
     mib = item["MemoryInfo"]["SizeInMiB"]
     if item["ProcessorInfo"]["SupportedArchitectures"][0] == "arm64":
         mib -= _ARM_FIRMWARE_MIB
@@ -86,7 +86,7 @@ def memory_bytes(item: Item, settings: NodeSettings) -> int:
 
 
 def storage_bytes(item: Item, settings: NodeSettings) -> int:
-    """Returns the ephemeral storage of the node, in bytes."""
+    """Return the ephemeral storage of the node, in bytes."""
     instance_store = item.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0)
     if settings.raid0 and instance_store:
         return int(instance_store) * 10**9
@@ -106,7 +106,7 @@ def _volume_bytes(settings: NodeSettings) -> int:
 
 
 def device_resources(item: Item, settings: NodeSettings) -> Resources:
-    """Returns accelerators and special network interfaces by resource name, without those that are zero."""
+    """Return accelerators and special network interfaces by resource name, without those that are zero."""
     found: Resources = {}
     for gpu in item.get("GpuInfo", {}).get("Gpus", ()):
         name = _GPU_RESOURCES.get(gpu["Manufacturer"].lower())
@@ -130,7 +130,7 @@ def device_resources(item: Item, settings: NodeSettings) -> Resources:
 
 
 def capacity(item: Item, settings: NodeSettings) -> Resources:
-    """Returns everything that the node will report as its capacity."""
+    """Return everything that the node will report as its capacity."""
     return {
         CPU: item["VCpuInfo"]["DefaultVCpus"] * 1000,
         MEMORY: memory_bytes(item, settings),
@@ -141,7 +141,7 @@ def capacity(item: Item, settings: NodeSettings) -> Resources:
 
 
 def kube_reserved(item: Item, settings: NodeSettings) -> Resources:
-    """Returns what is reserved for the kubelet and the container runtime.
+    """Return what is reserved for the kubelet and the container runtime.
 
     The class's own figures override key by key.
     """
@@ -157,7 +157,7 @@ def kube_reserved(item: Item, settings: NodeSettings) -> Resources:
 
 
 def eviction_threshold(total: Resources, settings: NodeSettings) -> Resources:
-    """Returns the memory and storage that the kubelet keeps free by evicting pods. ``total`` is the node's capacity."""
+    """Return the memory and storage that the kubelet keeps free by evicting pods. ``total`` is the node's capacity."""
     hard = settings.kubelet.get("evictionHard") or {}
     tenth = math.ceil(total[EPHEMERAL_STORAGE] / 10)
     return {
@@ -167,7 +167,7 @@ def eviction_threshold(total: Resources, settings: NodeSettings) -> Resources:
 
 
 def overhead(item: Item, settings: NodeSettings) -> Resources:
-    """Returns the capacity that pods cannot use: kube-reserved plus system-reserved plus eviction thresholds."""
+    """Return the capacity that pods cannot use: kube-reserved plus system-reserved plus eviction thresholds."""
     return resources.add(
         kube_reserved(item, settings),
         _amounts(settings.kubelet.get("systemReserved")),
@@ -176,7 +176,7 @@ def overhead(item: Item, settings: NodeSettings) -> Resources:
 
 
 def _signal(value: str | None, name: str, total: Resources, default: int) -> int:
-    """Returns a threshold in bytes.
+    """Return a threshold in bytes.
 
     ``value`` is a quantity or a percentage of the capacity; 100% disables the signal.
     """
@@ -189,5 +189,5 @@ def _signal(value: str | None, name: str, total: Resources, default: int) -> int
 
 
 def _amounts(quantities: Mapping[str, str] | None) -> Resources:
-    """Parses reserved amounts, without process IDs, which do not reduce what pods can use."""
+    """Parse reserved amounts, without process IDs, which do not reduce what pods can use."""
     return {name: units for name, units in resources.parse_resources(quantities).items() if name != "pid"}

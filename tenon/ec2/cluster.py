@@ -22,7 +22,7 @@ class Cluster:
 
 
 def minor_version(version: str) -> tuple[int, int]:
-    """Parses ``1.36``, ``v1.36.3`` or ``1.36+`` into a pair that can be compared.
+    """Parse ``1.36``, ``v1.36.3`` or ``1.36+`` into a pair that can be compared.
 
     Raises:
         ValueError: the text is not a Kubernetes version.

@@ -81,7 +81,7 @@ _REASONS: Mapping[str, str] = {
 
 
 def reason_for(code: str, message: str = "") -> str:
-    """Returns the reason that a NodeClaim shows for an EC2 error code; LaunchFailed if the code is not known."""
+    """Return the reason that a NodeClaim shows for an EC2 error code; LaunchFailed if the code is not known."""
     if code in ("InvalidParameter", "InvalidParameterValue"):
         return _invalid_value_reason(message.lower())
     return _REASONS.get(code, "LaunchFailed")
@@ -103,7 +103,7 @@ def unavailable_offerings(
     capacity_type: str,
     tried: Iterable[tuple[str, str]],
 ) -> list[OfferingRef]:
-    """Returns the offerings that the ``Errors`` of a fleet rule out, sorted.
+    """Return the offerings that the ``Errors`` of a fleet rule out, sorted.
 
     ``tried`` are the (instance type, zone) pairs of the request. An error that rules out all spot capacity gives one
     key without type and zone. An error without a type or zone rules out every pair that matches the rest of it.

@@ -20,7 +20,7 @@ UNITS = {"cpu": ("m", 10), "memory": ("Mi", 16), "ephemeral-storage": ("Gi", 1),
 
 
 def worked_out(item: Item, settings: NodeSettings) -> NodeSettings:
-    """Returns the settings for nodes of this type, with all expressions evaluated.
+    """Return the settings for nodes of this type, with all expressions evaluated.
 
     Raises:
         ExpressionError: an expression has no usable value for the type; the message names both.
@@ -40,7 +40,7 @@ def worked_out(item: Item, settings: NodeSettings) -> NodeSettings:
 
 
 def variables(item: Item, pods: int) -> Mapping[str, int | str]:
-    """Returns the variables that an expression may use."""
+    """Return the variables that an expression may use."""
     return {
         "vcpus": int(item["VCpuInfo"]["DefaultVCpus"]),
         "memory_mib": int(item["MemoryInfo"]["SizeInMiB"]),

@@ -18,12 +18,12 @@ GATE_IS_OFF = "expressions are read with AWS_FEATURE_GATES=NodeClassCEL=true onl
 
 
 def expressions_are_off(found: Mapping[str, str]) -> str:
-    """Says that the class has these expressions while their feature gate is off."""
+    """Return the message for a class that has these expressions while their feature gate is off."""
     return f"kubelet.{next(iter(found))}: {GATE_IS_OFF}"
 
 
 def expressions_finding(node_class: EC2NodeClass, described: Described, *, allowed: bool) -> Finding:
-    """Returns why the class's expressions make it unusable.
+    """Return why the class's expressions make it unusable.
 
     ``described`` is called only if all of them can be parsed.
     """

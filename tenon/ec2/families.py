@@ -79,7 +79,7 @@ WINDOWS_BUILDS = {"Windows2019": "10.0.17763", "Windows2022": "10.0.20348", "Win
 
 
 def family_named(name: str) -> Family:
-    """Returns the family with this name.
+    """Return the family with this name.
 
     Raises:
         ValueError: no such family exists.
@@ -90,5 +90,5 @@ def family_named(name: str) -> Family:
 
 
 def volume_bytes(size: str | None) -> int:
-    """Parses a volume size such as ``20Gi`` into bytes; 0 if it is not set."""
+    """Parse a volume size such as ``20Gi`` into bytes; 0 if it is not set."""
     return int(parse_quantity(size)) if size else 0

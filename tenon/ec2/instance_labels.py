@@ -20,12 +20,12 @@ Values = dict[str, list[str]]
 
 
 def architectures(item: Item) -> list[str]:
-    """Returns the Kubernetes names of the architectures whose images the type can boot; empty if none is supported."""
+    """Return the Kubernetes names of the architectures whose images the type can boot; empty if none is supported."""
     return [_ARCHITECTURES[name] for name in item["ProcessorInfo"]["SupportedArchitectures"] if name in _ARCHITECTURES]
 
 
 def label_values(item: Item, region: str, family: Family) -> Values:
-    """Returns every well-known label of the type with its possible values, except zones and capacity types.
+    """Return every well-known label of the type with its possible values, except zones and capacity types.
 
     Zones and capacity types come from the type's offerings.
     """

@@ -32,7 +32,7 @@ class Prices:
     """By instance type; used only while ``spot`` is empty."""
 
     def of(self, name: str, zone: str, capacity_type: str) -> float | None:
-        """Returns the price of an offering; None if it is not sold."""
+        """Return the price of an offering; None if it is not sold."""
         if capacity_type != labels.SPOT:
             return self.on_demand.get(name)
         if self.spot:
@@ -71,9 +71,9 @@ def build(
     *,
     unpriced: bool = False,
 ) -> InstanceType | None:
-    """Returns the type with its labels, resources and offerings. ``zone_ids`` maps the zones that sell it to their IDs.
+    """Return the type with its labels, resources and offerings. ``zone_ids`` maps the zones that sell it to their IDs.
 
-    Returns None if no offering of it can be bought, or if an expression of the class has no value for it. With
+    Return None if no offering of it can be bought, or if an expression of the class has no value for it. With
     ``unpriced``, a type without any known price keeps all its offerings, at an infinite price.
     """
     name = item["InstanceType"]
@@ -116,7 +116,7 @@ def _requirements(values: Mapping[str, list[str]]) -> Requirements:
 
 
 def without(instance_types: Iterable[InstanceType], unavailable: Container[OfferingKey]) -> list[InstanceType]:
-    """Marks the refused offerings as unavailable. Types without refused offerings stay the same objects."""
+    """Mark the refused offerings as unavailable. Types without refused offerings stay the same objects."""
     return [_marked(each, unavailable) for each in instance_types]
 
 

@@ -42,7 +42,7 @@ def choose(
     instance_types: Iterable[InstanceType],
     zones: Iterable[str],
 ) -> tuple[str, list[Choice]]:
-    """Returns the capacity type to buy and at most `MAX_TYPES` types to offer EC2, cheapest first.
+    """Return the capacity type to buy and at most `MAX_TYPES` types to offer EC2, cheapest first.
 
     ``zones`` are the zones with a subnet that has free addresses.
 
@@ -70,7 +70,7 @@ def choose(
 def compatible(
     requirements: Requirements, requests: Resources, instance_types: Iterable[InstanceType], zones: frozenset[str]
 ) -> list[Choice]:
-    """Returns types that meet the requirements and fit the requests, each with the offerings that can be bought."""
+    """Return types that meet the requirements and fit the requests, each with the offerings that can be bought."""
     zone, zone_id, capacity_type = (
         requirements.get(key) for key in (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE)
     )
@@ -91,7 +91,7 @@ def compatible(
 
 
 def _plain_first(choices: list[Choice]) -> list[Choice]:
-    """Keeps bare metal and accelerated types only if no other is left: they are expensive, slow to boot, or scarce."""
+    """Keep bare metal and accelerated types only if no other is left: they are expensive, slow to boot, or scarce."""
     return [choice for choice in choices if not _exotic(choice.type)] or choices
 
 
@@ -122,7 +122,7 @@ def _min_values(requirements: Requirements) -> Mapping[str, int]:
 
 
 def missing_values(requirements: Requirements, instance_types: Sequence[InstanceType]) -> str:
-    """Returns which label has fewer values than its minValues; empty if there are enough for all labels."""
+    """Return which label has fewer values than its minValues; empty if there are enough for all labels."""
     for key, wanted in sorted(_min_values(requirements).items()):
         required = requirements.get(key)
         seen = {value for each in instance_types for value in each.requirements.get(key).values if required.has(value)}

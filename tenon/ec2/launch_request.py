@@ -54,7 +54,7 @@ class _Group:
 
 
 def client_token(cluster: str, uid: str, attempt: int) -> str:
-    """Returns EC2's idempotency token for a launch attempt: the same for every retry of it, at most 64 characters."""
+    """Return EC2's idempotency token for a launch attempt: the same for every retry of it, at most 64 characters."""
     return hashlib.sha256(f"{cluster}/{uid}/{attempt}".encode()).hexdigest()[:40]
 
 
@@ -67,7 +67,7 @@ def plan_launch(
     attempt: int,
     kubelets: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> LaunchPlan:
-    """Returns the request of a launch attempt. ``free_addresses`` is the number of free IP addresses by subnet ID.
+    """Return the request of a launch attempt. ``free_addresses`` is the number of free IP addresses by subnet ID.
 
     ``kubelets`` are the kubelet settings by instance type, for types whose settings differ from those of the class.
 
@@ -121,7 +121,7 @@ def plan_launch(
 
 
 def best_subnets(subnets: Iterable[Subnet], free_addresses: Mapping[str, int]) -> dict[str, Subnet]:
-    """Picks the subnet with the most free addresses in each zone. Leaves out zones whose subnets are all full."""
+    """Pick the subnet with the most free addresses in each zone. Leave out zones whose subnets are all full."""
     best: dict[str, Subnet] = {}
     for subnet in sorted(subnets, key=lambda each: (-free_addresses.get(each.id, 0), each.id)):
         if free_addresses.get(subnet.id, 0) > 0:
@@ -130,7 +130,7 @@ def best_subnets(subnets: Iterable[Subnet], free_addresses: Mapping[str, int]) -
 
 
 def images_by_type(instance_types: Iterable[InstanceType], amis: Iterable[AMI]) -> dict[str, str]:
-    """Maps each type to the ID of the first image that it can boot. A class lists its images in order of preference."""
+    """Map each type to the ID of the first image that it can boot. A class lists its images in order of preference."""
     images = [(Requirements.from_terms(term.to_dict() for term in ami.requirements), ami.id) for ami in amis]
     chosen: dict[str, str] = {}
     for each in instance_types:

@@ -44,7 +44,7 @@ def build(
     enclaves: bool = False,
     tenancy: str = labels.DEFAULT_TENANCY,
 ) -> LaunchTemplate:
-    """Builds the template of a class for one image and one rendered user data."""
+    """Build the template of a class for one image and one rendered user data."""
     spec = node_class.spec
     options = spec.metadata_options
     tagged = ["network-interface", *(["spot-instances-request"] if capacity_type == labels.SPOT else [])]
@@ -76,12 +76,12 @@ def build(
 
 
 def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
-    """Returns tags in EC2's form, sorted by key."""
+    """Return tags in EC2's form, sorted by key."""
     return [{"Key": key, "Value": tags[key]} for key in sorted(tags)]
 
 
 def block_devices(node_class: EC2NodeClass) -> list[dict[str, Any]]:
-    """Returns the volumes of the class, or else the default volumes of its AMI family.
+    """Return the volumes of the class, or else the default volumes of its AMI family.
 
     Default volumes are gp3, encrypted, and deleted with the instance.
     """
@@ -122,7 +122,7 @@ def _ebs(volume: BlockDevice) -> dict[str, Any]:
 
 
 def _network(node_class: EC2NodeClass, efa_interfaces: int) -> dict[str, Any]:
-    """Returns security groups only, or interfaces if the class or EFA needs more than EC2's default interface."""
+    """Return security groups only, or interfaces if the class or EFA needs more than EC2's default interface."""
     spec = node_class.spec
     groups = [group.id for group in node_class.status.security_groups]
     places: list[tuple[int, int, str]] = [

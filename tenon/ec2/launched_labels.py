@@ -12,12 +12,12 @@ from tenon.scheduling.model import InstanceType
 
 
 def tenancy(asked: Requirements) -> str:
-    """Returns the tenancy of an instance: dedicated, which costs more, only if the requirements exclude default."""
+    """Return the tenancy of an instance: dedicated, which costs more, only if the requirements exclude default."""
     return labels.DEFAULT_TENANCY if asked.get(labels.TENANCY).has(labels.DEFAULT_TENANCY) else labels.DEDICATED
 
 
 def launched_labels(claim: Mapping[str, Any], instance: Instance, kind: InstanceType | None) -> dict[str, str]:
-    """Returns the resolved labels: single-value requirements of the claim, labels of the type, and the offering."""
+    """Return the resolved labels: single-value requirements of the claim, labels of the type, and the offering."""
     asked = Requirements.from_terms((claim.get("spec") or {}).get("requirements") or ())
     known = asked.labels()
     offering = {

@@ -15,7 +15,7 @@ Part = tuple[str, str]
 
 
 def parts_of(text: str) -> list[Part]:
-    """Splits a user's own user data into documents: the parts of a MIME archive, or the text itself.
+    """Split a user's own user data into documents: the parts of a MIME archive, or the text itself.
 
     A text that is not an archive is a shell script if it starts with ``#!``, and a NodeConfig otherwise.
     """
@@ -29,7 +29,7 @@ def parts_of(text: str) -> list[Part]:
 
 
 def join(parts: Iterable[Part]) -> str:
-    """Joins the documents into one archive, in order."""
+    """Join the documents into one archive, in order."""
     lines = ["MIME-Version: 1.0", f'Content-Type: multipart/mixed; boundary="{_BOUNDARY}"', ""]
     for content_type, text in parts:
         lines += [f"--{_BOUNDARY}", f"Content-Type: {content_type}", "", text.strip("\n"), ""]

@@ -44,7 +44,7 @@ class Resolved:
 
 
 def new_status(node_class: EC2NodeClass, resolved: Resolved, cluster: Cluster, now: datetime) -> EC2NodeClassStatus:
-    """Returns the class's new status. A condition's transition time changes only if its status changes."""
+    """Return the class's new status. A condition's transition time changes only if its status changes."""
     findings = {
         api.SUBNETS_READY: _some(resolved.subnets, "SubnetsNotFound", "subnetSelectorTerms found no subnet"),
         api.SECURITY_GROUPS_READY: _some(
@@ -81,7 +81,7 @@ def new_status(node_class: EC2NodeClass, resolved: Resolved, cluster: Cluster, n
 
 
 def validate(node_class: EC2NodeClass, cluster: Cluster) -> Finding:
-    """Checks that the class is valid and that its user data can be rendered."""
+    """Check that the class is valid and that its user data can be rendered."""
     faults = check_ec2nodeclass(node_class)
     if faults:
         return Finding("InvalidKubeletConfiguration", "; ".join(str(fault) for fault in faults))
@@ -106,7 +106,7 @@ def validate(node_class: EC2NodeClass, cluster: Cluster) -> Finding:
 
 
 def not_ready(node_class: EC2NodeClass) -> str:
-    """Says why the class, as it is now, cannot launch nodes; empty if it can, or if that is not known yet.
+    """Say why the class, as it is now, cannot launch nodes; empty if it can, or if that is not known yet.
 
     See `readiness_unknown` for the latter.
     """
@@ -120,7 +120,7 @@ def not_ready(node_class: EC2NodeClass) -> str:
 
 
 def readiness_unknown(node_class: EC2NodeClass) -> str:
-    """Says why it is not known yet whether the class can launch nodes; empty if it is known."""
+    """Say why it is not known yet whether the class can launch nodes; empty if it is known."""
     name = node_class.metadata.name
     ready = condition_list.get_condition(node_class.status.conditions, condition_list.READY)
     if ready is None:

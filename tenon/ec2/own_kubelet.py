@@ -18,13 +18,13 @@ from tenon.evolve import evolve
 
 
 def own_kubelet(annotations: Mapping[str, str]) -> dict[str, str]:
-    """Returns the annotation that a NodeClaim copies from its NodePool."""
+    """Return the annotation that a NodeClaim copies from its NodePool."""
     text = annotations.get(labels.V1BETA1_KUBELET)
     return {} if text is None else {labels.V1BETA1_KUBELET: text}
 
 
 def with_own_kubelet(node_class: EC2NodeClass, annotations: Mapping[str, str]) -> EC2NodeClass:
-    """Returns the class with the kubelet settings of the NodePool or NodeClaim that has these annotations.
+    """Return the class with the kubelet settings of the NodePool or NodeClaim that has these annotations.
 
     An annotation that holds no kubelet settings is ignored; `own_kubelet_faults` reports it.
     """
@@ -49,7 +49,7 @@ def own_kubelet_faults(node_class: EC2NodeClass, annotations: Mapping[str, str])
 
 
 def _read(annotations: Mapping[str, str]) -> KubeletConfiguration | None:
-    """Returns the settings in the annotation; None if there are none or they cannot be read."""
+    """Return the settings in the annotation; None if there are none or they cannot be read."""
     try:
         given = json.loads(annotations.get(labels.V1BETA1_KUBELET, "null"))
         if not isinstance(given, dict):

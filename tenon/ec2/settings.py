@@ -11,7 +11,7 @@ from tenon.ec2.families import Volume, family_named, volume_bytes
 
 
 def kubelet_map(node_class: EC2NodeClass) -> dict[str, Any]:
-    """Returns the class's kubelet settings under their Kubernetes names, without empty ones."""
+    """Return the class's kubelet settings under their Kubernetes names, without empty ones."""
     kubelet = node_class.spec.kubelet
     if kubelet is None:
         return {}
@@ -21,7 +21,7 @@ def kubelet_map(node_class: EC2NodeClass) -> dict[str, Any]:
 def settings_of(
     node_class: EC2NodeClass, *, vm_memory_overhead: Decimal = Decimal("0.075"), reserved_enis: int = 0
 ) -> NodeSettings:
-    """Returns the settings of a class. The keyword arguments are the operator's settings."""
+    """Return the settings of a class. The keyword arguments are the operator's settings."""
     spec = node_class.spec
     interfaces = spec.network_interfaces
     return NodeSettings(

@@ -10,7 +10,7 @@ from tenon.lifecycle.messages import LaunchGroup
 
 
 def shared_tags(cluster: str, node_class: EC2NodeClass, pool: str) -> dict[str, str]:
-    """Returns the class's own tags, and the tags that all nodes of a pool and class share."""
+    """Return the class's own tags, and the tags that all nodes of a pool and class share."""
     return {
         **node_class.spec.tags,
         f"kubernetes.io/cluster/{cluster}": "owned",
@@ -21,7 +21,7 @@ def shared_tags(cluster: str, node_class: EC2NodeClass, pool: str) -> dict[str, 
 
 
 def instance_tags(cluster: str, node_class: EC2NodeClass, pool: str, claim: str, token: str) -> dict[str, str]:
-    """Returns the tags of a claim's instance, volumes and fleet. The class's Name tag takes precedence."""
+    """Return the tags of a claim's instance, volumes and fleet. The class's Name tag takes precedence."""
     return {
         "Name": claim,
         **shared_tags(cluster, node_class, pool),
@@ -31,7 +31,7 @@ def instance_tags(cluster: str, node_class: EC2NodeClass, pool: str, claim: str,
 
 
 def group_tags(tags: Mapping[str, str], group: LaunchGroup, token: str) -> dict[str, str]:
-    """Returns the tags for all instances of a launch group, from the tags of one member.
+    """Return the tags for all instances of a launch group, from the tags of one member.
 
     The member's name is left out.
     """
@@ -42,7 +42,7 @@ def group_tags(tags: Mapping[str, str], group: LaunchGroup, token: str) -> dict[
 
 
 def profile_tags(cluster: str, region: str, node_class: EC2NodeClass) -> dict[str, str]:
-    """Returns the tags of a managed instance profile."""
+    """Return the tags of a managed instance profile."""
     return {
         **node_class.spec.tags,
         f"kubernetes.io/cluster/{cluster}": "owned",

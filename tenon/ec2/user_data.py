@@ -21,7 +21,7 @@ class UserDataTooLargeError(ValueError):
 
 
 def render(family: Family, node: Bootstrap) -> str:
-    """Returns the user data of a node of this family.
+    """Return the user data of a node of this family.
 
     Raises:
         ValueError: the user's part cannot be read (Bottlerocket).

@@ -9,7 +9,7 @@ from tenon.housekeeping.findings import Finding, Kind
 
 
 def without_instance(seen: Observed, graces: Graces) -> Iterator[Finding]:
-    """Yields launched claims whose instance is unknown to EC2 or terminated.
+    """Yield launched claims whose instance is unknown to EC2 or terminated.
 
     A registered claim counts only if its Node is not Ready.
     """
@@ -40,7 +40,7 @@ def without_instance(seen: Observed, graces: Graces) -> Iterator[Finding]:
 
 
 def without_workflow(seen: Observed, graces: Graces) -> Iterator[Finding]:
-    """Yields claims without an open workflow.
+    """Yield claims without an open workflow.
 
     A deleted claim that only finalizers of others hold is finished, unless its instance still runs.
     """
@@ -65,7 +65,7 @@ def without_workflow(seen: Observed, graces: Graces) -> Iterator[Finding]:
 
 
 def held_by_others(seen: Observed) -> Iterator[Finding]:
-    """Yields deleted claims that Tenon has released but another controller's finalizer holds."""
+    """Yield deleted claims that Tenon has released but another controller's finalizer holds."""
     for claim in seen.managed_claims:
         if claim.foreign_finalizers and claim.deleted_at is not None:
             yield Finding(

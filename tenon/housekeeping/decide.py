@@ -12,7 +12,7 @@ GRACES = Graces()
 
 
 def findings(seen: Observed, graces: Graces = GRACES) -> list[Finding]:
-    """Returns everything that is lost or wrong, oldest first. Records that could not be read give no findings."""
+    """Return everything that is lost or wrong, oldest first. Records that could not be read give no findings."""
     found = [
         *instances.without_claim(seen, graces),
         *claims.without_instance(seen, graces),
@@ -29,7 +29,7 @@ def findings(seen: Observed, graces: Graces = GRACES) -> list[Finding]:
 def within(
     found: Iterable[Finding], actions: int, tags: int, failed: Sequence[str] = ()
 ) -> tuple[list[Finding], list[Finding]]:
-    """Splits the findings into those that this sweep acts on and those that wait for the next one.
+    """Split the findings into those that this sweep acts on and those that wait for the next one.
 
     Finalizers of others are only reported, so they are never put off. Findings whose action ``failed`` in earlier
     sweeps come last, in that order, so that they do not keep others from their turn.

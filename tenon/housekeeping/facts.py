@@ -22,7 +22,7 @@ An instance that is shutting down still gives its pods their grace period.
 
 
 def instance_id_of(provider_id: str) -> str:
-    """Returns the instance ID in a provider ID; empty if it does not have one."""
+    """Return the instance ID in a provider ID; empty if it does not have one."""
     last = provider_id.rsplit("/", 1)[-1]
     return last if last.startswith("i-") else ""
 

@@ -43,5 +43,5 @@ class Finding:
 
     @property
     def key(self) -> str:
-        """Identifies the same thing across sweeps."""
+        """Identify the same thing across sweeps."""
         return f"{self.kind.value}/{self.name}"

@@ -15,7 +15,7 @@ MOST_LEFT = 100
 
 
 def without_claim(seen: Observed, graces: Graces) -> Iterator[Finding]:
-    """Yields instances whose NodeClaim does not exist, or has another instance."""
+    """Yield instances whose NodeClaim does not exist, or has another instance."""
     for instance in _unclaimed(seen, graces):
         since = seen.left_since.get(instance.id)
         waited = since is not None and seen.now - since >= graces.left_to_workflow
@@ -33,7 +33,7 @@ def without_claim(seen: Observed, graces: Graces) -> Iterator[Finding]:
 
 
 def left_to_workflows(seen: Observed, graces: Graces) -> dict[str, datetime]:
-    """Returns instances without a NodeClaim that an open workflow must terminate, and since when it is left to that."""
+    """Return instances without a NodeClaim that an open workflow must terminate, and since when it is left to that."""
     left = {
         instance.id: seen.left_since.get(instance.id, seen.now)
         for instance in _unclaimed(seen, graces)
@@ -43,7 +43,7 @@ def left_to_workflows(seen: Observed, graces: Graces) -> dict[str, datetime]:
 
 
 def untagged(seen: Observed) -> Iterator[Finding]:
-    """Yields instances of existing NodeClaims that lack the claim's tag or the Node's name."""
+    """Yield instances of existing NodeClaims that lack the claim's tag or the Node's name."""
     by_id = {instance.id: instance for instance in seen.instances or ()}
     for claim in seen.managed_claims:
         instance = by_id.get(claim.instance_id)
@@ -63,7 +63,7 @@ def untagged(seen: Observed) -> Iterator[Finding]:
 
 
 def tags_to_write(claim: str, node_name: str, present: Mapping[str, str]) -> dict[str, str]:
-    """Returns the tags that an instance of a claim lacks. A Name from an EC2NodeClass is kept."""
+    """Return the tags that an instance of a claim lacks. A Name from an EC2NodeClass is kept."""
     wanted: dict[str, str] = {}
     if not present.get(labels.TAG_NODECLAIM):
         wanted[labels.TAG_NODECLAIM] = claim

@@ -10,7 +10,7 @@ from tenon.housekeeping.findings import Finding, Kind
 
 
 def workflows(seen: Observed, graces: Graces) -> Iterator[Finding]:
-    """Yields open workflows, not leaving yet, whose claim does not exist or was replaced by one of the same name."""
+    """Yield open workflows, not leaving yet, whose claim does not exist or was replaced by one of the same name."""
     if seen.claims is None or seen.workflows is None:
         return
     uids = {claim.name: claim.uid for claim in seen.claims}
@@ -23,7 +23,7 @@ def workflows(seen: Observed, graces: Graces) -> Iterator[Finding]:
 
 
 def nodes(seen: Observed, graces: Graces) -> Iterator[Finding]:
-    """Yields Nodes with Tenon's finalizer whose claim and instance are gone. Nothing else removes the finalizer."""
+    """Yield Nodes with Tenon's finalizer whose claim and instance are gone. Nothing else removes the finalizer."""
     if seen.claims is None or seen.instances is None or seen.nodes is None:
         return
     names = {claim.name for claim in seen.claims}
@@ -49,7 +49,7 @@ def nodes(seen: Observed, graces: Graces) -> Iterator[Finding]:
 
 
 def templates(seen: Observed, graces: Graces) -> Iterator[Finding]:
-    """Yields launch templates whose class is gone, or whose class has had no launch lately and has none pending."""
+    """Yield launch templates whose class is gone, or whose class has had no launch lately and has none pending."""
     if seen.claims is None or seen.classes is None or seen.templates is None:
         return
     needed: dict[str, datetime] = {}

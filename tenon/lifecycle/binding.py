@@ -45,7 +45,7 @@ def choose(
     node_pods: Sequence[Object],
     default_spread: DefaultSpread = NOTHING,
 ) -> Choice:
-    """Judges every planned pod in order. Each pod to bind reduces the free resources for the pods after it.
+    """Judge every planned pod in order. Each pod to bind reduces the free resources for the pods after it.
 
     Args:
         planned: the planned pods of the NodeClaim.
@@ -90,7 +90,7 @@ def waits(entry: PlannedPod, pod: Object | None) -> bool:
 
 
 def refusal(pod: Object, node: Object, default_spread: DefaultSpread = NOTHING) -> str:
-    """Returns why the pod may not be bound to the node, whatever other pods are there; empty if it may."""
+    """Return why the pod may not be bound to the node, whatever other pods are there; empty if it may."""
     return _scheduler_needed(pod, default_spread) or _node_refuses(pod, node)
 
 
@@ -99,7 +99,7 @@ def _is_over(pod: Object) -> bool:
 
 
 def _scheduler_needed(pod: Object, default_spread: DefaultSpread) -> str:
-    """Returns the rule that only the pod's own scheduler can enforce; empty if there is no such rule."""
+    """Return the rule that only the pod's own scheduler can enforce; empty if there is no such rule."""
     spec = pod.get("spec") or {}
     scheduler = spec.get("schedulerName") or DEFAULT_SCHEDULER
     if scheduler != DEFAULT_SCHEDULER:
@@ -142,7 +142,7 @@ def _node_refuses(pod: Object, node: Object) -> str:
 
 
 def _crowded(pod: Object, available: Mapping[str, int], ports: set[HostPort], company: Sequence[Object]) -> str:
-    """Returns why resources, host ports or anti-affinity keep the pod off the node; empty if nothing does."""
+    """Return why resources, host ports or anti-affinity keep the pod off the node; empty if nothing does."""
     wanted = requests_of(pod)
     if not requests.suits(wanted, dict(available)):
         short = min(name for name, units in wanted.items() if units > max(0, available.get(name, 0)))

@@ -19,7 +19,7 @@ UNTRIED_FOR = timedelta(minutes=2)
 def refused(
     present: LaunchBreaker | None, pool: str, reason: str, message: str, now: datetime, *, outage: bool = False
 ) -> LaunchBreaker:
-    """Returns the breaker after EC2 refused a launch of the pool.
+    """Return the breaker after EC2 refused a launch of the pool.
 
     A refusal that arrives before the next probe is due answers a launch that was sent before the breaker opened. It
     changes nothing.
@@ -44,17 +44,17 @@ def untried(breaker: LaunchBreaker, now: datetime) -> bool:
 
 
 def merged(present: Mapping[str, LaunchBreaker], report: LaunchReport, now: datetime) -> dict[str, LaunchBreaker]:
-    """Returns the open breakers by pool, after a report from one io process."""
+    """Return the open breakers by pool, after a report from one io process."""
     told = {breaker.pool: breaker for breaker in report.breakers}
     every = {**{pool: breaker for pool, breaker in present.items() if pool not in report.closed}, **told}
     return {pool: breaker for pool, breaker in sorted(every.items()) if not untried(breaker, now)}
 
 
 def sentence(breaker: LaunchBreaker) -> str:
-    """Says why the pool launches nothing for now."""
+    """Say why the pool launches nothing for now."""
     return f"its launches are held back because EC2 refuses them: {breaker.reason}: {breaker.message}"
 
 
 def sentences(breakers: Iterable[LaunchBreaker]) -> dict[str, str]:
-    """Maps each pool to the reason why it launches nothing for now."""
+    """Map each pool to the reason why it launches nothing for now."""
     return {breaker.pool: sentence(breaker) for breaker in breakers}

@@ -10,7 +10,7 @@ from tenon.kube.structs import Object
 
 
 def covering(pod: Object, budgets: Iterable[Object]) -> list[Object]:
-    """Returns the budgets in the pod's namespace that select the pod, sorted by name."""
+    """Return the budgets in the pod's namespace that select the pod, sorted by name."""
     metadata = pod["metadata"]
     found = [
         budget
@@ -22,7 +22,7 @@ def covering(pod: Object, budgets: Iterable[Object]) -> list[Object]:
 
 
 def explain(pod: Object, budgets: Iterable[Object], *, by_budget: bool, answer: str) -> str:
-    """Says why the pod's eviction was refused. The text continues a sentence that starts with the pod's name.
+    """Say why the pod's eviction was refused. The text continues a sentence that starts with the pod's name.
 
     Args:
         pod: the pod that was not evicted.

@@ -14,7 +14,7 @@ FORCEFUL = "Forceful Termination"
 
 
 def drain_reason(reason: str) -> str:
-    """Returns the reason label of the drain metrics: the disruption reason, or `FORCEFUL` for every other cause."""
+    """Return the reason label of the drain metrics: the disruption reason, or `FORCEFUL` for every other cause."""
     known = Reason.of(reason)
     return known.camel_case if known is not None and known.is_disruption else FORCEFUL
 
@@ -29,9 +29,9 @@ def is_disruption(reason: str) -> bool:
 
 
 def cordoned(node: Object) -> dict[str, Any]:
-    """Returns the merge patch that cordons the Node.
+    """Return the merge patch that cordons the Node.
 
-    It adds the finalizer too, so that a deletion waits for the drain.
+    The patch adds the finalizer too, so that a deletion waits for the drain.
     """
     metadata = node["metadata"]
     wanted: dict[str, Any] = {}
@@ -49,7 +49,7 @@ def cordoned(node: Object) -> dict[str, Any]:
 
 
 def uncordoned(node: Object) -> dict[str, Any]:
-    """Returns the merge patch that removes the cordon, including that of Karpenter before v1.
+    """Return the merge patch that removes the cordon, including that of Karpenter before v1.
 
     A label that a user set stays.
     """

@@ -67,13 +67,13 @@ def _stays(pod: Object) -> bool:
 
 
 def awaited(node_pods: Iterable[Object], now: datetime, force_at: datetime | None = None) -> list[Object]:
-    """Returns the pods that a drain waits for, sorted by name."""
+    """Return the pods that a drain waits for, sorted by name."""
     waited = [pod for pod in node_pods if not pods.is_terminal(pod) and is_drainable(pod, now, force_at)]
     return sorted(waited, key=pods.key)
 
 
 def left_behind(node_pods: Iterable[Object], now: datetime, force_at: datetime | None = None) -> list[Object]:
-    """Returns the pods that a drain deleted but no longer waits for, so that the reason can be reported."""
+    """Return the pods that a drain deleted but no longer waits for, so that the reason can be reported."""
     stuck = [
         pod
         for pod in node_pods
@@ -88,18 +88,18 @@ def wave(pod: Object) -> int:
 
 
 def waves(node_pods: Iterable[Object], now: datetime) -> tuple[tuple[Object, ...], ...]:
-    """Groups the awaited pods by wave. Each pod is in exactly one wave."""
+    """Group the awaited pods by wave. Each pod is in exactly one wave."""
     waited = awaited(node_pods, now)
     return tuple(tuple(pod for pod in waited if wave(pod) == number) for number in range(WAVES))
 
 
 def current_wave(waited: Sequence[Object]) -> int:
-    """Returns the first wave that still has pods; `WAVES` if none has."""
+    """Return the first wave that still has pods; `WAVES` if none has."""
     return min((wave(pod) for pod in waited), default=WAVES)
 
 
 def decide(pod: Object, now: datetime, *, turn: bool, force_at: datetime | None, force: bool) -> Action:
-    """Decides what to do with an awaited pod now.
+    """Decide what to do with an awaited pod now.
 
     Args:
         pod: one of `awaited`.
@@ -131,7 +131,7 @@ def decide(pod: Object, now: datetime, *, turn: bool, force_at: datetime | None,
 
 
 def _forced(pod: Object, deletion: datetime | None, now: datetime) -> Action:
-    """Deletes with a short grace period first, and with none if the kubelet does not respond."""
+    """Delete with a short grace period first, and with none if the kubelet does not respond."""
     if deletion is None:
         return Action(Kind.DELETE, grace_seconds=1)
     if deletion > now:
@@ -142,19 +142,19 @@ def _forced(pod: Object, deletion: datetime | None, now: datetime) -> Action:
 
 
 def _hastened(pod: Object, deletion: datetime, end: datetime) -> Action:
-    """Shortens a deletion in progress so that it ends by ``end``. Kubernetes counts the grace period from its start."""
+    """Shorten a deletion in progress so that it ends by ``end``. Kubernetes counts the grace period from its start."""
     granted = pods.granted_seconds(pod)
     shorter = _whole_seconds(end - (deletion - timedelta(seconds=granted)))
     return Action(Kind.DELETE, grace_seconds=shorter) if shorter < granted else Action(Kind.AWAIT)
 
 
 def _whole_seconds(remaining: timedelta) -> int:
-    """Rounds up, and never returns 0: that would remove the pod from the API while its containers still run."""
+    """Round up, and never return 0: that would remove the pod from the API while its containers still run."""
     return max(1, math.ceil(remaining.total_seconds()))
 
 
 def next_force(waited: Iterable[Object], force_at: datetime | None, now: datetime) -> datetime | None:
-    """Returns when the first of these pods must be deleted, whatever protects it. The drain must not sleep past it."""
+    """Return when the first of these pods must be deleted, whatever protects it. The drain must not sleep past it."""
     if force_at is None:
         return None
     instants = [
@@ -164,7 +164,7 @@ def next_force(waited: Iterable[Object], force_at: datetime | None, now: datetim
 
 
 def force_instant(deletion: datetime, grace_seconds: float | None, *explicit: datetime | None) -> datetime | None:
-    """Returns when the drain becomes forced: the earliest of ``explicit`` and the end of the grace period."""
+    """Return when the drain becomes forced: the earliest of ``explicit`` and the end of the grace period."""
     instants = [instant for instant in explicit if instant is not None]
     if grace_seconds is not None:
         instants.append(deletion + timedelta(seconds=grace_seconds))

@@ -10,7 +10,7 @@ from tenon.kube.timestamps import format_instant
 
 
 def lingering(pod: Object) -> str:
-    """Says what keeps a terminating pod whose grace period is over."""
+    """Say what keeps a terminating pod whose grace period is over."""
     end = pods.deletion_instant(pod)
     due = f"pod {pods.key(pod)} was to end by {format_instant(end)}, " if end is not None else f"pod {pods.key(pod)} "
     finalizers = pod["metadata"].get("finalizers") or ()
@@ -21,7 +21,7 @@ def lingering(pod: Object) -> str:
 
 
 def sentenced(pod: Object, force_at: datetime | None, now: datetime) -> str:
-    """Says when a pod that blocks a drain is deleted, whatever protects it; empty if that time is not in the future."""
+    """Say when a pod that blocks a drain is deleted, whatever protects it; empty if that time is not in the future."""
     if force_at is None:
         return ""
     instant = force_at - timedelta(seconds=pods.grace_seconds(pod))

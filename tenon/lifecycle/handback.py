@@ -12,7 +12,7 @@ _PREFIX = f"{labels.TENON_GROUP}/"
 
 
 def handed_back(obj: Object) -> dict[str, Any]:
-    """Returns the merge patch that leaves the object as Karpenter would have it; empty if nothing is to change.
+    """Return the merge patch that leaves the object as Karpenter would have it; empty if nothing is to change.
 
     A Node that is not being deleted also loses its cordons: the one that reserves it for its planned pods, and the one
     of a disruption that will not be carried out.

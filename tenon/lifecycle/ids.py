@@ -12,12 +12,12 @@ UID_MEMO = "uid"
 
 
 def nodeclaim_id(cluster: str, claim: str) -> str:
-    """Returns the workflow ID of a NodeClaim."""
+    """Return the workflow ID of a NodeClaim."""
     return f"nodeclaim/{cluster}/{claim}"
 
 
 def open_nodeclaims_query(cluster: str) -> str:
-    """Returns the visibility query for the running NodeClaim workflows of a cluster."""
+    """Return the visibility query for the running NodeClaim workflows of a cluster."""
     return (
         f"{CLUSTER_ATTRIBUTE} = '{cluster}' AND WorkflowType = '{NODECLAIM_WORKFLOW}' AND ExecutionStatus = 'Running'"
     )

@@ -21,7 +21,7 @@ class Verdict:
 
 
 def initialization(claim: Object, node: Object) -> Verdict:
-    """Checks that the Node is Ready, has no startup or ephemeral taints, and publishes every requested resource."""
+    """Check that the Node is Ready, has no startup or ephemeral taints, and publishes every requested resource."""
     name = node["metadata"]["name"]
     ready = ready_condition(node)
     if ready.get("status") != "True":
@@ -54,7 +54,7 @@ def initialization(claim: Object, node: Object) -> Verdict:
 
 
 def ready_condition(node: Object) -> Object:
-    """Returns the Node's Ready condition as JSON; empty if its kubelet has never reported."""
+    """Return the Node's Ready condition as JSON; empty if its kubelet has never reported."""
     return condition(node, "Ready")
 
 
@@ -68,7 +68,7 @@ def _why_not_ready(ready: Object) -> str:
 
 
 def _remover(taint: str) -> str:
-    """Names the component that removes a taint of starting nodes, so that people know whose logs to read."""
+    """Name the component that removes a taint of starting nodes, so that people know whose logs to read."""
     if taint == labels.UNREGISTERED_TAINT[0]:
         return "Tenon"
     if taint.startswith(labels.READINESS_TAINT_PREFIX):
@@ -79,7 +79,7 @@ def _remover(taint: str) -> str:
 
 
 def _unpublished(spec: Object, node: Object) -> list[str]:
-    """Lists the resources that the claim requests but the Node does not offer, with both amounts."""
+    """List the resources that the claim requests but the Node does not offer, with both amounts."""
     asked = (spec.get("resources") or {}).get("requests") or {}
     offered = (node.get("status") or {}).get("allocatable") or {}
     requested, allocatable = parse_resources(asked), parse_resources(offered)

@@ -27,7 +27,7 @@ LONGEST_PAUSE = timedelta(seconds=20)
 
 
 def pause(failures: int) -> timedelta:
-    """Returns how long to wait after this many failures in a row."""
+    """Return how long to wait after this many failures in a row."""
     doublings = min(max(failures - 1, 0), 10)
     return min(FIRST_PAUSE * (1 << doublings), LONGEST_PAUSE)
 
@@ -38,7 +38,7 @@ def given_up(created_at: datetime | None, now: datetime, *, answered: bool) -> b
 
 
 def put_off(state: NodeState, wait: LaunchWait, now: datetime) -> NodeState:
-    """Returns the state of a claim whose launch is retried later.
+    """Return the state of a claim whose launch is retried later.
 
     The retry repeats the recorded request, with its token, as long as that request may have bought an instance that EC2
     does not show yet. After that, the next attempt makes a new request, because its inputs may have changed. This

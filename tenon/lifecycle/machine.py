@@ -77,7 +77,7 @@ SPREAD = timedelta(minutes=1)
 
 
 def next_step(state: NodeState, now: datetime) -> Step:
-    """Returns what to do now. Deterministic in its arguments."""
+    """Return what to do now. Deterministic in its arguments."""
     if not state.keep_recorded and state.keep_until is not None and not state.stage.leaving:
         return Run(
             ActivityName.KEEP,
@@ -144,7 +144,7 @@ def _instance_text(state: NodeState) -> str:
 
 
 def expiry(state: NodeState) -> datetime | None:
-    """Returns when the node expires; an operator's keep request postpones it."""
+    """Return when the node expires; an operator's keep request postpones it."""
     if state.expires_at is None or state.keep_until is None:
         return state.expires_at
     return max(state.expires_at, state.keep_until)
@@ -221,7 +221,7 @@ def _leaving_step(state: NodeState, now: datetime) -> Step:
 
 
 def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
-    """Returns the state after an event. An event that does not concern the current stage changes nothing."""
+    """Return the state after an event. An event that does not concern the current stage changes nothing."""
     if state.failures and isinstance(event, DONE):
         state = evolve(state, failures=0, blocked="")
     match event:
@@ -306,7 +306,7 @@ def _prepared(state: NodeState, event: PrepareLaunchResult, now: datetime) -> No
 
 
 def _adopted(state: NodeState, event: PrepareLaunchResult, now: datetime) -> NodeState:
-    """Resumes a claim that was launched before this workflow started, because the earlier workflow was terminated."""
+    """Resume a claim that was launched before this workflow started, because the earlier workflow was terminated."""
     view = event.view
     stage = Stage.REGISTERING
     if view.initialized:
@@ -388,7 +388,7 @@ def _initialized(state: NodeState, event: InitializeResult, now: datetime) -> No
 
 
 def _still_uninitialized(state: NodeState, why: str, now: datetime) -> NodeState:
-    """Keeps waiting; reports the node as blocked after `RECHECK`, and gives it up after the initialization timeout."""
+    """Keep waiting. Report the node as blocked after `RECHECK`, and give it up after the initialization timeout."""
     waiting = record(state, now, f"not initialized yet: {why}")
     since = state.registered_at or now
     give_up_at = _initialize_by(state)
@@ -407,7 +407,7 @@ def _still_uninitialized(state: NodeState, why: str, now: datetime) -> NodeState
 
 
 def _initialize_by(state: NodeState) -> datetime | None:
-    """Returns when to give up a registered node that is still not initialized; None if never."""
+    """Return when to give up a registered node that is still not initialized; None if never."""
     if state.registered_at is None or state.initialization_timeout_seconds is None:
         return None
     return state.registered_at + timedelta(seconds=state.initialization_timeout_seconds)
@@ -418,7 +418,7 @@ def _enter_live(state: NodeState, now: datetime) -> NodeState:
 
 
 def _let_be(state: NodeState, now: datetime) -> NodeState:
-    """Ends a workflow that was started for another controller's NodeClaim, without touching the node."""
+    """End a workflow that was started for another controller's NodeClaim, without touching the node."""
     text = "the NodeClaim's nodeClassRef names no EC2NodeClass: it is another controller's, and left as it is"
     return record(evolve(state, stage=Stage.ENDED, blocked=""), now, text)
 
@@ -446,7 +446,7 @@ def _poked(state: NodeState, event: Poke, now: datetime) -> NodeState:
 
 
 def answer(state: NodeState, event: Disrupt, now: datetime) -> DisruptAnswer:
-    """Decides whether the node accepts a disruption command. Call it before applying the command."""
+    """Decide whether the node accepts a disruption command. Call it before applying the command."""
     if state.stage.leaving or state.leave is not None:
         return DisruptAnswer(accepted=False, why=f"already leaving: {state.leave.reason if state.leave else ''}")
     if state.stage is not Stage.LIVE:
@@ -499,7 +499,7 @@ def _deadline(state: NodeState, now: datetime) -> NodeState:
 
 
 def _in_turn(state: NodeState, due: datetime, now: datetime) -> NodeState | None:
-    """Returns a state that delays an overdue live node to its share of `SPREAD`; None if the node leaves now."""
+    """Return a state that delays an overdue live node to its share of `SPREAD`; None if the node leaves now."""
     if state.stage is not Stage.LIVE or now - due < LATE:
         return None
     if state.spread_until is not None:

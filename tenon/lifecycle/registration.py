@@ -45,7 +45,7 @@ class Registration:
 
 
 def match(nodes: Iterable[Object], provider_id: str) -> Match:
-    """Returns the Node with this provider ID. Several such Nodes are an error that only a person can resolve."""
+    """Return the Node with this provider ID. Several such Nodes are an error that only a person can resolve."""
     found = [node for node in nodes if (node.get("spec") or {}).get("providerID") == provider_id]
     if not provider_id or not found:
         return Match(reason="NodeNotFound", message=f"no Node with provider ID {provider_id or '(none)'} has joined")
@@ -59,7 +59,7 @@ def match(nodes: Iterable[Object], provider_id: str) -> Match:
 
 
 def registration(claim: Object, node: Object) -> Registration:
-    """Computes what the Node lacks of its claim.
+    """Compute what the Node lacks of its claim.
 
     The claim's taints are copied once, in the same patch as the registered label. A startup taint that its agent
     removes later therefore never comes back.
@@ -95,7 +95,7 @@ def registration(claim: Object, node: Object) -> Registration:
 
 
 def merged(taints: Sequence[Object], more: Iterable[Object]) -> list[Object]:
-    """Adds those of ``more`` whose key and effect are new. Taints that are already there keep all their fields."""
+    """Add those of ``more`` whose key and effect are new. Taints that are already there keep all their fields."""
     result = list(taints)
     for taint in more:
         if all(_identity(taint) != _identity(other) for other in result):
@@ -104,7 +104,7 @@ def merged(taints: Sequence[Object], more: Iterable[Object]) -> list[Object]:
 
 
 def without(taints: Iterable[Object], gone: tuple[str, str]) -> list[Object]:
-    """Removes the taint with this key and effect, whatever its value."""
+    """Remove the taint with this key and effect, whatever its value."""
     return [taint for taint in taints if _identity(taint) != gone]
 
 
@@ -122,9 +122,9 @@ def _add(metadata: dict[str, Any], name: str, value: object) -> None:
 
 
 def _owners(present: Sequence[Object], claim: Object) -> list[Object]:
-    """Adds the claim to the owners.
+    """Add the claim to the owners.
 
-    Returns an empty list if the claim is already an owner, so that nothing is patched.
+    Return an empty list if the claim is already an owner, so that nothing is patched.
     """
     if any(owner.get("uid") == claim["uid"] for owner in present):
         return []

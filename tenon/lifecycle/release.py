@@ -13,7 +13,7 @@ OF_KUBERNETES = frozenset({"foregroundDeletion", "orphan"})
 
 
 def without_finalizer(obj: Object) -> dict[str, Any]:
-    """Returns the patch that removes Tenon's own finalizer; empty if the object does not have it."""
+    """Return the patch that removes Tenon's own finalizer; empty if the object does not have it."""
     finalizers = obj["metadata"].get("finalizers") or ()
     if labels.TERMINATION_FINALIZER not in finalizers:
         return {}
@@ -21,13 +21,13 @@ def without_finalizer(obj: Object) -> dict[str, Any]:
 
 
 def foreign_finalizers(obj: Object) -> list[str]:
-    """Returns the finalizers that neither Tenon nor Kubernetes removes."""
+    """Return the finalizers that neither Tenon nor Kubernetes removes."""
     finalizers = obj["metadata"].get("finalizers") or ()
     return [one for one in finalizers if one != labels.TERMINATION_FINALIZER and one not in OF_KUBERNETES]
 
 
 def held_sentence(obj: Object) -> str:
-    """Names the finalizers that keep the object, and the command that removes them without their owner."""
+    """Name the finalizers that keep the object, and the command that removes them without their owner."""
     kind, metadata = obj["kind"], obj["metadata"]
     foreign = foreign_finalizers(obj)
     stays = [one for one in metadata.get("finalizers") or () if one not in foreign]

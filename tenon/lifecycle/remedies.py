@@ -17,7 +17,7 @@ _FINALIZED = re.compile(r"pod ([^\s/]+)/(\S+) was to end by \S+ but finalizers? 
 
 
 def remedies(state: NodeState) -> list[str]:
-    """Returns the commands that unblock the node, the gentlest first; empty if the node is not blocked."""
+    """Return the commands that unblock the node, the gentlest first; empty if the node is not blocked."""
     if not state.blocked:
         return []
     name = state.claim.name
@@ -41,7 +41,7 @@ def remedies(state: NodeState) -> list[str]:
 
 
 def deadlines(state: NodeState) -> list[tuple[str, datetime]]:
-    """Returns what happens without action and when, the soonest first."""
+    """Return what happens without action and when, the soonest first."""
     found: list[tuple[str, datetime]] = []
     if state.stage.leaving and state.force_at is not None and not (state.leave and state.leave.force):
         found.append(("All pods are deleted, whatever protects them, by", state.force_at))
@@ -72,7 +72,7 @@ def _by_force(name: str, what: str) -> str:
 
 
 def _for_pods(blocked: str) -> list[str]:
-    """Returns the commands for what holds single pods, without duplicates."""
+    """Return the commands for what holds single pods, without duplicates."""
     found: list[str] = []
     for names in _BUDGETS.findall(blocked):
         for full in names.rstrip(", ").split(", "):

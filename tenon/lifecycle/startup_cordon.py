@@ -24,7 +24,7 @@ LONGEST = timedelta(seconds=45)
 
 
 def closed(node: Object) -> bool:
-    """True if Tenon cordoned the Node for its planned pods, and not a person, and nobody has uncordoned it since."""
+    """True if Tenon cordoned the Node for its planned pods and nothing has uncordoned it since."""
     return _marked(node) and cordoned(node)
 
 
@@ -34,7 +34,7 @@ def cordoned(node: Object) -> bool:
 
 
 def opened(node: Object) -> dict[str, Any]:
-    """Returns the merge patch that opens a closed Node; empty if Tenon has not closed it."""
+    """Return the merge patch that opens a closed Node; empty if Tenon has not closed it."""
     if not _marked(node):
         return {}
     patch: dict[str, Any] = {"metadata": {"annotations": {labels.CLOSED: None}}}

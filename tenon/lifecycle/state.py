@@ -31,7 +31,7 @@ class Stage(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> Stage:  # noqa: ARG003 - its signature
-        """Maps an unknown stage to PREPARING: after a rollback, the workflow resumes from claim and instance."""
+        """Map an unknown stage to PREPARING: after a rollback, the workflow resumes from claim and instance."""
         return cls.PREPARING
 
     @property

@@ -29,7 +29,7 @@ def drain_budget(state: NodeState) -> float:
 
 
 def leave(state: NodeState, request: LeaveRequest, now: datetime, *, only_if_empty: bool = False) -> NodeState:
-    """Starts leaving.
+    """Start leaving.
 
     If the node is already leaving, only a request to force it, or to drop ``only_if_empty``, has an effect.
     """
@@ -61,7 +61,7 @@ def leave(state: NodeState, request: LeaveRequest, now: datetime, *, only_if_emp
 
 
 def cordoned(state: NodeState, result: CordonResult, now: datetime) -> NodeState:
-    """Continues with the drain, or with termination if there is no node.
+    """Continue with the drain, or with termination if there is no node.
 
     If the node turned out not to be empty, it stays.
     """
@@ -81,9 +81,9 @@ def cordoned(state: NodeState, result: CordonResult, now: datetime) -> NodeState
 
 
 def drained(state: NodeState, result: DrainResult, now: datetime) -> NodeState:
-    """Continues with the volumes or the instance if the node is drained.
+    """Continue with the volumes or the instance if the node is drained.
 
-    Otherwise records what blocks it and retries later.
+    Otherwise record what blocks it and retry later.
     """
     state = evolve(
         state, evicted_pods=state.evicted_pods + result.evicted, drain_rounds=state.drain_rounds + 1, look=False
@@ -101,7 +101,7 @@ def drained(state: NodeState, result: DrainResult, now: datetime) -> NodeState:
 
 
 def detached(state: NodeState, result: DetachResult, now: datetime) -> NodeState:
-    """Continues with termination if all volumes are detached; otherwise waits."""
+    """Continue with termination if all volumes are detached; otherwise wait."""
     if result.detached:
         update = {"stage": Stage.TERMINATING, "blocked": "", "deadline": None, "volumes_attached": 0, "look": False}
         return record(evolve(state, **update), now, "volumes detached")
@@ -111,7 +111,7 @@ def detached(state: NodeState, result: DetachResult, now: datetime) -> NodeState
 
 
 def instance_gone(state: NodeState, now: datetime) -> NodeState:
-    """Makes the node leave after EC2 ended its instance, without waiting for steps that can no longer succeed."""
+    """Make the node leave after EC2 ended its instance, without waiting for steps that can no longer succeed."""
     if state.instance_gone or state.stage is Stage.ENDED:
         return state
     instance = state.instance.id if state.instance else "the instance"
@@ -123,7 +123,7 @@ def instance_gone(state: NodeState, now: datetime) -> NodeState:
 
 
 def released(state: NodeState, result: ReleaseInput, now: datetime) -> NodeState:
-    """Ends the workflow. The last timeline entry names what still holds the objects."""
+    """End the workflow. The last timeline entry names what still holds the objects."""
     text = "finalizers removed, life ended"
     if result.held_by:
         text += "; " + "; ".join(result.held_by[:3])
@@ -131,7 +131,7 @@ def released(state: NodeState, result: ReleaseInput, now: datetime) -> NodeState
 
 
 def terminated(state: NodeState, result: TerminateResult, now: datetime) -> NodeState:
-    """Continues with the release if EC2 reports the instance as gone; otherwise asks again later."""
+    """Continue with the release if EC2 reports the instance as gone; otherwise ask again later."""
     if result.terminated:
         update = {"stage": Stage.RELEASING, "blocked": "", "deadline": None, "look": False}
         text = f"instance {state.instance.id} terminated" if state.instance else "no instance left"

@@ -14,7 +14,7 @@ MAX_TEXT = 300
 
 
 def record(state: NodeState, now: datetime, text: str) -> NodeState:
-    """Adds a line to the timeline. If it grows too long, the oldest lines after the first are dropped."""
+    """Add a line to the timeline. If it grows too long, the oldest lines after the first are dropped."""
     entry = TimelineEntry(at=now, text=text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…")
     if state.timeline and state.timeline[-1].text == entry.text:
         return state
@@ -32,7 +32,7 @@ def _size(text: str) -> int:
 
 
 def pods_text(state: NodeState) -> str:
-    """Says how many pods run on the node, and how many of them it was bought for."""
+    """Say how many pods run on the node, and how many of them it was bought for."""
     own = f"{state.bound_pods} of the {state.planned_pods} it was bought for"
     if state.running_pods is None:
         return f"{own} run here"
@@ -42,7 +42,7 @@ def pods_text(state: NodeState) -> str:
 
 
 def clock(at: datetime | None) -> str:
-    """Formats a time as the details page shows it."""
+    """Format a time as the details page shows it."""
     return at.strftime("%Y-%m-%d %H:%M:%S UTC") if at else "-"
 
 
@@ -61,7 +61,7 @@ def _instance_text(instance: Instance | None) -> str:
 
 
 def details(state: NodeState) -> str:
-    """Renders the Markdown that the Temporal UI shows for a node.
+    """Render the Markdown that the Temporal UI shows for a node.
 
     It must be a pure function of the state: it is replayed.
     """
@@ -98,7 +98,7 @@ def details(state: NodeState) -> str:
 
 
 def life(state: NodeState, now: datetime) -> Life:
-    """Returns the final record of a node."""
+    """Return the final record of a node."""
     instance = state.instance
     started = (instance.launched_at if instance and instance.launched_at else None) or state.created_at or now
     lived = max(0.0, (now - started).total_seconds()) if instance else 0.0

@@ -22,7 +22,7 @@ def poke_for(
     node_taints: Sequence[Taint] = (),
     disruption_reason: bool = False,
 ) -> Poke | None:
-    """Returns the poke for the current state of the objects; None if the workflow waits for none of it.
+    """Return the poke for the current state of the objects; None if the workflow waits for none of it.
 
     ``disruption_reason``: the NodeClaim has the condition that a disruption command sets.
 

@@ -57,7 +57,7 @@ class Room:
 
 
 def refers_to(buffer: CapacityBuffer) -> tuple[str, str]:
-    """Returns kind and name of the object that describes the buffer's pods. It is in the buffer's namespace."""
+    """Return kind and name of the object that describes the buffer's pods. It is in the buffer's namespace."""
     scalable, template = buffer.spec.scalable_ref, buffer.spec.pod_template_ref
     if scalable is not None:
         return scalable.kind, scalable.name
@@ -71,7 +71,7 @@ def unreadable(why: str) -> Resolved:
 
 
 def resolved(buffer: CapacityBuffer, found: Mapping[str, Any] | None) -> Resolved:
-    """Resolves a valid buffer. ``found`` is the object that it refers to, or None if that does not exist."""
+    """Resolve a valid buffer. ``found`` is the object that it refers to, or None if that does not exist."""
     kind, name = refers_to(buffer)
     if found is None:
         reason = POD_TEMPLATE_NOT_FOUND if kind == POD_TEMPLATE else SCALABLE_REF_NOT_FOUND
@@ -90,7 +90,7 @@ def resolved(buffer: CapacityBuffer, found: Mapping[str, Any] | None) -> Resolve
 
 
 def buffer_status(buffer: CapacityBuffer, found: Resolved, room: Room | None, now: datetime) -> CapacityBufferStatus:
-    """Returns the buffer's new status. ``room`` is None before the first simulation of its pods."""
+    """Return the buffer's new status. ``room`` is None before the first simulation of its pods."""
     generation = buffer.metadata.generation
     ready = found.template is not None
     conditions = set_condition(
@@ -123,12 +123,12 @@ def buffer_status(buffer: CapacityBuffer, found: Resolved, room: Room | None, no
 
 
 def condition_reasons(conditions: Sequence[Condition]) -> dict[str, str]:
-    """Returns the reason of each condition, by type."""
+    """Return the reason of each condition, by type."""
     return {condition.type: condition.reason for condition in conditions}
 
 
 def _provisioning(found: Resolved, room: Room | None) -> tuple[bool, str, str] | None:
-    """Returns the status, reason and message of the condition Provisioning; None if nothing is known yet."""
+    """Return the status, reason and message of the condition Provisioning; None if nothing is known yet."""
     if found.template is None:
         return False, NOT_READY, "the buffer is not ready for provisioning"
     if not found.count:

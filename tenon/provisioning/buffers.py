@@ -17,7 +17,7 @@ BUFFER_NAMESPACE = "karpenter.sh/capacity-buffer-namespace"
 
 
 def buffer_size(spec: CapacityBufferSpec, unit: Resources, replicas: int | None) -> int:
-    """Returns how many pods the buffer reserves capacity for.
+    """Return how many pods the buffer reserves capacity for.
 
     Args:
         spec: the buffer's spec. Without replicas and percentage, only its limits decide.
@@ -35,7 +35,7 @@ def buffer_size(spec: CapacityBufferSpec, unit: Resources, replicas: int | None)
 
 
 def unit_requests(template: Mapping[str, Any]) -> Resources:
-    """Returns what one pod of a template requests. Limits apply where requests are not set."""
+    """Return what one pod of a template requests. Limits apply where requests are not set."""
     spec = _with_requests(template.get("spec") or {})
     spec["overhead"] = _stated(spec.get("overhead"))
     for part in ("containers", "initContainers"):
@@ -44,9 +44,9 @@ def unit_requests(template: Mapping[str, Any]) -> Resources:
 
 
 def buffer_pod(name: str, namespace: str, template: Mapping[str, Any], number: int) -> JsonObject:
-    """Builds pod ``number`` of the buffer ``name`` from the template.
+    """Build pod ``number`` of the buffer ``name`` from the template.
 
-    Leaves out volumes that would have to be provisioned.
+    Leave out volumes that would have to be provisioned.
     """
     stated = template.get("metadata") or {}
     left_out = ("nodeName", "priorityClassName")
@@ -75,13 +75,13 @@ def buffer_pod(name: str, namespace: str, template: Mapping[str, Any], number: i
 
 
 def buffer_of(pod: Mapping[str, Any]) -> str:
-    """Returns the buffer (``namespace/name``) of a pod made by `buffer_pod`; empty for any other pod."""
+    """Return the buffer (``namespace/name``) of a pod made by `buffer_pod`; empty for any other pod."""
     marks = pod["metadata"].get("annotations") or {}
     return f"{marks.get(BUFFER_NAMESPACE)}/{marks.get(BUFFER_NAME)}" if marks.get(FAKE_POD) == "true" else ""
 
 
 def _with_requests(container: Mapping[str, Any]) -> JsonObject:
-    """Sets requests that are not set to the limits, as the API server does on admission."""
+    """Use limits where requests are not set, as the API server does on admission."""
     needs = container.get("resources") or {}
     stated = {**_stated(needs.get("limits")), **_stated(needs.get("requests"))}
     if stated == (needs.get("requests") or {}):
@@ -90,5 +90,5 @@ def _with_requests(container: Mapping[str, Any]) -> JsonObject:
 
 
 def _stated(amounts: Mapping[str, Any] | None) -> JsonObject:
-    """Drops nulls, which mean the same as absent values."""
+    """Drop nulls, which mean the same as absent values."""
     return {name: amount for name, amount in (amounts or {}).items() if amount is not None}

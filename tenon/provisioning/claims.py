@@ -44,7 +44,7 @@ def name_after(pool: str, origin: str) -> str:
 
 
 def claim_body(planned: PlannedClaim, pool: NodePool, *, batch: int, ordinal: int) -> dict[str, Any]:
-    """Builds the NodeClaim of a node that is planned for pods, as it is written to the API server."""
+    """Build the NodeClaim of a node that is planned for pods, as it is written to the API server."""
     body = standing_claim(planned, pool, claim_name(pool.metadata.name, batch, ordinal))
     body["metadata"]["labels"][labels.BATCH] = str(batch)
     body["metadata"]["annotations"] |= {
@@ -56,7 +56,7 @@ def claim_body(planned: PlannedClaim, pool: NodePool, *, batch: int, ordinal: in
 
 
 def standing_claim(planned: PlannedClaim, pool: NodePool, name: str) -> dict[str, Any]:
-    """Builds a NodeClaim with everything that its pool sets, without the pods that it is for."""
+    """Build a NodeClaim with everything that its pool sets, without the pods that it is for."""
     spec = pool.spec.template.spec
     known = planned.requirements.with_(instance_type_requirement(planned.instance_types))
     return {
@@ -94,17 +94,17 @@ def standing_claim(planned: PlannedClaim, pool: NodePool, name: str) -> dict[str
 
 
 def format_planned_requests(pods: tuple[Pod, ...]) -> str:
-    """Formats the annotation with the total requests of the claim's planned pods, without DaemonSets."""
+    """Format the annotation with the total requests of the claim's planned pods, without DaemonSets."""
     return _as_json(total(pod.requests for pod in pods))
 
 
 def planned_requests(annotations: Mapping[str, str]) -> Resources:
-    """Returns the total requests of the claim's planned pods; empty if the annotation is missing or unreadable."""
+    """Return the total requests of the claim's planned pods; empty if the annotation is missing or unreadable."""
     return _read(annotations, labels.PLANNED_REQUESTS)
 
 
 def largest_capacity(annotations: Mapping[str, str]) -> Resources:
-    """Returns the most that a claim may use of its pool's limits; empty if the annotation is missing or unreadable."""
+    """Return the most that a claim may use of its pool's limits; empty if the annotation is missing or unreadable."""
     return _read(annotations, labels.LARGEST_CAPACITY)
 
 

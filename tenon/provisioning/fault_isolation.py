@@ -34,7 +34,7 @@ class Narrowed:
 
 
 def narrowed(problem: Problem, expired: Expired, solve: Solve) -> Narrowed:
-    """Solves a problem. If the engine raises, solves it for the pods on which it does not."""
+    """Solve a problem. If the engine raises, solve it for the pods on which it does not."""
     good: list[Pod] = []
     causes: list[Sequence[Pod]] = []
     found = Narrowed(Plan())
@@ -65,7 +65,7 @@ def narrowed(problem: Problem, expired: Expired, solve: Solve) -> Narrowed:
 
 
 def _without_others(found: Narrowed, causes: Sequence[Sequence[Pod]], expired: Expired, solve: Solve) -> Narrowed:
-    """Replaces the failing problem with a smaller one, if the engine raises on the first cause alone."""
+    """Replace the failing problem with a smaller one, if the engine raises on the first cause alone."""
     if found.failing is None or not causes or expired():
         return found
     alone = replace(found.failing, pods=causes[0])
@@ -83,7 +83,7 @@ def _set_apart(found: Narrowed, chunk: Sequence[Sequence[Pod]], error: Exception
 
 
 def _kinds(pods: Sequence[Pod]) -> list[list[Pod]]:
-    """Groups pods that differ only in name and age."""
+    """Group pods that differ only in name and age."""
     kinds: dict[object, list[Pod]] = {}
     for pod in pods:
         alike = (

@@ -27,7 +27,7 @@ class FeatureGates:
     capacity_buffer: bool = False
 
     def __str__(self) -> str:
-        """Formats all gates as FEATURE_GATES does."""
+        """Format all gates as FEATURE_GATES does."""
         return _text(self, GATES)
 
 
@@ -38,7 +38,7 @@ class AwsFeatureGates:
     node_class_cel: bool = False
 
     def __str__(self) -> str:
-        """Formats all gates as AWS_FEATURE_GATES does."""
+        """Format all gates as AWS_FEATURE_GATES does."""
         return _text(self, AWS_GATES)
 
 
@@ -70,7 +70,7 @@ Gates = TypeVar("Gates", FeatureGates, AwsFeatureGates)
 
 
 def parse_feature_gates(text: str) -> tuple[FeatureGates, tuple[str, ...]]:
-    """Parses FEATURE_GATES into the gates, and a note on each removed gate.
+    """Parse FEATURE_GATES into the gates, and a note on each removed gate.
 
     Raises:
         ValueError: one sentence that names every invalid part.
@@ -79,7 +79,7 @@ def parse_feature_gates(text: str) -> tuple[FeatureGates, tuple[str, ...]]:
 
 
 def parse_aws_feature_gates(text: str) -> tuple[AwsFeatureGates, tuple[str, ...]]:
-    """Parses AWS_FEATURE_GATES.
+    """Parse AWS_FEATURE_GATES.
 
     Raises:
         ValueError: one sentence that names every invalid part.
@@ -88,7 +88,7 @@ def parse_aws_feature_gates(text: str) -> tuple[AwsFeatureGates, tuple[str, ...]
 
 
 def named_gates(text: str) -> frozenset[str]:
-    """Returns the gates that are named in the text of either setting. The others have their defaults."""
+    """Return the gates that are named in the text of either setting. The others have their defaults."""
     return frozenset(name for _, name, _, _ in _parts(text))
 
 
@@ -114,7 +114,7 @@ def _parse(
 
 
 def _parts(text: str) -> Iterator[tuple[str, str, str, str]]:
-    """Yields each non-empty part: the whole part, the gate's name, the equals sign if there is one, and the value."""
+    """Yield each non-empty part: the whole part, the gate's name, the equals sign if there is one, and the value."""
     for part in (part.strip() for part in text.split(",")):
         if part:
             name, equals, value = (piece.strip() for piece in part.partition("="))
@@ -122,7 +122,7 @@ def _parts(text: str) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _meant(name: str, known: Sequence[str]) -> str:
-    """Suggests what an unknown name may stand for."""
+    """Suggest what an unknown name may stand for."""
     lower = {one.lower(): one for one in known}
     near = difflib.get_close_matches(name.lower(), list(lower), n=1)
     return f"did you mean {lower[near[0]]}" if near else f"the gates are {', '.join(known)}"

@@ -23,7 +23,7 @@ Held = Mapping[str, LaunchBreaker]
 
 
 def open_to_plans(pools: Sequence[NodePool], held: Held, launching: Collection[str]) -> list[NodePool]:
-    """Returns the pools that plans may use: all except those that are held back and already have a probe.
+    """Return the pools that plans may use: all except those that are held back and already have a probe.
 
     ``launching`` are the pools with a NodeClaim that waits for its instance.
     """
@@ -31,7 +31,7 @@ def open_to_plans(pools: Sequence[NodePool], held: Held, launching: Collection[s
 
 
 def only_probes(plan: Plan, held: Held) -> Plan:
-    """Keeps at most one NodeClaim for each pool that is held back. The pods of its other claims wait."""
+    """Keep at most one NodeClaim for each pool that is held back. The pods of its other claims wait."""
     probes: set[str] = set()
     kept, waiting = [], {}
     for claim in plan.claims:
@@ -50,7 +50,7 @@ def only_probes(plan: Plan, held: Held) -> Plan:
 def with_launch_health(
     conditions: Sequence[Condition], breaker: LaunchBreaker | None, *, now: datetime, observed_generation: int | None
 ) -> list[Condition]:
-    """Sets the condition that says whether EC2 refuses the pool's launches.
+    """Set the condition that says whether EC2 refuses the pool's launches.
 
     A pool that EC2 never refused does not get it.
     """

@@ -22,7 +22,7 @@ OF_ITS_PODS = frozenset({labels.PLANNED_PODS, labels.PLANNED_REQUESTS, labels.EX
 
 
 def annotate(bodies: Sequence[dict[str, Any]], batch: int) -> None:
-    """Writes the launch group on each NodeClaim of a batch that shares one. The same bodies get the same groups."""
+    """Write the launch group on each NodeClaim of a batch that shares one. The same bodies get the same groups."""
     alike: dict[str, list[dict[str, Any]]] = {}
     for body in bodies:
         alike.setdefault(_what_it_asks_for(body), []).append(body)
@@ -39,7 +39,7 @@ def annotate(bodies: Sequence[dict[str, Any]], batch: int) -> None:
 
 
 def group_of(annotations: Mapping[str, str]) -> LaunchGroup | None:
-    """Returns the group in a NodeClaim's annotations; None if there is none, or it is unreadable."""
+    """Return the group in a NodeClaim's annotations; None if there is none, or it is unreadable."""
     name, _, place = annotations.get(labels.LAUNCH_GROUP, "").partition("/")
     ordinal, _, size = place.partition("/")
     if not (name and ordinal.isdecimal() and size.isdecimal()):
@@ -49,7 +49,7 @@ def group_of(annotations: Mapping[str, str]) -> LaunchGroup | None:
 
 
 def group_token(cluster: str, group: LaunchGroup) -> str:
-    """Returns EC2's idempotency token for a group's request.
+    """Return EC2's idempotency token for a group's request.
 
     Batch numbers are never reused in a cluster, so neither are group IDs.
     """
@@ -57,7 +57,7 @@ def group_token(cluster: str, group: LaunchGroup) -> str:
 
 
 def members_there(claims: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Returns the number of existing NodeClaims of each group, by the group's ID."""
+    """Return the number of existing NodeClaims of each group, by the group's ID."""
     counts: dict[str, int] = {}
     for claim in claims:
         group = group_of(claim["metadata"].get("annotations") or {})

@@ -19,7 +19,7 @@ def sold_to(kind: InstanceType, requirements: Requirements) -> bool:
 
 
 def why_none(requirements: Requirements, types: Sequence[InstanceType], zones: frozenset[str]) -> str:
-    """Says which requirements exclude all the types. ``zones`` are the zones of the subnets, if known."""
+    """Say which requirements exclude all the types. ``zones`` are the zones of the subnets, if known."""
     if not _any(requirements, [], types):
         return f"no instance type is on sale{f' in the zones of its subnets ({listed(zones)})' if zones else ''}"
     found = [text for key in sorted(requirements) if (text := beyond_subnets(requirements[key], zones))]

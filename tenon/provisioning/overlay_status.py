@@ -23,7 +23,7 @@ def overlay_conditions(
     now: datetime,
     generation: int | None = None,
 ) -> list[Condition]:
-    """Returns the new conditions of the overlay.
+    """Return the new conditions of the overlay.
 
     Args:
         name: the overlay.

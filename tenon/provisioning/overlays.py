@@ -43,7 +43,7 @@ class Overlaid:
     """By pool, the types whose capacity comes from an overlay."""
 
     def traces(self, pool: str, types: Iterable[str]) -> dict[str, str]:
-        """Returns the annotations of a NodeClaim of the pool that may become one of these types."""
+        """Return the annotations of a NodeClaim of the pool that may become one of these types."""
         meant = frozenset(types)
         found = {}
         if not meant.isdisjoint(self.repriced.get(pool, ())):
@@ -96,7 +96,7 @@ _All = dict[tuple[int, str], _Changes]
 
 
 def overlaid(sold: Sold, overlays: Sequence[NodeOverlay]) -> Overlaid:
-    """Applies the overlays to the types of each pool.
+    """Apply the overlays to the types of each pool.
 
     Args:
         sold: the pools, each with the types that its class can buy.
@@ -138,7 +138,7 @@ def overlaid(sold: Sold, overlays: Sequence[NodeOverlay]) -> Overlaid:
 
 
 def _grouped(sold: Sold, overlays: Sequence[_Overlay]) -> list[_Group]:
-    """Groups the pools, so that what applies to many is computed once."""
+    """Group the pools, so that what applies to many is computed once."""
     groups: dict[object, tuple[Sequence[InstanceType], dict[str, tuple[str, ...]], list[NodePool]]] = {}
     for pool, types in sold:
         fixed = template_labels(pool)
@@ -152,7 +152,7 @@ def _grouped(sold: Sold, overlays: Sequence[_Overlay]) -> list[_Group]:
 
 
 def _places(meant: Iterable[tuple[int, str]], groups: Sequence[_Group]) -> dict[str, Set[str]]:
-    """Returns the types by pool, from pairs of group index and type."""
+    """Return the types by pool, from pairs of group index and type."""
     types: dict[int, set[str]] = {}
     for number, name in meant:
         types.setdefault(number, set()).add(name)
@@ -173,7 +173,7 @@ def _read(overlay: NodeOverlay) -> _Overlay:
 
 
 def _beyond(overlay: _Overlay) -> str:
-    """Says which figure of the overlay is implausibly large; empty if none is."""
+    """Say which figure of the overlay is implausibly large; empty if none is."""
     for name, amount in overlay.capacity.items():
         if amount > MOST_UNITS:
             return f"its capacity of {name} is larger than can be counted"
@@ -183,7 +183,7 @@ def _beyond(overlay: _Overlay) -> str:
 
 
 def _wanted(overlay: _Overlay, groups: Sequence[_Group]) -> _All:
-    """Returns everything that the overlay would change."""
+    """Return everything that the overlay would change."""
     wanted: _All = {}
     known: dict[object, dict[str, _Changes]] = {}
     for number, group in enumerate(groups):
@@ -225,7 +225,7 @@ def _offers(offering: Offering, wanted: Sequence[Requirement]) -> bool:
 
 
 def _rival(weight: int, wanted: _All, made: _All) -> tuple[str, str] | None:
-    """Returns an overlay of equal weight that makes one of the changes too, and what it changes; else None."""
+    """Return an overlay of equal weight that makes one of the changes too, and what it changes; else None."""
     for place, changes in wanted.items():
         there = made.get(place, _Changes())
         for number in changes.prices:
@@ -238,7 +238,7 @@ def _rival(weight: int, wanted: _All, made: _All) -> tuple[str, str] | None:
 
 
 def _take_over(wanted: _All, made: _All) -> None:
-    """Adds the changes. Changes of earlier overlays take precedence."""
+    """Add the changes. Changes of earlier overlays take precedence."""
     for place, changes in wanted.items():
         there = made.setdefault(place, _Changes())
         there.prices = changes.prices | there.prices
@@ -263,7 +263,7 @@ def _with(kind: InstanceType, changes: _Changes) -> InstanceType:
 
 
 def _priced(types: Sequence[InstanceType]) -> Sequence[InstanceType]:
-    """Drops the offerings without a price, and then the types without an offering."""
+    """Drop the offerings without a price, and then the types without an offering."""
     if all(isfinite(offering.price) for kind in types for offering in kind.offerings):
         return types
     kept = [replace(kind, offerings=tuple(o for o in kind.offerings if isfinite(o.price))) for kind in types]
@@ -271,7 +271,7 @@ def _priced(types: Sequence[InstanceType]) -> Sequence[InstanceType]:
 
 
 def _price(price: float, overlay: _Overlay) -> float:
-    """Returns the price of an offering under an overlay; never below zero."""
+    """Return the price of an offering under an overlay; never below zero."""
     if overlay.price is not None:
         return float(overlay.price)
     assert overlay.adjustment is not None  # it reprices

@@ -22,7 +22,7 @@ _Kept = tuple[int, frozenset[tuple[str, str, str]]]
 
 
 def overlapping(pools: Sequence[NodePool]) -> dict[str, tuple[str, ...]]:
-    """Returns the overlapping pools, each with the sorted names of the others. Pools that get no nodes are left out.
+    """Return the overlapping pools, each with the sorted names of the others. Pools that get no nodes are left out.
 
     The number of comparisons is bounded by the pairs of pools with equal weight and taints but different requirements.
     """
@@ -45,7 +45,7 @@ def overlapping(pools: Sequence[NodePool]) -> dict[str, tuple[str, ...]]:
 
 
 def sentence(others: Sequence[str]) -> str:
-    """Says what a pool's overlap with these others means, and what to do about it."""
+    """Say what a pool's overlap with these others means, and what to do about it."""
     more = f" and {len(others) - _NAMED} others" if len(others) > _NAMED else ""
     kinds = "NodePool" if len(others) == 1 else "NodePools"
     return (
@@ -57,7 +57,7 @@ def sentence(others: Sequence[str]) -> str:
 def with_overlap(
     conditions: Sequence[Condition], others: Sequence[str], *, now: datetime, observed_generation: int | None = None
 ) -> list[Condition]:
-    """Sets the condition about an overlap with ``others``; removes it if there are none."""
+    """Set the condition about an overlap with ``others``; remove it if there are none."""
     if not others:
         return clear_condition(conditions, OVERLAPPING)
     return set_condition(
@@ -72,7 +72,7 @@ def with_overlap(
 
 
 def notes(found: Mapping[str, Sequence[str]]) -> list[str]:
-    """Returns one line per pool for a person who reads about all overlaps at once. Each pair is mentioned once."""
+    """Return one line per pool for a person who reads about all overlaps at once. Each pair is mentioned once."""
     lines = []
     for name, others in sorted(found.items()):
         later = [other for other in others if other > name]
@@ -82,7 +82,7 @@ def notes(found: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _met(alike: Mapping[Requirements, Sequence[str]]) -> Iterable[tuple[Sequence[str], list[str]]]:
-    """Returns the pools of each set of requirements and all pools that a node could belong to, including these."""
+    """Return the pools of each set of requirements and all pools that a node could belong to, including these."""
     forms = list(alike)
     met = [[*alike[form]] for form in forms]
     for number, form in enumerate(forms):
@@ -94,7 +94,7 @@ def _met(alike: Mapping[Requirements, Sequence[str]]) -> Iterable[tuple[Sequence
 
 
 def _keeps_apart(pool: NodePool) -> _Kept:
-    """Returns weight and taints. Pools that differ in these are separate on purpose."""
+    """Return weight and taints. Pools that differ in these are separate on purpose."""
     taints = frozenset(
         (taint.key, taint.value, taint.effect)
         for taint in pool.spec.template.spec.taints
@@ -104,9 +104,9 @@ def _keeps_apart(pool: NodePool) -> _Kept:
 
 
 def _requirements(pool: NodePool) -> Requirements | None:
-    """Returns the pool's requirements on its nodes without its own name and class, which no pod needs to select by.
+    """Return the pool's requirements on its nodes without its own name and class, which no pod needs to select by.
 
-    Returns None if they are invalid or contradict each other: such a pool gets no nodes.
+    Return None if they are invalid or contradict each other: such a pool gets no nodes.
     """
     terms = [term.model_dump(by_alias=True, exclude_none=True) for term in pool.spec.template.spec.requirements]
     try:

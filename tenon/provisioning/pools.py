@@ -15,7 +15,7 @@ from tenon.scheduling.model import InstanceType, Pool
 
 
 def template_labels(pool: NodePool) -> dict[str, str]:
-    """Returns the labels that every node of the pool has, whatever its type."""
+    """Return the labels that every node of the pool has, whatever its type."""
     reference = pool.spec.template.spec.node_class_ref
     provisioner = pool.metadata.labels.get(labels.PROVISIONER)
     return {
@@ -27,7 +27,7 @@ def template_labels(pool: NodePool) -> dict[str, str]:
 
 
 def template_requirements(pool: NodePool) -> Requirements:
-    """Returns the pool's requirements, with its labels as single-value requirements."""
+    """Return the pool's requirements, with its labels as single-value requirements."""
     terms = [term.model_dump(by_alias=True, exclude_none=True) for term in pool.spec.template.spec.requirements]
     return Requirements.from_terms(terms).with_(Requirements.from_labels(template_labels(pool)))
 
@@ -35,7 +35,7 @@ def template_requirements(pool: NodePool) -> Requirements:
 def scheduling_pool(
     pool: NodePool, instance_types: Sequence[InstanceType], usage: Resources, zones: frozenset[str] = frozenset()
 ) -> Pool:
-    """Returns the pool for the engine, with its usage and only the instance types that its requirements allow.
+    """Return the pool for the engine, with its usage and only the instance types that its requirements allow.
 
     ``zones`` are the zones in which its class has subnets, if known.
     """
@@ -62,5 +62,5 @@ def _taints(taints: Sequence[ApiTaint]) -> tuple[Taint, ...]:
 
 
 def instance_type_requirement(names: Sequence[str]) -> Requirement:
-    """Returns the requirement that lists exactly these types."""
+    """Return the requirement that lists exactly these types."""
     return Requirement.new(labels.INSTANCE_TYPE, "In", names)

@@ -51,7 +51,7 @@ def problem_of(
     policy: PlanPolicy,
     promised: Mapping[str, Sequence[Pod]] | None = None,
 ) -> Problem:
-    """Returns the problem of placing these pods.
+    """Return the problem of placing these pods.
 
     Args:
         cluster: the cluster as it is now.
@@ -97,13 +97,13 @@ def explained(plan: Plan, cluster: Cluster, pods: Sequence[Pod], held: Mapping[s
 
 
 def _zones_of(pool: NodePool, cluster: Cluster) -> frozenset[str]:
-    """Returns the zones in which the pool's class has subnets; empty if they are not known."""
+    """Return the zones in which the pool's class has subnets; empty if they are not known."""
     found = cluster.node_class(pool.spec.template.spec.node_class_ref.name)
     return frozenset(subnet.zone for subnet in found.status.subnets) if found else frozenset()
 
 
 def _without(node: Node, placed_anew: Set[str]) -> Node:
-    """Returns the node without the pods that are being placed (by UID), so that they can use what was kept for them."""
+    """Return the node without the pods that are being placed (by UID), so that they can use what was kept for them."""
     back = [pod for pod in node.pods if pod.uid in placed_anew]
     if not back:
         return node
@@ -117,7 +117,7 @@ def _without(node: Node, placed_anew: Set[str]) -> Node:
 
 
 def with_pods(node: Node, pods: Sequence[Pod]) -> Node:
-    """Returns the node as if these pods ran on it."""
+    """Return the node as if these pods ran on it."""
     if not pods:
         return node
     used = total((node.used, *(pod.requests for pod in pods)))

@@ -15,12 +15,12 @@ from tenon.scheduling.model import Problem
 
 
 def to_json(problem: Problem) -> bytes:
-    """Encodes the whole problem."""
+    """Encode the whole problem."""
     return msgspec.json.encode(problem, enc_hook=_plain)
 
 
 def from_json(text: bytes) -> Problem:
-    """Decodes the problem that `to_json` wrote.
+    """Decode the problem that `to_json` wrote.
 
     Raises:
         ValueError: the text is not such a problem.

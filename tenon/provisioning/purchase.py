@@ -23,7 +23,7 @@ def explanations(problem: Problem, claims: Sequence[PlannedClaim]) -> list[str]:
 
 
 def explanation(claim: PlannedClaim, choice: str) -> str:
-    """Lists the pods, the cheapest types, the reason for the choice among them, and the price."""
+    """List the pods, the cheapest types, the reason for the choice among them, and the price."""
     pods = sorted(pod.key for pod in claim.pods if not pod.buffer)
     rooms = len(claim.pods) - len(pods)
     lines = []
@@ -41,7 +41,7 @@ def explanation(claim: PlannedClaim, choice: str) -> str:
 
 
 def bounded_lines(text: str) -> list[str]:
-    """Limits an explanation to the lines that a workflow accepts, because people may edit annotations."""
+    """Limit an explanation to the lines that a workflow accepts, because people may edit annotations."""
     return [_cut(line) for line in text.splitlines()[:MAX_LINES]]
 
 

@@ -18,12 +18,12 @@ NodeClasses = Callable[[str], EC2NodeClass | None]
 
 
 def usable_pools(pools: Sequence[NodePool], node_class: NodeClasses) -> list[NodePool]:
-    """Returns the NodePools that may launch nodes now: valid, not being deleted, not static, with a ready class."""
+    """Return the NodePools that may launch nodes now: valid, not being deleted, not static, with a ready class."""
     return [pool for pool in pools if not why_unusable(pool, node_class)]
 
 
 def why_unusable(pool: NodePool, node_class: NodeClasses) -> str:
-    """Says why a NodePool launches no nodes for pods; empty if it does."""
+    """Say why a NodePool launches no nodes for pods; empty if it does."""
     if pool.metadata.deletion_timestamp is not None:
         return "it is being deleted"
     if pool.spec.replicas is not None:
@@ -33,7 +33,7 @@ def why_unusable(pool: NodePool, node_class: NodeClasses) -> str:
 
 
 def why_class_unready(pool: NodePool, node_class: NodeClasses) -> str:
-    """Says why the pool's class cannot be used; empty if it can."""
+    """Say why the pool's class cannot be used; empty if it can."""
     reference = pool.spec.template.spec.node_class_ref
     if not is_managed(reference.model_dump()):
         return (
@@ -61,7 +61,7 @@ STATIC_IS_OFF = (
 def pool_conditions(
     pool: NodePool, node_class: NodeClasses, now: datetime, *, static_capacity: bool = False
 ) -> list[Condition]:
-    """Returns the pool's new conditions. ``static_capacity`` is the feature gate of that name."""
+    """Return the pool's new conditions. ``static_capacity`` is the feature gate of that name."""
     generation = pool.metadata.generation
     faults = [str(fault) for fault in check_nodepool(pool)]
     reason = "NodePoolValidationFailed" if faults else VALIDATION_SUCCEEDED

@@ -22,7 +22,7 @@ CROWDED = "there is no room for it beside the pods that wait"
 
 
 def solved(problem: Problem, expired: Expired = never) -> Plan:
-    """Returns the plan for pods and for the pods that buffers stand for.
+    """Return the plan for pods and for the pods that buffers stand for.
 
     A buffer's pod with the namespace and name of an existing pod is left out. When the time has ``expired``, returns
     the plan made so far.
@@ -48,7 +48,7 @@ def solved(problem: Problem, expired: Expired = never) -> Plan:
 
 
 def buffer_pods(pods: Sequence[Pod]) -> dict[str, list[Pod]]:
-    """Returns the pods that stand for buffers, by buffer."""
+    """Return the pods that stand for buffers, by buffer."""
     found: dict[str, list[Pod]] = {}
     for pod in pods:
         if pod.buffer:
@@ -57,12 +57,12 @@ def buffer_pods(pods: Sequence[Pod]) -> dict[str, list[Pod]]:
 
 
 def _looked_at(pod: Pod) -> set[str]:
-    """Returns the topology keys of the pod's spread constraints and affinity terms."""
+    """Return the topology keys of the pod's spread constraints and affinity terms."""
     return {spread.key for spread in pod.rules.spreads} | {term.key for term in pod.rules.terms}
 
 
 def _settled(claims: Sequence[PlannedClaim], keys: Set[str]) -> list[Pod]:
-    """Returns the pods of the claims, each restricted to its claim's domains of these topologies.
+    """Return the pods of the claims, each restricted to its claim's domains of these topologies.
 
     The first plan satisfies rules between pods among existing pods. Solving again together with the buffers' pods would
     satisfy them only with the buffers counted, but kube-scheduler, which does not know buffers, counts pods only.

@@ -66,7 +66,7 @@ class StaticDecision:
 
 
 def balance(pool: NodePool, staying: int, leaving: int) -> Balance:
-    """Returns what the pool lacks or has too much of.
+    """Return what the pool lacks or has too much of.
 
     A pool that is being deleted lacks nothing: its claims go with it.
 
@@ -86,7 +86,7 @@ def balance(pool: NodePool, staying: int, leaving: int) -> Balance:
 
 
 def decide(pool: NodePool, claims: Sequence[StaticClaim], may_make: int = MOST_AT_ONCE) -> StaticDecision:
-    """Decides which NodeClaims to create and delete.
+    """Decide which NodeClaims to create and delete.
 
     Args:
         pool: the static pool.
@@ -101,13 +101,13 @@ def decide(pool: NodePool, claims: Sequence[StaticClaim], may_make: int = MOST_A
 
 
 def next_ordinal(pool: NodePool) -> int:
-    """Returns the next ordinal of the pool: no NodeClaim is known to use it or a later one."""
+    """Return the next ordinal of the pool: no NodeClaim is known to use it or a later one."""
     text = pool.metadata.annotations.get(labels.NEXT_ORDINAL, "")
     return int(text) if _ORDINAL.fullmatch(text) else 0
 
 
 def why_none_are_made(pool: NodePool, node_class: NodeClasses) -> str:
-    """Says why a static pool gets no new nodes now; empty if it does."""
+    """Say why a static pool gets no new nodes now; empty if it does."""
     unready = why_class_unready(pool, node_class)
     if unready:
         return unready
@@ -116,7 +116,7 @@ def why_none_are_made(pool: NodePool, node_class: NodeClasses) -> str:
 
 
 def _first_to_go(claim: StaticClaim) -> tuple[bool, bool, bool, float, str, str]:
-    """Sorts claims without an instance first, then empty nodes, then nodes with a low pod cost.
+    """Sort claims without an instance first, then empty nodes, then nodes with a low pod cost.
 
     Protected ones come last.
     """
@@ -142,5 +142,5 @@ def _new_names(pool: NodePool, count: int, taken: set[str]) -> StaticDecision:
 
 
 def static_claim_name(pool: NodePool, ordinal: int) -> str:
-    """Returns the name of a NodeClaim of a static pool."""
+    """Return the name of a NodeClaim of a static pool."""
     return name_after(pool.metadata.name, f"{pool.metadata.uid}/{ordinal}")

@@ -33,7 +33,7 @@ def static_node(
     namespaces: Mapping[str, Mapping[str, str]],
     policy: PlanPolicy,
 ) -> PlannedClaim:
-    """Returns a node of the pool, without pods.
+    """Return a node of the pool, without pods.
 
     Args:
         pool: the static pool. Its limits are ignored, because they only bound the number of nodes.

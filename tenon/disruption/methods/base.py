@@ -28,7 +28,7 @@ class Method(Protocol):
         ...
 
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
-        """Returns the commands to start now.
+        """Return the commands to start now.
 
         Args:
             eligible: the nodes that any method may disrupt, by name.

@@ -21,7 +21,7 @@ class Emptiness:
     consolidation_type = "empty"
 
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
-        """Returns a command with the nodes whose workflows to notify now."""
+        """Return a command with the nodes whose workflows to notify now."""
         found: list[Candidate] = []
         later = []
         for node in eligible:
