@@ -52,12 +52,20 @@ def parse_quantity(text: str | int | float) -> Decimal:
     return number * (_BINARY[suffix] if suffix in _BINARY else _DECIMAL[suffix])
 
 
-@lru_cache(16_384, typed=True)
 def to_units(name: str, quantity: str | int | float) -> int:
-    """Convert a quantity to the unit of this module: millicores for CPU, otherwise base units, rounded up.
+    """A quantity in the unit of this module: millicores for CPU, else whole base units, rounded up.
 
-    The cache matters: thousands of nodes state the same quantities, and parsing them without it took 100 ms in one go.
+    Raises:
+        ValueError: it is not a quantity.
     """
+    if not isinstance(quantity, str | int | float):  # unhashable, where JSON holds something else
+        raise ValueError(f"{quantity!r} is not a quantity: write a number with an optional suffix, such as 250m or 1Gi")
+    return _units(name, quantity)
+
+
+@lru_cache(16_384, typed=True)
+def _units(name: str, quantity: str | int | float) -> int:
+    """The result of `to_units`, kept: thousands of nodes state the same quantities, and to parse them takes 100 ms."""
     value = parse_quantity(quantity)
     return int((value * 1000 if name == CPU else value).to_integral_value(rounding=ROUND_CEILING))
 

@@ -5,13 +5,13 @@ A NodeClaim copies the annotation from its pool, so that plan and launch agree e
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from pydantic import ValidationError
 
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.json_object import parse_json_object
 from tenon.apis.kubelet import KubeletConfiguration, expressions_in
 from tenon.apis.validation import check_ec2nodeclass
 from tenon.evolve import evolve
@@ -51,8 +51,8 @@ def own_kubelet_faults(node_class: EC2NodeClass, annotations: Mapping[str, str])
 def _read(annotations: Mapping[str, str]) -> KubeletConfiguration | None:
     """Return the settings in the annotation; None if there are none or they cannot be read."""
     try:
-        given = json.loads(annotations.get(labels.V1BETA1_KUBELET, "null"))
-        if not isinstance(given, dict):
+        given = parse_json_object(annotations.get(labels.V1BETA1_KUBELET))
+        if given is None:
             return None
         kubelet = {name: value for name, value in given.items() if name != "containerRuntime"}
         found = KubeletConfiguration.model_validate(kubelet)

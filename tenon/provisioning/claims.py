@@ -12,6 +12,7 @@ from typing import Any
 
 from tenon.apis import labels
 from tenon.apis.hashing import nodepool_hashes
+from tenon.apis.json_object import parse_json_object
 from tenon.apis.nodepool import NodePool
 from tenon.ec2.own_kubelet import own_kubelet
 from tenon.kube.planned_pods import format_planned_pods
@@ -114,6 +115,6 @@ def _as_json(resources: Resources) -> str:
 
 def _read(annotations: Mapping[str, str], key: str) -> Resources:
     try:
-        return parse_resources(json.loads(annotations.get(key) or "{}"))
-    except (ValueError, AttributeError):
+        return parse_resources(parse_json_object(annotations.get(key)))
+    except ValueError:
         return {}

@@ -28,7 +28,7 @@ def test_v1b04_the_annotation_stands_for_all_settings_of_the_class() -> None:
     assert kubelet_map(given) == {"maxPods": 7, "podsPerCore": 2}
 
 
-@pytest.mark.parametrize("text", ["", "[", "5", "[]", '{"maxPods": "many"}'])
+@pytest.mark.parametrize("text", ["", "[", "5", "[]", '{"maxPods": "many"}', "[" * 100_000])
 def test_v1b04_what_holds_no_settings_counts_for_nothing(text: str) -> None:
     given = node_class({}, role="r", kubelet={"maxPods": 7})
     assert with_own_kubelet(given, annotated(text)) is given

@@ -16,7 +16,7 @@ from tenon.apis.validation import check
 from tenon.kube.planned_pods import format_planned_pods, planned_pods
 from tenon.kube.pod import Pod
 from tenon.kube.taints import Toleration
-from tenon.provisioning.claims import claim_body, claim_name, planned_requests
+from tenon.provisioning.claims import claim_body, claim_name, largest_capacity, planned_requests
 from tenon.provisioning.pools import scheduling_pool
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import PlannedClaim
@@ -183,3 +183,9 @@ def test_a_claim_says_when_min_values_were_lowered_for_it() -> None:
     assert term["minValues"] == len(term["values"]) < 15
     (enough,) = solve(problem([pod()], scheduling_pool(pool, CATALOG, {}), min_values_best_effort=True)).claims
     assert claim_body(enough, pool, batch=1, ordinal=1)["metadata"]["annotations"][labels.MIN_VALUES_RELAXED] == "false"
+
+
+@pytest.mark.parametrize("text", ["", "5", "{", '{"cpu": [1]}', '{"cpu": {}}', '{"cpu": "many"}', "[" * 100_000])
+def test_an_annotation_that_holds_no_quantities_counts_for_nothing(text: str) -> None:
+    assert largest_capacity({labels.LARGEST_CAPACITY: text}) == {}
+    assert largest_capacity({labels.LARGEST_CAPACITY: '{"cpu": "2", "memory": 1024}'}) == {"cpu": 2000, "memory": 1024}

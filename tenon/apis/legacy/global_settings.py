@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tenon.apis.json_object import parse_json_object
 from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.apis.legacy.conversion import Note, OldObject, read
-from tenon.apis.legacy.global_tags import DEFAULT_TAGS, is_of_tags, json_object, tags_of
+from tenon.apis.legacy.global_tags import DEFAULT_TAGS, is_of_tags, tags_of
 from tenon.apis.validation import Problem
 
 SETTINGS = "karpenter-global-settings"
@@ -113,7 +114,7 @@ def merged(parts: Iterable[Settings]) -> Settings:
 
 
 def _logger(text: str, notes: list[str]) -> dict[str, str]:
-    given = json_object(text)
+    given = parse_json_object(text)
     if given is None:
         sentence = "zap-logger-config is no JSON object and is left out: LOG_LEVEL sets the level now"
         notes.append(Note(sentence, "data[zap-logger-config]"))

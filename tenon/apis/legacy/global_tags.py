@@ -5,11 +5,10 @@ The same code parses both, so that a ConfigMap keeps its meaning when it becomes
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import Any
 
 from tenon.apis.ec2nodeclass import CLUSTER_TAG_PREFIX, MOST_TAGS, OWN_TAGS
+from tenon.apis.json_object import parse_json_object
 from tenon.apis.legacy.awsnodetemplate import RESTRICTED_TAGS
 from tenon.apis.legacy.conversion import Note
 
@@ -67,18 +66,8 @@ def default_tags(text: str) -> dict[str, str]:
     return tags
 
 
-def json_object(text: str) -> dict[str, Any] | None:
-    """Parse a JSON object; None if the text is anything else."""
-    try:
-        given = json.loads(text)
-        json.dumps(given, ensure_ascii=False).encode()  # unpaired surrogates cannot be printed
-    except (ValueError, RecursionError):
-        return None
-    return given if isinstance(given, dict) else None
-
-
 def _read(text: str) -> dict[str, str]:
-    given = json_object(text)
+    given = parse_json_object(text)
     if given is None or not all(isinstance(value, str) for value in given.values()):
         raise ValueError('it is no JSON object of texts, such as {"team": "a"}')
     return given

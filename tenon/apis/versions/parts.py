@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tenon.apis.json_object import JsonObject
+from tenon.apis.json_object import JsonObject, parse_json_object
 
 Values = dict[str, Any]
 """The present fields of a part, by their names within the part."""
@@ -87,17 +87,6 @@ def text_of(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def mapping_of(text: Any) -> JsonObject | None:
-    """Parse a JSON mapping from an annotation; None if the text is anything else."""
-    if not isinstance(text, str):
-        return None
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
-
-
 def _restored(
     given: Values, kept: Any, fields: Mapping[str, Path], there: Change, back: Change, takes: Taken
 ) -> Values:
@@ -163,7 +152,7 @@ def _unkeep(body: JsonObject, annotation: str) -> JsonObject:
     annotations = (body.get("metadata") or {}).get("annotations")
     if not isinstance(annotations, dict) or annotation not in annotations:
         return {}
-    kept = mapping_of(annotations[annotation])
+    kept = parse_json_object(annotations[annotation])
     if kept is None:
         return {}
     _take(body, {annotation: ("metadata", "annotations", annotation)})

@@ -10,9 +10,9 @@ from pydantic import ValidationError, create_model
 from tenon.apis import labels
 from tenon.apis.base import ApiModel, kubernetes_name
 from tenon.apis.common import SelectorRequirement
-from tenon.apis.json_object import JsonObject
+from tenon.apis.json_object import JsonObject, parse_json_object
 from tenon.apis.managed import KIND as NODE_CLASS_KIND
-from tenon.apis.versions.parts import Part, Path, Taken, Unconvertible, Values, mapping_of, text_of
+from tenon.apis.versions.parts import Part, Path, Taken, Unconvertible, Values, text_of
 
 ANNOTATIONS: Path = ("metadata", "annotations")
 
@@ -102,7 +102,7 @@ def reference_down(values: Values) -> Values:
     given = values["nodeClassRef"]
     if not isinstance(given, dict):
         raise Unconvertible("nodeClassRef is not a mapping")
-    original = mapping_of(values.get("original"))
+    original = parse_json_object(values.get("original"))
     if original is not None and reference_up({"nodeClassRef": original})["nodeClassRef"] == given:
         return {"nodeClassRef": original}
     version = f"{given.get('group') or labels.AWS_GROUP}/v1beta1"
@@ -116,5 +116,5 @@ def kubelet_up(values: Values) -> Values:
 
 def kubelet_down(values: Values) -> Values:
     """Restore the kubelet settings from the annotation. An annotation that is not a mapping stays."""
-    settings = mapping_of(values.get("annotation"))
+    settings = parse_json_object(values.get("annotation"))
     return values if settings is None else {"kubelet": settings}

@@ -51,7 +51,9 @@ def test_v1b07_a_nodeclaim_keeps_the_age_that_v1_gave_it(body: Manifest) -> None
 def test_what_somebody_wrote_into_the_annotations_is_no_fault(body: Manifest, data: Any) -> None:
     other = there(body)
     junk = data.draw(
-        st.sampled_from(["", "[", "[]", '{"requirements": [5]}', '{"requirements": {"0": 5}}', '{"nodeClassRef": 1}'])
+        st.sampled_from(
+            ["", "[", "[" * 100_000, "[]", '{"requirements": [5]}', '{"requirements": {"0": 5}}', '{"nodeClassRef": 1}']
+        )
         | st.sampled_from(['{"images": {"amiSelectorTerms": 5}}', '{"consolidation": {"x": 1}, "budgets": {"0": {}}}'])
     )
     for name in ("tenon.sh/v1", "tenon.sh/v1beta1"):
