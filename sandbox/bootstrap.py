@@ -1,4 +1,4 @@
-"""What a fresh API server needs before it is a cluster that Tenon can run in."""
+"""Installs what a new API server needs before Tenon can run in the cluster."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ from sandbox.layout import NAMESPACE, SERVICE_ACCOUNT, Layout
 SYSTEM = Path(__file__).with_name("system.yaml")
 DEPLOY = Path(__file__).parent.parent / "deploy"
 TOKEN_LIFETIME = "8760h"
-"""As long as the certificates."""
+"""The same lifetime as the certificates."""
 
 
 def deploy_manifests(deploy: Path = DEPLOY) -> list[Path]:
-    """The product's own CRDs and rights, as users install them."""
+    """Tenon's CRDs and RBAC manifests, as users install them."""
     rights = deploy / "rbac.yaml"
     return [*sorted((deploy / "crds").glob("*.yaml")), *([rights] if rights.exists() else [])]
 
 
 def populate(layout: Layout, server: str) -> None:
-    """Install the product's manifests and the system node, and give Tenon its kubeconfig; raises KubectlError."""
+    """Install Tenon's manifests and the system node, and write Tenon's kubeconfig.
+
+    Raises:
+        KubectlError: kubectl failed.
+    """
     admin = layout.kubeconfig
     apply(admin, SYSTEM, *deploy_manifests())
     token = kubectl(
@@ -33,7 +37,11 @@ def populate(layout: Layout, server: str) -> None:
 
 
 def settle(layout: Layout) -> None:
-    """Wait until pods can be made and CRDs are served; raises KubectlError."""
+    """Wait until pods can be created and CRDs are served.
+
+    Raises:
+        KubectlError: kubectl failed, or the wait timed out.
+    """
     admin = layout.kubeconfig
     kubectl(admin, "wait", "--for=create", "serviceaccount/default", "--namespace=default", "--timeout=60s")
     kubectl(admin, "wait", "--for=condition=Ready", f"node/{SYSTEM_NODE}", "--timeout=60s")

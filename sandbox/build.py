@@ -1,8 +1,8 @@
-"""The control plane's programs, built once from pinned Go modules and shared by all checkouts of this machine.
+"""Builds the control plane's programs once from pinned Go modules, for all checkouts on this machine.
 
-Release binaries may not be reachable where this runs; the Go module proxy is, and go.sum pins every byte. The result
-is cached under the hash of all that decides it. A build happens in a folder of its own and is renamed at the end, so a
-half-made cache cannot be seen; a file lock makes the second of two builds wait for the first and use its result.
+Release binaries may not be reachable where this runs, but the Go module proxy is, and go.sum pins every byte. The
+result is cached under the hash of all inputs. A build happens in its own folder and is renamed at the end, so an
+incomplete cache is never visible. A file lock makes the second of two builds wait for the first and use its result.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ PACKAGES = (
 PROGRAMS = ("kube-apiserver", "kube-scheduler", "kube-controller-manager", "kwok", "etcd")
 
 COLD_CPU_MINUTES = 12.5
-"""Measured: what compiling everything costs when Go's own cache is empty; it spreads well over up to 8 cores."""
+"""Measured CPU minutes to compile everything with an empty Go cache. The work scales well to up to 8 cores."""
 
 
 class BuildError(Exception):
-    """The control plane could not be built; the message is a sentence and the end of Go's output."""
+    """The control plane could not be built. The message is a sentence and the end of Go's output."""
 
 
 def cache_root() -> Path:
-    """Where builds are kept, for every checkout of this user."""
+    """The folder for builds, shared by all checkouts of this user."""
     own = os.environ.get("TENON_CACHE_DIR")
     if own:
         return Path(own).expanduser() / "controlplane"
@@ -54,7 +54,7 @@ def cache_root() -> Path:
 
 
 def content_hash(source: Path = SOURCE) -> str:
-    """A name for the result: changes when the modules, the flags, the programs or the platform do."""
+    """The cache key of the result. It changes with the modules, the flags, the programs and the platform."""
     digest = hashlib.sha256()
     for name in SOURCE_FILES:
         data = (source / name).read_bytes()
@@ -64,14 +64,19 @@ def content_hash(source: Path = SOURCE) -> str:
 
 
 def estimate() -> str:
-    """How long a build takes on this machine when nothing is cached, in words."""
+    """How long a build takes on this machine with an empty cache, in words."""
     cores = os.cpu_count() or 1
     minutes = max(2, round(COLD_CPU_MINUTES / min(cores, 8) + 0.5))
     return f"about {minutes} minutes on {cores} {'core' if cores == 1 else 'cores'}"
 
 
 def ensure(on_progress: OnProgress) -> Path:
-    """The folder that holds PROGRAMS, built now if it must be; raises BuildError or MissingTool."""
+    """Return the folder with PROGRAMS. Builds them if necessary.
+
+    Raises:
+        BuildError: the build failed.
+        MissingTool: there is no suitable Go.
+    """
     target = cache_root() / content_hash()
     if _complete(target):
         return target
@@ -91,7 +96,9 @@ def _complete(folder: Path) -> bool:
 
 @contextmanager
 def lock(path: Path, on_progress: OnProgress) -> Iterator[None]:
-    """Hold the file lock ``path``; says so once if another process has it. The kernel frees it if the holder dies."""
+    """Hold the file lock ``path``. Reports once if another process holds it. The kernel releases it if the
+    holder dies.
+    """
     with path.open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -107,7 +114,7 @@ def _build(target: Path, on_progress: OnProgress) -> None:
     on_progress(
         Progress(f"building the control plane once with {go}: {estimate()}, seconds when Go's own cache is warm")
     )
-    for left in target.parent.glob(f"{target.name}.*/"):  # of a build that was killed: we hold the lock
+    for left in target.parent.glob(f"{target.name}.*/"):  # left by a build that was killed: we hold the lock
         shutil.rmtree(left, ignore_errors=True)
     scratch = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))
     try:
@@ -124,13 +131,13 @@ def _build(target: Path, on_progress: OnProgress) -> None:
 
 
 def _run_go(command: list[str | Path], doing: str, total: int, began: float, on_progress: OnProgress) -> int:
-    """Run Go, counting its lines as progress: it names a package or module on each. Answers the count."""
+    """Run Go and report progress by counting its lines, each of which names a package or module. Returns the count."""
     tail: deque[str] = deque(maxlen=15)
     count = 0
     with subprocess.Popen(
         dying_with_parent(*map(str, command)),
         cwd=SOURCE,
-        env=os.environ | {"GOFLAGS": "", "GOWORK": "off"},  # the caller's own Go projects must not decide this
+        env=os.environ | {"GOFLAGS": "", "GOWORK": "off"},  # ignore the settings of the user's own Go projects
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -1,4 +1,4 @@
-"""The sandbox's own certificate authority: one for each cluster, made in memory, gone with the state folder."""
+"""The sandbox's certificate authority. Each cluster has its own, which exists only in memory."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from worker.runtime import certificate_authority
 
 @dataclass(frozen=True)
 class Pair:
-    """A certificate and its key, PEM."""
+    """A certificate and its key, in PEM format."""
 
     certificate: bytes
     key: bytes
 
     def write(self, folder: Path, name: str) -> tuple[Path, Path]:
-        """Write ``name``.crt and ``name``.key, for this user only; answers their paths."""
+        """Write ``name``.crt and ``name``.key so that only this user can read them. Returns their paths."""
         certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
         write_private(certificate, self.certificate)
         write_private(key, self.key)
@@ -37,7 +37,7 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def private_key_pem() -> tuple[ec.EllipticCurvePrivateKey, bytes]:
-    """A new P-256 key, and its PEM."""
+    """A new P-256 key, and the same key in PEM format."""
     key = certificate_authority.new_key()
     pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
@@ -46,20 +46,20 @@ def private_key_pem() -> tuple[ec.EllipticCurvePrivateKey, bytes]:
 
 
 class Authority:
-    """Issues the API server's certificate and its clients'."""
+    """Issues the certificates of the API server and its clients."""
 
     def __init__(self) -> None:
         self._authority = certificate_authority.CertificateAuthority("sandbox-ca", datetime.now(UTC))
         self.certificate = certificate_authority.pem(self._authority.certificate)
 
     def client(self, user: str, *groups: str) -> Pair:
-        """A client certificate: Kubernetes reads the user from CN and the groups from O."""
+        """Issue a client certificate. Kubernetes reads the user from CN and the groups from O."""
         names = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         subject = x509.Name([*names, x509.NameAttribute(NameOID.COMMON_NAME, user)])
         return self._issue(subject, ExtendedKeyUsageOID.CLIENT_AUTH)
 
     def server(self, names: list[str], addresses: list[str]) -> Pair:
-        """A serving certificate for these DNS names and IP addresses."""
+        """Issue a serving certificate for these DNS names and IP addresses."""
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
         return self._issue(subject, ExtendedKeyUsageOID.SERVER_AUTH, [*names, *addresses])
 

@@ -1,4 +1,4 @@
-"""A sandbox as an object: what tests, the demo and the command line start, use and stop.
+"""A sandbox as an object, which tests, the demo and the command line start, use and stop.
 
 ``sandbox = Sandbox.start(folder)``, a worker with ``sandbox.worker_env()`` in its environment,
 ``sandbox.apply(Path("examples/inflate.yaml"))``, ``sandbox.stop()``.
@@ -29,7 +29,7 @@ POLL_SECONDS = 0.05
 
 
 class SandboxError(Exception):
-    """The sandbox did not start, is not running, or did not stop; the message is a sentence."""
+    """The sandbox did not start, is not running, or did not stop. The message is a sentence."""
 
 
 class Sandbox:
@@ -44,7 +44,7 @@ class Sandbox:
         self.kubeconfig = layout.kubeconfig
         """The administrator's kubeconfig."""
         self.worker_kubeconfig = layout.worker_kubeconfig
-        """Tenon's kubeconfig: ServiceAccount tenon/tenon and its rights, nothing else."""
+        """Tenon's kubeconfig: the ServiceAccount tenon/tenon with only its own permissions."""
         self.logs = layout.logs
         self.kubernetes_endpoint = addresses.kubernetes
         self.temporal_address = addresses.temporal
@@ -63,10 +63,16 @@ class Sandbox:
         keep_history: bool = False,
         detach: bool = False,
     ) -> Sandbox:
-        """Start a sandbox in ``state_dir`` (default: see layout) and return once it is ready.
+        """Start a sandbox in ``state_dir`` (default: see layout) and return when it is ready.
 
-        It ends with ``stop`` or with this process, however that ends; with ``detach`` it outlives this process.
-        ``boot_delay`` is in seconds. Raises SandboxError, BuildError, MissingTool.
+        It ends with ``stop`` or when this process ends for any reason. With ``detach`` it outlives this process.
+        ``boot_delay``
+        is in seconds.
+
+        Raises:
+            SandboxError: the sandbox did not start, or one already runs in this folder.
+            BuildError: the control plane could not be built.
+            MissingTool: a program is not installed.
         """
         layout = Layout.at(state_dir)
         status = read(layout.status)
@@ -100,7 +106,11 @@ class Sandbox:
 
     @classmethod
     def attach(cls, state_dir: Path | str | None = None) -> Sandbox:
-        """The sandbox that runs in ``state_dir``; raises SandboxError when none is ready there."""
+        """The running sandbox in ``state_dir``.
+
+        Raises:
+            SandboxError: no sandbox is ready there.
+        """
         layout = Layout.at(state_dir)
         status = read(layout.status)
         if status is None or status.state is not State.READY or status.addresses is None:
@@ -110,48 +120,67 @@ class Sandbox:
 
     @classmethod
     def find(cls, state_dir: Path | str | None = None) -> Sandbox | None:
-        """The sandbox that is ready in ``state_dir``, or None."""
+        """The running sandbox in ``state_dir``. None if no sandbox is ready there."""
         try:
             return cls.attach(state_dir)
         except SandboxError:
             return None
 
     def ec2(self) -> Ec2Admin:
-        """The operator's side door of its EC2: faults, capacity, instances, rejected pods."""
+        """The admin API of the sandbox's EC2: faults, capacity, instances, rejected pods."""
         return Ec2Admin(self.ec2_endpoint)
 
     def stop_component(self, name: str, *, kill: bool = False) -> None:
-        """Stop one component, such as ``temporal``, and leave the others; raises SandboxError.
+        """Stop one component, such as ``temporal``, and keep the others running.
 
-        Temporal and etcd keep what they know; EC2 forgets its instances.
+        Temporal and etcd keep their data. EC2 forgets its instances.
+
+        Raises:
+            SandboxError: the component does not exist or does not run.
         """
         self._order("kill" if kill else "stop", name)
 
     def start_component(self, name: str) -> None:
-        """Start a component that was stopped, as it was, and return once it serves; raises SandboxError."""
+        """Start a stopped component again, and return when it serves.
+
+        Raises:
+            SandboxError: the component is not stopped.
+        """
         self._order("start", name)
 
     def freeze_component(self, name: str) -> None:
-        """Stop a component's clock: its connections stay open, and nothing is answered; raises SandboxError."""
+        """Suspend a component: its connections stay open, but it answers nothing.
+
+        Raises:
+            SandboxError: the component does not run.
+        """
         self._order("freeze", name)
 
     def thaw_component(self, name: str) -> None:
-        """Let a frozen component go on; raises SandboxError."""
+        """Resume a frozen component.
+
+        Raises:
+            SandboxError: the component does not run.
+        """
         self._order("thaw", name)
 
     def start_metrics(self) -> None:
-        """Serve metrics.k8s.io from now on, for HorizontalPodAutoscalers and `kubectl top`; raises SandboxError."""
+        """Serve metrics.k8s.io from now on, for HorizontalPodAutoscalers and `kubectl top`.
+
+        Raises:
+            SandboxError: the component could not be started.
+        """
         known = self.status().components.get(metrics.COMPONENT)
         if known is None or known.state is State.STOPPED:
             self.start_component(metrics.COMPONENT)
         self.kubectl("wait", "--for=condition=Available", f"apiservice/{metrics.API_SERVICE}", "--timeout=60s")
 
     def load(self, deployment: str, amount: str, namespace: str = "default") -> None:
-        """Say what the pods of a Deployment use, as `sandbox.metrics.usage` reads it: ``90%``, ``1500m``.
+        """Set the CPU usage of a Deployment's pods, in the form of `sandbox.metrics.usage`: ``90%``, ``1500m``.
 
         Raises:
-            SandboxError: the amount is none, or metrics cannot be served.
-            KubectlError: there is no such Deployment.
+            SandboxError: the amount is malformed, or metrics cannot be served.
+            KubectlError: the Deployment does not exist.
         """
         try:
             parse_load(amount)
@@ -168,18 +197,18 @@ class Sandbox:
             raise SandboxError(f"Cannot {do} {component}: {error}.") from error
 
     def status(self) -> Status:
-        """What it is doing now."""
+        """The current status."""
         status = read(self.layout.status)
         return status or Status(state=State.STOPPED, message="never started")
 
     def worker_env(self, replica: int = 0, *, kubeconfig: Path | str | None = None) -> dict[str, str]:
-        """The environment of a Tenon worker in this sandbox; the same ports each time that replica is asked for.
+        """The environment of a Tenon worker in this sandbox. A replica always gets the same ports.
 
-        ``kubeconfig`` is another than the worker's own, such as an `ApiProxy`'s.
+        ``kubeconfig`` replaces the worker's own, for example with an `ApiProxy`'s.
         """
         taken = {port for ports in self._worker_ports.values() for port in ports}
         while replica not in self._worker_ports:
-            found = free_ports(3)  # those of a replica that does not run yet are free too
+            found = free_ports(3)  # the ports of a replica that does not run yet look free too
             if not taken.intersection(found):
                 self._worker_ports[replica] = found
         metrics, health, webhook = self._worker_ports[replica]
@@ -200,18 +229,26 @@ class Sandbox:
         }
 
     def apply(self, *manifests: kubectl.Manifest | Iterable[kubectl.Manifest]) -> str:
-        """Apply files and objects, alone or in lists, as the administrator, server-side; raises KubectlError."""
+        """Apply files and objects, alone or in lists, server-side and as the administrator.
+
+        Raises:
+            KubectlError: kubectl failed.
+        """
         flat: list[kubectl.Manifest] = []
         for one in manifests:
             flat.extend([one] if isinstance(one, (Path, dict)) else one)
         return kubectl.apply(self.kubeconfig, *flat)
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """Run kubectl as the administrator and return what it prints; raises KubectlError."""
+        """Run kubectl as the administrator and return its output.
+
+        Raises:
+            KubectlError: kubectl failed.
+        """
         return kubectl.kubectl(self.kubeconfig, *arguments, stdin=stdin)
 
     def wait(self) -> Status:
-        """Block until the sandbox ends by itself or is stopped from elsewhere."""
+        """Block until the sandbox ends or another process stops it."""
         while (status := self.status()).running:
             time.sleep(0.5)
         return status
@@ -223,29 +260,35 @@ class Sandbox:
         self.stop()
 
     def stop(self) -> None:
-        """Stop every process; raises SandboxError if one survives."""
+        """Stop every process.
+
+        Raises:
+            SandboxError: a process did not end.
+        """
         stop(self.layout, self._owned)
 
 
 def stop(layout: Layout, owned: subprocess.Popen[bytes] | None = None) -> bool:
-    """Stop the sandbox in ``layout`` and whatever a killed one left; False when nothing ran."""
+    """Stop the sandbox in ``layout``, and the processes that a killed sandbox left behind. Returns False if nothing
+    ran.
+    """
     status = read(layout.status)
     if status is None:
         return False
     ran = status.running or bool(status.leftovers())
     _end(layout, owned)
-    left = [process.pid for process in status.leftovers()]  # all that ran when the stop began
+    left = [process.pid for process in status.leftovers()]  # those that ran when the stop began
     if left:
         raise SandboxError(f"Processes of the sandbox did not end: {', '.join(map(str, left))}.")
     return ran
 
 
 def _end(layout: Layout, owned: subprocess.Popen[bytes] | None) -> None:
-    """Ask the supervisor to stop all; after STOP_SECONDS, kill it and what is left."""
+    """Ask the supervisor to stop. After STOP_SECONDS, kill it and its remaining processes."""
     status = read(layout.status)
     supervisor = status.supervisor if status else None
     if owned is not None and (supervisor is None or supervisor.pid != owned.pid):
-        supervisor = status = None  # it never got to own the folder, or another does by now
+        supervisor = status = None  # it never owned the folder, or another supervisor owns it now
     if owned is not None and owned.poll() is None:
         owned.send_signal(signal.SIGTERM)
     elif supervisor is not None:
@@ -270,7 +313,11 @@ def _end(layout: Layout, owned: subprocess.Popen[bytes] | None) -> None:
 
 
 def _until_ready(layout: Layout, process: subprocess.Popen[bytes], on_progress: OnProgress) -> Status:
-    """Follow the status file until all is ready; raises SandboxError when it fails or takes too long."""
+    """Follow the status file until everything is ready.
+
+    Raises:
+        SandboxError: the sandbox failed or took too long.
+    """
     began = time.monotonic()
     told: set[str] = set()
     while time.monotonic() - began < START_SECONDS:

@@ -1,4 +1,4 @@
-"""What the sandbox runs: each component's command line, how to tell that it is ready, and what must be ready before."""
+"""The sandbox's components: the command line of each, its readiness check, and the components that it depends on."""
 
 from __future__ import annotations
 
@@ -21,20 +21,24 @@ LOOPBACK = "127.0.0.1"
 EC2_MODULE = "sandbox.ec2.server"
 
 CLIENT_RATE = ("--kube-api-qps=1000", "--kube-api-burst=2000")
-"""What kube-scheduler (50 and 100 by default) and the controller manager do is else what a load test would measure."""
+"""Request limits for kube-scheduler and the controller manager. With their defaults (50 and 100 for kube-scheduler), a
+load test would measure the limits.
+"""
 GO_MEMORY = (("GOGC", "400"), ("GOMEMLIMIT", "2GiB"))
-"""Memory for time: by default Go collects garbage each time the heap has doubled, a quarter of the API server's CPU
-time in a burst. Near the limit it collects as often as it must."""
+"""Trades memory for CPU. By default Go collects garbage each time the heap has doubled, which takes a quarter of the
+API
+server's CPU time in a burst. Near the limit it collects as often as necessary.
+"""
 TEMPORAL_VALUES = (
     "frontend.WorkflowTimeSkippingEnabled=true",
-    # All of them are told at the start: without this it reads them from the database for each workflow that has some.
+    # All attributes are set at the start. Without this, Temporal reads them from the database for each workflow.
     "system.forceSearchAttributesCacheRefreshOnRead=false",
-    # Parts of a queue spread it over servers, and poll one another; here is one server.
+    # Partitions spread a queue over servers and poll one another, but here is only one server.
     "matching.numTaskqueueReadPartitions=1",
     "matching.numTaskqueueWritePartitions=1",
 )
 NO_FSYNC = ("--sqlite-pragma=journal_mode=wal", "--sqlite-pragma=synchronous=off")
-"""A database that ends with its sandbox must survive Temporal's end, not the machine's."""
+"""A database that is deleted with its sandbox must survive an end of Temporal, but not a crash of the machine."""
 
 
 @dataclass(frozen=True)
@@ -56,18 +60,18 @@ class Ports:
 
     @classmethod
     def free(cls) -> Ports:
-        """Ports that nobody listens on now."""
+        """Ports that are free now."""
         return cls(*free_ports(len(fields(cls))))
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a caller may choose."""
+    """Options that a caller may set."""
 
     boot_delay: float | None = None
-    """Seconds between an instance's launch and its Node; None leaves it to the EC2 server."""
+    """Seconds between an instance's launch and its Node. None uses the EC2 server's default."""
     keep_history: bool = False
-    """Keep Temporal's histories across `down` and `up`; they always survive Temporal's own stop and start."""
+    """Keep Temporal's histories across `down` and `up`. They always survive a stop and start of Temporal alone."""
 
 
 @dataclass(frozen=True)
@@ -77,14 +81,14 @@ class Component:
     name: str
     argv: tuple[str, ...]
     ready: str
-    """A URL that answers 200 once the component serves."""
+    """A URL that answers 200 when the component serves."""
     after: tuple[str, ...] = ()
     on_demand: bool = False
-    """It is not started with the others, but when somebody asks for it."""
+    """Start the component only on request, and not together with the others."""
     leaves: tuple[str, ...] = ()
-    """The object (kind and name) that is deleted once it has ended, should it not have done so itself."""
+    """The object (kind and name) to delete after the component ends, if the component did not delete it."""
     environment: tuple[tuple[str, str], ...] = ()
-    """Variables that it gets unless the caller has them."""
+    """Environment variables for the component, unless the caller has set them."""
 
 
 def has_ec2() -> bool:
@@ -93,7 +97,7 @@ def has_ec2() -> bool:
 
 
 def components(layout: Layout, ports: Ports, binaries: Path, temporal: Path, options: Options) -> list[Component]:
-    """Everything, in an order in which each comes after what it needs."""
+    """All components, each after its dependencies."""
     parts = [
         _etcd(layout, ports, binaries),
         _api_server(layout, ports, binaries),
@@ -119,7 +123,7 @@ def _etcd(layout: Layout, ports: Ports, binaries: Path) -> Component:
         f"--listen-peer-urls={peer}",
         f"--initial-advertise-peer-urls={peer}",
         f"--initial-cluster=sandbox={peer}",
-        "--unsafe-no-fsync",  # a cluster that ends with its processes need not survive the machine
+        "--unsafe-no-fsync",  # the cluster ends with its processes, so it need not survive a crash of the machine
         "--log-level=warn",
     )
     return Component("etcd", argv, f"{client}/health", environment=GO_MEMORY)
@@ -151,7 +155,7 @@ def _api_server(layout: Layout, ports: Ports, binaries: Path) -> Component:
 
 
 def _client(layout: Layout, name: str, port: int) -> tuple[str, ...]:
-    """What the scheduler and the controller manager have in common."""
+    """Flags that the scheduler and the controller manager share."""
     return (
         f"--kubeconfig={layout.component_kubeconfig(name)}",
         "--leader-elect=false",
@@ -173,7 +177,7 @@ def _controller_manager(layout: Layout, ports: Ports, binaries: Path) -> Compone
         f"--service-account-private-key-file={layout.pki / 'service-accounts.key'}",
         f"--root-ca-file={layout.pki / 'ca.crt'}",
         f"--node-monitor-grace-period={NODE_GRACE_SECONDS}s",
-        "--horizontal-pod-autoscaler-sync-period=1s",  # it asks nobody anything until there is an autoscaler
+        "--horizontal-pod-autoscaler-sync-period=1s",  # it sends no requests until there is an autoscaler
     )
     ready = f"https://{LOOPBACK}:{ports.controller_manager}/healthz"
     return Component(name, argv, ready, after=(API_SERVER,), environment=GO_MEMORY)
@@ -236,7 +240,9 @@ def _metrics(layout: Layout, ports: Ports) -> Component:
 
 
 def _ec2(layout: Layout, ports: Ports, options: Options) -> Component:
-    """The slowest to load: it starts with the first, and its joiner asks until the API server answers."""
+    """The EC2 server. It is the slowest to load, so it starts first, and its joiner retries until the API server
+    answers.
+    """
     argv = [
         sys.executable,
         "-m",

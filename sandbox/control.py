@@ -1,7 +1,7 @@
-"""Orders to a running supervisor: stop, start, freeze or thaw one component, over a socket in the state folder.
+"""Commands to a running supervisor: stop, start, freeze or thaw one component, over a socket in the state folder.
 
-One JSON object a line each way: ``{"do": "stop", "component": "temporal"}`` and ``{"error": "", "components": {...}}``
-with the state of each component.
+Request and response are one JSON object per line: ``{"do": "stop", "component": "temporal"}`` and
+``{"error": "", "components": {...}}`` with the state of each component.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any, Protocol
 
 ANSWER_SECONDS = 150.0
 NAME_LIMIT = 100
-"""Bytes of a socket's path that every system takes."""
+"""Maximum length of a socket's path, in bytes, that all systems support."""
 
 
 class Components(Protocol):
-    """What can be ordered."""
+    """The operations that commands can request."""
 
     async def stop_component(self, name: str, *, kill: bool = False) -> None: ...
 
@@ -35,7 +35,7 @@ class Components(Protocol):
 
 
 async def serve_control(components: Components, path: Path) -> asyncio.Server:
-    """Take orders on a socket in a folder that only this user may open."""
+    """Serve commands on a socket in a folder that only this user may open."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -51,12 +51,12 @@ async def serve_control(components: Components, path: Path) -> asyncio.Server:
 
 
 def _forget(path: Path) -> None:
-    """An earlier supervisor's socket, should it have been killed."""
+    """Remove the socket of an earlier supervisor that was killed."""
     path.unlink(missing_ok=True)
 
 
 async def _obey(components: Components, line: bytes) -> str:
-    """Carry an order out; why it cannot be, or nothing."""
+    """Execute one command. Returns an error message, or an empty string."""
     try:
         wish = json.loads(line)
         name = str(wish.get("component", ""))
@@ -81,10 +81,10 @@ async def _obey(components: Components, line: bytes) -> str:
 
 
 def order(path: Path, do: str, component: str = "") -> dict[str, str]:
-    """Give an order and wait until it is carried out; the state of each component after it.
+    """Send a command and wait until it is done. Returns the state of each component after it.
 
     Raises:
-        ValueError: it cannot be carried out.
+        ValueError: the command failed.
         OSError: no supervisor listens.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -103,7 +103,7 @@ def order(path: Path, do: str, component: str = "") -> dict[str, str]:
 
 @contextmanager
 def _short(path: Path) -> Iterator[str]:
-    """The path, or where it is too long for a socket a name of it by way of its open folder (on Linux)."""
+    """The path, or a shorter alias through its open folder if it is too long for a socket (Linux only)."""
     if len(os.fsencode(path)) <= NAME_LIMIT:
         yield str(path)
         return

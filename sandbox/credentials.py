@@ -1,4 +1,4 @@
-"""Every identity of a new cluster: certificates, keys, and the kubeconfig of each component."""
+"""Creates all identities of a new cluster: certificates, keys, and the kubeconfig of each component."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMPONENTS: dict[str, tuple[str, ...]] = {
     "ec2": ("sandbox:ec2", ADMINISTRATORS),
     "metrics": ("sandbox:metrics", ADMINISTRATORS),
 }
-"""User and groups of each: the two of Kubernetes have the rights they have everywhere, the sandbox's own have all."""
+"""User and groups of each component. The two of Kubernetes have their usual permissions; the sandbox's own have all."""
 
 
 def create(layout: Layout, server: str) -> None:

@@ -1,4 +1,4 @@
-"""Finding a Go that can build the control plane: the one on PATH if it is new enough, else the one from PyPI."""
+"""Finds a Go that can build the control plane: the one on PATH if it is new enough, or else the one from PyPI."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Version = tuple[int, int, int]
 
 
 def parse(text: str, pattern: re.Pattern[str] = _VERSION) -> Version | None:
-    """``go1.26.8`` as (1, 26, 8); None when the text holds no version."""
+    """Parse ``go1.26.8`` as (1, 26, 8). None if the text contains no version."""
     found = pattern.search(text)
     if found is None:
         return None
@@ -24,7 +24,7 @@ def parse(text: str, pattern: re.Pattern[str] = _VERSION) -> Version | None:
 
 
 def needed(go_mod: str) -> Version:
-    """The least Go version that a go.mod asks for."""
+    """The minimum Go version that a go.mod requires."""
     version = parse(go_mod, _NEEDED)
     if version is None:
         raise ValueError("go.mod has no `go` line")
@@ -32,7 +32,7 @@ def needed(go_mod: str) -> Version:
 
 
 def version_of(program: Path) -> Version | None:
-    """The version that ``program`` reports, or None when it does not run."""
+    """The version that ``program`` reports. None if it does not run."""
     try:
         answer = subprocess.run([program, "env", "GOVERSION"], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -41,7 +41,11 @@ def version_of(program: Path) -> Version | None:
 
 
 def find(least: Version) -> Path:
-    """A Go of at least version ``least``; raises MissingTool with what was found instead."""
+    """Find a Go of at least version ``least``.
+
+    Raises:
+        MissingTool: there is none. The message says what was found instead.
+    """
     seen = []
     for program in (on_path("go"), beside_python("go")):
         version = program and version_of(program)

@@ -1,7 +1,7 @@
-"""Helm, built once from pinned Go modules beside the control plane: charts are rendered by what users render them with.
+"""Builds Helm once from pinned Go modules, so that charts are rendered with the tool that users have.
 
-A module of its own, so that a change of Helm does not build the control plane anew. Its Kubernetes libraries are those
-of the control plane, which Go's cache has compiled by then: what is left takes about half a minute.
+It is a separate Go module, so that an update of Helm does not rebuild the control plane. It uses the control plane's
+Kubernetes libraries, which are already in Go's cache; the rest takes about half a minute.
 """
 
 from __future__ import annotations
@@ -27,11 +27,16 @@ PROGRAM = "helm"
 
 
 class HelmError(Exception):
-    """Helm refused a chart or its values; the text is Helm's own."""
+    """Helm rejected a chart or its values. The message is Helm's own."""
 
 
 def ensure(on_progress: OnProgress = silent) -> Path:
-    """The helm program, built now if it must be; raises BuildError or MissingTool."""
+    """Return the helm program. Builds it if necessary.
+
+    Raises:
+        BuildError: the build failed.
+        MissingTool: there is no suitable Go.
+    """
     target = build.cache_root().parent / "helm" / _content_hash()
     if (target / PROGRAM).is_file():
         return target / PROGRAM
@@ -46,10 +51,10 @@ def ensure(on_progress: OnProgress = silent) -> Path:
 
 
 def template(chart: Path, *arguments: str, values: Sequence[Path] = ()) -> str:
-    """The manifests of a chart, as a release of the chart's own name.
+    """Render the manifests of a chart, as the release ``tenon``.
 
     Raises:
-        HelmError: the chart or the values are refused.
+        HelmError: Helm rejected the chart or its values.
     """
     files = [part for path in values for part in ("--values", str(path))]
     command = [str(ensure()), "template", "tenon", str(chart), "--namespace", "tenon", *files, *arguments]

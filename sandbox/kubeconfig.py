@@ -1,4 +1,4 @@
-"""Kubeconfig files that hold all they need, so that they can be copied or handed to any Kubernetes client."""
+"""Writes self-contained kubeconfig files, which can be copied or given to any Kubernetes client."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sandbox.layout import CLUSTER_NAME
 
 
 def with_certificate(path: Path, server: str, authority: bytes, pair: Pair, namespace: str = "default") -> None:
-    """Write a kubeconfig that authenticates by client certificate."""
+    """Write a kubeconfig that authenticates with a client certificate."""
     user = {
         "client-certificate-data": base64.b64encode(pair.certificate).decode(),
         "client-key-data": base64.b64encode(pair.key).decode(),
@@ -22,7 +22,7 @@ def with_certificate(path: Path, server: str, authority: bytes, pair: Pair, name
 
 
 def with_token(path: Path, server: str, authority: bytes, token: str, namespace: str) -> None:
-    """Write a kubeconfig that authenticates by a ServiceAccount's token."""
+    """Write a kubeconfig that authenticates with a ServiceAccount's token."""
     _write(path, server, authority, {"token": token}, namespace)
 
 

@@ -1,4 +1,4 @@
-"""Running kubectl against the sandbox, its errors as one exception."""
+"""Runs kubectl against the sandbox, and turns its errors into one exception."""
 
 from __future__ import annotations
 
@@ -15,12 +15,17 @@ Manifest = Path | dict[str, Any]
 
 
 class KubectlError(Exception):
-    """kubectl refused; the message is what it said."""
+    """kubectl failed. The message contains its output."""
 
 
 def kubectl(kubeconfig: Path, *arguments: str, stdin: str | None = None, timeout: float = 120) -> str:
-    """What kubectl prints; raises KubectlError, MissingTool."""
-    cache = kubeconfig.parent / "kubectl-cache"  # else each sandbox leaves one in the user's home
+    """Run kubectl and return its output.
+
+    Raises:
+        KubectlError: kubectl failed or timed out.
+        MissingTool: kubectl is not installed.
+    """
+    cache = kubeconfig.parent / "kubectl-cache"  # otherwise each sandbox leaves a cache in the user's home
     command = dying_with_parent(str(tool("kubectl")), f"--kubeconfig={kubeconfig}", f"--cache-dir={cache}", *arguments)
     try:
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
@@ -32,7 +37,9 @@ def kubectl(kubeconfig: Path, *arguments: str, stdin: str | None = None, timeout
 
 
 def apply(kubeconfig: Path, *manifests: Manifest) -> str:
-    """Apply files (of one or more documents) and objects server-side, as the sandbox; taking fields over by force."""
+    """Apply files (of one or more documents) and objects server-side with the field manager ``sandbox``, forcing
+    conflicts.
+    """
     documents: list[str] = []
     for manifest in manifests:
         documents.append(manifest.read_text() if isinstance(manifest, Path) else yaml.safe_dump(manifest))

@@ -1,4 +1,4 @@
-"""The state folder of one sandbox: every file it writes, in one place."""
+"""The state folder of one sandbox, with the paths of all its files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SERVICE_IP = "10.96.0.1"
 
 
 def default_folder() -> Path:
-    """``TENON_SANDBOX_DIR``, else ``.sandbox`` in the current folder."""
+    """``TENON_SANDBOX_DIR``, or else ``.sandbox`` in the current folder."""
     return Path(os.environ.get("TENON_SANDBOX_DIR") or ".sandbox")
 
 
@@ -41,7 +41,7 @@ class Layout:
 
     @property
     def control(self) -> Path:
-        """The socket on which the supervisor takes orders."""
+        """The socket on which the supervisor receives commands."""
         return self.root / "control"
 
     @property
@@ -62,12 +62,12 @@ class Layout:
 
     @property
     def temporal_db(self) -> Path:
-        """Temporal's histories where they are kept across `down` and `up`."""
+        """Temporal's histories, if they are kept across `down` and `up`."""
         return self.root / "temporal.db"
 
     @property
     def temporal_fresh_db(self) -> Path:
-        """Temporal's histories of one sandbox only, so that Temporal itself can be stopped and started."""
+        """Temporal's histories for the life of one sandbox, so that Temporal alone can be stopped and started."""
         return self.root / "temporal" / "fresh.db"
 
     @property
@@ -76,23 +76,23 @@ class Layout:
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's, for people and tests."""
+        """The administrator's kubeconfig, for users and tests."""
         return self.root / "kubeconfig"
 
     @property
     def worker_kubeconfig(self) -> Path:
-        """Tenon's own: its ServiceAccount, never more."""
+        """Tenon's kubeconfig, with only its ServiceAccount's permissions."""
         return self.root / "worker.kubeconfig"
 
     def component_kubeconfig(self, name: str) -> Path:
-        """What the component ``name`` authenticates with."""
+        """The kubeconfig of the component ``name``."""
         return self.pki / f"{name}.kubeconfig"
 
     def log(self, name: str) -> Path:
         return self.logs / f"{name}.log"
 
     def prepare(self) -> None:
-        """Make the folders, readable by this user only, and drop what an earlier cluster left in them."""
+        """Create the folders, readable only by this user, and delete the data of an earlier cluster."""
         self.root.mkdir(parents=True, exist_ok=True)
         self.root.chmod(0o700)
         for folder in (self.etcd, self.pki, self.ec2, self.temporal_fresh_db.parent, self.root / "kubectl-cache"):

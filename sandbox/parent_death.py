@@ -1,8 +1,8 @@
 """Run a program that dies with its parent: ``python -I -S parent_death.py PARENT_PID PROGRAM ARGUMENT...``.
 
-On Linux the kernel kills the program when the process that started it ends, however that ends. Elsewhere the program
-just runs; what a killed supervisor leaves behind is then swept by the next `tenon sandbox up` or `down`.
-Imports nothing of the project: it stands between each component and its start.
+On Linux the kernel kills the program when its parent process ends for any reason. On other systems the program just
+runs; the next `tenon sandbox up` or `down` removes what a killed supervisor left behind. This module imports nothing of
+the project, because it runs before each component starts.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ PR_SET_PDEATHSIG = 1
 
 
 def dying_with_parent(*program: str) -> list[str]:
-    """The command line that runs ``program`` and ends it when this process ends."""
+    """The command line that runs ``program`` and kills it when this process ends."""
     return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *program]
 
 
 def main(arguments: list[str]) -> None:
-    """Tie this process to its parent, then become the program."""
+    """Tie this process to its parent, then replace it with the program."""
     parent, program = int(arguments[0]), arguments[1:]
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
             sys.exit(f"prctl failed: {os.strerror(ctypes.get_errno())}")
-        if os.getppid() != parent:  # it ended before the kernel knew of us
+        if os.getppid() != parent:  # it ended before prctl took effect
             sys.exit("the parent is gone")
     os.execv(program[0], program)
 

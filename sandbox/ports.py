@@ -1,9 +1,8 @@
-"""Free ports on loopback.
+"""Finds free ports on loopback.
 
-The range lies below where Linux and macOS take the ports of outgoing connections from, so that a port found free is
-not taken by somebody's client in the moment before its server starts. Who starts several sandboxes at once gives each a
-range of its own in ``TENON_SANDBOX_PORTS`` ("20000-23999"), so that none takes a port in the moment before another's
-server listens on it.
+The range lies below the ports that Linux and macOS use for outgoing connections, so that no client takes a free port
+just before its server starts. To start several sandboxes at once, give each its own range in ``TENON_SANDBOX_PORTS``
+("20000-23999"), so that none takes a port just before another's server listens on it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,11 @@ OWN_RANGE = "TENON_SANDBOX_PORTS"
 
 
 def port_range() -> range:
-    """Where ports are looked for; raises OSError for a range that is none."""
+    """The range to search for ports.
+
+    Raises:
+        OSError: ``TENON_SANDBOX_PORTS`` is malformed.
+    """
     told = os.environ.get(OWN_RANGE)
     if not told:
         return RANGE
@@ -39,7 +42,11 @@ def is_free(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """``count`` different free ports; raises OSError when the range has too few."""
+    """Find ``count`` different free ports.
+
+    Raises:
+        OSError: the range has too few.
+    """
     found: list[int] = []
     among = port_range()
     for port in random.SystemRandom().sample(among, len(among)):

@@ -1,7 +1,7 @@
-"""How long work tells what it is doing, on a terminal and in a pipe.
+"""Shows the progress of long work, on a terminal and in a pipe.
 
-The sandbox's parts report sentences; who started them decides how they look. A terminal shows what is going on in
-one moving line and keeps what is done; a pipe or a log gets plain lines, and of the moving ones only a few.
+The sandbox's parts report sentences, and the caller decides how to show them. A terminal shows current work in one
+updating line and keeps what is done. A pipe or a log gets plain lines, with only a few of the updates.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from rich.console import Console
 from rich.markup import escape
 
 QUIET_SECONDS = 15.0
-"""A pipe hears of work that goes on at most this often."""
+"""Minimum seconds between two updates about current work in a pipe."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """One sentence: something done (``lasting``), or something that goes on."""
+    """One sentence about something done (``lasting``) or about current work."""
 
     text: str
     lasting: bool = True
@@ -33,13 +33,13 @@ OnProgress = Callable[[Progress], None]
 
 
 def silent(progress: Progress) -> None:
-    """Tell nobody."""
+    """Report nothing."""
     del progress
 
 
 @contextmanager
 def shown(console: Console) -> Iterator[OnProgress]:
-    """A reporter for ``console``: a moving line on a terminal, plain lines elsewhere."""
+    """A reporter for ``console``: an updating line on a terminal, plain lines elsewhere."""
     if console.is_terminal:
         with console.status("") as status:
 

@@ -1,4 +1,4 @@
-"""A worker that was left running beside a sandbox: found again by its process id, so that nothing stays behind."""
+"""Finds a worker that was left running next to a sandbox, by its process ID, so that it can be stopped."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ STOP_SECONDS = 60.0
 
 
 def note(folder: Path, pid: int) -> None:
-    """Remember the worker of the sandbox in ``folder``."""
+    """Record the process ID of the worker of the sandbox in ``folder``."""
     (folder / FILE).write_text(str(pid), encoding="utf-8")
 
 
 def find(folder: Path) -> psutil.Process | None:
-    """The worker, if it still runs."""
+    """The worker. None if it no longer runs."""
     try:
         process = psutil.Process(int((folder / FILE).read_text(encoding="utf-8")))
         is_worker = process.cmdline()[-2:] == ["cli", "worker"]
@@ -26,7 +26,7 @@ def find(folder: Path) -> psutil.Process | None:
 
 
 def stop(folder: Path) -> bool:
-    """Stop the worker; False when none ran."""
+    """Stop the worker. Returns False if none was running."""
     process = find(folder)
     if process is None:
         return False

@@ -1,4 +1,4 @@
-"""What a sandbox is doing, in a file that anyone can read: written by the supervisor, read by the command line."""
+"""The status file of a sandbox: the supervisor writes it, the command line reads it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import psutil
 from pydantic import BaseModel, ValidationError
 
 BIRTH_TOLERANCE = 2.0
-"""Seconds: a corrected system clock moves what the kernel says of a process's birth."""
+"""Seconds by which a process's start time may differ, because it moves when the system clock is corrected."""
 
 
 class State(StrEnum):
-    """A sandbox's and a component's life."""
+    """The state of a sandbox or a component."""
 
     STARTING = "starting"
     READY = "ready"
@@ -24,22 +24,28 @@ class State(StrEnum):
     STOPPED = "stopped"
     FAILED = "failed"
     FROZEN = "frozen"
-    """Of a component only: its process is stopped by a signal and keeps its connections."""
+    """Components only: the process is suspended by a signal and keeps its connections."""
 
 
 class Process(BaseModel):
-    """A process that cannot be mistaken for a later one with the same number: its birth is part of its name."""
+    """A process, identified by PID and start time, so that it is not confused with a later process with the
+    same PID.
+    """
 
     pid: int
     created: float
 
     @classmethod
     def of(cls, pid: int) -> Process:
-        """The process ``pid`` as it is now; raises psutil.NoSuchProcess."""
+        """The running process ``pid``.
+
+        Raises:
+            psutil.NoSuchProcess: there is none.
+        """
         return cls(pid=pid, created=psutil.Process(pid).create_time())
 
     def alive(self) -> bool:
-        """Whether it runs: a zombie that nobody has collected does not."""
+        """Whether the process runs. A zombie does not."""
         try:
             process = psutil.Process(self.pid)
             same = abs(process.create_time() - self.created) < BIRTH_TOLERANCE
@@ -48,12 +54,12 @@ class Process(BaseModel):
             return False
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal if it lives."""
+        """Send the process a signal if it runs."""
         if self.alive():
             try:
                 os.kill(self.pid, number)
             except ProcessLookupError:
-                return  # it ended in between, which is what the signal was for
+                return  # it has just ended, which was the purpose of the signal
 
 
 class ComponentStatus(BaseModel):
@@ -62,12 +68,12 @@ class ComponentStatus(BaseModel):
     state: State = State.STARTING
     process: Process | None = None
     seconds: float | None = None
-    """From its start until it was ready."""
+    """Seconds from its start until it was ready."""
     log: str = ""
 
 
 class Addresses(BaseModel):
-    """Where a running sandbox is reached: all on loopback."""
+    """Addresses of a running sandbox, all on loopback."""
 
     kubernetes: str
     temporal: str
@@ -76,7 +82,7 @@ class Addresses(BaseModel):
 
 
 class Status(BaseModel):
-    """The whole sandbox."""
+    """The status of the whole sandbox."""
 
     state: State
     message: str = ""
@@ -85,23 +91,23 @@ class Status(BaseModel):
     components: dict[str, ComponentStatus] = {}
 
     def write(self, path: Path) -> None:
-        """Replace the file in one step, so that a reader never sees half of it."""
+        """Replace the file atomically, so that a reader never sees half of it."""
         scratch = path.with_suffix(".new")
         scratch.write_text(self.model_dump_json(indent=2))
         scratch.replace(path)
 
     @property
     def running(self) -> bool:
-        """Whether the supervisor lives."""
+        """Whether the supervisor runs."""
         return self.supervisor is not None and self.supervisor.alive()
 
     def leftovers(self) -> list[Process]:
-        """Components that outlived their supervisor: only where the kernel does not end them with it."""
+        """Components that outlived their supervisor. This happens only where the kernel does not end them with it."""
         return [part.process for part in self.components.values() if part.process and part.process.alive()]
 
 
 def read(path: Path) -> Status | None:
-    """The status in ``path``; None when there is none. One whose supervisor was killed reads as failed."""
+    """Read the status in ``path``. None if there is none. If its supervisor was killed, the state is FAILED."""
     try:
         status = Status.model_validate_json(path.read_text())
     except (FileNotFoundError, ValidationError):
@@ -115,6 +121,6 @@ def read(path: Path) -> Status | None:
 
 
 def kill(processes: Iterable[Process]) -> None:
-    """End processes that nobody else will."""
+    """Kill processes whose supervisor is gone."""
     for process in processes:
         process.signal(signal.SIGKILL)

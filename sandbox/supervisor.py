@@ -1,10 +1,10 @@
-"""The process that owns every other process of a sandbox: ``python -m sandbox.supervisor --state FOLDER``.
+"""The process that owns all other processes of a sandbox: ``python -m sandbox.supervisor --state FOLDER``.
 
-It starts each component once what it needs is ready, writes what happens to the status file, and stops all in reverse
-order: on SIGTERM or SIGINT, when its owner's pipe closes (``--end-with-parent``), or when one component ends by itself,
-because a cluster that lost a part must not look alive. What is stopped on purpose (see control.py) may be started
-again.
-Killed outright it cannot clean up, so the kernel ends its children (`sandbox.parent_death`).
+It starts each component when its dependencies are ready, and reports what happens in the status file. It stops all
+components in reverse order on SIGTERM or SIGINT, when its owner's pipe closes (``--end-with-parent``), or when one
+component ends by itself, because a cluster that lost a component must not look healthy. A component that was stopped on
+purpose (see control.py) may be started again.
+If the supervisor itself is killed it cannot clean up, so the kernel ends its children (`sandbox.parent_death`).
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ STOP_SECONDS = 8.0
 
 
 class ComponentFailed(Exception):
-    """A component did not start or ended by itself; the message says which, and what it last said."""
+    """A component did not start or ended by itself. The message names it and quotes its last log line."""
 
 
 @dataclass
 class Halt:
-    """A component's rest: ``down`` once its process has ended, ``again`` when it is to start anew."""
+    """A stop on purpose: ``down`` is set when the process has ended, ``again`` when the component is to start again."""
 
     down: asyncio.Event = field(default_factory=asyncio.Event)
     again: asyncio.Event = field(default_factory=asyncio.Event)
 
     @classmethod
     def down_already(cls) -> Halt:
-        """The rest of a component that has not run yet."""
+        """The state of a component that has not run yet."""
         halt = cls()
         halt.down.set()
         return halt
 
 
 class Supervisor:
-    """One sandbox's life."""
+    """Runs one sandbox."""
 
     def __init__(self, layout: Layout, parts: list[Component], addresses: Addresses) -> None:
         self.layout = layout
@@ -66,13 +66,17 @@ class Supervisor:
         self.ready = {name: asyncio.Event() for name in (*(part.name for part in parts), BOOTSTRAP)}
         self.stopping = asyncio.Event()
         self.halts = {part.name: Halt.down_already() for part in parts if part.on_demand}
-        """Components that were stopped on purpose, and those that nobody has asked for yet."""
+        """Components that were stopped on purpose, and on-demand components that have not been requested yet."""
         self.status = Status(
             state=State.STARTING, supervisor=Process.of(os.getpid()), addresses=addresses, message="starting"
         )
 
     async def run(self) -> int:
-        """Start, stay until told to stop or until a component ends, stop. The exit status: 1 after a failure."""
+        """Start everything, wait for a stop signal or for a component's end, and stop everything.
+
+        Returns:
+            The exit status: 1 after a failure.
+        """
         work = asyncio.create_task(self._work())
         control = await serve_control(self, self.layout.control)
         stop = asyncio.create_task(self.stopping.wait())
@@ -123,14 +127,14 @@ class Supervisor:
             del self.halts[part.name]
 
     async def _cleared(self, part: Component) -> None:
-        """Delete what a component that was killed could not: others may stumble over it."""
+        """Delete the object that a killed component left behind, because it may break other components."""
         if part.leaves and API_SERVER not in self.halts:
             command = ("delete", *part.leaves, "--ignore-not-found")
-            with suppress(KubectlError):  # the API server ends just now
+            with suppress(KubectlError):  # the API server is ending too
                 await asyncio.to_thread(kubectl, self.layout.kubeconfig, *command, timeout=STOP_SECONDS)
 
     async def _life(self, part: Component) -> ComponentFailed:
-        """One process of a component, from its start to its end; how it ended."""
+        """Run one process of a component until it ends. Returns how it ended."""
         began = time.monotonic()
         log = self.layout.log(part.name)
         with log.open("ab" if part.name in self.processes else "wb") as output:
@@ -165,10 +169,10 @@ class Supervisor:
         return ComponentFailed(f"{part.name} ended with {how}: {_last_line(log)} (log: {log})")
 
     async def stop_component(self, name: str, *, kill: bool = False) -> None:
-        """Stop one component on purpose, and return once it has ended; the others stay.
+        """Stop one component on purpose, and return when it has ended. The others keep running.
 
         Raises:
-            ValueError: there is no such component, or it does not run.
+            ValueError: the component does not exist or does not run.
         """
         process = self._running(name)
         halt = self.halts[name] = Halt()
@@ -178,10 +182,10 @@ class Supervisor:
         await halt.down.wait()
 
     async def start_component(self, name: str) -> None:
-        """Start a component that was stopped on purpose, and return once it serves.
+        """Start a component that was stopped on purpose, and return when it serves.
 
         Raises:
-            ValueError: it was not stopped.
+            ValueError: the component is not stopped.
         """
         halt = self.halts.get(name)
         if halt is None or not halt.down.is_set():
@@ -190,12 +194,12 @@ class Supervisor:
         await self.ready[name].wait()
 
     def freeze_component(self, name: str) -> None:
-        """Stop a component's clock: it keeps its connections and answers nothing."""
+        """Suspend a component: it keeps its connections and answers nothing."""
         os.killpg(self._running(name).pid, signal.SIGSTOP)
         self._enter(name, State.FROZEN)
 
     def thaw_component(self, name: str) -> None:
-        """Let a frozen component go on."""
+        """Resume a frozen component."""
         os.killpg(self._running(name).pid, signal.SIGCONT)
         self._enter(name, State.READY)
 
@@ -219,7 +223,11 @@ class Supervisor:
         return process
 
     async def _until_ready(self, part: Component) -> None:
-        """Return once the component answers; raises ComponentFailed after READY_SECONDS."""
+        """Wait until the component answers.
+
+        Raises:
+            ComponentFailed: it did not answer within READY_SECONDS.
+        """
         trust = ssl.create_default_context(cafile=str(self.layout.pki / "ca.crt"))
         deadline = time.monotonic() + READY_SECONDS
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
@@ -257,7 +265,7 @@ class Supervisor:
         self._write(State.READY, "ready")
 
     async def _stop_all(self) -> None:
-        """Stop what nothing that still runs depends on, until nothing runs."""
+        """Stop components in reverse order of their dependencies, until none runs."""
         left = [part for part in self.parts if part.name in self.processes]
         while left:
             needed = {name for part in left for name in part.after}
@@ -271,7 +279,7 @@ class Supervisor:
             if process.returncode is None:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, number)
-                    os.killpg(process.pid, signal.SIGCONT)  # a frozen one hears nothing else
+                    os.killpg(process.pid, signal.SIGCONT)  # a frozen process handles SIGTERM only after SIGCONT
                 with suppress(TimeoutError):
                     await asyncio.wait_for(process.wait(), STOP_SECONDS)
 
@@ -284,7 +292,7 @@ class Supervisor:
 
 
 def _last_line(log: Path) -> str:
-    """The end of a log, to show with a failure."""
+    """The last line of a log, to show with a failure."""
     with suppress(OSError):
         lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
         if lines:
@@ -293,7 +301,7 @@ def _last_line(log: Path) -> str:
 
 
 async def supervise(layout: Layout, binaries: Path, options: Options, *, end_with_parent: bool) -> int:
-    """Run one sandbox in ``layout`` until it is told to stop."""
+    """Run one sandbox in ``layout`` until it is stopped. Returns the exit status."""
     earlier = read(layout.status)
     if earlier is not None:
         kill(earlier.leftovers())
@@ -318,13 +326,13 @@ async def supervise(layout: Layout, binaries: Path, options: Options, *, end_wit
     try:
         return await supervisor.run()
     finally:
-        for child in psutil.Process().children():  # a kubectl of the set-up, which waits for what will not come
+        for child in psutil.Process().children():  # a kubectl of the bootstrap may still be waiting
             with suppress(psutil.NoSuchProcess):
                 child.kill()
 
 
 def _on_pipe(supervisor: Supervisor) -> None:
-    """The owner never writes: the pipe turns readable when it has ended."""
+    """Stop when the pipe closes. The owner never writes, so the pipe is readable only after the owner has ended."""
     if not os.read(0, 1):
         asyncio.get_running_loop().remove_reader(0)
         supervisor.stopping.set()

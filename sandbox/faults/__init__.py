@@ -1,1 +1,1 @@
-"""Faults of a running sandbox: named, repeatable, and healed by the same name; for tests and by hand."""
+"""Faults for a running sandbox, for tests and manual use. Each is repeatable, and is applied and healed by its name."""

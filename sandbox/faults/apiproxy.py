@@ -1,7 +1,7 @@
-"""A proxy before the sandbox's API server, to stall, hold and fail requests of whoever uses its kubeconfig.
+"""A proxy in front of the sandbox's API server that stalls, holds and fails requests of clients with its kubeconfig.
 
 ``with ApiProxy.start(sandbox) as proxy:`` and ``sandbox.worker_env(replica=1, kubeconfig=proxy.kubeconfig)``. Each
-proxy is a process of its own (``python -m sandbox.faults.apiproxy``) that ends with the one that started it.
+proxy is a separate process (``python -m sandbox.faults.apiproxy``) that ends with the process that started it.
 """
 
 from __future__ import annotations
@@ -30,23 +30,27 @@ from sandbox.faults.proxy_server import ADMIN, ApiServerProxy
 LOOPBACK = "127.0.0.1"
 TIMEOUT = 30.0
 SHUTDOWN_SECONDS = 0.5
-"""How long requests under way may still run when the proxy is stopped."""
+"""Seconds that running requests may take to finish when the proxy is stopped."""
 
 
 class ApiProxy:
-    """A running proxy, and its side door."""
+    """A running proxy, controlled through its admin API."""
 
     def __init__(self, process: subprocess.Popen[str], endpoint: str, kubeconfig: Path, authority: Path) -> None:
         self.endpoint = endpoint
-        """Where the API server is reached through the proxy."""
+        """The API server's address through the proxy."""
         self.kubeconfig = kubeconfig
-        """A worker's kubeconfig through the proxy: the same ServiceAccount token."""
+        """A worker's kubeconfig through the proxy, with the same ServiceAccount token."""
         self._process = process
         self._trust = ssl.create_default_context(cafile=str(authority))
 
     @classmethod
     def start(cls, sandbox: Sandbox) -> ApiProxy:
-        """Start a proxy before the sandbox's API server; several may run at a time. Raises SandboxError."""
+        """Start a proxy in front of the sandbox's API server. Several may run at a time.
+
+        Raises:
+            SandboxError: the proxy did not start.
+        """
         pki = sandbox.layout.pki
         command = [sys.executable, "-m", "sandbox.faults.apiproxy", f"--server={sandbox.kubernetes_endpoint}"]
         root = Path(__file__).parent.parent.parent
@@ -72,22 +76,26 @@ class ApiProxy:
         return cls(process, endpoint, kubeconfig, pki / "ca.crt")
 
     def stall_watches(self, plural: str = "") -> None:
-        """Withhold the bytes of all watches, or of one resource's, existing and new; all stay open until `release`."""
+        """Withhold the data of all watches, or of one resource's. Existing and new watches stay open until
+        `release`.
+        """
         self._call("POST", "stall", {"plural": plural})
 
     def hold(self, method: str, path: str, *, after_effect: bool = False, count: int | None = 1) -> None:
-        """Make the next ``count`` requests wait for `release`: before they reach the server, or after their effect.
+        """Make the next ``count`` requests wait for `release`, either before they reach the server or after they took
+        effect.
 
-        ``path`` is a regular expression that is searched for; ``method`` is WATCH for watches, and empty for all.
+        ``path`` is a regular expression that is searched for. ``method`` is WATCH for watches, or empty for all
+        methods.
         """
         self._call("POST", "hold", {"method": method, "path": path, "after_effect": after_effect, "count": count})
 
     def held(self) -> int:
-        """How many requests wait right now."""
+        """The number of requests that are waiting now."""
         return int(self._call("GET", "held")["held"])
 
     def release(self) -> None:
-        """Let all go that is held or stalled; nothing more is held or stalled after that."""
+        """Release everything that is held or stalled, and end all holds and stalls."""
         self._call("POST", "release")
 
     def fault(
@@ -102,7 +110,7 @@ class ApiProxy:
         after_effect: bool = False,
         latency_seconds: float = 0.0,
     ) -> None:
-        """Answer the next ``count`` requests (None: until cleared) with an error; status 0 only makes them slow."""
+        """Answer the next ``count`` requests (None: until cleared) with an error. A status of 0 only delays them."""
         wish = {"method": method, "path": path, "status": status, "reason": reason, "message": message}
         more = {"count": count, "after_effect": after_effect, "latency_seconds": latency_seconds}
         self._call("POST", "fault", wish | more)
@@ -112,16 +120,16 @@ class ApiProxy:
         self._call("POST", "clear")
 
     def calls(self, method: str = "", path: str = "") -> list[dict[str, Any]]:
-        """The requests that arrived, oldest first: method, path, query, status (None: no answer yet), user_agent."""
+        """The requests received, oldest first: method, path, query, status (None: no answer yet), user_agent."""
         found: list[dict[str, Any]] = self._call("GET", "calls", query={"method": method, "path": path})["calls"]
         return found
 
     def clear_calls(self) -> None:
-        """Forget the requests."""
+        """Clear the record of requests."""
         self._call("DELETE", "calls")
 
     def rules(self) -> dict[str, Any]:
-        """What is injected now: held, stalled, holds, faults."""
+        """The active rules: held, stalled, holds, faults."""
         return self._call("GET", "rules")
 
     def close(self) -> None:
@@ -154,7 +162,7 @@ class ApiProxy:
 
 
 async def serve(server: str, pki: Path) -> None:
-    """Serve on a free port of loopback, print the address, and end when standard input closes."""
+    """Serve on a free loopback port, print the address, and end when standard input closes."""
     identity = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     identity.load_cert_chain(pki / "server.crt", pki / "server.key")
     trust = ssl.create_default_context(cafile=str(pki / "ca.crt"))

@@ -1,4 +1,4 @@
-"""All named faults: to list them, apply one by its name, and heal one or all."""
+"""Lists all named faults, applies one by name, and heals one or all."""
 
 from __future__ import annotations
 
@@ -9,19 +9,27 @@ from sandbox.faults import capacity, ec2_calls, instances, orphans, outages, wor
 from sandbox.faults.registry import FAULTS, Done, Heal, NamedFault
 
 ORDER = [module.__name__ for module in (outages, ec2_calls, capacity, instances, orphans, workflows)]
-"""Healed in this order: EC2's faults can only be healed once EC2 runs."""
+"""Faults are healed in this order, because EC2's faults can be healed only while EC2 runs."""
 ALL: list[NamedFault] = sorted(FAULTS.values(), key=lambda one: ORDER.index(one.apply.__module__))
 
 
 def named(name: str) -> NamedFault:
-    """The fault of a name; raises SandboxError when there is none."""
+    """The fault of this name.
+
+    Raises:
+        SandboxError: there is none.
+    """
     if name not in FAULTS:
         raise SandboxError(f"There is no fault {name}: `tenon sandbox fault list` shows them all.")
     return FAULTS[name]
 
 
 def apply(sandbox: Sandbox, name: str, **options: Any) -> Done:
-    """Make a fault happen, and say to what; raises SandboxError where it cannot."""
+    """Apply a fault. Returns what it affected.
+
+    Raises:
+        SandboxError: the fault cannot be applied.
+    """
     chosen = named(name)
     try:
         return chosen.apply(sandbox, **options)
@@ -30,9 +38,13 @@ def apply(sandbox: Sandbox, name: str, **options: Any) -> Done:
 
 
 def clear(sandbox: Sandbox, name: str = "") -> list[str]:
-    """Heal the fault of a name, or all that can be healed; the names. Healing what is well does nothing."""
+    """Heal the fault of this name, or all that can be healed. Healing a fault that is not active does nothing.
+
+    Returns:
+        The names of the healed faults.
+    """
     chosen = [named(name)] if name else ALL
-    healed: dict[Heal, None] = {}  # one cure may be that of several
+    healed: dict[Heal, None] = {}  # several faults may share one heal function
     for one in chosen:
         if one.heal is not None:
             healed[one.heal] = None

@@ -78,7 +78,9 @@ def vanished(sandbox: Sandbox, instance: Instance = "", seed: Seed = 0) -> Done:
 
 
 def _choose(sandbox: Sandbox, instance: str, seed: int) -> dict[str, Any]:
-    """The instance of this id, or one of the cluster's that run, drawn by the seed in the order of their launch."""
+    """The instance of this ID, or a running one of the cluster, chosen by the seed from the instances in
+    launch order.
+    """
     own = [one for one in sandbox.ec2().instances() if one["tags"].get(labels.TAG_CLUSTER) == sandbox.cluster_name]
     found = [one for one in own if one["id"] == instance or (not instance and one["state"] == "running")]
     if not found:

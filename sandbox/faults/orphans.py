@@ -11,7 +11,7 @@ from sandbox.faults.registry import Done, fault
 from tenon.apis import labels
 
 MARK = "sandbox.tenon.sh/orphan"
-"""A tag on all that was planted here, to find it by."""
+"""A tag on everything that this fault creates, to find it by."""
 OTHER_CLUSTER = "another"
 KINDS = ("instance", "unnamed-instance", "launch-template", "foreign-instance", "foreign-launch-template")
 TYPES = ("m7g.large", "c7g.large", "m7i.large", "c7i.xlarge")
@@ -19,7 +19,7 @@ ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
 
 
 def _remove(sandbox: Sandbox) -> None:
-    """Take away what is left of them."""
+    """Remove what remains of the orphans."""
     import boto3
 
     admin = sandbox.ec2()

@@ -29,12 +29,12 @@ def _thawed(sandbox: Sandbox) -> None:
 
 
 def _all_started(sandbox: Sandbox) -> None:
-    for name, part in sandbox.status().components.items():  # in the order in which they were started first
+    for name, part in sandbox.status().components.items():  # in their original start order
         if part.state is State.STOPPED:
             sandbox.start_component(name)
 
 
-# Healed in this order: what is frozen first, then whatever others need to start.
+# Healed in this order: frozen components first, then those that others need in order to start.
 
 
 @fault("component-frozen", heal=_thawed)

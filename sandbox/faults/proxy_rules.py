@@ -1,4 +1,4 @@
-"""What the API server's proxy does to requests: which it stalls, holds or answers with an error, and what it saw."""
+"""The rules of the API server's proxy, which requests it stalls, holds or fails, and the record of requests."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 CALL_LIMIT = 50_000
-"""Requests that the record keeps; older ones fall out."""
+"""Maximum number of recorded requests. The oldest are dropped."""
 
 
 @dataclass
 class Rule:
-    """Which requests, and how many of them (None: until cleared). An empty method or path fits all.
+    """Selects requests, and how many of them (None: until cleared). An empty method or path matches all.
 
-    The method of a watch is ``WATCH``; the path is a regular expression that is searched for.
+    The method of a watch is ``WATCH``. The path is a regular expression that is searched for.
     """
 
     method: str = ""
@@ -33,18 +33,18 @@ class Rule:
             raise ValueError(f"count {self.count} makes no sense: give 1 or more, or leave it null for always")
 
     def fits(self, method: str, path: str) -> bool:
-        """Whether the rule speaks of a request."""
+        """Whether the rule matches a request."""
         return self.method.upper() in ("", "*", method) and self.pattern.search(path) is not None
 
 
 @dataclass
 class Hold(Rule):
-    """The request waits before it reaches the server, or its answer waits after it took effect."""
+    """Makes a request wait before it reaches the server, or its answer wait after it took effect."""
 
 
 @dataclass
 class ProxyFault(Rule):
-    """The request is answered with an error, is slow, or both; status 0 means slow only."""
+    """Answers a request with an error, delays it, or both. A status of 0 only delays it."""
 
     status: int = 0
     reason: str = ""
@@ -59,7 +59,7 @@ class ProxyFault(Rule):
             raise ValueError(f"latency_seconds {self.latency_seconds} is out of bounds: give 0 to 600")
 
     def body(self) -> dict[str, Any]:
-        """The error as Kubernetes writes it."""
+        """The error as a Kubernetes Status."""
         message = self.message or f"{self.reason or self.status}, as injected into the proxy"
         status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
         return {**status, "message": message, "reason": self.reason, "code": self.status}
@@ -70,22 +70,22 @@ AnyRule = TypeVar("AnyRule", bound=Rule)
 
 @dataclass
 class ProxyRules:
-    """All that is injected now. It lives on one event loop."""
+    """All active rules. Use it on one event loop."""
 
     holds: list[Hold] = field(default_factory=list)
     faults: list[ProxyFault] = field(default_factory=list)
     stalled: set[str] = field(default_factory=set)
-    """Plurals whose watches are stalled; the empty one means all."""
+    """Plurals whose watches are stalled. An empty string means all."""
     calls: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=CALL_LIMIT))
     held: int = 0
     _released: asyncio.Event = field(default_factory=asyncio.Event)
 
     def next_hold(self, method: str, path: str) -> Hold | None:
-        """The hold that this request meets, used up by one."""
+        """The hold that matches this request. Uses up one of its count."""
         return _take(self.holds, method, path)
 
     def next_fault(self, method: str, path: str) -> ProxyFault | None:
-        """The fault that this request meets, used up by one."""
+        """The fault that matches this request. Uses up one of its count."""
         return _take(self.faults, method, path)
 
     async def wait(self) -> None:
@@ -101,30 +101,30 @@ class ProxyRules:
         return bool({"", plural} & self.stalled)
 
     async def flow(self, plural: str) -> None:
-        """Return once bytes may pass to the watchers of a resource."""
+        """Wait while the watches of a resource are stalled."""
         while self.stalls(plural):
             await self._released.wait()
 
     def release(self) -> None:
-        """Let everything go that is held or stalled, and stall or hold nothing more."""
+        """Release everything that is held or stalled, and end all holds and stalls."""
         self.holds.clear()
         self.stalled.clear()
-        self._released.set()  # whoever waits now runs on; whoever comes later waits for the next release
+        self._released.set()  # requests that wait now continue; later ones wait for the next release
         self._released = asyncio.Event()
 
     def clear(self) -> None:
-        """Release, and end the faults."""
+        """Release everything and end the faults."""
         self.faults.clear()
         self.release()
 
     def record(self, method: str, path: str, query: str, agent: str) -> dict[str, Any]:
-        """Note a request that arrived; its status is filled in when it is answered."""
+        """Record a request. Its status is filled in when it is answered."""
         call: dict[str, Any] = {"method": method, "path": path, "query": query, "status": None, "user_agent": agent}
         self.calls.append(call)
         return call
 
     def listing(self) -> dict[str, Any]:
-        """What is injected, for a person to read."""
+        """The active rules, for display."""
         return {
             "held": self.held,
             "stalled": sorted(self.stalled),

@@ -1,8 +1,8 @@
-"""The reverse proxy before the API server: passes requests on as they are, except those that a rule meets.
+"""The reverse proxy in front of the API server. It passes requests on unchanged unless a rule matches.
 
-A watch is streamed through as its bytes come. Everything else is read whole before it is passed on, so that a request
-that is held before the server has not begun there, and one that is held after it is done. A client that goes away ends
-its request here too, held or not. When the server cannot be reached the connection is cut, as the server itself would.
+A watch is streamed as its data arrives. Every other request is read completely before it is passed on: a request held
+before the server has not started there, and one held after it has finished there. If a client disconnects, its request
+ends here too, held or not. If the server cannot be reached, the proxy cuts the connection, as the server itself would.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ HOP_BY_HOP = {"connection", "keep-alive", "proxy-connection", "te", "trailer", "
 
 @dataclass
 class ApiServerProxy:
-    """The application: one upstream, one set of rules."""
+    """The proxy application, with one upstream and one set of rules."""
 
     upstream: str
     trust: ssl.SSLContext
     rules: ProxyRules
 
     def application(self) -> web.Application:
-        """Routes and the session to the server."""
+        """Build the routes and the client session to the server."""
         app = web.Application(client_max_size=BODY_LIMIT)
         app.cleanup_ctx.append(self._session)
         app.router.add_route("*", ADMIN + "{name}", self._admin)
@@ -84,7 +84,7 @@ class ApiServerProxy:
             return _cut(request)
 
     async def _stream(self, request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-        """Pass a watch through; its end is withheld too while it is stalled."""
+        """Stream a watch. While it is stalled, its end is withheld too."""
         plural = plural_of(request.path)
         response = web.StreamResponse(status=answer.status, headers=_forwarded(answer.headers))
         await response.prepare(request)
@@ -96,7 +96,7 @@ class ApiServerProxy:
         return response
 
     async def _admin(self, request: web.Request) -> web.Response:
-        """The side door: 400 with a sentence for a bad wish, 404 for an unknown one."""
+        """The admin API. It answers 400 with a sentence for a bad request, and 404 for an unknown path."""
         try:
             wish = json.loads(await request.read() or b"{}")
             return web.json_response(self._do(f"{request.method} {request.match_info['name']}", wish, request.query))
@@ -133,7 +133,7 @@ class ApiServerProxy:
 
 
 def _forwarded(headers: Mapping[str, str]) -> CIMultiDict[str]:
-    """The headers that speak of the message and not of this one connection."""
+    """The headers without those that concern only this connection."""
     return CIMultiDict(
         (name, value)
         for name, value in headers.items()

@@ -1,4 +1,4 @@
-"""What a named fault is, and the list of them; a fault's options are the parameters of its function."""
+"""Defines named faults and registers them. The options of a fault are the parameters of its function."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias, get_args, get_origin, get_type_hin
 from sandbox.cluster import Sandbox
 
 Done: TypeAlias = list[dict[str, Any]]
-"""What a fault did: a row for each thing that it touched."""
+"""What a fault did: one row for each object that it affected."""
 Apply: TypeAlias = Callable[..., Done]
 Heal: TypeAlias = Callable[[Sandbox], None]
 
@@ -27,17 +27,17 @@ class Option:
 
 @dataclass(frozen=True)
 class NamedFault:
-    """Something that goes wrong, on purpose."""
+    """A fault that can be applied and, in most cases, healed."""
 
     name: str
     about: str
     apply: Apply
     heal: Heal | None
-    """None for what cannot be undone."""
+    """None if the fault cannot be undone."""
 
     @property
     def options(self) -> list[Option]:
-        """What a caller may choose, in order; an option without a default must be given."""
+        """The options of the fault, in order. An option without a default is required."""
         hints = get_type_hints(self.apply, include_extras=True)
         found = []
         for parameter in list(inspect.signature(self.apply).parameters.values())[1:]:
@@ -48,11 +48,13 @@ class NamedFault:
 
 
 FAULTS: dict[str, NamedFault] = {}
-"""By name, in the order in which they are listed; the catalogue fills it."""
+"""All faults by name, in registration order. Importing their modules, as the catalogue does, fills it."""
 
 
 def fault(name: str, *, heal: Heal | None) -> Callable[[Apply], Apply]:
-    """Registers a function of a sandbox and options as the fault ``name``; its docstring is the description."""
+    """Register a function as the fault ``name``. It takes a sandbox and options, and its docstring is the
+    description.
+    """
 
     def register(apply: Apply) -> Apply:
         FAULTS[name] = NamedFault(name, " ".join((apply.__doc__ or "").split()), apply, heal)

@@ -1,8 +1,7 @@
-"""A wire between one worker and Temporal that can be cut: what is sent is not delivered, and no connection ends.
+"""A TCP proxy between one worker and Temporal that can stop delivering data without closing connections.
 
-That is how a machine looks from outside that lost its power: a process that is only killed has its connections closed
-by its kernel, and whoever waits for it hears of it at once. With ``tls`` the wire is also a TLS front of a server that
-has none.
+This is how a machine that lost power looks from outside. If a process is only killed, its kernel closes its
+connections, and its peers notice immediately. With ``tls`` the proxy also terminates TLS for a server that has none.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ CHUNK = 65536
 
 
 class Wire:
-    """Passes the bytes of each connection on to a server. ``async with Wire.to(sandbox.temporal_address) as wire``."""
+    """Forwards the data of each connection to a server. ``async with Wire.to(sandbox.temporal_address) as wire``."""
 
     def __init__(self, host: str, port: int) -> None:
         self._target = host, port
@@ -28,12 +27,14 @@ class Wire:
         self._connections: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self.address = ""
-        """Where to connect instead of to the server."""
+        """The address to use instead of the server's."""
 
     @classmethod
     @asynccontextmanager
     async def to(cls, address: str, *, tls: ssl.SSLContext | None = None, port: int = 0) -> AsyncIterator[Self]:
-        """A wire to the server at ``host:port``, on this port of loopback or a free one; it takes TLS with ``tls``."""
+        """Open a wire to the server at ``host:port``, on this loopback port or a free one. With ``tls`` it
+        accepts TLS.
+        """
         host, _, its_port = address.rpartition(":")
         wire = cls(host, int(its_port))
         server = await asyncio.start_server(wire._serve, LOOPBACK, port, ssl=tls)
@@ -45,15 +46,17 @@ class Wire:
             wire.drop()
 
     def cut(self) -> None:
-        """Deliver nothing more; new connections are accepted and nothing of them is delivered either."""
+        """Stop delivering data. New connections are accepted, but nothing of them is delivered either."""
         self._whole.clear()
 
     def mend(self) -> None:
-        """Deliver what was sent meanwhile, for a sender's kernel sends it again and again, and all that follows."""
+        """Deliver data again, including what was sent while the wire was cut, because the sender's kernel retransmits
+        it.
+        """
         self._whole.set()
 
     def drop(self) -> None:
-        """Close all connections, as a server does that restarts."""
+        """Close all connections, as a server does when it restarts."""
         for connection in self._connections:
             connection.cancel()
 
@@ -64,7 +67,7 @@ class Wire:
         try:
             await self._connect(reader, writer)
         except (OSError, asyncio.CancelledError):
-            pass  # one of the two sides went away, or the wire is dropped
+            pass  # one of the two sides closed the connection, or the wire was dropped
         finally:
             self._connections.discard(task)
             writer.close()

@@ -1,24 +1,24 @@
-"""KWOK plays the kubelets' quiet part: heartbeats, pods that run, pods that stop. The contract with the EC2 joiner.
+"""KWOK simulates part of the kubelets: heartbeats, and the start and stop of pods. Its contract with the EC2 joiner.
 
-The joiner (``sandbox.ec2``) plays the instance's boot and the kubelet's admission; KWOK never decides either. They
-speak through annotations:
+The joiner (``sandbox.ec2``) simulates the boot of instances and the kubelet's admission of pods. KWOK decides neither.
+They communicate through annotations:
 
-* Node ``kwok.x-k8s.io/node: fake``: KWOK looks at this node and its pods. Nodes without it are not the sandbox's.
-* Node ``sandbox.tenon.sh/kubelet: ready``: the kubelet is up. KWOK writes the Ready conditions and keeps their
-  heartbeats fresh. Without it KWOK writes nothing to the node, so that whoever made the node decides when it turns
-  Ready; take the annotation away and the heartbeats stop after at most one more, as those of a dead kubelet do (the
-  node lifecycle controller then calls the node Unknown after ``NODE_GRACE_SECONDS``).
-* Pod ``sandbox.tenon.sh/admitted: "true"``: the kubelet took the pod. KWOK starts only such pods, so a pod that does
-  not fit or is not tolerated stays for the joiner to fail (phase Failed, reason OutOfcpu and so on). The joiner
-  answers for every node with the first annotation, instance or not.
+* Node ``kwok.x-k8s.io/node: fake``: KWOK manages this node and its pods. Nodes without it do not belong to the sandbox.
+* Node ``sandbox.tenon.sh/kubelet: ready``: the kubelet is up. KWOK writes the Ready conditions and renews their
+  heartbeats. Without it KWOK writes nothing to the node, so that the creator of the node decides when it becomes Ready.
+  If the annotation is removed, the heartbeats stop after at most one more, like those of a dead kubelet. The node
+  lifecycle controller then sets the node to Unknown after ``NODE_GRACE_SECONDS``.
+* Pod ``sandbox.tenon.sh/admitted: "true"``: the kubelet admitted the pod. KWOK starts only such pods, so that the
+  joiner can fail a pod that does not fit or is not tolerated (phase Failed, reason OutOfcpu and so on). The joiner
+  handles every node with the first annotation, whether or not it has an instance.
 
-A pod that is being deleted goes at once, admitted or not, once it has no finalizers. Tests and demos steer a pod with
-annotations of its own:
+A pod that is being deleted goes away immediately, admitted or not, when it has no finalizers. Tests and demos control a
+pod with these annotations:
 
 * ``sandbox.tenon.sh/stop: slow``: the pod uses its whole grace period before it goes.
-* ``sandbox.tenon.sh/complete-after: 5s``: the pod succeeds that long after it began to run.
+* ``sandbox.tenon.sh/complete-after: 5s``: the pod succeeds this long after it started to run.
 
-``stages.yaml`` holds the stages; they name the annotations again because KWOK reads them as plain YAML.
+``stages.yaml`` holds the stages. It repeats the names of the annotations, because KWOK reads it as plain YAML.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ COMPLETE_ANNOTATION = "sandbox.tenon.sh/complete-after"
 SYSTEM_NODE = "system-0"
 
 NODE_GRACE_SECONDS = 120
-"""A node whose heartbeats stop is called Unknown after this; three heartbeats may be late on a busy machine."""
+"""Seconds after the last heartbeat until a node becomes Unknown. Three heartbeats may be late on a busy machine."""
 
 STAGES = Path(__file__).with_name("stages.yaml")
 
 
 def config() -> str:
-    """KWOK's configuration file: its options and the stages."""
+    """The content of KWOK's configuration file: its options and the stages."""
     items = yaml.safe_load(STAGES.read_text())["items"]
     return yaml.safe_dump_all(items, sort_keys=False)

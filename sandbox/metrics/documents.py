@@ -1,4 +1,4 @@
-"""The objects of metrics.k8s.io/v1beta1, and those that tell the API server who serves them."""
+"""The objects of metrics.k8s.io/v1beta1, and those that register its server with the API server."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from sandbox.metrics.usage import Object, Use
 Document = dict[str, Any]
 
 WINDOW = "1s"
-"""Over which a figure is an average. An autoscaler passes over what was measured before a pod was ready for so long."""
+"""The averaging window. An autoscaler ignores samples from before a pod was ready for this long."""
 
 
 def resources() -> Document:
-    """What discovery finds."""
+    """The APIResourceList for discovery."""
     pods = {"name": "pods", "singularName": "pod", "namespaced": True, "kind": "PodMetrics", "verbs": ["get", "list"]}
     nodes = {**pods, "name": "nodes", "singularName": "node", "namespaced": False, "kind": "NodeMetrics"}
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": GROUP_VERSION, "resources": [nodes, pods]}
 
 
 def pod_metrics(pod: Object, uses: Sequence[Use], now: str) -> Document:
-    """One pod's use."""
+    """The PodMetrics of one pod."""
     containers = [{"name": use.container, "usage": _quantities(use.millicores, use.memory)} for use in uses]
     return {**_metrics("PodMetrics", pod, now), "containers": containers}
 
 
 def node_metrics(node: Object, uses: Sequence[Use], now: str) -> Document:
-    """One node's use: that of its pods."""
+    """The NodeMetrics of one node: the sum over its pods."""
     together = _quantities(sum(use.millicores for use in uses), sum(use.memory for use in uses))
     return {**_metrics("NodeMetrics", node, now), "usage": together}
 
 
 def listed(kind: str, items: Sequence[Document]) -> Document:
-    """A list of such objects."""
+    """A list object of this kind."""
     return {"kind": f"{kind}List", "apiVersion": GROUP_VERSION, "metadata": {}, "items": list(items)}
 
 
 def not_found(what: str) -> Document:
-    """The Status of something that is not measured."""
+    """The Status for an object without metrics."""
     return {
         "kind": "Status",
         "apiVersion": "v1",
@@ -52,7 +52,7 @@ def not_found(what: str) -> Document:
 
 
 def registration(port: int, authority: bytes) -> list[Document]:
-    """The Service and the APIService by which the API server reaches this one: by name, on this machine."""
+    """The Service and the APIService through which the API server reaches this server, by name and on this machine."""
     group, version = GROUP_VERSION.split("/")
     return [
         {

@@ -1,8 +1,8 @@
 """Serves metrics.k8s.io to the sandbox's API server: ``python -m sandbox.metrics.server --port ...``.
 
-It keeps nothing: each question is answered from the pods as they are, and from the annotations of their Deployments.
-While it serves, the API server has an APIService that names it; one whose server is gone would break every client's
-discovery, so it is deleted when this process ends, and by the supervisor when it was killed.
+It stores nothing: it answers each request from the current pods and the annotations of their Deployments. While it
+serves, an APIService registers it with the API server. An APIService without a server would break every client's
+discovery, so this process deletes it at its end, and the supervisor does so if this process was killed.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ ROOT = f"/apis/{GROUP_VERSION}"
 
 
 class Metrics:
-    """The HTTP side: the figures of pods and nodes."""
+    """The HTTP handlers for the metrics of pods and nodes."""
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
         self.registered = False
 
     def application(self) -> web.Application:
-        """Every path that the API server asks."""
+        """The application, with every path that the API server requests."""
         application = web.Application()
         application.router.add_get("/readyz", self.ready)
         application.router.add_get(ROOT, self.discover)
@@ -50,19 +50,19 @@ class Metrics:
         return application
 
     async def ready(self, _: web.Request) -> web.Response:
-        """Whether the API server was told of this one."""
+        """Whether this server is registered with the API server."""
         return web.Response(text="ok") if self.registered else web.Response(status=503, text="not registered yet")
 
     async def discover(self, _: web.Request) -> web.Response:
-        """What is served here."""
+        """List the resources that are served."""
         return web.json_response(resources())
 
     async def schema(self, _: web.Request) -> web.Response:
-        """No schema: without an answer the API server would ask, and complain, for ever."""
+        """Serve an empty schema, because the API server would otherwise retry and log errors forever."""
         return web.json_response({"swagger": "2.0", "info": {"title": "metrics", "version": "v1"}, "paths": {}})
 
     async def pods(self, request: web.Request) -> web.Response:
-        """The use of pods that match."""
+        """The metrics of the pods that match."""
         namespace = request.match_info.get("namespace", "")
         selector = request.query.get("labelSelector", "")
         wanted = await self._kube.list(PODS, namespace=namespace, label_selector=selector)
@@ -73,7 +73,7 @@ class Metrics:
         )
 
     async def pod(self, request: web.Request) -> web.Response:
-        """The use of one pod."""
+        """The metrics of one pod."""
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         pod = await self._kube.get(PODS, name, namespace)
         uses = (await self._uses(namespace)).get(f"{namespace}/{name}")
@@ -82,14 +82,14 @@ class Metrics:
         return web.json_response(pod_metrics(pod, uses, _now()))
 
     async def nodes(self, request: web.Request) -> web.Response:
-        """The use of nodes that match."""
+        """The metrics of the nodes that match."""
         found = await self._kube.list(NODES, label_selector=request.query.get("labelSelector", ""))
         uses, now = await self._uses_by_node(), _now()
         items = [node_metrics(node, uses.get(node["metadata"]["name"], []), now) for node in found]
         return web.json_response(listed("NodeMetrics", items))
 
     async def node(self, request: web.Request) -> web.Response:
-        """The use of one node."""
+        """The metrics of one node."""
         name = request.match_info["name"]
         node = await self._kube.get(NODES, name)
         if node is None:

@@ -1,8 +1,8 @@
-"""How much CPU and memory each pod uses, worked out from what was said of its Deployment: the same figures every time.
+"""Computes the CPU and memory usage of each pod from the annotation of its Deployment. The result is deterministic.
 
-``90%``: each pod uses that part of the CPU that it requests, however many pods there are. ``1500m`` or ``1.5``: so
-many CPUs are used by all running pods of the Deployment together, in equal shares, as visitors of a web site would make
-them. No container uses more than its limit. Memory is always what is requested.
+``90%``: each pod uses this part of its CPU requests, however many pods there are. ``1500m`` or ``1.5``: all running
+pods of the Deployment together use this many CPUs, in equal shares, like the load of a web site's visitors. No
+container uses more than its limit. Memory usage always equals the request.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LOAD = re.compile(r"(?P<percent>\d{1,5}(\.\d+)?)%|(?P<cpu>\d+(\.\d+)?m?)")
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the pods of a Deployment use: a percentage of what each requests, or millicores of all together."""
+    """The load of a Deployment's pods: a percentage of each pod's requests, or millicores of all pods together."""
 
     percent: float = 0.0
     millicores: int | None = None
@@ -31,7 +31,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What one container uses."""
+    """The usage of one container."""
 
     container: str
     millicores: int
@@ -58,12 +58,12 @@ def parse_load(text: str) -> Load:
 def usage(
     pods: Sequence[Object], replica_sets: Iterable[Object], deployments: Iterable[Object]
 ) -> dict[str, list[Use]]:
-    """What the containers of each running pod use, by ``namespace/name``.
+    """The usage of each running pod's containers, by ``namespace/name``.
 
     Args:
-        pods: all pods of the namespaces in question: those of one Deployment share its load.
-        replica_sets: what stands between pods and Deployments.
-        deployments: those that may carry a load; one that cannot be read counts as none.
+        pods: all pods of the namespaces in question, because the pods of one Deployment share its load.
+        replica_sets: the ReplicaSets between pods and Deployments.
+        deployments: Deployments that may have a load. A load that cannot be read counts as none.
     """
     loads = {uid(one): _load_of(one) for one in deployments}
     owners = {uid(one): owner for one in replica_sets if (owner := _controller(one)) in loads}
@@ -109,6 +109,6 @@ def _key(pod: Object) -> str:
 
 
 def _controller(found: Object) -> str:
-    """The UID of the object that controls this one; empty when none does."""
+    """The UID of the object's controller. Empty if it has none."""
     owners = found["metadata"].get("ownerReferences") or ()
     return next((str(owner["uid"]) for owner in owners if owner.get("controller")), "")
