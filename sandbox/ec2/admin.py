@@ -1,4 +1,4 @@
-"""The operator's side door: faults, capacity, limits, boot failures, and what happened, under ``/sandbox/``."""
+"""The admin API under ``/sandbox/``: faults, capacity, limits, boot failures, and the record of calls."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sandbox.ec2.world import World
 
 
 class Rejections(Protocol):
-    """What the joiner tells about pods."""
+    """The joiner's record of pods."""
 
     def rejections(self) -> dict[str, list[dict[str, Any]]]: ...
 
@@ -38,7 +38,7 @@ class Rejections(Protocol):
 
 
 class AdminApi:
-    """Answers the calls; ``reset`` empties the mock and seeds it again."""
+    """Handles admin calls. ``reset`` empties the mock and seeds it again."""
 
     def __init__(self, world: World, boot: BootPlan, reset: Callable[[], None]) -> None:
         self._world = world
@@ -48,7 +48,7 @@ class AdminApi:
         self.joiner: Rejections | None = None
 
     def answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> Answer:
-        """Answers one call: 400 with a sentence for a bad body, 404 for an unknown path."""
+        """Handle one call. The answer is 400 with a sentence for a bad body, and 404 for an unknown path."""
         name = f"{method} {path.removeprefix('/sandbox/').strip('/')}"
         try:
             match name:

@@ -1,4 +1,4 @@
-"""What the side door's calls carry, checked."""
+"""The request bodies of the admin API, validated."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class ThrottleBody(Body):
 
 
 class BucketsBody(Body):
-    """POST /sandbox/buckets: whether the account's request limits hold."""
+    """POST /sandbox/buckets: whether to enforce the account's request limits."""
 
     enforced: bool
 
 
 class CapacityBody(Body):
-    """POST /sandbox/capacity; a field left out fits everything, ``available: null`` lifts the limit."""
+    """POST /sandbox/capacity. An omitted field matches everything, and ``available: null`` removes the limit."""
 
     type: str | None = None
     zone: str | None = None
@@ -62,7 +62,7 @@ class CapacityBody(Body):
 
 
 class BootBody(Body):
-    """POST /sandbox/boot; without ``type`` it holds for every instance."""
+    """POST /sandbox/boot. Without ``type`` it applies to every instance."""
 
     type: str | None = None
     delay: float | None = None
@@ -107,7 +107,7 @@ class PlantTemplateBody(Body):
 
 
 class ExhaustBody(Body):
-    """POST /sandbox/exhaust-cheapest; without ``capacity_type`` of either, without ``types`` of all types."""
+    """POST /sandbox/exhaust-cheapest. Without ``capacity_type`` it covers both, without ``types`` all types."""
 
     count: int = Field(ge=1)
     capacity_type: Literal["on-demand", "spot"] | None = None
@@ -115,5 +115,9 @@ class ExhaustBody(Body):
 
 
 def read(model: type[Model], body: bytes) -> Model:
-    """The body as its model; raises ValueError (pydantic's included)."""
+    """Parse a body.
+
+    Raises:
+        ValueError: the body is not valid (includes pydantic's ValidationError).
+    """
     return model.model_validate(json.loads(body or b"{}"))

@@ -1,9 +1,9 @@
-"""Whether a kubelet would run a pod that was bound to its node.
+"""Decides whether a kubelet would run a pod that was bound to its node.
 
-A kubelet repeats the scheduler's checks against what it really runs, and fails a pod that does not fit. These are
-those checks, as pure functions. They repeat rules of `tenon.kube` on purpose: the sandbox judges what the product did,
-and a judge that shares the formula for requests, selectors or host ports would share its mistakes. Only quantities are
-parsed by the product (`tenon.resources`), which tests hold against Kubernetes' own texts.
+A kubelet repeats the scheduler's checks against what it really runs, and fails a pod that does not fit. This module
+implements those checks as pure functions. It repeats rules of `tenon.kube` on purpose: the sandbox verifies what Tenon
+did, and with shared code for requests, selectors or host ports it would share Tenon's mistakes. It shares only the
+parsing of quantities (`tenon.resources`), which tests check against Kubernetes' own texts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ class Rejection:
 
 
 def requests(pod: Object) -> Resources:
-    """What a pod takes: its containers and sidecars, or a start-up peak if that is higher, and its overhead."""
+    """A pod's effective requests: its containers and sidecars, or a start-up peak if that is higher, plus its
+    overhead.
+    """
     spec = pod.get("spec") or {}
     total: Resources = {}
     for container in spec.get("containers") or []:
@@ -116,7 +118,7 @@ def _matches(expression: Object, labels: Mapping[str, str]) -> bool:
 
 
 def host_ports(pod: Object) -> set[tuple[str, int]]:
-    """The (protocol, port) pairs that the pod takes on its node."""
+    """The (protocol, port) pairs that the pod occupies on its node."""
     spec = pod.get("spec") or {}
     return {
         (port.get("protocol") or "TCP", port["hostPort"])
@@ -127,7 +129,7 @@ def host_ports(pod: Object) -> set[tuple[str, int]]:
 
 
 def admit(pod: Object, node: Object, running: Iterable[Object]) -> Rejection | None:
-    """None when the kubelet runs the pod beside the ``running`` ones, else why it fails it."""
+    """None if the kubelet runs the pod together with the ``running`` ones, or else why it fails the pod."""
     if not selects(pod, node):
         return Rejection(
             "NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
@@ -159,6 +161,8 @@ PASSING = ("karpenter.sh/disrupted", "node.kubernetes.io/", "node.cloudprovider.
 
 
 def misplaced(pod: Object, node: Object) -> list[str]:
-    """NoSchedule taints that whoever bound the pod ignored. A kubelet runs such a pod; it is still a mistake."""
+    """NoSchedule taints that were ignored when the pod was bound. A kubelet runs such a pod, but it is still a
+    mistake.
+    """
     found = untolerated(pod, node, ["NoSchedule"])
     return [f"{taint['key']}:NoSchedule" for taint in found if not str(taint["key"]).startswith(PASSING)]

@@ -1,4 +1,4 @@
-"""How instances become nodes: the plan that an operator can change to rehearse failures."""
+"""How instances become nodes. An operator can change the rules to simulate failures."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from threading import Lock
 
 @dataclass(frozen=True)
 class BootRule:
-    """For instances of one type (None: all): seconds until the node joins, and what goes wrong."""
+    """A rule for instances of one type (None: all): seconds until the node joins, and what goes wrong."""
 
     instance_type: str | None = None
     delay: float | None = None
-    """Seconds from running to joining; None keeps the default."""
+    """Seconds from running to joining. None keeps the default."""
     never: bool = False
     """The node never joins."""
     not_ready: bool = False
-    """The node joins and never becomes Ready."""
+    """The node joins but never becomes Ready."""
     dies: bool = False
-    """The instance ends itself at the moment when its node would join."""
+    """The instance terminates at the moment when its node would join."""
     chance: float = 1.0
-    """The share of instances that the rule is for, drawn by ``seed`` and the instance's number."""
+    """The share of instances that the rule applies to, chosen by ``seed`` and the instance's number."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -31,14 +31,14 @@ class BootRule:
             raise ValueError(f"chance {self.chance} is out of bounds: give 0 to 1")
 
     def covers(self, instance_type: str, number: int) -> bool:
-        """Whether the rule is for the ``number``-th instance, which is of this type."""
+        """Whether the rule applies to the ``number``-th instance, which has this type."""
         if self.instance_type not in (None, instance_type):
             return False
         return self.chance >= 1 or random.Random(f"{self.seed}/{number}").random() < self.chance
 
 
 class BootPlan:
-    """The rules in force; the newest that fits an instance wins."""
+    """The active rules. The newest that matches an instance wins."""
 
     def __init__(self, default_delay: float = 8.0) -> None:
         self.default_delay = default_delay
@@ -58,7 +58,7 @@ class BootPlan:
             return list(self._rules)
 
     def rule(self, instance_type: str, number: int = 0) -> BootRule:
-        """What holds for an instance, its delay filled in."""
+        """The rule for an instance, with its delay filled in."""
         for rule in reversed(self.rules()):
             if rule.covers(instance_type, number):
                 delay = self.default_delay if rule.delay is None else rule.delay
@@ -66,6 +66,6 @@ class BootPlan:
         return BootRule(instance_type, self.default_delay)
 
     def due(self, instance_type: str, running_since: float | None, now: float, number: int = 0) -> bool:
-        """Whether the node of an instance joins, or the instance dies, by now."""
+        """Whether it is time for the instance's node to join, or for the instance to die."""
         rule = self.rule(instance_type, number)
         return not rule.never and running_since is not None and now >= running_since + (rule.delay or 0.0)

@@ -1,6 +1,6 @@
-"""The request limits of one AWS account, at the sizes that EC2 documents: token buckets that all its clusters share.
+"""The request limits of one AWS account, with EC2's documented sizes: token buckets that all its clusters share.
 
-Each action has a bucket of its own; its size goes by the kind of the action. Launches and terminations also take a
+Each action has its own bucket, whose size depends on the kind of the action. Launches and terminations also take a
 token for each instance. A call that finds one of its buckets empty takes nothing from the others.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Size:
-    """Tokens that a full bucket holds, and how many come back in a second."""
+    """The tokens that a full bucket holds, and the tokens added per second."""
 
     burst: float
     refill: float
@@ -26,9 +26,9 @@ class Size:
 CHANGES = Size(50, 5)
 READS = Size(100, 20)
 WHOLE_READS = Size(50, 10)
-"""Reads that name neither a filter nor a page size. Instance ids are no filter."""
+"""Bucket for reads with neither a filter nor a page size. Instance IDs do not count as a filter."""
 WHOLE = frozenset({"DescribeInstances", "DescribeInstanceStatus", "DescribeVolumes", "DescribeSecurityGroups"})
-"""The actions that have a smaller bucket for such reads."""
+"""Actions that have a smaller bucket for such reads."""
 SIZES: Mapping[str, Size] = {
     "CreateTags": Size(100, 10),
     "DeleteTags": Size(100, 10),
@@ -39,7 +39,7 @@ SIZES: Mapping[str, Size] = {
     "AssignPrivateIpAddresses": Size(100, 5),
     "DescribeCapacityBlockOfferings": Size(10, 0.15),
 }
-"""Actions whose size is not that of their kind."""
+"""Actions whose bucket size differs from that of their kind."""
 LAUNCHED = "RunInstances resource tokens"
 ENDED = "TerminateInstances resource tokens"
 RESOURCES: Mapping[str, Size] = {LAUNCHED: Size(1000, 2), ENDED: Size(1000, 20)}
@@ -48,7 +48,7 @@ _INSTANCE_ID = re.compile(r"InstanceId\.\d+")
 
 
 class Buckets:
-    """The buckets of an account. ``clock`` gives seconds."""
+    """The buckets of an account. ``clock`` returns seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -58,7 +58,7 @@ class Buckets:
         self.enforced = True
 
     def refused_by(self, action: str, parameters: Mapping[str, str]) -> str:
-        """Takes the tokens of a call; the bucket that lacks them, or an empty string."""
+        """Take the tokens of a call. Returns the name of the first bucket that lacks them, or an empty string."""
         if not self.enforced:
             return ""
         with self._lock:
@@ -75,18 +75,18 @@ class Buckets:
         return ""
 
     def enforce(self, wanted: bool) -> None:
-        """Turns the limits on, with full buckets, or off."""
+        """Turn the limits on, with full buckets, or off."""
         self.fill()
         self.enforced = wanted
 
     def fill(self) -> None:
-        """Fills every bucket and forgets the refused calls."""
+        """Fill every bucket and clear the counts of refused calls."""
         with self._lock:
             self._levels.clear()
             self._refused.clear()
 
     def listing(self) -> dict[str, Any]:
-        """Whether the limits hold, and how many calls each bucket refused."""
+        """Whether the limits are enforced, and how many calls each bucket refused."""
         with self._lock:
             return {"enforced": self.enforced, "refused": dict(self._refused)}
 
@@ -96,7 +96,7 @@ class Buckets:
 
 
 def costs(action: str, parameters: Mapping[str, str]) -> Iterable[tuple[str, Size, float]]:
-    """The buckets that a call of EC2 draws on, their sizes, and the tokens that it takes from each."""
+    """The buckets that an EC2 call uses, with their sizes and the tokens that it takes from each."""
     if action.startswith(READING):
         if action in WHOLE and not _narrowed(parameters):
             yield f"{action} without filter or pages", WHOLE_READS, 1

@@ -1,6 +1,7 @@
-"""EC2's instance types and where each is sold, from the data that the mock carries.
+"""EC2's instance types and the zones that offer each, from the mock's data.
 
-The mock lists every type in every region, in one slow page; here types are regional, paged, and written only once.
+The mock lists every type in every region, in one slow page. Here types are regional and paged, and each is serialized
+only once.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from sandbox.ec2.xml import shape_encoder
 
 @cache
 def regional_types(region: str) -> dict[str, Any]:
-    """The instance types a region sells, by name in order."""
+    """The instance types that a region offers, by name, sorted."""
     names = sorted({str(row["InstanceType"]) for row in INSTANCE_TYPE_OFFERINGS["region"].get(region, [])})
     return {name: InstanceType(name) for name in names if name in INSTANCE_TYPES}
 
 
 @cache
 def zonal_offerings(region: str) -> frozenset[tuple[str, str]]:
-    """Every (type, zone) that a region sells."""
+    """All (type, zone) pairs that a region offers."""
     rows = INSTANCE_TYPE_OFFERINGS["availability-zone"].get(region, [])
     return frozenset((str(row["InstanceType"]), str(row["Location"])) for row in rows)
 
@@ -34,12 +35,12 @@ def type_xml(name: str) -> str:
 
 
 def describe_type(name: str) -> dict[str, Any] | None:
-    """EC2's description of a type, None for an unknown one."""
+    """EC2's description of a type. None if the type is unknown."""
     data: dict[str, Any] | None = INSTANCE_TYPES.get(name)
     return data
 
 
 def architecture(name: str) -> str:
-    """The architecture that EC2 reports for instances of a type: arm64, else x86_64."""
+    """The architecture that EC2 reports for instances of a type: arm64 or x86_64."""
     supported = (describe_type(name) or {}).get("ProcessorInfo", {}).get("SupportedArchitectures", ["x86_64"])
     return "arm64" if "arm64" in supported else "x86_64"

@@ -1,4 +1,4 @@
-"""The admin endpoints as methods, for tests and for the demo."""
+"""A client for the admin API, for tests and the demo."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ TIMEOUT = 30.0
 
 
 class Ec2Admin:
-    """Talks to the sandbox's EC2 at ``endpoint``, such as ``http://127.0.0.1:5000``."""
+    """A client for the sandbox's EC2 at ``endpoint``, such as ``http://127.0.0.1:5000``."""
 
     def __init__(self, endpoint: str) -> None:
         self._base = endpoint.rstrip("/") + "/sandbox/"
 
     def health(self) -> dict[str, Any]:
-        """Counts of instances by state and of the mock's own failures (``internal_errors``)."""
+        """The number of instances by state, and of the mock's own failures (``internal_errors``)."""
         return self._call("GET", "health")
 
     def fault(
@@ -37,48 +37,51 @@ class Ec2Admin:
         label: str = "",
         value: str = "",
     ) -> None:
-        """Makes the next ``count`` calls of an action fail (None: until cleared), be slow, or both.
+        """Make the next ``count`` calls of an action fail (None: until cleared), be slow, or both.
 
-        With a ``chance`` below 1 only that share of the calls, drawn by ``seed``; ``label`` is a name to clear it by.
-        With a ``value`` only the calls that carry it in one of their parameters.
+        With a ``chance`` below 1 this affects only that share of the calls, chosen by ``seed``. ``label`` is a name to
+        clear it
+        by. With a ``value`` it affects only calls that have this value in one of their parameters.
         """
         body = {"action": action, "code": code, "status": status, "message": message, "count": count}
         more = {"latency_seconds": latency_seconds, "after_effect": after_effect}
         self._call("POST", "faults", {**body, **more, "chance": chance, "seed": seed, "label": label, "value": value})
 
     def clear_faults(self, action: str = "", *, label: str = "") -> None:
-        """Ends all faults, or those of one action or label."""
+        """End all faults, or those of one action or label."""
         self._call("DELETE", "faults", action=action, label=label)
 
     def hold(self, action: str, *, after_effect: bool = False, count: int | None = 1) -> None:
-        """Makes the next ``count`` calls of an action wait, before their effect or after it with the answer withheld.
+        """Make the next ``count`` calls of an action wait, before their effect or after it with the answer withheld.
 
-        A held call goes on with `release`. One whose client goes away before that has no (further) effect.
+        A held call continues on `release`. If its client disconnects first, it has no (further) effect.
         """
         self._call("POST", "holds", {"action": action, "after_effect": after_effect, "count": count})
 
     def held(self) -> int:
-        """How many calls wait right now."""
+        """The number of calls that are waiting now."""
         return int(self._call("GET", "holds")["held"])
 
     def release(self) -> None:
-        """Lets every held call go on; none is held after that."""
+        """Release every held call, and end all holds."""
         self._call("DELETE", "holds")
 
     def throttle(self, action: str, rate: float, burst: float) -> None:
-        """Limits an action to ``rate`` calls a second after a burst."""
+        """Limit an action to ``rate`` calls per second after a burst."""
         self._call("POST", "throttle", {"action": action, "rate": rate, "burst": burst})
 
     def clear_throttle(self) -> None:
-        """Lifts every limit."""
+        """Remove every limit."""
         self._call("DELETE", "throttle")
 
     def buckets(self) -> dict[str, Any]:
-        """Whether the account's request limits hold (``enforced``), and the calls that each bucket ``refused``."""
+        """Whether the account's request limits are ``enforced``, and the number of calls that each bucket
+        ``refused``.
+        """
         return self._call("GET", "buckets")
 
     def enforce_buckets(self, enforced: bool = True) -> None:
-        """Turns the account's request limits on, with full buckets, or off."""
+        """Turn the account's request limits on, with full buckets, or off."""
         self._call("POST", "buckets", {"enforced": enforced})
 
     def capacity(
@@ -89,13 +92,13 @@ class Ec2Admin:
         zone: str | None = None,
         capacity_type: str | None = None,
     ) -> None:
-        """Leaves ``available`` instances in each pool that fits (None: no limit); what is not given fits all."""
+        """Leave ``available`` instances in each matching pool (None: no limit). Omitted arguments match everything."""
         self._call(
             "POST", "capacity", {"type": type, "zone": zone, "capacity_type": capacity_type, "available": available}
         )
 
     def clear_capacity(self) -> None:
-        """Makes every pool unlimited."""
+        """Make every pool unlimited."""
         self._call("DELETE", "capacity")
 
     def boot(
@@ -109,31 +112,33 @@ class Ec2Admin:
         chance: float = 1.0,
         seed: int = 0,
     ) -> None:
-        """Changes how instances (of one type, or a share of them drawn by ``seed``) become nodes from now on."""
+        """Change how instances become nodes from now on, for one type, or for a share of them chosen by ``seed``."""
         body = {"type": type, "delay": delay, "never": never, "not_ready": not_ready, "dies": dies}
         self._call("POST", "boot", {**body, "chance": chance, "seed": seed})
 
     def exhaust_cheapest(
         self, count: int, *, capacity_type: str | None = None, types: Iterable[str] = ()
     ) -> list[dict[str, Any]]:
-        """Leaves nothing in the ``count`` cheapest pools that still have capacity (within ``types``).
+        """Empty the ``count`` cheapest pools that still have capacity (within ``types``). `clear_capacity` refills
+        them.
 
-        Answers them, cheapest first: type, zone, capacity_type, price. `clear_capacity` fills them again.
+        Returns:
+            The emptied pools, cheapest first: type, zone, capacity_type, price.
         """
         body = {"count": count, "capacity_type": capacity_type, "types": list(types)}
         found: list[dict[str, Any]] = self._call("POST", "exhaust-cheapest", body)["pools"]
         return found
 
     def kill_instance(self, instance_id: str) -> None:
-        """Terminates an instance as somebody else would; its Node stays behind, not ready."""
+        """Terminate an instance as another user would. Its Node stays behind, not ready."""
         self._call("POST", "kill-instance", {"id": instance_id})
 
     def stop_instance(self, instance_id: str) -> None:
-        """Stops an instance as somebody else would; its Node stays behind, not ready."""
+        """Stop an instance as another user would. Its Node stays behind, not ready."""
         self._call("POST", "stop-instance", {"id": instance_id})
 
     def vanish_instance(self, instance_id: str) -> None:
-        """Makes EC2 forget an instance (InvalidInstanceID.NotFound); its Node stays behind, not ready."""
+        """Make EC2 forget an instance (InvalidInstanceID.NotFound). Its Node stays behind, not ready."""
         self._call("POST", "vanish-instance", {"id": instance_id})
 
     def plant_instance(
@@ -146,32 +151,37 @@ class Ec2Admin:
         age_seconds: float = 0.0,
         joins: bool = False,
     ) -> str:
-        """Launches an instance that no autoscaler asked for, ``age_seconds`` ago; its id. It joins only if told to."""
+        """Launch an instance that no autoscaler requested, dated ``age_seconds`` ago. It becomes a node only if
+        ``joins`` is set.
+
+        Returns:
+            The instance ID.
+        """
         body = {"tags": tags, "type": type, "zone": zone, "capacity_type": capacity_type}
         return str(self._call("POST", "plant-instance", {**body, "age_seconds": age_seconds, "joins": joins})["id"])
 
     def plant_launch_template(self, name: str, tags: dict[str, str], *, age_seconds: float = 0.0) -> str:
-        """Creates a launch template that nobody uses, ``age_seconds`` ago; its id."""
+        """Create an unused launch template, dated ``age_seconds`` ago. Returns its ID."""
         body = {"name": name, "tags": tags, "age_seconds": age_seconds}
         return str(self._call("POST", "plant-launch-template", body)["id"])
 
     def clear_boot(self) -> None:
-        """Makes instances boot as usual."""
+        """Make instances boot normally."""
         self._call("DELETE", "boot")
 
     def lifecycle(
         self, *, pending: float | None = None, shutting_down: float | None = None, purge: float | None = None
     ) -> None:
-        """Sets how many seconds states last."""
+        """Set how many seconds states last."""
         self._call("POST", "lifecycle", {"pending": pending, "shutting_down": shutting_down, "purge": purge})
 
     def calls(self, action: str = "") -> list[dict[str, Any]]:
-        """The calls that arrived, oldest first: service, action, parameters, status, error, time."""
+        """The calls received, oldest first: service, action, parameters, status, error, time."""
         found: list[dict[str, Any]] = self._call("GET", "calls", action=action)["calls"]
         return found
 
     def clear_calls(self) -> None:
-        """Forgets the calls."""
+        """Clear the record of calls."""
         self._call("DELETE", "calls")
 
     def rejections(self) -> list[dict[str, Any]]:
@@ -180,12 +190,12 @@ class Ec2Admin:
         return found
 
     def misplaced(self) -> list[dict[str, Any]]:
-        """Pods that were bound in spite of a NoSchedule taint: as `rejections`, with ``taints``."""
+        """Pods that were bound despite a NoSchedule taint: as `rejections`, with ``taints``."""
         found: list[dict[str, Any]] = self._call("GET", "rejections")["misplaced"]
         return found
 
     def clear_rejections(self) -> None:
-        """Forgets both."""
+        """Clear the rejected and the misplaced pods."""
         self._call("DELETE", "rejections")
 
     def instances(self) -> list[dict[str, Any]]:
@@ -194,7 +204,7 @@ class Ec2Admin:
         return found
 
     def reset(self) -> None:
-        """Empties the account and sets it up afresh."""
+        """Empty the account and seed it again."""
         self._call("POST", "reset")
 
     def _call(self, method: str, name: str, body: dict[str, Any] | None = None, **query: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""DescribeInstances: what an instance looks like on the wire, and which filters find it."""
+"""DescribeInstances: the response for an instance, and the filters."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ FILTERS: dict[str, Callable[[Machine], Iterable[str]]] = {
 
 @lru_cache(maxsize=4096)
 def pattern(text: str) -> re.Pattern[str]:
-    """EC2's wildcards: ``*`` any characters, ``?`` one, a backslash makes the next one plain."""
+    """Compile EC2's wildcards: ``*`` matches any characters, ``?`` matches one, a backslash escapes the next
+    character.
+    """
     parts = []
     for piece in re.findall(r"\\.|.", text, re.DOTALL):
         match piece:
@@ -66,7 +68,9 @@ def pattern(text: str) -> re.Pattern[str]:
 
 
 def _fitting(wanted: list[str]) -> Callable[[list[str]], bool]:
-    """Whether one of an instance's values is wanted. Plain ones, of which there may be hundreds, are looked up."""
+    """A test whether one of an instance's values is wanted. Plain values, of which there may be hundreds, use a set
+    lookup.
+    """
     plain = {want for want in wanted if not set(want) & set("*?\\")}
     patterns = [pattern(want) for want in wanted if want not in plain]
 
@@ -77,7 +81,7 @@ def _fitting(wanted: list[str]) -> Callable[[list[str]], bool]:
 
 
 def select(machines: Iterable[Machine], filters: Filters) -> list[Machine]:
-    """The instances that every filter finds.
+    """The instances that match every filter.
 
     Raises:
         EC2ClientError: InvalidParameterValue for a filter that EC2 (or this sandbox) does not have.
@@ -97,7 +101,7 @@ def select(machines: Iterable[Machine], filters: Filters) -> list[Machine]:
 
 
 def reservations(machines: list[Machine]) -> list[dict[str, Any]]:
-    """Instances grouped by the call that launched them, as EC2 lists them."""
+    """Instances grouped by the call that launched them, in EC2's response format."""
     return [
         {
             "ReservationId": reservation_id,
@@ -110,7 +114,7 @@ def reservations(machines: list[Machine]) -> list[dict[str, Any]]:
 
 
 def instance(machine: Machine) -> dict[str, Any]:
-    """One instance as DescribeInstances shows it."""
+    """One instance in the format of DescribeInstances."""
     if not machine.fixed:
         machine.fixed = _fixed(machine)
     one = machine.instance
@@ -154,7 +158,7 @@ def _fixed(machine: Machine) -> dict[str, Any]:
         "ClientToken": one.client_token or "",
         "EbsOptimized": bool(one.ebs_optimized),
         "EnaSupport": True,
-        "Hypervisor": "xen",  # EC2 says xen for Nitro too
+        "Hypervisor": "xen",  # EC2 reports xen for Nitro too
         "KeyName": one.key_name,
         "Monitoring": {"State": one.monitoring_state},
         "NetworkInterfaces": [_interface(nic, groups) for nic in one.nics.values()],
@@ -213,9 +217,10 @@ def _metadata(options: Any) -> dict[str, Any]:
 
 
 def page(machines: list[Machine], start: int, size: int) -> tuple[list[Machine], int | None]:
-    """One page of instances in launch order, and where the next one starts.
+    """One page of instances in launch order, and where the next page starts.
 
-    Positions are launch numbers, so that instances that come and go between pages neither repeat nor hide others.
+    Positions are launch numbers, so that instances that appear or disappear between pages neither repeat nor hide
+    others.
     """
     rest = sorted((m for m in machines if m.sequence > start), key=lambda m: m.sequence)
     chosen = rest[:size]

@@ -1,4 +1,4 @@
-"""Error answers in the form that each AWS service's clients understand."""
+"""Error responses in the format that each AWS service's clients understand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ JSON_SERVICES = frozenset({"ssm", "pricing", "eks", "sqs", "events", "logs", "km
 
 @dataclass(frozen=True)
 class Answer:
-    """A whole HTTP answer."""
+    """A complete HTTP response."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -25,12 +25,12 @@ class Answer:
 
 
 def json_answer(status: int, content: object, content_type: str = "application/json") -> Answer:
-    """An answer with a JSON body."""
+    """A response with a JSON body."""
     return Answer(status, [("Content-Type", content_type)], json.dumps(content, default=str).encode())
 
 
 def aws_error(service: str, status: int, code: str, message: str) -> Answer:
-    """The error of a service as botocore expects it: JSON, EC2's XML, or the query protocol's XML."""
+    """An error in the format that botocore expects from a service: JSON, EC2's XML, or the query protocol's XML."""
     if service in JSON_SERVICES:
         body = json.dumps({"__type": code, "message": message}).encode()
         return Answer(status, [("Content-Type", "application/x-amz-json-1.1"), ("x-amzn-errortype", code)], body)

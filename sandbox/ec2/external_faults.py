@@ -1,4 +1,4 @@
-"""What befalls an account without its autoscaler: instances that others end, orphans, pools that run dry."""
+"""External events in an account: instances that other users end, orphans, pools that run out of capacity."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BY_HAND = ("Client.UserInitiatedShutdown", "User initiated shutdown")
 
 
 class Mishaps:
-    """The calls of the side door that make them, by name; each is given the request's body."""
+    """The admin calls that cause such events, by name. Each gets the request's body."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -70,7 +70,7 @@ class Mishaps:
         return {"id": machine.id}
 
     def _subnet(self, backend: Any, zone: str) -> str:
-        """The cluster's own subnet of a zone."""
+        """The cluster's subnet in a zone."""
         for subnet in (subnet for found in backend.subnets.values() for subnet in found.values()):
             tags = backend.tags.get(subnet.id) or {}
             if subnet.availability_zone == zone and tags.get("karpenter.sh/discovery") == self._world.cluster.name:
@@ -89,7 +89,7 @@ class Mishaps:
         return {"id": str(template.id)}
 
     def _exhaust(self, body: bytes) -> dict[str, Any]:
-        """Empties the cheapest pools that have anything left; those of one price go by their names."""
+        """Empty the cheapest pools that have capacity left. Pools with the same price are sorted by name."""
         wish = read(ExhaustBody, body)
         market = self._world.market
         wanted = [wish.capacity_type] if wish.capacity_type else ["on-demand", "spot"]

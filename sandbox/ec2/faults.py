@@ -1,4 +1,4 @@
-"""What an operator injects into calls (errors, latency, rate limits) and the record of the calls."""
+"""What an operator injects into calls (errors, latency, rate limits), and the record of calls."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from threading import Lock
 from typing import Any
 
 CALL_LIMIT = 20_000
-"""Calls that the record keeps; older ones fall out."""
+"""Maximum number of recorded calls. The oldest are dropped."""
 
 
 @dataclass
 class Fault:
     """An error, a delay, or both, for the next ``count`` calls of an action (None: until cleared).
 
-    With ``after_effect`` the action is carried out and only its answer is replaced, as when a connection breaks
-    after EC2 acted. Without ``code`` the call is only delayed. With a ``chance`` below 1 only that share of calls meets
-    it, drawn by ``seed``; ``label`` is a name to clear it by. With a ``value`` only calls that carry it in one of their
-    parameters: a tag, a launch template, a subnet.
+    With ``after_effect`` the action is carried out and only its answer is replaced, as when a connection breaks after
+    EC2
+    acted. Without ``code`` the call is only delayed. With a ``chance`` below 1 only that share of calls is affected,
+    chosen
+    by ``seed``. ``label`` is a name to clear the fault by. With a ``value`` only calls that have this value in one of
+    their
+    parameters are affected, such as a tag, a launch template or a subnet.
     """
 
     action: str = "*"
@@ -48,14 +51,16 @@ class Fault:
             raise ValueError(f"count {self.count} makes no sense: give 1 or more, or leave it null for always")
 
     def meets(self, action: str, parameters: Mapping[str, str]) -> bool:
-        """Whether the next call, which is of this action, meets the fault; draws when chance decides."""
+        """Whether the fault applies to the next call, of this action. Draws a random number if ``chance`` is
+        below 1.
+        """
         if self.value and self.value not in parameters.values():
             return False
         return self.action in ("*", action) and (self.chance >= 1 or self._random.random() < self.chance)
 
 
 class FaultTable:
-    """The faults still to happen, in the order they were injected."""
+    """The pending faults, in the order in which they were injected."""
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
@@ -66,7 +71,7 @@ class FaultTable:
             self._faults.append(fault)
 
     def clear(self, action: str = "", label: str = "") -> None:
-        """Removes all faults, or those of one action or label."""
+        """Remove all faults, or those of one action or label."""
         with self._lock:
             self._faults = [
                 fault
@@ -79,7 +84,7 @@ class FaultTable:
             return [asdict(fault) for fault in self._faults]
 
     def next(self, action: str, parameters: Mapping[str, str]) -> Fault | None:
-        """The fault that this call meets, used up by one; each call meets at most one."""
+        """The fault that applies to this call. Uses up one of its count. A call has at most one fault."""
         with self._lock:
             for fault in self._faults:
                 if fault.meets(action, parameters):
@@ -92,7 +97,7 @@ class FaultTable:
 
 
 class Throttle:
-    """A token bucket for each action that has a limit, and one that all others share where ``*`` has one."""
+    """A token bucket for each action with a limit, and a shared one for all others if ``*`` has a limit."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -101,7 +106,7 @@ class Throttle:
         self._lock = Lock()
 
     def limit(self, action: str, rate: float, burst: float) -> None:
-        """Allows ``burst`` calls at once and ``rate`` calls a second after that."""
+        """Allow ``burst`` calls at once and ``rate`` calls per second after that."""
         if rate < 0 or burst < 1:
             raise ValueError(f"A limit of {rate} calls a second with a burst of {burst} lets nothing through")
         with self._lock:
@@ -114,7 +119,7 @@ class Throttle:
             self._buckets.clear()
 
     def allows(self, action: str) -> bool:
-        """Takes a token for a call; False when there is none."""
+        """Take a token for a call. Returns False if there is none."""
         with self._lock:
             limit = action if action in self._limits else "*"
             if limit not in self._limits:
@@ -129,13 +134,13 @@ class Throttle:
 
 
 class CallLog:
-    """The calls that arrived, for tests to assert on."""
+    """The calls received, for assertions in tests."""
 
     def __init__(self) -> None:
         self._calls: deque[dict[str, Any]] = deque(maxlen=CALL_LIMIT)
 
     def add(self, service: str, action: str, parameters: dict[str, str], status: int, error: str) -> None:
-        """Records a call; ``parameters`` are the form's, without user data."""
+        """Record a call. ``parameters`` are those of the form; user data is left out."""
         shown = {name: value[:500] for name, value in parameters.items() if "UserData" not in name}
         entry = {"service": service, "action": action, "parameters": shown, "status": status, "error": error}
         self._calls.append({"time": time.time(), **entry})

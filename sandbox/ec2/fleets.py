@@ -1,8 +1,8 @@
-"""CreateFleet of type instant, as EC2 does it: by price and capacity, with per-offer errors, idempotent by token.
+"""CreateFleet of type instant, as in EC2: by price and capacity, with errors per offer, idempotent by token.
 
-A call asks for N instances and lists the offers it would take. The fleet tries them in the order of its strategy; an
-offer that fails adds an entry to ``Errors`` and the next one is tried. The call itself succeeds even when nothing
-could be launched.
+A call requests N instances and lists acceptable offers. The fleet tries them in the order of its strategy. An offer
+that fails adds an entry to ``Errors``, and the next one is tried. The call itself succeeds even if nothing could be
+launched.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sandbox.ec2.templates import FleetRequest, LaunchSpec
 
 @dataclass(frozen=True)
 class FleetRecord:
-    """A fleet that was asked for, for DescribeFleets and for repeated calls."""
+    """A created fleet, for DescribeFleets and for repeated calls."""
 
     fleet_id: str
     fingerprint: str
@@ -35,7 +35,7 @@ class FleetRecord:
 
 @dataclass
 class Fleets:
-    """All fleets, and the tokens they were asked for with."""
+    """All fleets, and the client tokens of the calls that created them."""
 
     market: Market
     book: InstanceBook
@@ -43,11 +43,12 @@ class Fleets:
     by_token: dict[str, FleetRecord] = field(default_factory=dict)
 
     def create(self, backend: Any, params: dict[str, Any]) -> dict[str, Any]:
-        """The answer of CreateFleet.
+        """Handle CreateFleet.
 
         Raises:
-            EC2ClientError: the call as a whole is wrong: a template is missing, or a token came back with other
-                parameters (IdempotentParameterMismatch).
+            EC2ClientError: the whole call is invalid: a template is missing, or a token was used again with other
+            parameters
+                (IdempotentParameterMismatch).
         """
         request = FleetRequest(params)
         print_of_call = fingerprint(params)
@@ -71,7 +72,7 @@ class Fleets:
         return answer
 
     def clear(self) -> None:
-        """Forgets everything, for a reset."""
+        """Clear everything, for a reset."""
         self.records.clear()
         self.by_token.clear()
 
@@ -120,7 +121,7 @@ class Fleets:
     def _offer(
         self, backend: Any, request: FleetRequest, index: int, spec: LaunchSpec, zone: str
     ) -> Offer | LaunchRefused:
-        """An override as an offer of the market, or why EC2 would not sell it."""
+        """An override as an offer of the market, or the reason why EC2 refuses it."""
         if not zone:
             return LaunchRefused("InvalidSubnetID.NotFound", f"The subnet ID '{spec.subnet_id}' does not exist")
         kind = spec.instance_type
@@ -167,13 +168,13 @@ class Fleets:
 
 
 def fingerprint(params: dict[str, Any]) -> str:
-    """What makes two calls the same: every parameter but the token and DryRun."""
+    """A hash that is equal for identical calls: of all parameters except the token and DryRun."""
     content = {name: value for name, value in params.items() if name not in ("ClientToken", "DryRun")}
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def zone_of(backend: Any, spec: LaunchSpec) -> str:
-    """The zone of the subnet that an override names, empty when there is no such subnet."""
+    """The zone of an override's subnet. Empty if the subnet does not exist."""
     for subnets in backend.subnets.values():
         if spec.subnet_id in subnets:
             return str(subnets[spec.subnet_id].availability_zone)
@@ -181,7 +182,7 @@ def zone_of(backend: Any, spec: LaunchSpec) -> str:
 
 
 def out_of_capacity(offer: Offer) -> LaunchRefused:
-    """EC2's answer for a pool that has fewer instances than asked for."""
+    """EC2's error for a pool that has fewer instances than requested."""
     kind, zone, capacity_type = offer.pool
     if capacity_type == "spot":
         return LaunchRefused(

@@ -1,4 +1,4 @@
-"""Calls that wait until an operator lets them go, to stop a client exactly between a call and its answer."""
+"""Calls that wait until an operator releases them, to stop a client exactly between a call and its answer."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from threading import Event, Lock
 
 CLIENT_LOOK_SECONDS = 0.1
-"""How often a held call looks whether its client is still there."""
+"""Seconds between two checks of a held call whether its client is still connected."""
 
 
 @dataclass
 class Hold:
-    """The next ``count`` calls of an action wait: before they take effect, or after it with the answer withheld."""
+    """Makes the next ``count`` calls of an action wait: before they take effect, or after it with the answer
+    withheld.
+    """
 
     action: str = "*"
     after_effect: bool = False
@@ -24,7 +26,7 @@ class Hold:
 
 
 class HoldTable:
-    """Which calls are to wait, and those that wait now."""
+    """The holds, and the calls that wait now."""
 
     def __init__(self) -> None:
         self._holds: list[Hold] = []
@@ -37,7 +39,7 @@ class HoldTable:
             self._holds.append(hold)
 
     def next(self, action: str) -> Hold | None:
-        """The hold that this call meets, used up by one."""
+        """The hold that applies to this call. Uses up one of its count."""
         with self._lock:
             for hold in self._holds:
                 if hold.action in ("*", action):
@@ -49,7 +51,7 @@ class HoldTable:
         return None
 
     def wait(self, gone: Callable[[], bool]) -> bool:
-        """Block the calling thread until the next release; False when its client is ``gone`` before that."""
+        """Block the calling thread until the next release. Returns False if the client is ``gone`` before that."""
         with self._lock:
             released = self._released
             self._waiting += 1
@@ -63,11 +65,11 @@ class HoldTable:
                 self._waiting -= 1
 
     def waiting(self) -> int:
-        """How many calls wait now."""
+        """The number of calls that are waiting now."""
         return self._waiting
 
     def release(self) -> None:
-        """Lets every call go; none is held after that."""
+        """Release every call, and end all holds."""
         with self._lock:
             self._holds.clear()
             self._released.set()

@@ -1,4 +1,6 @@
-"""The sandbox's machine images: made-up EKS AL2023 and Bottlerocket ones, and the SSM parameters that name them."""
+"""The sandbox's machine images: fictitious EKS AL2023 and Bottlerocket images, and the SSM parameters that
+name them.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ BOTTLEROCKET_VARIANTS = (("x86_64", ""), ("arm64", ""), ("x86_64", "-nvidia"), (
 
 @dataclass(frozen=True)
 class Image:
-    """One image, and the SSM parameters whose value is its id."""
+    """One image, and the SSM parameters whose value is its ID."""
 
     name: str
     architecture: str
@@ -36,7 +38,7 @@ class Image:
         return "ami-" + hashlib.sha256(self.name.encode()).hexdigest()[:17]
 
     def record(self) -> dict[str, Any]:
-        """The image in the form that the mock loads."""
+        """The image in the format that the mock loads."""
         return {
             "ami_id": self.id,
             "name": self.name,
@@ -58,7 +60,7 @@ class Image:
 
 
 def images(kubernetes: str = KUBERNETES) -> list[Image]:
-    """Every image, the newest release of each variant last."""
+    """All images. The newest release of each variant comes last."""
     found = []
     for number, (release, created) in enumerate(AL2023_RELEASES, start=1):
         for architecture, variant in AL2023_VARIANTS:

@@ -1,7 +1,7 @@
-"""The life of instances: pending, running, shutting-down, terminated, and gone after a while.
+"""The life cycle of instances: pending, running, shutting-down, terminated, and deleted after a while.
 
-The mock makes an instance run at once and keeps it for ever. This book owns the states instead; time comes from a
-clock that tests may replace, and moves only when `InstanceBook.advance` is called.
+The mock makes an instance run immediately and keeps it forever. This module manages the states instead. Time comes from
+a clock that tests may replace, and states change only when `InstanceBook.advance` is called.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CODES = {"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48, "st
 
 @dataclass
 class Timing:
-    """Seconds that each state lasts; ``purge`` is how long a terminated instance can still be described."""
+    """Seconds that each state lasts. ``purge`` is how long a terminated instance can still be described."""
 
     pending: float = 1.0
     shutting_down: float = 2.0
@@ -31,7 +31,7 @@ class Timing:
 
 @dataclass
 class Machine:
-    """One instance: the mock's record of it, and what the mock does not know."""
+    """One instance: the mock's record of it, and the data that the mock lacks."""
 
     sequence: int
     instance: Any
@@ -40,13 +40,13 @@ class Machine:
     fleet_id: str = ""
     spot_request_id: str = ""
     running_since: float | None = None
-    """When it became running, in seconds of the book's clock."""
+    """When it became running, in seconds on the book's clock."""
     joins: bool = True
     """Whether it ever becomes a node."""
     reason: tuple[str, str] | None = None
-    """Code and message of why it stopped or ends, when not by a call of its owner."""
+    """Code and message of why it stopped or terminated, if its owner did not request that."""
     fixed: dict[str, Any] = field(default_factory=dict)
-    """Members of its description that never change, kept once they were worked out."""
+    """The parts of its description that never change, computed once."""
 
     @property
     def id(self) -> str:
@@ -57,7 +57,7 @@ class Machine:
         return str(self.instance._state.name)
 
     def enter(self, state: str) -> None:
-        """Changes the state as EC2 reports it."""
+        """Change the state, name and code, that EC2 reports."""
         self.instance._state.name, self.instance._state.code = state, CODES[state]
 
 
@@ -73,7 +73,7 @@ class InstanceBook:
         self._due: list[tuple[float, int, str, str]] = []
         self._sequence = 0
         self.abandoned: set[str] = set()
-        """Instances whose Node nobody deletes: it stays behind as that of a machine that was lost."""
+        """Instances whose Node is not deleted. It stays behind like the Node of a lost machine."""
 
     def add(
         self,
@@ -84,7 +84,7 @@ class InstanceBook:
         spot_request_id: str = "",
         age: float = 0.0,
     ) -> Machine:
-        """Enters a new instance, pending from now on, or from ``age`` seconds ago."""
+        """Add a new instance, which is pending from now on, or since ``age`` seconds ago."""
         with self.lock:
             self._sequence += 1
             machine = Machine(self._sequence, instance, pool, reservation_id, fleet_id, spot_request_id)
@@ -94,18 +94,18 @@ class InstanceBook:
             return machine
 
     def get(self, instance_id: str) -> Machine | None:
-        """The instance of an id, None when there is (no longer) one."""
+        """The instance with this ID. None if it does not exist, or no longer exists."""
         return self._machines.get(instance_id)
 
     def all(self) -> list[Machine]:
-        """Every instance that can be described, oldest first."""
+        """All instances that can be described, oldest first."""
         return list(self._machines.values())
 
     def find(self, instance_ids: Iterable[str]) -> list[Machine]:
-        """The instances of these ids, in the order asked for.
+        """The instances with these IDs, in the order requested.
 
         Raises:
-            EC2ClientError: InvalidInstanceID.NotFound, naming every id that is unknown.
+            EC2ClientError: InvalidInstanceID.NotFound, naming every ID that is unknown.
         """
         wanted = list(instance_ids)
         unknown = [instance_id for instance_id in wanted if instance_id not in self._machines]
@@ -116,7 +116,7 @@ class InstanceBook:
         return [self._machines[instance_id] for instance_id in wanted]
 
     def terminate(self, instance_ids: list[str]) -> list[tuple[Machine, str]]:
-        """Starts the termination of instances; each comes back with its state before. Repeating it changes nothing."""
+        """Start the termination of instances. Returns each with its previous state. Repeated calls change nothing."""
         with self.lock:
             machines = self.find(instance_ids)
             result = [(machine, machine.state) for machine in machines]
@@ -127,10 +127,10 @@ class InstanceBook:
             return result
 
     def lose(self, instance_id: str, code: str, message: str) -> None:
-        """Ends an instance as if by another hand; its Node stays behind when it has joined.
+        """Terminate an instance as another user would. Its Node, if it has joined, stays behind.
 
         Raises:
-            ValueError: there is no such instance, or it has ended.
+            ValueError: the instance does not exist or has ended.
         """
         with self.lock:
             machine = self._living(instance_id)
@@ -139,7 +139,11 @@ class InstanceBook:
             self.terminate([instance_id])
 
     def stop(self, instance_id: str, code: str, message: str) -> None:
-        """Stops a running instance as if by another hand; raises ValueError as `lose`."""
+        """Stop a running instance as another user would.
+
+        Raises:
+            ValueError: the instance does not exist or has ended.
+        """
         with self.lock:
             machine = self._living(instance_id)
             machine.reason = (code, message)
@@ -148,7 +152,11 @@ class InstanceBook:
             self._later(self.timing.shutting_down, machine, "stopped")
 
     def vanish(self, instance_id: str) -> None:
-        """Makes EC2 forget an instance at once; raises ValueError for an unknown one."""
+        """Make EC2 forget an instance immediately.
+
+        Raises:
+            ValueError: the instance does not exist.
+        """
         with self.lock:
             machine = self._machines.get(instance_id)
             if machine is None:
@@ -166,7 +174,7 @@ class InstanceBook:
         return machine
 
     def advance(self) -> None:
-        """Makes every change of state that is due by now."""
+        """Apply every state change that is due by now."""
         if not self._due or self._due[0][0] > self.clock():
             return
         with self.lock:
@@ -178,7 +186,7 @@ class InstanceBook:
                     self._change(machine, state, due)
 
     def clear(self) -> None:
-        """Forgets everything, for a reset."""
+        """Clear everything, for a reset."""
         with self.lock:
             self._machines.clear()
             self._due.clear()
@@ -202,13 +210,13 @@ class InstanceBook:
                 self._purge(machine)
 
     def _free(self, machine: Machine) -> None:
-        """Gives back interfaces, volumes and capacity; the mock's own termination does the first two."""
+        """Release interfaces, volumes and capacity. The mock's own termination does the first two."""
         machine.fixed.clear()
         machine.instance.terminate()
         self.market.give_back(machine.pool)
 
     def _purge(self, machine: Machine) -> None:
-        """Forgets an instance."""
+        """Delete an instance and its tags."""
         del self._machines[machine.id]
         backend = machine.instance.ec2_backend
         for resource in (machine.id, *(nic.id for nic in machine.instance.nics.values())):

@@ -1,4 +1,4 @@
-"""The joiner's few Kubernetes calls, over the official client's connection pool, with plain dicts."""
+"""A small Kubernetes client for the joiner, with plain dicts, on the official client's connection pool."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class KubeError(Exception):
 
 
 class KubeClient:
-    """Blocking calls to one API server; safe for many threads."""
+    """Blocking calls to one API server. Safe for concurrent use by many threads."""
 
     def __init__(self, host: str, pool: Any, headers: dict[str, str]) -> None:
         self._host = host.rstrip("/")
@@ -33,7 +33,7 @@ class KubeClient:
 
     @classmethod
     def from_kubeconfig(cls, path: Path) -> KubeClient:
-        """A client with the rights of the kubeconfig's current user."""
+        """A client with the credentials of the kubeconfig's current user."""
         client = config.new_client_from_config(config_file=str(path))
         settings = client.configuration
         client.rest_client.pool_manager.connection_pool_kw["maxsize"] = CONNECTIONS
@@ -43,10 +43,10 @@ class KubeClient:
     def call(
         self, method: str, path: str, body: Any = None, *, patch: str = "", query: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """One call and its parsed answer.
+        """Send one request and return the parsed response.
 
         Raises:
-            KubeError: the server refused; other errors of the connection pass as they are.
+            KubeError: the server refused. Connection errors are raised unchanged.
         """
         headers = {**self._headers, "Content-Type": PATCHES.get(patch, "application/json")}
         content = None if body is None else json.dumps(body).encode()
@@ -59,10 +59,10 @@ class KubeClient:
         return parsed
 
     def watch(self, path: str, query: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Events of one watch until the server ends it.
+        """The events of one watch, until the server ends it.
 
         Raises:
-            KubeError: the server refused, or an ERROR event came; 410 means list again.
+            KubeError: the server refused, or sent an ERROR event. 410 means that the caller must list again.
         """
         answer = self._pool.request(
             "GET",

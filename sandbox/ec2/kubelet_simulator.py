@@ -1,9 +1,9 @@
-"""Makes running instances into nodes, and does for them what kubelets and the cloud controller do.
+"""Turns running instances into nodes, and simulates their kubelets and the cloud controller.
 
-After its boot delay an instance registers as a NotReady node, becomes Ready a moment later (from then on KWOK sends its
-heartbeats and runs its pods), and its Node is deleted once the instance is gone; the Node of an instance that an
-operator made to be lost stays behind instead, not ready. Pods that were bound to a managed node are admitted, or failed
-as a kubelet would fail them.
+After its boot delay an instance registers as a NotReady node and becomes Ready a moment later. From then on KWOK sends
+its heartbeats and runs its pods. Its Node is deleted when the instance is gone, except for an instance that an operator
+lost on purpose, whose Node stays behind, not ready. Pods that are bound to a managed node are admitted, or failed as a
+kubelet would fail them.
 """
 
 from __future__ import annotations
@@ -27,18 +27,20 @@ from sandbox.ec2.world import World
 log = logging.getLogger("sandbox.ec2.kubelet_simulator")
 ADMITTED = "sandbox.tenon.sh/admitted"
 TICK = 0.25
-"""Seconds between looks at the instances; changes in the cluster are looked at when they come."""
+"""Seconds between two checks of the instances. Changes in the cluster are handled when they arrive."""
 PAUSE = 0.05
-"""Seconds for which changes are gathered: a look goes through all nodes and pods, a burst would bring one for each."""
+"""Seconds in which changes gather. A check goes through all nodes and pods, and a burst would cause one for each
+change.
+"""
 READY_AFTER = 1.0
 """Seconds from registering to Ready."""
 WORKERS = 8
 DIED_BOOTING = ("Client.InternalError", "Client error on launch")
-"""What EC2 says of an instance that could not boot, such as for want of a volume's key."""
+"""EC2's reason for an instance that could not boot, for example because the key of a volume was missing."""
 
 
 class Joiner:
-    """The loop; `start` runs it on its own thread."""
+    """The control loop. `start` runs it in its own thread."""
 
     def __init__(
         self, client: KubeClient, world: World, boot: BootPlan, clock: Callable[[], float] = time.time
@@ -63,13 +65,13 @@ class Joiner:
         self._thread = threading.Thread(target=self._run, name="joiner", daemon=True)
 
     def start(self) -> None:
-        """Starts watching and joining."""
+        """Start watching the cluster and joining instances."""
         self._nodes.start()
         self._pods.start()
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the loop; calls under way are waited for."""
+        """End the loop, and wait for running calls."""
         self._stop.set()
         self._wake.set()
         for mirror in (self._nodes, self._pods):
@@ -79,12 +81,12 @@ class Joiner:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def rejections(self) -> dict[str, list[dict[str, Any]]]:
-        """Pods that were failed, and pods that were bound in spite of a NoSchedule taint."""
+        """Pods that were failed, and pods that were bound despite a NoSchedule taint."""
         with self._lock:
             return {"rejections": list(self._rejections), "misplaced": list(self._misplaced)}
 
     def clear_rejections(self) -> None:
-        """Forgets them."""
+        """Clear both records."""
         with self._lock:
             self._rejections.clear()
             self._misplaced.clear()
@@ -105,12 +107,12 @@ class Joiner:
                 self._leave(known)
                 self._admit(known)
             except Exception:
-                # One bad object must not stop every other node; the next look tries again.
+                # One bad object must not stop the other nodes. The next check retries.
                 log.exception("a look at the cluster failed")
                 self._stop.wait(1)
 
     def _do(self, key: str, work: Callable[[], Any]) -> None:
-        """Runs a call on the pool, one at a time for each key; an error is logged and the next look tries again."""
+        """Run a call on the thread pool, one at a time for each key. Errors are logged, and the next check retries."""
         with self._lock:
             if key in self._busy:
                 return
@@ -177,7 +179,9 @@ class Joiner:
         return now >= self._joined.get(machine.id, 0.0) + READY_AFTER
 
     def _make_ready(self, node: dict[str, Any]) -> None:
-        """As kubelet: Ready. As cloud controller: no longer uninitialized. Then KWOK takes over."""
+        """Set Ready as the kubelet does, and remove the boot taints as the cloud controller does. Then KWOK
+        takes over.
+        """
         path = f"/api/v1/nodes/{node['metadata']['name']}"
         fresh = self._client.call("GET", path)
         if fresh["metadata"]["uid"] != node["metadata"]["uid"]:
@@ -187,7 +191,7 @@ class Joiner:
         taints = [one for one in fresh["spec"].get("taints") or [] if one["key"] not in nodes.BOOT_TAINTS]
         change = {
             "metadata": {
-                "resourceVersion": fresh["metadata"]["resourceVersion"],  # a taint set meanwhile must not be lost
+                "resourceVersion": fresh["metadata"]["resourceVersion"],  # keep a taint set since
                 "annotations": {nodes.MANAGED: "fake", nodes.READY: "ready"},
             },
             "spec": {"taints": taints},
@@ -196,7 +200,7 @@ class Joiner:
         log.info("node %s is ready", node["metadata"]["name"])
 
     def _leave(self, known: list[dict[str, Any]]) -> None:
-        """A stopping instance sends no heartbeats; the Node of one that is gone is deleted."""
+        """Stop the heartbeats of instances that shut down, and delete the Nodes of instances that are gone."""
         for node in known:
             instance_id = nodes.instance_of(node)
             if not instance_id:
@@ -222,7 +226,9 @@ class Joiner:
         self._client.call("PATCH", f"/api/v1/nodes/{node['metadata']['name']}", change, patch="merge")
 
     def _lose(self, node: dict[str, Any]) -> None:
-        """Silence the node and call it Unknown at once: a node controller says so too, only after its grace."""
+        """Stop the node's heartbeats and set it to Unknown immediately. A node controller would do so only after its
+        grace period.
+        """
         self._silence(node)
         path = f"/api/v1/nodes/{node['metadata']['name']}/status"
         self._client.call("PATCH", path, {"status": {"conditions": nodes.lost(datetime.now(UTC))}}, patch="strategic")
@@ -268,7 +274,7 @@ class Joiner:
         return pod["metadata"]["uid"] not in self._decided and not admitted(pod)
 
     def _runs(self, pod: dict[str, Any]) -> bool:
-        """Whether the pod takes resources: admitted (perhaps only a moment ago) and not over."""
+        """Whether the pod uses resources: it is admitted (perhaps only a moment ago) and has not terminated."""
         return not finished(pod) and (admitted(pod) or self._decided.get(pod["metadata"]["uid"], False))
 
     def _answer(self, pod: dict[str, Any], refused: admission.Rejection | None) -> None:
@@ -299,7 +305,7 @@ class Joiner:
 
 
 def lost_visibly(node: dict[str, Any]) -> bool:
-    """Whether a node has no kubelet and is not called Ready any more."""
+    """Whether a node has no kubelet and is no longer Ready."""
     if (node["metadata"].get("annotations") or {}).get(nodes.MANAGED):
         return False
     conditions = (node.get("status") or {}).get("conditions") or []
@@ -307,12 +313,12 @@ def lost_visibly(node: dict[str, Any]) -> bool:
 
 
 def admitted(pod: dict[str, Any]) -> bool:
-    """Whether an earlier look admitted the pod."""
+    """Whether the pod has been admitted."""
     return (pod["metadata"].get("annotations") or {}).get(ADMITTED) == "true"
 
 
 def finished(pod: dict[str, Any]) -> bool:
-    """Whether the pod is over."""
+    """Whether the pod has terminated."""
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
@@ -323,17 +329,19 @@ def _record(pod: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def settings_of(machine: Machine) -> KubeletSettings:
-    """What the instance's user data says.
+    """The kubelet settings in the instance's user data.
 
     Raises:
-        ValueError: the user data is broken.
+        ValueError: the user data is malformed.
     """
     data = machine.instance.user_data
     return read(data.decode()) if data is not None else KubeletSettings()
 
 
 def instance_facts(machine: Machine) -> nodes.InstanceFacts:
-    """What the node is made from. Pods use the second volume of a Bottlerocket image, else the root volume."""
+    """The facts that the node is built from. Pods use the second volume of a Bottlerocket image, or else the root
+    volume.
+    """
     one = machine.instance
     sizes = {name: one.ec2_backend.volumes[device.volume_id].size for name, device in one.get_block_device_mapping}
     disk = sizes.get("/dev/xvdb") or sizes.get(one.root_device_name) or next(iter(sizes.values()), 20)

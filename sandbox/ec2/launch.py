@@ -1,4 +1,4 @@
-"""Makes instances in the mock from a launch spec, with everything that the mock alone would drop."""
+"""Launches instances in the mock from a launch spec, including everything that the mock alone would drop."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sandbox.ec2 import catalogue
 from sandbox.ec2.templates import LaunchSpec
 
 USER_DATA_LIMIT = 16 * 1024
-"""Bytes of user data that EC2 takes, before base64."""
+"""Maximum size of user data in EC2, in bytes before base64."""
 
 
 class LaunchRefused(Exception):
-    """EC2 does not launch this offer: an error code and a sentence, as in a fleet's ``Errors``."""
+    """EC2 refuses this offer, with an error code and a sentence as in a fleet's ``Errors``."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -28,10 +28,10 @@ class LaunchRefused(Exception):
 def launch(
     backend: Any, spec: LaunchSpec, count: int, tags: dict[str, dict[str, str]], *, spot: bool, token: str
 ) -> Any:
-    """Launches ``count`` instances into the spec's subnet and returns the mock's reservation.
+    """Launch ``count`` instances into the spec's subnet and return the mock's reservation.
 
     Raises:
-        LaunchRefused: the image, network, profile or user data do not fit; nothing was launched.
+        LaunchRefused: the image, network, profile or user data are not valid. Nothing was launched.
     """
     architecture = catalogue.architecture(spec.instance_type)
     image = backend.amis.get(spec.image_id)
@@ -90,7 +90,7 @@ def _root_volume(image: Any) -> dict[str, Any]:
 
 
 def free_addresses(subnet: Any) -> int:
-    """Addresses that a subnet can still give out."""
+    """The number of addresses that are free in a subnet."""
     return int(subnet._available_ip_addresses) - len(subnet._subnet_ips)
 
 
@@ -121,7 +121,7 @@ def _profile(backend: Any, wanted: dict[str, str]) -> Any:
             backend.account_id, backend.partition, wanted.get("Arn"), wanted.get("Name")
         )
     except ServiceException as error:
-        # The mock answers with IAM's "not found" here; EC2 has its own words for it.
+        # The mock returns IAM's "not found" here, but EC2 has its own error.
         named = wanted.get("Name") or wanted.get("Arn")
         raise LaunchRefused(
             "InvalidParameterValue",

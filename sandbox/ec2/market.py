@@ -1,8 +1,7 @@
-"""The EC2 market: who sells what where, for how much, and how much is left.
+"""The EC2 market: the price and the remaining capacity of each pool.
 
-A pool is one way to buy: (instance type, zone, capacity type). Capacity is without limit until an operator says
-otherwise; a rule that leaves fields open covers every pool that fits, each pool with its own count, and the newest
-rule that fits wins.
+A pool is one way to buy: (instance type, zone, capacity type). Capacity is unlimited until an operator adds a rule. A
+rule with open fields covers every matching pool, each with its own count. The newest matching rule wins.
 """
 
 from __future__ import annotations
@@ -17,7 +16,9 @@ Pool = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class CapacityRule:
-    """``available`` instances in each pool that fits; None lifts the limit. A None field fits everything."""
+    """``available`` instances in each matching pool. None removes the limit. A field that is None matches
+    everything.
+    """
 
     instance_type: str | None = None
     zone: str | None = None
@@ -25,14 +26,14 @@ class CapacityRule:
     available: int | None = 0
 
     def covers(self, pool: Pool) -> bool:
-        """Whether the rule speaks of a pool."""
+        """Whether the rule matches a pool."""
         wanted = (self.instance_type, self.zone, self.capacity_type)
         return all(want is None or want == have for want, have in zip(wanted, pool, strict=True))
 
 
 @dataclass(frozen=True)
 class Offer:
-    """One row of a fleet request as the market sees it."""
+    """One offer of a fleet request."""
 
     index: int
     pool: Pool
@@ -41,7 +42,7 @@ class Offer:
 
 
 class Market:
-    """Prices and what is left in each pool."""
+    """Prices, and the remaining capacity of each pool."""
 
     def __init__(self, prices: PriceBook) -> None:
         self.prices = prices
@@ -50,23 +51,23 @@ class Market:
         self._lock = Lock()
 
     def set_capacity(self, rule: CapacityRule) -> None:
-        """Adds a rule that outranks the earlier ones."""
+        """Add a rule that takes precedence over earlier ones."""
         with self._lock:
             self._rules.append(rule)
 
     def clear_capacity(self) -> None:
-        """Makes every pool unlimited again."""
+        """Make every pool unlimited again."""
         with self._lock:
             self._rules.clear()
             self._taken.clear()
 
     def rules(self) -> list[CapacityRule]:
-        """The rules in force, oldest first."""
+        """The active rules, oldest first."""
         with self._lock:
             return list(self._rules)
 
     def take(self, pool: Pool, wanted: int) -> int:
-        """Takes up to ``wanted`` instances out of a pool and says how many there were."""
+        """Take up to ``wanted`` instances out of a pool. Returns how many there were."""
         with self._lock:
             number = self._rule_number(pool)
             if number is None:
@@ -77,14 +78,14 @@ class Market:
             return got
 
     def give_back(self, pool: Pool, count: int = 1) -> None:
-        """Returns terminated instances to a limited pool."""
+        """Return terminated instances to a limited pool."""
         with self._lock:
             number = self._rule_number(pool)
             if number is not None:
                 self._taken[number, pool] = max(0, self._taken.get((number, pool), 0) - count)
 
     def left(self, pool: Pool) -> int | None:
-        """How many instances a pool still has, None without limit."""
+        """How many instances a pool still has. None if it is unlimited."""
         with self._lock:
             number = self._rule_number(pool)
             if number is None:
@@ -100,8 +101,9 @@ class Market:
     def order(self, offers: list[Offer], strategy: str, wanted: int) -> list[Offer]:
         """The order in which a fleet tries offers.
 
-        ``prioritized`` follows Priority (lowest number first); strategies that weigh capacity put pools that can
-        serve the whole wish first; everything else goes by price. Ties keep the caller's order.
+        ``prioritized`` follows Priority (lowest number first). Strategies that consider capacity put pools that can
+        serve the
+        whole request first. All others sort by price. Ties keep the caller's order.
         """
 
         def short(offer: Offer) -> bool:

@@ -1,4 +1,4 @@
-"""A live copy of one kind of Kubernetes object, fed by a thread that lists and watches."""
+"""A live copy of one kind of Kubernetes object. A thread lists and watches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAGE = 500
 
 
 class Mirror:
-    """Objects by UID. ``changed`` is called after each change, on the mirror's thread."""
+    """Objects by UID. ``changed`` is called after each change, in the mirror's thread."""
 
     def __init__(self, client: KubeClient, path: str, query: dict[str, Any], changed: Callable[[], None]) -> None:
         self._client = client
@@ -32,11 +32,11 @@ class Mirror:
         self._thread.start()
 
     def stop(self) -> None:
-        """Asks the thread to end; it does so with the watch it is in, or with the process."""
+        """Ask the thread to end. It ends with its current watch, or with the process."""
         self._stop.set()
 
     def objects(self) -> list[dict[str, Any]]:
-        """The objects as last seen."""
+        """The current objects."""
         with self._lock:
             return list(self._objects.values())
 
@@ -51,7 +51,7 @@ class Mirror:
                 if error.status != 410:
                     log.warning("watching %s failed, listing again: %s", self._path, error)
                     self._stop.wait(1)
-            except Exception as error:  # a broken connection has many types; every one means: list again
+            except Exception as error:  # a broken connection raises many types; after each of them, list again
                 log.warning("watching %s broke, listing again: %s", self._path, error)
                 self._stop.wait(1)
 

@@ -1,6 +1,6 @@
-"""Prepares moto: own images, the overriding EC2 actions, and the shortcuts that its size needs.
+"""Prepares moto: the sandbox's images, the overridden EC2 actions, and performance patches.
 
-Everything here leans on the insides of one pinned version of moto; the contract tests say when that breaks.
+Everything here depends on internals of one pinned version of moto. The contract tests show when that breaks.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from sandbox.ec2.world import World
 
 
 def prepare(state: Path, world: World) -> Callable[..., Iterable[bytes]]:
-    """The mock as a WSGI application, with ``world`` behind its EC2."""
+    """The mock as a WSGI application, with ``world`` behind its EC2 actions."""
     records = [image.record() for image in images()]
     path = state / "images.json"
     path.write_text(json.dumps(records), encoding="utf-8")
-    os.environ["MOTO_AMIS_PATH"] = str(path)  # read when the module is first imported, and tested again later
+    os.environ["MOTO_AMIS_PATH"] = str(path)  # read when the module is first imported, and checked again later
 
     import moto.core.responses
     import moto.ec2.models.amis
@@ -41,13 +41,13 @@ def prepare(state: Path, world: World) -> Callable[..., Iterable[bytes]]:
     EC2QueryParser._do_parse = _parse_form
     EC2QueryParser._gonna_recurse = _says_nothing
     names = moto.core.responses.method_names_from_class
-    moto.core.responses.method_names_from_class = functools.cache(names)  # it lists the class anew for each call
+    moto.core.responses.method_names_from_class = functools.cache(names)  # it lists the class again for each call
     application: Callable[..., Iterable[bytes]] = DomainDispatcherApplication(create_backend_app)
     return application
 
 
 def _own_tags(resource: Any) -> list[dict[str, str]]:
-    """A resource's tags by its id; the mock's own way matches every tag of the account against a pattern."""
+    """A resource's tags, looked up by ID. The mock's own method matches every tag of the account against a pattern."""
     tags = resource.ec2_backend.tags.get(resource.id) or {}
     return [
         {"resource_id": resource.id, "resource_type": "", "key": key, "value": value} for key, value in tags.items()
@@ -55,8 +55,11 @@ def _own_tags(resource: Any) -> list[dict[str, str]]:
 
 
 def _next_address(subnet: Any, instance: Any) -> str:
-    """An address never used before as long as there is one: the address is the node's name, and an earlier Node of
-    that name may still be leaving. The mock reuses a freed address at once.
+    """The next address, which was never used before if possible.
+
+    The address is the node's name, and an earlier Node of that name may still be terminating. The mock would reuse a
+    freed
+    address immediately.
     """
     for fresh in subnet._subnet_ip_generator:
         address = str(fresh)
@@ -69,7 +72,7 @@ def _next_address(subnet: Any, instance: Any) -> str:
 
 
 class _Form(dict[str, Any]):
-    """A call's parameters, and all names that some of them are parts of."""
+    """A call's parameters, and all prefixes of their names."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         super().__init__(values.items())
@@ -87,13 +90,17 @@ def _parse_form(parser: Any, request: Mapping[str, Any], shape: Any) -> Any:
 
 
 def _says_nothing(_parser: Any, form: _Form, prefix: str) -> bool:
-    """Whether no parameter is a part of ``prefix``. The mock looks through all of them for each structure: the square
-    of a fleet request's length, most of what a burst of launches cost."""
+    """Whether no parameter's name has ``prefix`` as its first parts.
+
+    The mock searches all parameters for each structure, which is quadratic in the length of a fleet request and was
+    most of
+    the cost of a burst of launches.
+    """
     return prefix != "" and prefix not in form.parts
 
 
 def empty() -> None:
-    """Forgets everything in the mock."""
+    """Clear everything in the mock."""
     from moto.core.base_backend import BackendDict
     from moto.ec2.models import ec2_backends
     from moto.eks.models import eks_backends

@@ -26,7 +26,9 @@ ACCELERATORS = {"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu", "Habana": "hab
 
 @dataclass(frozen=True)
 class InstanceFacts:
-    """What the kubelet and the cloud controller learn about the instance; ``disk_gib`` is the volume for pods."""
+    """What the kubelet and the cloud controller learn about the instance. ``disk_gib`` is the size of the volume for
+    pods.
+    """
 
     instance_id: str
     instance_type: str
@@ -39,7 +41,7 @@ class InstanceFacts:
 
 
 def eni_pods(kind: Mapping[str, Any]) -> int:
-    """Pods that the default network card has addresses for."""
+    """The number of pods that the default network card has addresses for."""
     network = kind.get("NetworkInfo") or {}
     cards = network.get("NetworkCards") or []
     default = int(network.get("DefaultNetworkCardIndex") or 0)
@@ -51,7 +53,7 @@ def eni_pods(kind: Mapping[str, Any]) -> int:
 
 
 def capacity(kind: Mapping[str, Any], facts: InstanceFacts, settings: KubeletSettings) -> Resources:
-    """What the node has, in millicores and base units; some memory is lost to the hypervisor and the kernel."""
+    """The node's capacity, in millicores and base units. The hypervisor and the kernel take some of the memory."""
     cores = int(kind["VCpuInfo"]["DefaultVCpus"])
     mebibytes = int(kind["MemoryInfo"]["SizeInMiB"]) - (64 if facts.architecture == "arm64" else 0)
     mebibytes -= math.ceil(mebibytes * 0.075)
@@ -84,7 +86,7 @@ def _accelerators(kind: Mapping[str, Any]) -> Resources:
 
 
 def allocatable(kind: Mapping[str, Any], has: Resources, settings: KubeletSettings) -> Resources:
-    """Capacity less what the kubelet keeps for itself, the system, and its eviction thresholds."""
+    """Capacity minus what the kubelet reserves for itself, for the system, and for its eviction thresholds."""
     cores = has["cpu"] // 1000
     kept: Resources = {
         "cpu": int(sum(_core_share(core) for core in range(cores))),
@@ -102,7 +104,7 @@ def allocatable(kind: Mapping[str, Any], has: Resources, settings: KubeletSettin
 
 
 def _core_share(core: int) -> float:
-    """Millicores kept of the n-th core, from 0."""
+    """Millicores reserved from a core. ``core`` counts from 0."""
     return 60.0 if core == 0 else 10.0 if core == 1 else 5.0 if core < 4 else 2.5
 
 
@@ -116,7 +118,7 @@ def _threshold(text: str, name: str, has: int) -> int:
 def node(
     kind: Mapping[str, Any], facts: InstanceFacts, settings: KubeletSettings, now: datetime, version: str
 ) -> dict[str, Any]:
-    """The Node as first registered: not ready, and not yet known to the cloud controller."""
+    """The Node as first registered: not ready, and not yet initialized by the cloud controller."""
     architecture = "arm64" if facts.architecture == "arm64" else "amd64"
     has = capacity(kind, facts, settings)
     return {
@@ -169,7 +171,7 @@ def node(
 
 
 def conditions(ready: bool, now: datetime) -> list[dict[str, str]]:
-    """The conditions that a kubelet posts."""
+    """The conditions that a kubelet reports."""
     stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     times = {"lastHeartbeatTime": stamp, "lastTransitionTime": stamp}
     pressure = [
@@ -189,7 +191,7 @@ def conditions(ready: bool, now: datetime) -> list[dict[str, str]]:
 
 
 def lost(now: datetime) -> list[dict[str, str]]:
-    """The Ready condition that the node controller writes when a kubelet fell silent."""
+    """The Ready condition that the node controller writes when a kubelet stops reporting."""
     stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     message = "Kubelet stopped posting node status."
     return [
@@ -204,11 +206,11 @@ def lost(now: datetime) -> list[dict[str, str]]:
 
 
 def provider_id(zone: str, instance_id: str) -> str:
-    """How Kubernetes names an EC2 instance."""
+    """The provider ID of an EC2 instance in Kubernetes."""
     return f"aws:///{zone}/{instance_id}"
 
 
 def instance_of(node_object: Mapping[str, Any]) -> str:
-    """The instance id in a Node's provider id, empty for a node that is no EC2 instance."""
+    """The instance ID in a Node's provider ID. Empty if the node is not an EC2 instance."""
     named = str((node_object.get("spec") or {}).get("providerID") or "")
     return named.rpartition("/")[2] if named.startswith("aws:///") else ""

@@ -1,6 +1,6 @@
-"""What the sandbox's EC2 charges: the project's price data file, read once.
+"""The prices of the sandbox's EC2, read once from the project's price data file.
 
-A type without a price cannot be bought here, as a type that a region does not sell.
+A type without a price cannot be bought here, like a type that a region does not offer.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ PRICE_FILE = Path(__file__).resolve().parents[2] / "activities" / "ec2" / "data"
 
 @dataclass(frozen=True)
 class PriceBook:
-    """Dollars an hour by instance type."""
+    """Dollars per hour by instance type."""
 
     on_demand: dict[str, float] = field(default_factory=dict)
     spot: dict[str, float] = field(default_factory=dict)
 
     def price(self, capacity_type: str, instance_type: str) -> float | None:
-        """The hourly price of a type, None when it is not sold that way."""
+        """The hourly price of a type. None if the type is not offered with this capacity type."""
         return (self.spot if capacity_type == "spot" else self.on_demand).get(instance_type)
 
 
 def read_prices(path: Path = PRICE_FILE) -> PriceBook:
-    """The price book of a data file.
+    """Read the price book from a data file.
 
     Raises:
-        ValueError: the file is no price file.
+        ValueError: the file is not a price file.
         OSError: the file cannot be read.
     """
     data = json.loads(path.read_text(encoding="utf-8"))

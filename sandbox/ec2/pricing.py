@@ -17,7 +17,7 @@ CONTENT_TYPE = "application/x-amz-json-1.1"
 
 
 def answer(prices: PriceBook, action: str, body: bytes) -> Answer:
-    """Answers one call of the Pricing service."""
+    """Handle one call of the Pricing service."""
     if action != "GetProducts":
         return aws_error("pricing", 400, "InvalidParameterException", f"This sandbox has no pricing action {action}")
     try:

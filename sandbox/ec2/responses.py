@@ -1,4 +1,4 @@
-"""The EC2 actions that the mock gets wrong, answered properly; all others stay the mock's."""
+"""Correct implementations of the EC2 actions that the mock gets wrong. The mock handles all others."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from sandbox.ec2.xml import document, render
 
 
 class SandboxEC2(EC2Response):  # type: ignore[misc]
-    """EC2 with a market, idempotency, lives of instances, and real paging."""
+    """EC2 with a market, idempotency, instance life cycles, and real paging."""
 
     world: World
 
     def call_action(self) -> Any:
-        """Answers the action; a filter that the mock does not know is the caller's error, not the server's."""
+        """Handle the action. A filter that the mock does not know becomes an error of the caller instead of
+        the server.
+        """
         self.world.book.advance()
         try:
             return super().call_action()
@@ -167,7 +169,7 @@ class SandboxEC2(EC2Response):  # type: ignore[misc]
             )
         return super().delete_launch_template()
 
-    # --- what can be bought ---
+    # --- offerings ---
 
     def describe_instance_types(self) -> Any:
         sold = catalogue.regional_types(self.region)
@@ -218,7 +220,7 @@ class SandboxEC2(EC2Response):  # type: ignore[misc]
         page, token = self._page([row for row in rows if spot_history.matches(row, filters)], 1000)
         return render("DescribeSpotPriceHistory", {"SpotPriceHistory": page, "NextToken": token or ""})
 
-    # --- asked for by autoscalers, and empty here ---
+    # --- requested by autoscalers, always empty here ---
 
     def describe_capacity_reservations(self) -> Any:
         return render("DescribeCapacityReservations", {"CapacityReservations": []})
@@ -227,7 +229,7 @@ class SandboxEC2(EC2Response):  # type: ignore[misc]
         return render("DescribePlacementGroups", {"PlacementGroups": []})
 
     def _page(self, rows: list[Any], limit: int) -> tuple[list[Any], str | None]:
-        """A page of a listing and the token of the next one."""
+        """A page of a listing, and the token of the next page."""
         start = tokens.decode(self._get_param("NextToken"))
         end = start + tokens.page_size(self._get_int_param("MaxResults"), 1, limit)
         return rows[start:end], tokens.encode(end) if end < len(rows) else None
@@ -248,7 +250,7 @@ def _has(value: Any, patterns: list[Any]) -> bool:
 
 
 def _moment(value: Any) -> datetime | None:
-    """A time parameter, as the mock parsed it or as text."""
+    """A time parameter, either parsed by the mock or as text."""
     if value is None or value == "":
         return None
     moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).replace("Z", "+00:00"))

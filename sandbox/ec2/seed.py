@@ -1,4 +1,4 @@
-"""What exists in the account before anyone calls: network, role, images' parameters, and the EKS cluster."""
+"""Seeds the account with what exists before the first call: network, role, image parameters, and the EKS cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sandbox.ec2.world import ACCOUNT, REGION, ZONES, ClusterFacts
 
 VPC_CIDR = "10.0.0.0/16"
 SUBNETS = dict(zip(ZONES, ("10.0.0.0/18", "10.0.64.0/18", "10.0.128.0/18", "10.0.192.0/18"), strict=True))
-"""One subnet a zone, large enough for any load test."""
+"""One subnet per zone, large enough for any load test."""
 TRUST = {
     "Version": "2012-10-17",
     "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}],
@@ -24,7 +24,7 @@ TRUST = {
 
 
 def seed(cluster: ClusterFacts) -> None:
-    """Puts everything in place; call it once on an empty account."""
+    """Create everything. Call it once on an empty account."""
     tags = {"karpenter.sh/discovery": cluster.name, f"kubernetes.io/cluster/{cluster.name}": "owned"}
     subnets, groups = _network(cluster.name, tags)
     _role(cluster.name, tags)

@@ -29,7 +29,7 @@ log = logging.getLogger("sandbox.ec2")
 
 @dataclass
 class Server:
-    """A running sandbox EC2; ``close`` ends it."""
+    """A running sandbox EC2. ``close`` ends it."""
 
     endpoint: str
     world: World
@@ -39,7 +39,7 @@ class Server:
     joiner: Joiner | None = None
 
     def close(self) -> None:
-        """Stops answering and stops the joiner."""
+        """Stop the server and the joiner."""
         if self.joiner is not None:
             self.joiner.stop()
         self.http.shutdown()
@@ -56,7 +56,7 @@ def start(
     boot_delay: float = 8.0,
     world: World | None = None,
 ) -> Server:
-    """Starts serving on 127.0.0.1, on a free port for 0; with a kubeconfig, instances become nodes.
+    """Start serving on 127.0.0.1; port 0 means a free port. With a kubeconfig, instances become nodes.
 
     Raises:
         OSError: the port is taken or the state folder cannot be written.
@@ -81,16 +81,16 @@ def start(
             seed(place.cluster)
 
     class Handler(MotoRequestHandler):  # type: ignore[misc]
-        """Keeps quiet. Each answer closes its connection.
+        """Logs nothing, and closes the connection after each response.
 
-        After an answer werkzeug swallows whatever a fast client has sent next on the same connection, and hangs.
+        Otherwise werkzeug reads and drops what a fast client has already sent on the same connection, and hangs.
         """
 
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
 
         def log_request(self, *_: Any) -> None:
-            """Calls are recorded by the front instead."""
+            """Do nothing, because the front records calls."""
 
     reset()
     admin = AdminApi(place, boot, reset)
@@ -109,7 +109,7 @@ def start(
 
 
 def cluster_facts(name: str, kubeconfig: Path | None) -> ClusterFacts:
-    """What DescribeCluster answers, from the kubeconfig's current cluster.
+    """The data for DescribeCluster, from the kubeconfig's current cluster.
 
     Raises:
         ValueError: the kubeconfig has no cluster.
@@ -130,7 +130,7 @@ def cluster_facts(name: str, kubeconfig: Path | None) -> ClusterFacts:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serves until SIGTERM or SIGINT."""
+    """Serve until SIGTERM or SIGINT."""
     parser = argparse.ArgumentParser(prog="python -m sandbox.ec2.server", description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--state", type=Path, required=True, help="folder for the server's files")

@@ -1,7 +1,7 @@
 """DescribeSpotPriceHistory from the price data file.
 
-The file has one spot price a type, so every zone that sells the type has it, as of the last full hour and one entry
-for each earlier hour asked for.
+The file has one spot price per type. Every zone that offers the type gets it, as of the last full hour and with one
+entry for each earlier hour requested.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sandbox.ec2.prices import PriceBook
 
 PRODUCTS = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
 HOURS = 24
-"""How far back prices go."""
+"""Hours of price history."""
 
 
 def history(
@@ -30,7 +30,7 @@ def history(
     products: Iterable[str] = (),
     zone: str = "",
 ) -> list[dict[str, Any]]:
-    """Prices by type, zone, product and hour, newest first; as EC2, the price in force at ``start`` is included."""
+    """Prices by type, zone, product and hour, newest first. As in EC2, the price in effect at ``start`` is included."""
     wanted_types = set(types)
     wanted_products = [product for product in PRODUCTS if not list(products) or product in set(products)]
     newest = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
@@ -67,7 +67,7 @@ READERS = {
 
 
 def matches(row: dict[str, Any], filters: dict[str, list[str]]) -> bool:
-    """Whether a row passes filters, all of whose names are in `READERS`."""
+    """Whether a row matches the filters, whose names must all be in `READERS`."""
     return all(
         any(pattern(str(want)).fullmatch(row[READERS[name]]) for want in wanted) for name, wanted in filters.items()
     )

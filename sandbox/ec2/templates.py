@@ -1,6 +1,7 @@
-"""What a launch template says about the instances made from it.
+"""The contents of launch templates for the instances launched from them.
 
-The mock stores a template whole and then uses a fraction of it; this is the complete reading, one record an override.
+The mock stores a whole template and then uses only part of it. This module reads everything, with one record for each
+override.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from moto.ec2.utils import convert_tag_spec
 
 @dataclass(frozen=True)
 class LaunchSpec:
-    """Everything that one way of launching says."""
+    """All launch parameters of one override."""
 
     template_id: str
     template_name: str
@@ -42,7 +43,7 @@ class LaunchSpec:
 
     @property
     def security_groups(self) -> list[str]:
-        """Ids from the template itself or its primary interface, each once."""
+        """IDs from the template itself and its primary interface, without duplicates."""
         ids = list(self.data.get("SecurityGroupIds") or [])
         for nic in self.interfaces:
             if int(nic.get("DeviceIndex") or 0) == 0:
@@ -77,7 +78,7 @@ class LaunchSpec:
         return {kind: dict(tags) for kind, tags in convert_tag_spec(self.data.get("TagSpecifications") or []).items()}
 
     def answer(self, zone: str) -> dict[str, Any]:
-        """LaunchTemplateAndOverrides as fleet answers repeat it."""
+        """LaunchTemplateAndOverrides as fleet responses repeat it."""
         overrides = {name: value for name, value in self.override.items() if name != "BlockDeviceMappings"}
         overrides.setdefault("InstanceType", self.instance_type)
         if zone:
@@ -88,10 +89,10 @@ class LaunchSpec:
 
 @dataclass
 class FleetRequest:
-    """The parts of CreateFleet that matter, from the parsed parameters.
+    """The relevant parts of CreateFleet, from the parsed parameters.
 
     Raises:
-        EC2ClientError: a part that EC2 insists on is missing.
+        EC2ClientError: a required part is missing or not valid.
     """
 
     params: dict[str, Any]
@@ -115,7 +116,7 @@ class FleetRequest:
 
     @property
     def strategy(self) -> str:
-        """The allocation strategy, with EC2's default; the sandbox knows spot's price-capacity-optimized as such."""
+        """The allocation strategy. Defaults to EC2's default, lowest-price."""
         options = self.params.get("SpotOptions" if self.capacity_type == "spot" else "OnDemandOptions") or {}
         return str(options.get("AllocationStrategy") or "lowest-price")
 
@@ -128,7 +129,7 @@ class FleetRequest:
         return {kind: dict(tags) for kind, tags in convert_tag_spec(self.params.get("TagSpecifications") or []).items()}
 
     def specs(self, backend: Any) -> list[LaunchSpec]:
-        """Every override of every template, with the template's version resolved.
+        """All overrides of all templates, with the templates' versions resolved.
 
         Raises:
             EC2ClientError: a template or version does not exist.

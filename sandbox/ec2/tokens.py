@@ -1,4 +1,4 @@
-"""Page tokens and page bounds, the same for every listing."""
+"""Page tokens and page sizes, shared by all listings."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from moto.ec2.exceptions import EC2ClientError
 
 
 def encode(position: int) -> str:
-    """An opaque token for the place where the next page starts."""
+    """An opaque token for the position where the next page starts."""
     return base64.urlsafe_b64encode(f"next:{position}".encode()).decode()
 
 
 def decode(token: str | None) -> int:
-    """The place a token names, 0 without one.
+    """The position in a token. 0 without a token.
 
     Raises:
-        EC2ClientError: InvalidParameterValue when this server did not write the token.
+        EC2ClientError: InvalidParameterValue if this server did not write the token.
     """
     if not token:
         return 0
@@ -31,10 +31,10 @@ def decode(token: str | None) -> int:
 
 
 def page_size(asked: int | None, lowest: int, highest: int) -> int:
-    """How many entries a page holds: ``highest`` unless the caller asked for fewer.
+    """The number of entries in a page: ``highest`` unless the caller requested fewer.
 
     Raises:
-        EC2ClientError: InvalidParameterValue when the wish is out of bounds.
+        EC2ClientError: InvalidParameterValue if the request is out of bounds.
     """
     if asked is None:
         return highest

@@ -1,5 +1,6 @@
-"""Reads user data as a machine's first boot does: EKS AL2023's NodeConfig (plain or in a MIME archive) and
-Bottlerocket's TOML.
+"""Reads user data as a machine's first boot does: EKS AL2023's NodeConfig (plain or in a MIME archive), and
+Bottlerocket's
+TOML.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Taint = dict[str, str]
 
 @dataclass(frozen=True)
 class KubeletSettings:
-    """What user data tells the kubelet; maps hold quantities as text."""
+    """The kubelet settings in user data. Maps hold quantities as text."""
 
     labels: dict[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
@@ -28,15 +29,16 @@ class KubeletSettings:
     system_reserved: dict[str, str] = field(default_factory=dict)
     eviction_hard: dict[str, str] = field(default_factory=dict)
     raid0: bool = False
-    """Instance-store disks are joined into the node's ephemeral storage."""
+    """Whether instance-store disks are combined into the node's ephemeral storage."""
 
 
 def read(text: str) -> KubeletSettings:
-    """The settings in user data; text in no known form has none, as a machine with plain user data never joins EKS
-    by itself but is a node once something else starts the kubelet.
+    """Read the settings in user data. Text in an unknown format has none: a machine with such user data does not join
+    EKS by
+    itself, but becomes a node if something else starts the kubelet.
 
     Raises:
-        ValueError: the user data has a known form and is broken; the machine would fail to boot.
+        ValueError: the user data has a known format but is malformed, so the machine would fail to boot.
     """
     try:
         config: dict[str, Any] = {}
@@ -63,7 +65,7 @@ def _node_configs(text: str) -> list[dict[str, Any]]:
 
 
 def _merge(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Later documents win key by key; lists of flags add up."""
+    """Merge two documents. The later one wins key by key, but lists of flags are concatenated."""
     merged = dict(base)
     for key, value in more.items():
         known = merged.get(key)
@@ -124,13 +126,13 @@ def _from_bottlerocket(content: dict[str, Any]) -> KubeletSettings:
 
 
 def parse_labels(text: str) -> dict[str, str]:
-    """``a=b,c=d`` as a map; a label without a value has an empty one."""
+    """Parse ``a=b,c=d`` into a map. A label without a value gets an empty one."""
     pairs = (one.partition("=") for one in text.split(",") if one)
     return {name: value for name, _, value in pairs}
 
 
 def parse_taints(text: str) -> list[Taint]:
-    """``key=value:Effect`` or ``key:Effect``, comma separated.
+    """Parse ``key=value:Effect`` or ``key:Effect``, separated by commas.
 
     Raises:
         ValueError: an entry has no effect.
@@ -150,7 +152,7 @@ def _taint(key: str, value: str, effect: str) -> Taint:
 
 
 def _unique(taints: list[Taint]) -> tuple[Taint, ...]:
-    """A node holds one taint for each key and effect; the first one stays."""
+    """Remove duplicates. A node holds one taint for each key and effect, and the first one wins."""
     found: dict[tuple[str, str], Taint] = {}
     for taint in taints:
         found.setdefault((taint["key"], taint["effect"]), taint)

@@ -1,4 +1,4 @@
-"""Everything of the sandbox's EC2 that the mock does not hold, in one place that the server makes and resets."""
+"""The state of the sandbox's EC2 that the mock does not hold, in one object that the server creates and resets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ZONES = ("us-west-2a", "us-west-2b", "us-west-2c", "us-west-2d")
 
 @dataclass
 class ClusterFacts:
-    """What EKS says about the cluster that the nodes join."""
+    """EKS's description of the cluster that the nodes join."""
 
     name: str = "sandbox"
     endpoint: str = "https://127.0.0.1:6443"
@@ -32,7 +32,7 @@ class ClusterFacts:
 
 @dataclass
 class World:
-    """The market, the instances, the fleets, and what the operator injects."""
+    """The market, the instances, the fleets, and everything that the operator injects."""
 
     prices: PriceBook
     cluster: ClusterFacts = field(default_factory=ClusterFacts)
@@ -43,7 +43,7 @@ class World:
     calls: CallLog = field(default_factory=CallLog)
     lock: RLock = field(default_factory=RLock)
     internal_errors: list[str] = field(default_factory=list)
-    """Calls that the mock failed on, as ``service.Action``: defects of the sandbox, never of its user."""
+    """Calls on which the mock failed, as ``service.Action``. They are defects of the sandbox, never of its user."""
 
     def __post_init__(self) -> None:
         self.market = Market(self.prices)
@@ -51,7 +51,7 @@ class World:
         self.fleets = Fleets(self.market, self.book)
 
     def clear(self) -> None:
-        """Forgets instances, fleets and everything injected."""
+        """Clear instances, fleets and everything injected."""
         self.market.clear_capacity()
         self.book.clear()
         self.fleets.clear()

@@ -1,7 +1,8 @@
-"""The front of the sandbox's AWS: every call passes here before and after the mock.
+"""The front of the sandbox's AWS. Every call passes through it before and after the mock.
 
-It finds the service and the action, applies limits and injected faults, lets one changing call run at a time (the mock
-is not safe otherwise), records the call, and turns the mock's failures into proper errors that are counted.
+It determines the service and the action, applies limits and injected faults, and lets only one changing call run at a
+time, because the mock is not thread-safe. It records the call, and turns the mock's failures into proper errors that
+are counted.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 
 
 class Admin(Protocol):
-    """Answers ``/sandbox/`` calls."""
+    """Handles ``/sandbox/`` calls."""
 
     def answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> Answer: ...
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call, understood as far as needed here."""
+    """One call, parsed as far as necessary here."""
 
     service: str
     action: str
@@ -122,7 +123,7 @@ class Front:
             chunks = self._mock(environ, start_response)
             body = b"".join(chunks)
         except Exception:
-            # The mock fails in any way it likes; the caller gets an error that AWS clients know, the log the reason.
+            # The mock can raise any exception. The caller gets an error that AWS clients know, and the log the cause.
             log.exception("%s %s failed", call.service, call.action)
             started[:] = [500, []]
         else:
@@ -138,7 +139,7 @@ class Front:
 
 
 def client_gone(environ: dict[str, Any]) -> bool:
-    """Whether the connection that a call came on was closed at the other end; False where there is no connection."""
+    """Whether the client has closed the connection of a call. False if the server has no connection for it."""
     connection: socket.socket | None = environ.get("werkzeug.socket")
     if connection is None:
         return False
@@ -150,7 +151,7 @@ def client_gone(environ: dict[str, Any]) -> bool:
 
 
 def understand(environ: dict[str, Any], body: bytes) -> Call:
-    """Finds the service (from the signature) and the action (from the form, the target header, or the path)."""
+    """Determine the service (from the signature) and the action (from the form, the target header, or the path)."""
     scope = SCOPE.search(str(environ.get("HTTP_AUTHORIZATION") or ""))
     service = scope["service"].lower() if scope else ""
     target = str(environ.get("HTTP_X_AMZ_TARGET") or "")
@@ -164,7 +165,7 @@ def understand(environ: dict[str, Any], body: bytes) -> Call:
 
 
 def _rest_action(service: str, environ: dict[str, Any]) -> str:
-    """A name for a call of a REST service, such as EKS's ``DescribeCluster``."""
+    """An action name for a call of a REST service, such as EKS's ``DescribeCluster``."""
     method, path = str(environ["REQUEST_METHOD"]), str(environ.get("PATH_INFO"))
     if service == "eks" and method == "GET" and re.fullmatch(r"/clusters/[^/]+", path):
         return "DescribeCluster"
@@ -180,7 +181,7 @@ def _json_parameters(body: bytes) -> dict[str, str]:
 
 
 def error_code(answer: Answer) -> str:
-    """The AWS error code in an answer, empty when it has none."""
+    """The AWS error code in a response. Empty if it has none."""
     found = re.search(rb"<Code>([^<]*)</Code>|\"__type\": ?\"([^\"]*)\"", answer.body)
     return (found[1] or found[2] or b"").decode() if found else ""
 

@@ -1,7 +1,7 @@
-"""EC2 answers as XML, written straight from botocore's service model.
+"""Writes EC2 responses as XML, directly from botocore's service model.
 
-The mock's own serializer looks every member up in several places, which costs milliseconds an instance; this one walks
-the answer's keys and asks a shape only for the name on the wire.
+The mock's own serializer looks every member up in several places, which costs milliseconds per instance. This one
+iterates over the response's keys and asks the shape only for the name on the wire.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Encoder = Callable[[Any], str]
 
 
 def iso(moment: datetime) -> str:
-    """A moment as EC2 writes it: UTC, milliseconds, Z."""
+    """A time in EC2's format: UTC, milliseconds, Z."""
     aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     return aware.strftime("%Y-%m-%dT%H:%M:%S.") + f"{aware.microsecond // 1000:03d}Z"
 
@@ -34,11 +34,11 @@ def _scalar(value: Any) -> str:
 
 
 def _encoder(shape: Any, known: dict[str, Encoder]) -> Encoder:
-    """The function that writes a value of ``shape``; ``known`` holds the shapes met so far, for recursive ones."""
+    """The encoder for values of ``shape``. ``known`` holds the shapes seen so far, for recursive ones."""
     if shape.name in known:
 
         def later(value: Any) -> str:
-            """Looks the writer up when it is needed: a recursive shape is not complete yet."""
+            """Look up the encoder when it is called, because a recursive shape is not complete yet."""
             return known[shape.name](value)
 
         return later
@@ -68,7 +68,7 @@ def _encoder(shape: Any, known: dict[str, Encoder]) -> Encoder:
 
 @cache
 def shape_encoder(name: str) -> Encoder:
-    """The writer of a named EC2 shape, such as ``InstanceTypeInfo``."""
+    """The encoder of a named EC2 shape, such as ``InstanceTypeInfo``."""
     return _encoder(get_service_model("ec2").shape_for(name), {})
 
 
@@ -78,7 +78,7 @@ def _output(operation: str) -> Encoder:
 
 
 def document(operation: str, inner: str) -> str:
-    """A whole answer around members already written."""
+    """A complete response around members that are already encoded."""
     return (
         f'<?xml version="1.0" encoding="UTF-8"?>\n<{operation}Response xmlns="{NAMESPACE}">'
         f"<requestId>{uuid4()}</requestId>{inner}</{operation}Response>"
@@ -86,5 +86,5 @@ def document(operation: str, inner: str) -> str:
 
 
 def render(operation: str, result: Mapping[str, Any]) -> str:
-    """The answer of an EC2 operation; members that the service model does not name are left out."""
+    """The response of an EC2 operation. Members that the service model does not define are left out."""
     return document(operation, _output(operation)(result))
