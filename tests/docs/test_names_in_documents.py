@@ -28,6 +28,7 @@ QUOTED = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*/?(?:::\w+)?")
 MODULE = re.compile(rf"(?:{'|'.join(PACKAGES)})(?:\.\w+)+")
+CODE = {".py", ".yaml", ".yml", ".txt", ".tpl", ".json"}
 # Built by `make`, never committed.
 BUILT = {".venv/bin"}
 
@@ -107,6 +108,13 @@ def test_every_link_leads_somewhere(document: Path) -> None:
 def test_every_file_test_and_module_exists(document: Path) -> None:
     quoted = [word for text in QUOTED.findall(FENCED.sub("", text_of(document))) for word in text.split()]
     assert [text for text in quoted if missing_path(document, text) or missing_module(text)] == []
+
+
+def test_every_document_that_the_code_names_exists() -> None:
+    files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in CODE and path.is_file()]
+    named = {(name_of(path), name) for path in files for name in re.findall(r"\bdocs/[\w-]+\.md", text_of(path))}
+    assert [(path, name) for path, name in named if not (ROOT / name).exists()] == []
+    assert named
 
 
 def test_rules_of_the_design_are_numbered_without_gap_or_repeat() -> None:
