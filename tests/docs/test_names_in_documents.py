@@ -28,7 +28,7 @@ QUOTED = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*/?(?:::\w+)?")
 MODULE = re.compile(rf"(?:{'|'.join(PACKAGES)})(?:\.\w+)+")
-CODE = {".py", ".yaml", ".yml", ".txt", ".tpl", ".json"}
+CODE = {".py", ".yaml", ".txt", ".tpl"}
 # Built by `make`, never committed.
 BUILT = {".venv/bin"}
 
