@@ -111,7 +111,8 @@ def test_every_file_test_and_module_exists(document: Path) -> None:
 
 
 def test_every_document_that_the_code_names_exists() -> None:
-    files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in CODE and path.is_file()]
+    paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
+    files = [path for path in paths if path.suffix in CODE and path.is_file()]
     named = {(name_of(path), name) for path in files for name in re.findall(r"\bdocs/[\w-]+\.md", text_of(path))}
     assert [(path, name) for path, name in named if not (ROOT / name).exists()] == []
     assert named
