@@ -1,1 +1,1 @@
-"""The sweep that finds what was lost between Kubernetes, EC2 and Temporal, and ends or heals it."""
+"""The garbage collection sweep. It finds inconsistencies between Kubernetes, EC2 and Temporal, and repairs them."""

@@ -1,4 +1,4 @@
-"""The NodeClaim workflows as the sweep sees and mends them: listed, asked for by name, begun, poked."""
+"""Lists, checks, starts and signals the NodeClaim workflows for the sweep."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STAGE = SearchAttributeKey.for_keyword(ids.STAGE_ATTRIBUTE)
 
 
 class Lives:
-    """The workflows of one cluster. Listing is late by moments; asking for one by its id is not."""
+    """The NodeClaim workflows of one cluster. A list may be some moments old; a lookup by id is current."""
 
     def __init__(self, client: Client, cluster: str, task_queue: str) -> None:
         self._client = client
@@ -31,7 +31,7 @@ class Lives:
         self._task_queue = task_queue
 
     async def opened(self) -> tuple[WorkflowSeen, ...]:
-        """Every open NodeClaim workflow."""
+        """All open NodeClaim workflows."""
         query = ids.open_nodeclaims_query(self._cluster)
         prefix = self._id("")
         return tuple(
@@ -48,12 +48,12 @@ class Lives:
         )
 
     async def blocked(self) -> int:
-        """How many open NodeClaim workflows wait for something that somebody should look at."""
+        """The number of open NodeClaim workflows that are blocked and need an operator's attention."""
         query = f"{ids.open_nodeclaims_query(self._cluster)} AND {ids.BLOCKED_ATTRIBUTE} = true"
         return (await self._client.count_workflows(query)).count
 
     async def is_open(self, claim: str) -> bool:
-        """Whether the claim's workflow runs now."""
+        """Whether the claim's workflow is running."""
         try:
             found = await self._client.get_workflow_handle(self._id(claim)).describe()
         except RPCError as error:
@@ -63,7 +63,7 @@ class Lives:
         return found.status is WorkflowExecutionStatus.RUNNING
 
     async def begin(self, claim: str, uid: str, pool: str) -> None:
-        """Starts the claim's workflow as the bridge does; one that is open already is left alone."""
+        """Start the claim's workflow as the bridge does. A workflow that is already open continues."""
         attributes = [SearchAttributePair(CLUSTER, self._cluster), SearchAttributePair(STAGE, "launching")]
         if pool:
             attributes.append(SearchAttributePair(POOL, pool))
@@ -80,7 +80,7 @@ class Lives:
         )
 
     async def poke(self, claim: str, poke: Poke) -> bool:
-        """Signals the claim's workflow; False when none is open."""
+        """Signal the claim's workflow. Return False if it is not open."""
         try:
             await self._client.get_workflow_handle(self._id(claim)).signal("poke", poke)
         except RPCError as error:

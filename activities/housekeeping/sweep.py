@@ -1,4 +1,4 @@
-"""The activity "collect garbage": one sweep over a cluster's Kubernetes objects, EC2 and workflows."""
+"""The activity "collect garbage": one sweep over a cluster's Kubernetes objects, EC2 instances and workflows."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from tenon.housekeeping.messages import COLLECT_GARBAGE, Figures, HousekeepingIn
 log = logging.getLogger("controller.housekeeping")
 
 BEAT_AFTER = 20.0
-"""Seconds of work between heartbeats, which are billed: a sweep that finds little sends none."""
+"""Seconds of work between heartbeats. Heartbeats are billed, so a sweep that finds little sends none."""
 BETWEEN_TAGS = 1.0
 FAULTS_TOLD = 10
 FAILED_KEPT = 1000
-"""So many names of what could not be ended are handed on, for a result must stay small."""
+"""The maximum number of failed findings in the result, which must stay small."""
 
 
 class Housekeeping:
-    """Finds what was lost and ends or heals it; one object's fault never stops the others."""
+    """Finds lost objects, and ends or repairs them. A failure on one object never stops the others."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Housekeeping:
 
     @activity.defn(name=COLLECT_GARBAGE)
     async def collect(self, given: HousekeepingInput) -> HousekeepingResult:
-        """Read the three records, compare them, end or heal what is lost, and answer in figures."""
+        """Compare Kubernetes, EC2 and Temporal, end or repair what is lost, and return figures."""
         lives = Lives(activity.client(), given.cluster, activity.info().task_queue)
         seen, unread = await observe(self._kube, self._ec2, lives, self._now, given.left_since)
         for source, why in unread.items():
@@ -92,7 +92,7 @@ class Housekeeping:
     async def _work_off(
         self, acting: Acting, todo: Iterable[Finding], seen: Observed, figures: dict[str, Figures]
     ) -> dict[str, str]:
-        """What failed, and why in a sentence each."""
+        """Act on the findings. Return the key of each that failed, with the reason."""
         faults: dict[str, str] = {}
         beaten = time.monotonic()
         for found in todo:
@@ -114,7 +114,7 @@ class Housekeeping:
         return faults
 
     async def _tell(self, found: Finding, figures: dict[str, Figures]) -> None:
-        if found.kind is Kind.FOREIGN_FINALIZER:  # nothing ended: somebody else has to act
+        if found.kind is Kind.FOREIGN_FINALIZER:  # nothing was ended, because another controller must act
             _add(figures, found.kind, "found")
         else:
             _add(figures, found.kind, "found", "ended")
@@ -127,7 +127,7 @@ class Housekeeping:
             await self._recorder.publish(about, reason, text, "Warning")
 
     def _measure(self, seen: Observed) -> None:
-        """How many claims each foreign finalizer holds; what holds none any more is told as 0."""
+        """Set the metric of claims per foreign finalizer. A finalizer that holds no claims any more becomes 0."""
         if seen.claims is None:
             return
         held: dict[str, int] = dict.fromkeys(self._finalizers, 0)

@@ -1,4 +1,4 @@
-"""Ends or heals one finding. Each is looked at again first, by name: a list that was late or short ends nothing."""
+"""Acts on one finding. Reads its object again by name first, so that a stale or incomplete list ends nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tenon.lifecycle.release import without_finalizer
 
 
 class Acting:
-    """Acts on the findings of one cluster; errors of Kubernetes, EC2 and Temporal are the caller's."""
+    """Acts on the findings of one cluster. The caller handles errors of Kubernetes, EC2 and Temporal."""
 
     def __init__(self, kube: Kube, ec2: Ec2Provider, lives: Lives, graces: Graces) -> None:
         self._kube = kube
@@ -27,7 +27,7 @@ class Acting:
         self._graces = graces
 
     async def act(self, found: Finding, seen: Observed) -> bool:
-        """Whether the finding held when looked at again; if so it is ended or healed now."""
+        """Check the finding again and act on it if it still holds. Return whether it does."""
         match found.kind:
             case Kind.INSTANCE_WITHOUT_CLAIM:
                 return await self._end_instance(found, seen)
@@ -60,7 +60,7 @@ class Acting:
         return True
 
     async def _is_held(self, found: Finding, seen: Observed) -> bool:
-        """Whether a claim answers for the instance after all, or a workflow that has not had its time."""
+        """Whether the instance belongs to a claim after all, or to a workflow whose grace period is not over."""
         if not found.claim:
             claims = await read_claims(self._kube)
             own = [each for each in claims if (each.group if found.group else each.pool) == (found.group or found.pool)]
@@ -121,7 +121,7 @@ class Acting:
         return await beating(asyncio.to_thread(self._ec2.instance_state, instance_id)) in GONE_STATES
 
     async def _free(self, name: str, uid: str) -> bool:
-        """Deletes a Node and takes Tenon's finalizer off, for no workflow is left to do it."""
+        """Delete a Node and remove Tenon's finalizer, because no workflow is left to do it."""
         existed = await self._kube.delete(NODES, name, uid=uid)
         await change(self._kube, NODES, name, without_finalizer, uid=uid)
         return existed

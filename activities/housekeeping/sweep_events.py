@@ -1,4 +1,4 @@
-"""What people read of a sweep with kubectl: one sentence for each thing that it ended or healed."""
+"""The Kubernetes events of a sweep: one for each finding that it ended or repaired."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODEPOOL
 from tenon.housekeeping.findings import Finding, Kind
 
 Told = tuple[dict[str, Any], str, str]
-"""The object, the reason, the sentence."""
+"""The object, the reason and the message of an event."""
 
 
 def event_for(found: Finding) -> Told | None:
-    """The event about a finding that was acted on; None for mere tidiness."""
+    """The event about a finding that was acted on, or None if operators do not need to know."""
     claim = reference(NODECLAIMS, found.claim, found.uid)
     match found.kind:
         case Kind.INSTANCE_WITHOUT_CLAIM:
@@ -45,6 +45,6 @@ def event_for(found: Finding) -> Told | None:
 
 
 def reference(resource: Resource, name: str, uid: str = "") -> dict[str, Any]:
-    """An object that an event is about; it need not exist any more."""
+    """A reference to the object that an event is about. The object may be gone already."""
     metadata = {"name": name, **({"uid": uid} if uid else {})}
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}

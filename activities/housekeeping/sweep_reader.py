@@ -1,7 +1,7 @@
-"""Reads the three records for a sweep: directly, for a cache whose watch has stalled would mislead it.
+"""Reads Kubernetes, EC2 and Temporal for a sweep, directly, because a cache with a stalled watch would mislead it.
 
-Each source is read by itself. One that cannot be read whole is None in the facts, with the reason beside it, and the
-findings that need it are not made.
+Each source is read separately. If one cannot be read completely, it is None in the result and the reason is returned
+too. The sweep then makes no findings that depend on it.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from tenon.provisioning.launch_groups import group_of
 
 PAGE = 500
 NEVER_OLD = datetime.max.replace(tzinfo=UTC)
-"""The age of what does not say when it was made: no grace ever ends for it."""
+"""The creation time of objects that do not state one. Their grace periods never end."""
 SAID = 300
-"""How much of an error's text is reported."""
+"""The maximum length of an error message in the report."""
 
 Read = TypeVar("Read")
 
@@ -41,9 +41,9 @@ Read = TypeVar("Read")
 async def observe(
     kube: Kube, ec2: Ec2Provider, lives: Lives, now: Callable[[], datetime], left_since: Mapping[str, datetime]
 ) -> tuple[Observed, dict[str, str]]:
-    """What can be read, and why the rest cannot.
+    """Read all sources. Return what could be read, and the reason for each source that could not.
 
-    Instances are read before claims: the claim of every instance that was seen is then in the list, if it lives.
+    Instances are read before claims, so that the list of claims contains the living claim of every instance seen.
     """
     unread: dict[str, str] = {}
 
@@ -74,12 +74,12 @@ async def observe(
 
 
 async def read_claims(kube: Kube) -> tuple[ClaimSeen, ...]:
-    """Every NodeClaim, as the API server knows it now."""
+    """All NodeClaims, read from the API server."""
     return await _all(kube, NODECLAIMS, claim_seen)
 
 
 def claim_seen(raw: Mapping[str, Any]) -> ClaimSeen:
-    """A NodeClaim, less what the sweep does not need."""
+    """The fields of a raw NodeClaim that the sweep needs."""
     metadata, status = raw["metadata"], raw.get("status") or {}
     group = group_of(metadata.get("annotations") or {})
     return ClaimSeen(
@@ -101,7 +101,7 @@ def claim_seen(raw: Mapping[str, Any]) -> ClaimSeen:
 
 
 def node_seen(raw: Mapping[str, Any]) -> NodeSeen:
-    """A Node, less what the sweep does not need."""
+    """The fields of a raw Node that the sweep needs."""
     metadata = raw["metadata"]
     owners = metadata.get("ownerReferences") or ()
     return NodeSeen(
@@ -121,7 +121,7 @@ async def _all(kube: Kube, resource: Resource, reduce: Callable[[Mapping[str, An
 
 
 async def _each(kube: Kube, resource: Resource) -> AsyncIterator[Mapping[str, Any]]:
-    """Page by page, so that no more than one page of whole objects is in memory at a time."""
+    """List the objects page by page, so that at most one page of complete objects is in memory."""
     query = {"limit": str(PAGE)}
     while True:
         page = json.loads(await kube.request("GET", resource.path(), query=query))

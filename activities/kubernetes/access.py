@@ -1,8 +1,8 @@
-"""Who this process is to the API server, and whom it trusts: by a kubeconfig, or by the service account of its pod.
+"""The credentials and CA certificates of the Kubernetes client, from a kubeconfig or from the pod's service account.
 
-The official client reads certificates once, and those that it shows and trusts are renewed while a worker runs. So the
-files are looked at now and then, and when one has changed all is read again. The token of a service account is read
-again by the official client itself.
+The official client reads certificates only once, but they are renewed while a worker runs. Therefore this module checks
+the files periodically, and reads all of them again if one has changed. The official client itself reads a service
+account's token again.
 """
 
 from __future__ import annotations
@@ -27,32 +27,33 @@ from activities.kubernetes.errors import ConfigError
 log = logging.getLogger(__name__)
 
 READ_BUFFER_BYTES = 2**21
-"""As the official client has it: an object may be larger than aiohttp's own buffer."""
+"""The same size as in the official client, because an object may be larger than aiohttp's default buffer."""
 LOAD_SECONDS = 60.0
-"""For a kubeconfig whose credentials a command hands out."""
+"""The timeout for loading a kubeconfig, which may run a command to get credentials."""
 LOOK_SECONDS = 30.0
-"""Between two looks at the files."""
+"""Seconds between two checks of the files."""
 _LOADING = threading.Lock()
 _NO_KUBECONFIG = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError)
-"""What the client's loader fails with on a file that is something else."""
+"""The errors of the client's loader on a file that is not a kubeconfig."""
 
 
 class Access:
-    """The official client of the moment."""
+    """Holds the current official client, and replaces it when the credentials change."""
 
     def __init__(self, kubeconfig: str | None, context: str | None) -> None:
         self._stated = kubeconfig
         self._context = context
         self.client: Any = None
         self._earlier: Any = None
-        """The client before, over whose connections requests may still be under way."""
+        """The previous client, whose connections may still have requests in flight."""
         self._refresh: asyncio.Task[None] | None = None
         self._files: dict[str, bytes] = {}
         self._next_look = 0.0
 
     @classmethod
     async def gain(cls, kubeconfig: str | None, context: str | None) -> Self:
-        """Access by the kubeconfig file given, else ``KUBECONFIG``, the pod's service account, ``~/.kube/config``.
+        """Configure access from the given kubeconfig file, else ``KUBECONFIG``, the pod's service account, or
+        ``~/.kube/config``.
 
         Raises:
             ConfigError: none of them can be used.
@@ -62,7 +63,7 @@ class Access:
         return access
 
     async def renew(self) -> None:
-        """Read all again if a file has changed; what cannot be used now leaves all as it is until the next look."""
+        """Read all files again if one has changed. If they cannot be used, keep the client until the next check."""
         if time.monotonic() < self._next_look:
             return
         self._next_look = time.monotonic() + LOOK_SECONDS
@@ -76,7 +77,7 @@ class Access:
             log.info("Credentials for Kubernetes changed, and the new ones are in use")
 
     async def close(self) -> None:
-        """Close all connections; streams that are open end."""
+        """Close all connections. Open streams end."""
         await self._end_refresh()
         for client in (self._earlier, self.client):
             if client is not None:
@@ -90,7 +91,7 @@ class Access:
         loader, path = None, None
         try:
             path = _kubeconfig(self._stated or os.environ.get("KUBECONFIG"))
-            files = _contents(path.split(os.pathsep))  # before each is used: what changes from here on is seen later
+            files = _contents(path.split(os.pathsep))  # before they are used, so that the next check sees later changes
             if path:
                 loader = await asyncio.to_thread(_loaded, path, self._context, settings)
             else:
@@ -119,7 +120,7 @@ class Access:
 
 
 def _contents(files: Iterable[str | None]) -> dict[str, bytes]:
-    """What is in each file that is named; a file that cannot be read is taken for empty."""
+    """The contents of each file that is named. A file that cannot be read counts as empty."""
     found = {}
     for file in filter(None, files):
         try:
@@ -130,17 +131,17 @@ def _contents(files: Iterable[str | None]) -> dict[str, bytes]:
 
 
 def _said(error: Exception, source: str) -> str:
-    """What is wrong with a configuration, as a sentence's middle."""
+    """What is wrong with a configuration, as a clause for an error message."""
     if isinstance(error, ssl.SSLError):
         return f"the certificates of {source} cannot be read ({error.reason or error})"
     return f"{source} is not a kubeconfig" if isinstance(error, _NO_KUBECONFIG) else str(error).rstrip(".")
 
 
 def _loaded(path: str, context: str | None, settings: Any) -> Any:
-    """The loader of a kubeconfig, which has set up ``settings``.
+    """Load a kubeconfig into ``settings``, and return its loader.
 
-    The client keeps certificates that stand in a kubeconfig in files which all threads of a process share, and hands
-    their names out before it has written them: another thread would read an empty one.
+    Calls hold a lock, because the client writes inline certificates to files that all threads of a process share. It
+    returns their names before it has written them, so another thread could read an empty file.
     """
     from activities.kubernetes.asynchronous import config
 
@@ -157,19 +158,19 @@ def _loaded(path: str, context: str | None, settings: Any) -> Any:
 
 
 async def _keep_refreshed(loader: Any, settings: Any) -> None:
-    """Renew the token of a kubeconfig that a command hands out; a command that fails now may succeed in a minute."""
+    """Renew the token of a kubeconfig whose command returns tokens. If the command fails, try again in a minute."""
     from activities.kubernetes.asynchronous import config
 
     while True:
         try:
             await config.refresh_token(loader, settings)
-            return  # nothing to renew: the kubeconfig holds lasting credentials
+            return  # the kubeconfig has credentials that do not expire
         except (config.ConfigException, OSError, ValueError) as error:
             log.warning("The Kubernetes token could not be renewed; trying again in a minute: %s", error)
 
 
 def _proxy_of_environment(url: str) -> str | None:
-    """The proxy that HTTPS_PROXY, NO_PROXY and the like name for this address."""
+    """The proxy for this address from HTTPS_PROXY, NO_PROXY and similar variables, or None."""
     address = urlsplit(url)
     if urllib.request.proxy_bypass(address.hostname or ""):
         return None
@@ -177,15 +178,18 @@ def _proxy_of_environment(url: str) -> str | None:
 
 
 def _settle_environment(api: Any) -> None:
-    """The client's session would read the environment's proxies and the netrc file anew for each request, which costs
-    more than the rest of it; this one uses the proxy that was found once."""
+    """Replace the client's session with one that does not read the environment.
+
+    The client's own session reads the proxy variables and the netrc file again for each request, which costs more than
+    the rest of the request. The new session uses the proxy that was determined once.
+    """
     first = api.rest_client.pool_manager
     api.rest_client.pool_manager = aiohttp.ClientSession(connector=first.connector, read_bufsize=READ_BUFFER_BYTES)
     first.detach()
 
 
 def _kubeconfig(stated: str | None) -> str:
-    """The kubeconfig path(s) to use; empty inside a pod, whose service account serves when nothing is stated."""
+    """The kubeconfig path or paths to use; empty in a pod without a stated path, where the service account is used."""
     if stated:
         if not any(Path(part).exists() for part in stated.split(os.pathsep)):
             raise FileNotFoundError(f"there is no file {stated}")

@@ -1,9 +1,11 @@
-"""The asynchronous half of the Kubernetes client library, without the synchronous one and without the typed models.
+"""Imports the asynchronous part of the Kubernetes client library without the synchronous part and the typed models.
 
-The first files of the library's packages import 1,500 modules with a class for each kind of object. Requests stay raw
-here, so nobody uses those: they take 100 MB in each process of a worker and most of the time that the import takes.
-So the packages are made known without running their first files. A package runs its first file when code asks it for
-a name that none of its modules has: ``kubernetes.client.CoreV1Api`` is still found.
+The ``__init__.py`` files of the library's packages import 1,500 modules with one class per kind of object. Tenon does
+not use these classes, because it handles requests and answers as raw data. They would take 100 MB in each process of a
+worker, and most of the import time.
+
+Therefore this module registers the packages without running their ``__init__.py``. A package runs it when code asks for
+a name that none of its modules has, so ``kubernetes.client.CoreV1Api`` still works.
 """
 
 from __future__ import annotations
@@ -18,10 +20,10 @@ PACKAGES = ("kubernetes", "kubernetes.aio", "kubernetes.aio.client", "kubernetes
 
 
 class _DeferredPackage(ModuleType):
-    """A package whose first file has not run yet."""
+    """A package whose ``__init__.py`` has not run yet."""
 
     def __getattr__(self, name: str) -> Any:
-        # The import system and inspection look for names with two underscores that a package need not have.
+        # The import system and inspection ask for dunder names that a package may lack.
         if name.startswith("__") or self.__spec__ is None or self.__spec__.loader is None:
             raise AttributeError(name)
         module = f"{self.__name__}.{name}"

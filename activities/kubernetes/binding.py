@@ -1,8 +1,8 @@
-"""The step "bind pods": put the pods that a node was bought for onto it, where no rule needs the scheduler.
+"""The step "bind pods": bind the pods that a node was bought for, unless a rule requires kube-scheduler to place them.
 
-Usually the node is closed to all others until then. Where it is not, kube-scheduler is given a moment first and places
-most of them; one list of the node's pods shows those, and only what is missing there is asked for by name: at 10,000
-pods a request for each would hold up every other node.
+Usually the node is closed to all other pods until then. If it is not, kube-scheduler first gets a moment and places
+most of the pods. One list of the node's pods shows which, and only the missing pods are read by name: at 10,000 pods,
+one request per pod would delay every other node.
 """
 
 from __future__ import annotations
@@ -30,42 +30,42 @@ from tenon.lifecycle.messages import BindResult, NodeInput
 log = logging.getLogger("controller.nodeclaim.binding")
 
 AT_ONCE = 20
-"""Requests in flight for one node."""
+"""The maximum number of requests in flight for one node."""
 
 Object = Mapping[str, Any]
 Settle = Callable[[], Awaitable[None]]
 
 
 async def bind(kube: Kube, wanted: NodeInput, settle: Settle, default_spread: DefaultSpread = NOTHING) -> BindResult:
-    """Bind the claim's planned pods, then open the node; a pod that cannot be bound is kube-scheduler's.
+    """Bind the claim's planned pods, then open the node. Pods that cannot be bound are left to kube-scheduler.
 
     Args:
         kube: the cluster.
         wanted: the claim and its Node.
-        settle: returns when kube-scheduler has had a moment. It gets one before anything is bound to a node that is
-            open to it while a planned pod has no node yet; one before a closed node is opened, if pods were bound; and
-            one after, if other pods may take the room of planned ones.
-        default_spread: how kube-scheduler spreads pods that state nothing.
+        settle: waits to give kube-scheduler a moment. Called before binding to an open node, if a planned pod has no
+            node yet; before opening a closed node, if pods were bound; and after opening it, if other pods may take
+            the room of planned pods.
+        default_spread: how kube-scheduler spreads pods without topology spread constraints.
 
     Returns:
-        ``bound`` counts pods that are on the node already, so that a repetition answers the same.
+        The counts. ``bound`` includes pods that are already on the node, so that a retry returns the same.
     """
     claim, node = await _read_both(kube, wanted)
     entries = _planned(claim)
     if node is not None and not startup_cordon.closed(node):
         if await _any_waits(kube, _missing(entries, await pods_on(kube, node["metadata"]["name"]))):
             await settle()
-        # Meanwhile the claim may have begun to leave, and the Node may have been cordoned.
+        # While waiting, the claim may have been deleted and the Node cordoned.
         claim, node = await _read_both(kube, wanted)
     if claim is None or node is None or claim["metadata"].get("deletionTimestamp"):
         return BindResult(planned=len(entries), left=len(entries))
     result = await _bind(kube, entries, node, default_spread)
     if startup_cordon.closed(node):
         if result.bound:
-            await settle()  # until kube-scheduler has seen them: it would give the same room away again
+            await settle()  # until kube-scheduler has seen the bound pods, or it would assign the same room again
         await open_node(kube, node)
         if result.running is not None and result.bound < result.planned:
-            await settle()  # until kube-scheduler has given the room to other pods
+            await settle()  # until kube-scheduler has assigned the free room to other pods
             company = await pods_on(kube, node["metadata"]["name"], latest=False)
             result = evolve(result, running=max(_running(company), result.running))
     return result
@@ -82,7 +82,7 @@ async def _bind(kube: Kube, entries: Sequence[PlannedPod], node: Object, default
             return await kube.bind(metadata["namespace"], metadata["name"], node["metadata"]["name"], pods.uid(pod))
         except ApiUnreachable:
             raise
-        except ApiError as error:  # of an admission webhook, say: the other pods and the node must not wait for it
+        except ApiError as error:  # for example from an admission webhook; the other pods and the node must not wait
             log.warning("a pod was not bound", extra={"pod": pods.key(pod), "error": str(error)})
             return False
 
@@ -96,7 +96,7 @@ async def _bind(kube: Kube, entries: Sequence[PlannedPod], node: Object, default
 
 
 def _running(company: Sequence[Object]) -> int:
-    """The pods of a node that would need another place without it."""
+    """The number of pods that would have to move to another node if this node were removed."""
     return sum(pods.is_reschedulable(pod) for pod in company)
 
 
@@ -108,18 +108,18 @@ async def _read_both(kube: Kube, wanted: NodeInput) -> tuple[Object | None, Obje
 async def _choose(
     kube: Kube, entries: Sequence[PlannedPod], node: Object, default_spread: DefaultSpread
 ) -> tuple[Choice, Sequence[Object]]:
-    """What becomes of the planned pods, and the pods that are on the node."""
+    """Decide which planned pods to bind. Also return the pods that are on the node."""
     name = node["metadata"]["name"]
     company = await pods_on(kube, name)
     found = await _read(kube, _missing(entries, company))
     if not startup_cordon.closed(node) and any(waits(entry, found.get(entry.key)) for entry in entries):
-        # The node's pods are read last: what kube-scheduler has put there meanwhile must be seen.
+        # Read the node's pods last, to see what kube-scheduler has placed there since.
         company = await pods_on(kube, name)
     return choose(entries, found | {pods.key(pod): pod for pod in company}, node, company, default_spread), company
 
 
 async def _any_waits(kube: Kube, entries: Sequence[PlannedPod]) -> bool:
-    """Whether one of them has no node yet; nearly always the first that is asked for says so."""
+    """Whether one of the pods has no node yet. If so, usually the first request shows it."""
     for entry in entries:
         if waits(entry, await kube.get(PODS, entry.name, entry.namespace)):
             return True
@@ -131,7 +131,7 @@ def _planned(claim: Object | None) -> list[PlannedPod]:
 
 
 def _missing(entries: Sequence[PlannedPod], company: Sequence[Object]) -> list[PlannedPod]:
-    """The planned pods that are not among those of the node."""
+    """The planned pods that are not on the node."""
     there = {pods.uid(pod) for pod in company}
     return [entry for entry in entries if entry.uid not in there]
 

@@ -1,4 +1,4 @@
-"""Many requests at once, but never more than a few in flight."""
+"""Sends many requests concurrently, with a limit on those in flight."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Answer = TypeVar("Answer")
 
 
 async def bounded(items: Iterable[Item], limit: int, act: Callable[[Item], Awaitable[Answer]]) -> list[Answer]:
-    """The answers in the order of the items. The first error ends the requests that are left, and is raised."""
+    """Return the answers in the order of the items. The first error cancels the remaining requests and is raised."""
     gate = asyncio.Semaphore(limit)
 
     async def one(item: Item) -> Answer:

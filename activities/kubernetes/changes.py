@@ -1,4 +1,4 @@
-"""Read, compute, write: the smallest merge patch, refused and computed again when somebody else wrote meanwhile."""
+"""Read, compute, write: sends a minimal merge patch, and computes it again if the object has changed since the read."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ async def change(
     subresource: str = "",
     seen: Mapping[str, Any] | None = None,
 ) -> dict[str, Any] | None:
-    """Patch a cluster-scoped object by what ``compute`` makes of its present form; an empty patch is not sent.
+    """Patch a cluster-scoped object with what ``compute`` returns for its current state. An empty patch is not sent.
 
-    The patch carries the resource version that it was computed from, for lists (taints, finalizers, conditions) are
-    replaced whole. ``seen`` is the object as the caller has just read it, so that it need not be read again: had it
-    changed since, its version would be refused.
+    The patch carries the resource version that it was computed from, because a merge patch replaces lists (taints,
+    finalizers, conditions) as a whole. ``seen`` is the object as the caller has just read it, which saves a read. If it
+    has changed since, the API server refuses the patch, and the object is read.
 
     Returns:
-        The object afterwards; None when it, or the one with this UID, is gone.
+        The object after the patch, or None if it is gone or has another UID.
 
     Raises:
-        Conflict: the object changed under every attempt.
+        Conflict: the object changed during each of the attempts.
     """
     for attempt in range(ATTEMPTS):
         present = dict(seen) if seen is not None and not attempt else await kube.get(resource, name)

@@ -1,7 +1,7 @@
 """The Kubernetes API as Tenon uses it: a few verbs over plain dictionaries.
 
-Absence is an answer here, not an error: reading, patching or deleting what is gone says so in the return value, since
-in a cluster every object may vanish between two looks.
+A missing object is not an error here, because any object may vanish between two requests. The methods that read, patch
+or delete report it in the return value.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ __all__ = [
 ]
 
 Object = dict[str, Any]
-"""A Kubernetes object as its JSON says it."""
+"""A Kubernetes object as decoded JSON."""
 
 FIELD_MANAGER = "tenon"
 PAGE = 500
-"""Objects in one page of a list."""
+"""The number of objects in one page of a list."""
 
 _PATCH_TYPES = {
     "merge": "application/merge-patch+json",
@@ -47,19 +47,22 @@ _PATCH_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class EvictionAnswer:
-    """What became of an eviction. ``blocked``: a disruption budget forbids it now, as ``message`` says.
+    """The outcome of an eviction. ``blocked``: a PodDisruptionBudget forbids it now, as ``message`` says.
 
-    ``error``: the API server could not decide (several budgets on one pod, an overloaded server); try later.
+    ``error``: the API server could not decide (several budgets on one pod, an overloaded server). Try again later.
     """
 
     outcome: Literal["evicted", "gone", "blocked", "error"]
     message: str = ""
     code: int = 200
-    """The status that the API server answered."""
+    """The HTTP status of the answer."""
 
 
 class Kube:
-    """A connection to one cluster's API server. Every method may raise `ApiError` (`ApiUnreachable` without answer)."""
+    """A connection to one cluster's API server.
+
+    Every method may raise `ApiError`, or its subclass `ApiUnreachable` if there is no answer.
+    """
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -69,10 +72,10 @@ class Kube:
     async def connect(
         cls, kubeconfig: str | None = None, context: str | None = None, *, qps: float = 200.0, burst: int = 300
     ) -> Self:
-        """Configures a client by a kubeconfig file or the pod's service account; sends nothing yet.
+        """Configure a client from a kubeconfig file or the pod's service account. Sends nothing yet.
 
         Raises:
-            ConfigError: there is no usable configuration.
+            ConfigError: no usable configuration was found.
         """
         return cls(await Transport.connect(kubeconfig, context, qps=qps, burst=burst))
 
@@ -82,7 +85,7 @@ class Kube:
         return self._transport.host
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Close all connections."""
         await self._transport.close()
 
     async def request(
@@ -95,7 +98,7 @@ class Kube:
         content_type: str = "application/json",
         seconds: float = REQUEST_SECONDS,
     ) -> bytes:
-        """Any request; the body of a successful answer."""
+        """Send any request and return the body of a successful answer."""
         return await self._transport.request(
             method, path, query=query, body=body, content_type=content_type, seconds=seconds
         )
@@ -103,18 +106,18 @@ class Kube:
     def stream(
         self, path: str, query: Mapping[str, str] | None = None, *, idle_seconds: float = 330.0
     ) -> AsyncIterator[bytes]:
-        """The lines of a watch; fails when nothing comes for ``idle_seconds``."""
+        """Yield the lines of a watch. Fails if nothing arrives for ``idle_seconds``."""
         return self._transport.stream(path, query, idle_seconds=idle_seconds)
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> Object | None:
-        """An object, or None when there is none."""
+        """The object, or None if it does not exist."""
         try:
             return _object(await self.request("GET", resource.path(name, namespace)))
         except NotFound:
             return None
 
     async def shared_list(self, resource: Resource, shape: type[Shape]) -> list[Shape]:
-        """All objects, cut down to ``shape``, in one list for all who ask at the same time; see `SharedList`."""
+        """All objects, reduced to ``shape``. Concurrent callers share one list request; see `SharedList`."""
         key = (resource, shape)
         if key not in self._shared:
 
@@ -135,10 +138,11 @@ class Kube:
         limit: int = PAGE,
         resource_version: str = "",
     ) -> list[Object]:
-        """All objects that match, read in pages of ``limit`` (0: in one); of all namespaces when none is given.
+        """All objects that match, in all namespaces if ``namespace`` is empty.
 
-        ``resource_version`` "0" takes what the API server has in its cache, which may be old. Such a list, and a list
-        in one page, reads an index of the cache where there is one; a list in pages may read all objects.
+        ``limit`` is the page size; 0 reads one page. ``resource_version`` "0" reads the API server's cache, which may
+        be stale. Such a list, or a list in one page, can use an index of the cache. A list in several pages may read
+        all objects.
         """
         query = {"limit": str(limit)} if limit else {}
         if resource_version:
@@ -157,13 +161,13 @@ class Kube:
             query["continue"] = (page.get("metadata") or {}).get("continue") or ""
             if not query["continue"]:
                 return items
-            query.pop("resourceVersion", None)  # the token says it
+            query.pop("resourceVersion", None)  # the continue token contains it
 
     async def create(self, resource: Resource, body: Object, namespace: str = "", *, subresource: str = "") -> Object:
-        """Creates an object and returns it as stored.
+        """Create an object and return it as stored.
 
         Raises:
-            Conflict: one of that name exists.
+            Conflict: an object of this name exists.
         """
         metadata = body.get("metadata") or {}
         path = resource.path(
@@ -183,13 +187,14 @@ class Kube:
         kind: Literal["merge", "json", "apply"] = "merge",
         force: bool = True,
     ) -> Object | None:
-        """Patches an object and returns it, or None when it is gone.
+        """Patch an object and return it, or None if it does not exist.
 
-        A merge patch that names ``metadata.resourceVersion`` (or ``uid``) applies to that state only. ``force`` takes
-        over fields of other managers and matters to ``apply`` alone, which creates the object when there is none.
+        A merge patch with ``metadata.resourceVersion`` (or ``uid``) applies only to that state of the object. ``apply``
+        creates the object if it does not exist. ``force`` affects only ``apply``: it takes over fields of other
+        managers.
 
         Raises:
-            Conflict: the object changed, or is another one.
+            Conflict: the object has changed, or has another UID.
         """
         query = {"fieldManager": FIELD_MANAGER}
         if kind == "apply":
@@ -211,7 +216,7 @@ class Kube:
         uid: str | None = None,
         propagation: Literal["Background", "Foreground", "Orphan"] | None = None,
     ) -> bool:
-        """Asks for a deletion; False when the object, or the one with this ``uid``, is gone already."""
+        """Request a deletion. Return False if the object is gone already or does not have this ``uid``."""
         options = _delete_options(uid, grace_seconds)
         if propagation is not None:
             options["propagationPolicy"] = propagation
@@ -228,7 +233,7 @@ class Kube:
     async def evict(
         self, namespace: str, name: str, *, uid: str | None = None, grace_seconds: int | None = None
     ) -> EvictionAnswer:
-        """Evicts a pod through its disruption budgets."""
+        """Evict a pod, subject to its PodDisruptionBudgets."""
         eviction = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -243,7 +248,7 @@ class Kube:
             return EvictionAnswer("gone", code=409) if uid else EvictionAnswer("error", error.message, 409)
         except TooManyRequests as error:
             budgets = [message for reason, message in error.causes if reason == "DisruptionBudget"]
-            # An overloaded server answers 429 too, but names no budget.
+            # An overloaded server also answers 429, but names no budget.
             blocked = bool(budgets) or "disruption budget" in error.message
             return EvictionAnswer("blocked" if blocked else "error", "; ".join(budgets) or error.message, 429)
         except ApiError as error:
@@ -253,7 +258,7 @@ class Kube:
         return EvictionAnswer("evicted")
 
     async def bind(self, namespace: str, name: str, node: str, uid: str) -> bool:
-        """Binds the pod of this ``uid`` to a node; False when it is bound, leaving, another one, or gone."""
+        """Bind the pod to a node. Return False if it is bound already, terminating, gone, or has another UID."""
         binding = {
             "apiVersion": "v1",
             "kind": "Binding",
@@ -268,7 +273,7 @@ class Kube:
 
 
 def _whole(resource: Resource, name: str, body: Object) -> Object:
-    """The body with what server-side apply insists on."""
+    """The body with the fields that server-side apply requires."""
     metadata = {"name": name, **(body.get("metadata") or {})}
     return {"apiVersion": resource.api_version, "kind": resource.kind, **body, "metadata": metadata}
 
@@ -285,6 +290,6 @@ def _delete_options(uid: str | None, grace_seconds: int | None) -> Object:
 def _object(content: bytes) -> Object:
     try:
         answer: Object = msgspec.json.decode(content)
-    except msgspec.DecodeError as error:  # a proxy in between may answer with a page of its own
+    except msgspec.DecodeError as error:  # a proxy may answer with its own error page
         raise ApiError(200, "BadAnswer", f"the answer is no JSON: {content[:100]!r}") from error
     return answer

@@ -1,4 +1,4 @@
-"""The step "cordon node": no pod comes any more, and NodeClaim and Node are marked for deletion."""
+"""The step "cordon node": taint the Node against new pods, and request the deletion of NodeClaim and Node."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ Object = Mapping[str, Any]
 
 
 async def cordon(kube: Kube, recorder: EventRecorder, wanted: CordonInput, now: Clock) -> CordonResult:
-    """Taint the Node, then delete claim and Node, which their finalizers hold until the life is over.
+    """Taint the Node, then delete claim and Node. Their finalizers keep the objects until the instance is gone.
 
-    With ``only_if_empty`` pods are looked for after the taint, so that none can slip in between; the taint is taken
-    off again when some are there. Once claim or Node is being deleted there is no way back, and nothing is undone.
+    With ``only_if_empty``, list the pods after the taint, so that no pod can be scheduled in between. If there are any,
+    remove the taint again. If the claim or Node is already being deleted, nothing is undone.
     """
     claim = await read_claim(kube, wanted.claim)
-    # A claim that never had a Node has nothing to cordon; a claim that is gone cannot say.
+    # A claim that never had a Node has nothing to cordon. If the claim is gone, look for the Node anyway.
     node = (await find_node(kube, wanted, claim)).node if claim is None or was_registered(claim) else None
     found: list[dict[str, Any]] = []
     if node is not None:
@@ -78,10 +78,12 @@ async def cordon(kube: Kube, recorder: EventRecorder, wanted: CordonInput, now: 
 
 
 async def withdraw(kube: Kube, ref: ClaimRef, node_name: str) -> bool:
-    """Take the marks of a cordon off a node that stays: somebody set them, or a workflow that was ended at once.
+    """Remove the cordon from a node that stays, and the disruption condition from its claim.
+
+    The cordon may be left over from a workflow that was terminated, or set by a user.
 
     Returns:
-        Whether there was a mark. A claim or Node that is being deleted, or is gone, keeps its marks.
+        Whether something was removed. Nothing is removed if the claim or Node is being deleted or is gone.
     """
     claim = await read_claim(kube, ref)
     if claim is None or not was_registered(claim):
@@ -89,13 +91,13 @@ async def withdraw(kube: Kube, ref: ClaimRef, node_name: str) -> bool:
     node = (await find_node(kube, NodeInput(claim=ref, node_name=node_name), claim)).node
     if node is None or _is_leaving(claim, node):
         return False
-    # The claim first: without its condition, a Node that is still tainted is found again by the next try.
+    # Clear the claim first: a retry still finds the taint on the Node.
     told = await clear_fact(kube, ref, DISRUPTION_REASON)
     return await _uncordon(kube, node) or told
 
 
 async def _uncordon(kube: Kube, node: Object) -> bool:
-    """Whether the Node had marks that are taken off now."""
+    """Remove the cordon from the Node, and return whether it had one."""
     marked = bool(decide.uncordoned(node))
     await change(kube, NODES, node["metadata"]["name"], decide.uncordoned, uid=pods.uid(node))
     return marked
@@ -108,7 +110,10 @@ def _is_leaving(claim: Object | None, node: Object) -> bool:
 async def _delete_claim(
     kube: Kube, wanted: CordonInput, claim: dict[str, Any], now: Clock
 ) -> tuple[dict[str, Any] | None, datetime | None]:
-    """Delete the claim with its reason on it; then write when draining becomes forceful, counted from the deletion."""
+    """Record the reason on the claim and delete it. Then write when the drain becomes forceful.
+
+    That time is counted from the deletion.
+    """
     await ensure_claim_finalizer(kube, wanted.claim)
     if decide.is_disruption(wanted.reason):
         await set_facts(kube, wanted.claim, [Fact(DISRUPTION_REASON, "True", camel_case(wanted.reason))], now)

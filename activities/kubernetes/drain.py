@@ -1,4 +1,4 @@
-"""The step "drain node": evict wave after wave until the pods are gone, and say by name what holds them."""
+"""The step "drain node": evict the pods in waves until they are gone, and report by name what blocks them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Object = Mapping[str, Any]
 
 POLL_SECONDS = 1.0
 SLOWEST_POLL_SECONDS = 5.0
-"""Where nothing changes, each pause is half as long again as the one before, up to this."""
+"""The maximum pause. While nothing changes, each pause is 1.5 times as long as the previous one."""
 MAX_SENTENCES = 10
 
 
@@ -38,10 +38,10 @@ async def drain(
     heartbeat: Heartbeat,
     sleep: Sleep = asyncio.sleep,
 ) -> DrainResult:
-    """Empty the node of its pods, or report what is left once ``budget_seconds`` have passed.
+    """Remove the pods from the node, or report what is left after ``budget_seconds``.
 
-    The drain ends although pods are left when nothing can be gained by waiting: pods that are stuck, pods that nobody
-    may delete after the grace period of the node, and all pods of a Node that is dead because its machine is gone.
+    The drain does not wait for pods for which waiting is useless: pods that are stuck, pods that the API server does
+    not allow to delete after the node's grace period, and all pods of a dead Node whose instance is gone.
     """
     claim = await read_claim(kube, wanted.claim)
     node: Object | None = (await find_node(kube, wanted, claim)).node
@@ -60,7 +60,7 @@ async def drain(
             return DrainResult(drained=True, evicted=ended + (evictor.evicted if evictor else 0))
         found = await pods_on(kube, name, latest=False)
         waited = decide.awaited(found, now(), wanted.force_at)
-        if not waited:  # the instance is ended next: a pod that came a moment ago must be seen
+        if not waited:  # the instance is terminated next, so read again to see pods that came a moment ago
             found = await pods_on(kube, name)
             waited = decide.awaited(found, now(), wanted.force_at)
         heartbeat(len(waited))
@@ -99,7 +99,7 @@ async def drain(
 
 
 async def _remember_force(kube: Kube, wanted: DrainInput, claim: Object, now: datetime) -> None:
-    """Write on the claim that its grace period is over: a workflow that is begun again knows only what stands there."""
+    """Write on the claim that its grace period is over, because a restarted workflow knows only what the claim says."""
     written = parse_instant((claim["metadata"].get("annotations") or {}).get(labels.TERMINATION_TIMESTAMP))
     force_at = min(wanted.force_at or now, now)
     if written is None or force_at < written:
@@ -107,7 +107,7 @@ async def _remember_force(kube: Kube, wanted: DrainInput, claim: Object, now: da
 
 
 async def _tell_left_behind(recorder: EventRecorder, node: Object, sentences: Sequence[str]) -> None:
-    """Pods that the node takes with it: they are not waited for, but nobody should have to guess why they vanish."""
+    """Publish an event about the pods that the drain does not wait for, so that users can see why they vanish."""
     if not sentences:
         return
     more = f"; and {len(sentences) - 3} more" if len(sentences) > 3 else ""

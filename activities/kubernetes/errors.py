@@ -1,4 +1,4 @@
-"""What can go wrong between Tenon and the Kubernetes API, as one small family of exceptions."""
+"""The exceptions of the Kubernetes client."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 
 
 class ApiError(Exception):
-    """The API server refused a request. ``status`` is the HTTP status, ``reason`` the API's own word for it.
+    """The API server refused a request. ``status`` is the HTTP status, ``reason`` the reason in its ``Status``.
 
-    ``causes`` holds the (reason, message) pairs that the server added; ``retry_after`` is seconds, 0 when not said.
+    ``causes`` holds the (reason, message) pairs in its details. ``retry_after`` is in seconds, 0 if not stated.
     """
 
     def __init__(
@@ -33,23 +33,23 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """The object exists already or changed meanwhile, or its UID is another (409)."""
+    """The object exists already, has changed, or has another UID (409)."""
 
 
 class Forbidden(ApiError):
-    """The service account lacks the right, or an admission policy said no (403)."""
+    """The service account lacks a permission, or an admission policy refused the request (403)."""
 
 
 class Gone(ApiError):
-    """The resource version or the continue token is too old: list again (410)."""
+    """The resource version or the continue token has expired, so list again (410)."""
 
 
 class TooManyRequests(ApiError):
-    """The server asks to slow down, or a disruption budget blocks an eviction (429)."""
+    """The server throttles requests, or a PodDisruptionBudget blocks an eviction (429)."""
 
 
 class ApiUnreachable(ApiError):
-    """No answer from the API server at all; the message names its address. The status is 0."""
+    """The API server did not answer. The message names its address, and the status is 0."""
 
     def __init__(self, host: str, why: str) -> None:
         super().__init__(0, "Unreachable", f"The Kubernetes API server at {host} cannot be reached: {why}")
@@ -61,7 +61,7 @@ class ApiUnreachable(ApiError):
 
 
 class ConfigError(Exception):
-    """There is no usable configuration of the Kubernetes client; the text says what to set."""
+    """The Kubernetes client has no usable configuration. The message says what to set."""
 
 
 _BY_STATUS: dict[int, type[ApiError]] = {
@@ -74,7 +74,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 
 
 def from_status(status: int, body: bytes, *, phrase: str = "", retry_after: str = "") -> ApiError:
-    """The error of an HTTP answer whose body is a Kubernetes ``Status`` or any other text (a proxy's page)."""
+    """The exception for an HTTP answer. Its body is a Kubernetes ``Status`` or other text, such as a proxy's page."""
     reason, message = phrase.replace(" ", ""), ""
     causes: list[tuple[str, str]] = []
     seconds = float(retry_after) if retry_after.isdigit() else 0.0

@@ -1,7 +1,7 @@
-"""What happened and why, as Kubernetes events on the object concerned, for people who look with kubectl.
+"""Writes Kubernetes events about what happened to an object and why.
 
-Events inform only: failing to write one is logged and never disturbs the work it speaks of. The same sentence on the
-same object is written once in a while at most, and later repetitions raise the count of one Event object.
+Events only inform. If one cannot be written, the recorder logs that and the work continues. The recorder limits how
+often it writes the same message on the same object. Repetitions increase the count of one Event object.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ WINDOWS = {
     "NoCompatibleInstanceTypes": 60.0,
     "HeldByFinalizer": 3600.0,
 }
-"""Seconds during which a repetition is silent, by reason."""
+"""Reason to the seconds during which repetitions are not written."""
 
 RATES = {"Nominated": (5.0, 10.0)}
-"""Reasons that come in crowds: at most so many events a second, after a first burst."""
+"""Reason to (events per second, burst), for reasons that occur in large numbers."""
 
 _REMEMBERED = 20_000
 _MESSAGE_LENGTH = 1024
 
 
 class EventRecorder:
-    """Writes events in the name of one component. ``clock`` is monotonic seconds, ``now`` the time of day."""
+    """Writes events as one component. ``clock`` returns monotonic seconds, ``now`` the current time."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class EventRecorder:
         message: str,
         type_: Literal["Normal", "Warning"] = "Normal",
     ) -> bool:
-        """Writes an event about an object (whole, or a reference to it); False when it was silenced or failed."""
+        """Write an event about an object or a reference to one. Return False if it was suppressed or failed."""
         reference = _reference(regarding)
         message = message[:_MESSAGE_LENGTH]
         key = hashlib.sha256(

@@ -1,6 +1,6 @@
-"""One round of a drain after the other: which pods were asked to go, which were refused, when to ask again.
+"""The rounds of a drain: which pods to evict, which evictions were refused, and when to retry them.
 
-Refusals are remembered for the length of one try only, so a try that is repeated elsewhere begins with asking.
+Refusals are kept only for one attempt of the activity, so a retry on another worker starts with new evictions.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tenon.lifecycle.messages import DrainInput
 Object = Mapping[str, Any]
 
 AT_ONCE = 20
-"""Requests in flight for one node."""
+"""The maximum number of requests in flight for one node."""
 SLOWEST_RETRY_SECONDS = 10
-"""A refused eviction is asked again after 1, 2, 4 ... seconds, at most this."""
+"""The maximum pause before a refused eviction is retried. The pauses are 1, 2, 4 ... seconds."""
 
 
 class Evictor:
-    """Asks pods to go, in their waves, and says which of them are held by what."""
+    """Evicts pods in their waves, and reports what blocks the others."""
 
     def __init__(self, kube: Kube, recorder: EventRecorder, node: Object, wanted: DrainInput) -> None:
         self.evicted = 0
@@ -47,18 +47,18 @@ class Evictor:
         self._budgets: dict[str, list[dict[str, Any]]] = {}
 
     def sentences(self, waited: Sequence[Object]) -> list[str]:
-        """Why pods that are left are held, in the order of their names."""
+        """Why the remaining pods are blocked, in the order of ``waited``."""
         return [self._held[uid] for uid in map(pods.uid, waited) if uid in self._held]
 
     def gives_up(self, waited: Sequence[Object], now: datetime) -> bool:
-        """Whether the grace period of the node is over and no pod that is left may even be deleted."""
+        """Whether the node's grace period is over and the API server refuses to delete every remaining pod."""
         force_at = self._wanted.force_at
         if force_at is None or now < force_at + decide.STUCK_AFTER:
             return False
         return all(pods.uid(pod) in self._undeletable for pod in waited)
 
     async def act(self, waited: Sequence[Object], now: datetime) -> None:
-        """One round over the awaited pods."""
+        """Run one round over the remaining pods."""
         turn = decide.current_wave(waited)
         known = set(self._held)
 
@@ -69,7 +69,7 @@ class Evictor:
         await self._tell([pod for pod in waited if pods.uid(pod) in self._held and pods.uid(pod) not in known])
 
     async def _tell(self, held: Sequence[Object]) -> None:
-        """Say on each pod what holds it, and on the Node what holds the drain and when that ends."""
+        """Publish on each pod what blocks it, and on the Node what blocks the drain and when the drain is forced."""
         if not held:
             return
 
@@ -99,7 +99,7 @@ class Evictor:
                 self._held[uid] = action.why
         except ApiUnreachable:
             raise
-        except ApiError as error:  # an admission policy that guards one pod must not stop the others
+        except ApiError as error:  # an admission policy that protects one pod must not stop the others
             deleting = action.kind is Kind.DELETE
             if deleting:
                 self._undeletable.add(uid)

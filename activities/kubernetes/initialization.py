@@ -1,4 +1,4 @@
-"""The step "initialize node": the Node is ready for the pods that its claim was made for."""
+"""The step "initialize node": check that the Node is ready for the pods that its claim was created for."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tenon.lifecycle.messages import InitializeResult, NodeInput
 
 
 async def initialize(kube: Kube, wanted: NodeInput, now: Clock) -> InitializeResult:
-    """Label the Node as initialized and say so on the claim, or say what is awaited."""
+    """Label the Node as initialized and set the claim's condition, or report what is still missing."""
     claim = await read_claim(kube, wanted.claim)
     if claim is None:
         return InitializeResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")

@@ -1,4 +1,4 @@
-"""Reading and writing a NodeClaim: its view for the workflow, its conditions, its finalizer, its deletion."""
+"""Reads and writes NodeClaims: the view for the workflow, conditions, metadata, finalizer and deletion."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LAUNCH_EVENTS = {
     Reason.INSUFFICIENT_CAPACITY: "InsufficientCapacityError",
     Reason.NODECLASS_NOT_READY: Reason.NODECLASS_NOT_READY.camel_case,
 }
-"""Why a claim is given up before it has an instance -> the event that says so."""
+"""The reason why a claim is deleted before it has an instance, to the reason of the event about it."""
 _MAX_MESSAGE = 1024
 
 
@@ -49,10 +49,10 @@ class Fact:
 
 
 async def read_claim(kube: Kube, ref: ClaimRef) -> dict[str, Any] | None:
-    """The claim; None when it is gone, or another has its name.
+    """The claim, or None if it is gone or another claim has its name.
 
     Raises:
-        ApplicationError: of type NodeClaimNotManaged; the claim is another controller's, and nothing may be done to it.
+        ApplicationError: of type NodeClaimNotManaged: the claim belongs to another controller and must not be changed.
     """
     claim = await kube.get(NODECLAIMS, ref.name)
     if claim is None or claim["metadata"].get("uid") != ref.uid:
@@ -71,22 +71,22 @@ def _check_managed(claim: Object) -> None:
 
 
 def conditions_of(claim: Object) -> list[Condition]:
-    """The claim's conditions."""
+    """The conditions in the claim's status."""
     return [Condition.model_validate(raw) for raw in (claim.get("status") or {}).get("conditions") or ()]
 
 
 def pool_of(claim: Object) -> str:
-    """The NodePool that the claim was made from; empty for a claim of its own."""
+    """The name of the claim's NodePool; empty for a stand-alone claim."""
     return str((claim["metadata"].get("labels") or {}).get(labels.NODEPOOL, ""))
 
 
 def was_registered(claim: Object) -> bool:
-    """Whether the claim ever had a Node; before that there is nothing to cordon or drain."""
+    """Whether the claim ever had a Node. If not, there is nothing to cordon or drain."""
     return is_true(conditions_of(claim), REGISTERED)
 
 
 def view_of(claim: Object) -> ClaimView:
-    """The view of a raw NodeClaim. A duration of Never, or one that cannot be read, is none."""
+    """The workflow's view of a raw NodeClaim. A duration that is Never or cannot be parsed becomes None."""
     metadata, spec, status = claim["metadata"], claim.get("spec") or {}, claim.get("status") or {}
     annotations = metadata.get("annotations") or {}
     conditions = conditions_of(claim)
@@ -108,15 +108,15 @@ def view_of(claim: Object) -> ClaimView:
 
 
 def launched_at(claim: Object) -> datetime:
-    """When the claim was launched; long ago when it does not say."""
+    """When the claim was launched; the earliest datetime if it does not say."""
     launched = next((c for c in conditions_of(claim) if c.type == LAUNCHED and c.status == "True"), None)
     return (launched.last_transition_time if launched else None) or datetime.min.replace(tzinfo=UTC)
 
 
 async def ensure_claim_finalizer(kube: Kube, ref: ClaimRef, seen: Object | None = None) -> bool:
-    """Put the finalizer on, so that a deletion waits for the instance's end. False when the claim is gone.
+    """Add the finalizer, so that a deletion waits until the instance is gone. Return False if the claim is gone.
 
-    ``seen``, here as below, is the claim as the caller has just read it.
+    ``seen``, here and below, is the claim as the caller has just read it.
     """
 
     def compute(claim: Object) -> dict[str, Any]:
@@ -130,12 +130,16 @@ async def ensure_claim_finalizer(kube: Kube, ref: ClaimRef, seen: Object | None 
 
 
 async def annotate_claim(kube: Kube, ref: ClaimRef, annotations: Mapping[str, str]) -> bool:
-    """Write annotations that are not there yet. False when the claim is gone."""
+    """Write the annotations that are missing or differ. Return False if the claim is gone."""
     return await _merge_metadata(kube, ref, {}, annotations) is not None
 
 
 async def record_keep(kube: Kube, ref: ClaimRef, until: datetime) -> bool:
-    """Write an operator's wish on the claim, where it survives every workflow. False when the claim is gone."""
+    """Record on the claim, where it outlives the workflow, until when an operator wants to keep the node.
+
+    Returns:
+        False if the claim is gone.
+    """
     return await annotate_claim(kube, ref, {labels.KEEP_UNTIL: format_instant(until)})
 
 
@@ -151,10 +155,10 @@ async def mark_launched(
     annotations: Mapping[str, str] | None = None,
     seen: Object | None = None,
 ) -> bool:
-    """Copy the launch onto the claim: labels first, then status, whose Launched says that all of it is there.
+    """Record the launch on the claim: first the metadata, then the status with Launched, which confirms all of it.
 
     Returns:
-        False when the claim is gone.
+        False if the claim is gone.
     """
     labelled = await _merge_metadata(kube, ref, labels_, annotations or {}, seen)
     if labelled is None:
@@ -169,12 +173,12 @@ async def mark_launched(
 
 
 async def mark_launch_failed(kube: Kube, ref: ClaimRef, reason: str, message: str, now: Clock) -> bool:
-    """Say on the claim why there is no instance yet. False when the claim is gone."""
+    """Record on the claim why it has no instance yet. Return False if the claim is gone."""
     return await set_facts(kube, ref, [Fact(LAUNCHED, "Unknown", camel_case(reason) or LAUNCH_FAILED, message)], now)
 
 
 async def mark_instance_terminating(kube: Kube, ref: ClaimRef, now: Clock) -> bool:
-    """Say on the claim that its instance is on its way out. False when the claim is gone."""
+    """Record on the claim that its instance is terminating. Return False if the claim is gone."""
     return await set_facts(kube, ref, [Fact(INSTANCE_TERMINATING, "True")], now)
 
 
@@ -187,7 +191,11 @@ async def set_facts(
     fields: Mapping[str, Any] | None = None,
     seen: Object | None = None,
 ) -> bool:
-    """Set conditions, and with them the root condition Ready, and status fields. False when the claim is gone."""
+    """Set conditions, the root condition Ready that depends on them, and status fields.
+
+    Returns:
+        False if the claim is gone.
+    """
 
     def compute(claim: Object) -> dict[str, Any]:
         _check_managed(claim)
@@ -199,7 +207,7 @@ async def set_facts(
 
 
 async def clear_fact(kube: Kube, ref: ClaimRef, type_: str) -> bool:
-    """Take a condition off; whether it was there."""
+    """Remove a condition, and return whether it was there."""
     was_there = False
 
     def compute(claim: Object) -> dict[str, Any]:
@@ -219,7 +227,7 @@ def _raw(conditions: Sequence[Condition]) -> list[dict[str, Any]]:
 
 
 def status_patch(claim: Object, facts: Sequence[Fact], now: datetime, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What of the status is not so yet."""
+    """The merge patch for the status: only the fields and conditions that change."""
     status = claim.get("status") or {}
     patch: dict[str, Any] = {name: value for name, value in fields.items() if status.get(name) != value}
     before = conditions_of(claim)
@@ -242,7 +250,11 @@ def status_patch(claim: Object, facts: Sequence[Fact], now: datetime, fields: Ma
 
 
 async def delete_claim(kube: Kube, recorder: EventRecorder, ref: ClaimRef, reason: str, message: str) -> bool:
-    """Give up a claim that could not be launched, with an event when the reason has one. False when it is gone."""
+    """Delete a claim that could not be launched, with an event if the reason has one.
+
+    Returns:
+        False if the claim is gone.
+    """
     claim = await read_claim(kube, ref)
     if claim is None:
         return False
@@ -254,7 +266,7 @@ async def delete_claim(kube: Kube, recorder: EventRecorder, ref: ClaimRef, reaso
 
 
 async def request_deletion(kube: Kube, claim: Object) -> None:
-    """Ask for the deletion of exactly this claim; its finalizer holds it until the instance is gone."""
+    """Request the deletion of exactly this claim. Its finalizer keeps it until the instance is gone."""
     if claim["metadata"].get("deletionTimestamp"):
         return
     await kube.delete(NODECLAIMS, claim["metadata"]["name"], uid=claim["metadata"]["uid"])
@@ -263,7 +275,7 @@ async def request_deletion(kube: Kube, claim: Object) -> None:
 async def _merge_metadata(
     kube: Kube, ref: ClaimRef, labels_: Mapping[str, str], annotations: Mapping[str, str], seen: Object | None = None
 ) -> dict[str, Any] | None:
-    """The claim afterwards; None when it is gone."""
+    """Write labels and annotations. Return the claim afterwards, or None if it is gone."""
 
     def compute(claim: Object) -> dict[str, Any]:
         _check_managed(claim)

@@ -1,4 +1,4 @@
-"""Finding the Node of a claim, and the pods on it: what every step begins with."""
+"""Finds the Node of a claim and the pods on it. Every step starts with this."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class _Provided(msgspec.Struct):
 
 
 class NodeIdentity(msgspec.Struct):
-    """What of a Node says whose it is."""
+    """The fields of a Node that identify its claim."""
 
     metadata: _Named
     spec: _Provided = msgspec.field(default_factory=_Provided)
 
 
 async def find_node(kube: Kube, wanted: NodeInput, claim: Object | None) -> Match:
-    """The Node whose provider ID is the claim's.
+    """Find the Node with the claim's provider ID.
 
-    Names are tried first: the bridge's poke says the name of the Node that joined. When the name that the claim
-    registered under is borne by no Node, the Node is gone. Only for a claim whose Node nobody named are all Nodes
-    listed, once for all such claims of a moment.
+    The search tries known names first: the bridge's poke contains the name of the Node that joined. If no Node has the
+    name that the claim registered under, the Node is gone. All Nodes are listed only if no name is known, and then
+    concurrent callers share the list.
     """
     status = (claim or {}).get("status") or {}
     provider_id = wanted.provider_id or status.get("providerID") or ""
@@ -56,10 +56,10 @@ async def find_node(kube: Kube, wanted: NodeInput, claim: Object | None) -> Matc
 
 
 async def pods_on(kube: Kube, node_name: str, *, latest: bool = True) -> list[dict[str, Any]]:
-    """The pods on a node, by the API server's index of pods by Node, which a list in pages would not use.
+    """The pods on a node. Reads one page, so that the API server uses its index of pods by Node.
 
-    Without ``latest`` the API server answers without asking its storage, and the answer may be some moments old. No pod
-    is bound and no instance ended by such an answer.
+    Without ``latest``, the API server answers from its cache, so the answer may be some moments old. Never bind a pod
+    or terminate an instance based on such an answer.
     """
     version = "" if latest else "0"
     return await kube.list(PODS, field_selector=f"spec.nodeName={node_name}", limit=0, resource_version=version)

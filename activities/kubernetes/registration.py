@@ -1,4 +1,4 @@
-"""The step "register node": the Node that joined takes over what its NodeClaim says, and the claim learns its name."""
+"""The step "register node": copy labels and taints from the NodeClaim to the Node that joined, and record its name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNREGISTERED_MISSING = "UnregisteredTaintMissing"
 
 
 async def register(kube: Kube, recorder: EventRecorder, wanted: NodeInput, now: Clock) -> RegisterResult:
-    """Register the claim's Node, or say what is awaited. The Node is written before the claim says Registered."""
+    """Register the claim's Node, or report what is missing. Write the Node before the claim's Registered condition."""
     claim = await read_claim(kube, wanted.claim)
     if claim is None:
         return RegisterResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")

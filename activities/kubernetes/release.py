@@ -1,6 +1,7 @@
-"""The step "release node": with the instance gone, Node and NodeClaim may go too.
+"""The step "release node": the instance is gone, so remove Tenon's finalizers from Node and NodeClaim.
 
-Others may hold these objects by finalizers of their own. That is theirs to end, so it is told and not waited for.
+Other controllers may have finalizers on these objects. They must remove those themselves, so this step reports them and
+does not wait.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ HELD = "HeldByFinalizer"
 
 
 async def release(kube: Kube, wanted: ReleaseInput, recorder: EventRecorder) -> ReleaseInput:
-    """Delete what is still there and take the finalizers off: the Node first, for the claim remembers it.
+    """Delete Node and claim if they still exist, and remove the finalizers: from the Node first, which the claim names.
 
-    Only the Node with the claim's provider ID and the claim with its UID are touched; what is gone is well.
+    Changes only the Node with the claim's provider ID and the claim with its UID. Objects that are gone are fine.
 
     Returns:
-        What was asked, with ``held_by``: whose finalizers keep the Node or the claim.
+        The input with ``held_by``: whose finalizers keep the Node or the claim.
     """
     left: list[Mapping[str, Any] | None] = []
     claim = await read_claim(kube, wanted.claim)

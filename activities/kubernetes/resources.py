@@ -1,4 +1,4 @@
-"""Which Kubernetes resources Tenon talks to, and where they live in the API."""
+"""The Kubernetes resources that Tenon uses, and their API paths."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """The ``apiVersion`` of its objects."""
+        """The ``apiVersion`` of objects of this resource."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, name: str = "", namespace: str = "", subresource: str = "") -> str:
-        """The URL path of an object, or without ``name`` of a collection; without ``namespace`` of all namespaces."""
+        """The URL path of an object. Without ``name``, of the collection; without ``namespace``, in all namespaces."""
         parts = ["apis" if self.group else "api", self.api_version]
         if self.namespaced and namespace:
             parts += ["namespaces", quote(namespace, safe="")]

@@ -1,6 +1,6 @@
-"""One list for all who ask at once: what every step of every node would otherwise ask of the API server by itself.
+"""Shares one list request among concurrent callers, so that not every step of every node lists all objects.
 
-Of each object only what the caller's shape names is kept: five thousand whole Nodes are some 300 MB of dictionaries.
+Only the fields in the caller's shape are kept, because 5,000 complete Nodes are some 300 MB of dictionaries.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 Shape = TypeVar("Shape")
 
 PAUSE_SECONDS = 2.0
-"""From the begin of one list to the begin of the next of the same resource."""
+"""The minimum number of seconds between the starts of two lists of the same resource."""
 
 
 class _Meta(msgspec.Struct):
@@ -27,14 +27,14 @@ class _Page(msgspec.Struct, Generic[Shape]):
 
 
 ReadPage = Callable[[str], Awaitable[bytes]]
-"""The answer of the API server to a list that goes on at this token."""
+"""Reads the page of a list that starts at this continue token."""
 
 
 class SharedList(Generic[Shape]):
-    """The objects of one resource, listed again for those who asked since the list before began.
+    """The objects of one resource, shared by callers.
 
-    An answer is never older than the question. Whoever asks while a list is under way waits for the next one, which
-    begins after it and at least `PAUSE_SECONDS` after its begin.
+    An answer is never older than its request. A caller that asks during a list waits for the next one, which starts
+    after the current one ends and at least `PAUSE_SECONDS` after the current one started.
     """
 
     def __init__(self, shape: type[Shape], read_page: ReadPage) -> None:
@@ -45,7 +45,7 @@ class SharedList(Generic[Shape]):
         self._next: asyncio.Task[list[Shape]] | None = None
 
     async def read(self) -> list[Shape]:
-        """All objects; the list goes on for the others when one who waits for it is cancelled."""
+        """All objects. If a caller is cancelled, the list continues for the others."""
         if self._next is None:
             self._next = asyncio.create_task(self._list())
             self._next.add_done_callback(_seen)
@@ -67,6 +67,6 @@ class SharedList(Generic[Shape]):
 
 
 def _seen(task: asyncio.Task[list[Shape]]) -> None:
-    """Take note of an error that all who waited were cancelled before."""
+    """Retrieve the task's error, so that asyncio does not warn if all callers were cancelled before it."""
     if not task.cancelled():
         task.exception()

@@ -1,7 +1,7 @@
-"""Bytes to and from the API server.
+"""Sends requests to the API server and returns raw bytes.
 
-The official client gives us configuration, credentials and TLS. Its typed models cost milliseconds and tens of
-kilobytes an object, so requests and answers stay raw here.
+The official client provides configuration, credentials and TLS. Its typed models cost milliseconds and tens of
+kilobytes per object, so this module does not use them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ log = logging.getLogger(__name__)
 CONNECT_SECONDS = 10.0
 REQUEST_SECONDS = 60.0
 KEEP_ALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
-"""A peer that vanished without a word (a node of the control plane that lost power) is noticed within a minute."""
+"""Detects within a minute that a peer vanished silently, for example a control plane node that lost power."""
 
 
 class StreamSilent(ApiUnreachable):
-    """A stream was open, and nothing came on it for as long as its reader would wait."""
+    """A stream was open, but nothing arrived on it within the reader's idle timeout."""
 
 
 class Transport:
@@ -39,7 +39,8 @@ class Transport:
 
     @classmethod
     async def connect(cls, kubeconfig: str | None, context: str | None, *, qps: float, burst: int) -> Self:
-        """A transport by the kubeconfig file given, else ``KUBECONFIG``, the pod's service account, ``~/.kube/config``.
+        """Configure a transport from the given kubeconfig file, else ``KUBECONFIG``, the pod's service account, or
+        ``~/.kube/config``.
 
         Raises:
             ConfigError: none of them can be used.
@@ -52,7 +53,7 @@ class Transport:
         return str(self._access.client.configuration.host)
 
     async def close(self) -> None:
-        """Closes all connections; streams that are open end."""
+        """Close all connections. Open streams end."""
         await self._access.close()
 
     async def request(
@@ -65,11 +66,11 @@ class Transport:
         content_type: str = "application/json",
         seconds: float = REQUEST_SECONDS,
     ) -> bytes:
-        """The body of a successful answer.
+        """Send a request and return the body of a successful answer.
 
         Raises:
-            ApiError: any other answer, by status.
-            ApiUnreachable: no answer.
+            ApiError: the subclass for the status of any other answer.
+            ApiUnreachable: there was no answer.
         """
         limits = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
         response = await self._send(method, path, limits, query=query, body=body, content_type=content_type)
@@ -85,13 +86,13 @@ class Transport:
     async def stream(
         self, path: str, query: Mapping[str, str] | None = None, *, idle_seconds: float = 330.0
     ) -> AsyncIterator[bytes]:
-        """The lines of an endless answer, of any length each, without their line ends.
+        """Yield the lines of an endless answer, of any length, without their line ends.
 
         Close the iterator when leaving it early. It ends when the server ends the answer.
 
         Raises:
-            ApiError: the server refused.
-            StreamSilent: the connection stood, and nothing came on it for ``idle_seconds``.
+            ApiError: the server refused the request.
+            StreamSilent: the connection was open, but nothing arrived on it for ``idle_seconds``.
             ApiUnreachable: there was no answer, or the connection broke.
         """
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=idle_seconds)
@@ -151,16 +152,16 @@ class Transport:
                 _request_timeout=limits,
             )
         except (aiohttp.ClientError, TimeoutError, OSError, config.ConfigException) as error:
-            # A service account's token is read again and again, and may be away for a moment while it is replaced.
+            # A service account's token is read repeatedly, and may be missing for a moment while it is replaced.
             raise ApiUnreachable(self.host, _why(error)) from error
         return response
 
 
 class RateLimit:
-    """At most ``qps`` requests a second after a first ``burst``; waiters go in order of arrival.
+    """Allows at most ``qps`` requests per second after a first ``burst``. Waiters proceed in order of arrival.
 
-    A request takes its place in time only when it may go, so one that is cancelled while it waits costs the others
-    nothing.
+    A request takes its slot only when it may be sent, so a request that is cancelled while it waits does not delay the
+    others.
     """
 
     def __init__(self, qps: float, burst: int) -> None:
@@ -170,7 +171,7 @@ class RateLimit:
         self._turn = asyncio.Lock()
 
     async def acquire(self) -> None:
-        """Waits until one more request may be sent."""
+        """Wait until one more request may be sent."""
         async with self._turn:
             now = asyncio.get_running_loop().time()
             due = max(self._next, now - self._allowance) + self._interval
@@ -199,5 +200,5 @@ def _keep_alive(response: aiohttp.ClientResponse) -> None:
 
 def _why(error: BaseException) -> str:
     if type(error) is aiohttp.ClientConnectorError and error.errno and error.errno > 0:
-        return os.strerror(error.errno)  # without the address, which is told already, and the name of a class
+        return os.strerror(error.errno)  # without the address, which the message already has, and without a class name
     return str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)

@@ -1,4 +1,4 @@
-"""Opening a node that was closed to all but the pods it was bought for."""
+"""Opens a node that was closed to all pods except those it was bought for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenon.lifecycle import startup_cordon
 
 
 async def open_node(kube: Kube, node: Mapping[str, Any]) -> bool:
-    """Let kube-scheduler use a Node that Tenon has closed; whether it had."""
+    """Let kube-scheduler use a Node that Tenon has closed. Return whether it was closed."""
     if not startup_cordon.opened(node):
         return False
     await change(kube, NODES, node["metadata"]["name"], startup_cordon.opened, uid=pods.uid(node), seen=node)
@@ -21,6 +21,6 @@ async def open_node(kube: Kube, node: Mapping[str, Any]) -> bool:
 
 
 async def open_named(kube: Kube, name: str) -> bool:
-    """As `open_node`, for the Node of this name, if there is one."""
+    """Like `open_node`, for the Node of this name. Return False if it does not exist."""
     node = await kube.get(NODES, name) if name else None
     return node is not None and await open_node(kube, node)

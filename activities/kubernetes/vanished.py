@@ -1,7 +1,8 @@
-"""The pods of a machine that is gone: nobody there can end them, so the API forgets them without waiting.
+"""Deletes the pods of a node whose instance is gone without a grace period, because no kubelet can end them.
 
-Once the Node object goes, Kubernetes' own garbage collection would do it; doing it at once lets their controllers start
-them elsewhere a minute earlier. Pods of DaemonSets are left to that collection, for they would only come back here.
+Kubernetes' own garbage collection deletes them after the Node object is gone. Deleting them at once lets their
+controllers start replacements a minute earlier. Pods of DaemonSets are left to garbage collection, because their
+controller would create them on this Node again.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ log = logging.getLogger(__name__)
 
 Object = Mapping[str, Any]
 AT_ONCE = 20
-"""Requests in flight for one node."""
+"""The maximum number of requests in flight for one node."""
 
 
 def is_dead(node: Object) -> bool:
-    """Whether the Node's kubelet reports no more; a Node that is Ready has a machine, whatever EC2 says."""
+    """Whether the Node's kubelet has stopped reporting. A Ready Node has a running machine, even if EC2 denies it."""
     return ready_condition(node).get("status") != "True"
 
 
 async def forget_pods(kube: Kube, recorder: EventRecorder, node: Object, found: Iterable[Object]) -> int:
-    """Take the pods of a dead Node from the API without grace; how many went.
+    """Delete the pods of a dead Node without a grace period. Return how many were deleted.
 
-    Eviction is asked first, for it writes on the pod that it was disrupted, which Jobs do not count as a failure.
-    A budget that refuses protects nothing here: the pod runs no more.
+    Try to evict each pod first, because an eviction marks the pod as disrupted, which Jobs do not count as a failure.
+    If a PodDisruptionBudget refuses, delete the pod anyway: it does not run any more, so the budget protects nothing.
     """
     text = f"deleted without grace, for the machine of its Node {node['metadata']['name']} is gone"
 

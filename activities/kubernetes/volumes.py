@@ -1,4 +1,4 @@
-"""The step "await volume detachment": an instance must not end while its drained pods' volumes are attached to it."""
+"""The step "await volume detachment": do not terminate an instance while volumes of its drained pods are attached."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class _Attached(msgspec.Struct):
 
 
 class Attachment(msgspec.Struct):
-    """What of a VolumeAttachment says which volume is on which node; the API has no selector for it."""
+    """The fields of a VolumeAttachment that name its volume and its node. The API has no selector for them."""
 
     metadata: _Named
     spec: _Attached
 
 
 async def attached_volumes(kube: Kube, node_name: str, now: datetime) -> list[str]:
-    """Names of the attachments to wait for: those on the node less those of pods that draining leaves there."""
+    """The names of the attachments to wait for: those on the node, except those of pods that the drain leaves there."""
     everything = await kube.shared_list(VOLUMEATTACHMENTS, Attachment)
     attachments = [one for one in everything if one.spec.node_name == node_name]
     if not attachments:
@@ -69,7 +69,7 @@ async def detach_volumes(
     heartbeat: Heartbeat,
     sleep: Sleep = asyncio.sleep,
 ) -> DetachResult:
-    """Wait until the volumes are gone, ``budget_seconds`` have passed, or the grace period is over."""
+    """Wait until the volumes are detached, ``budget_seconds`` have passed, or the grace period is over."""
     claim = await read_claim(kube, wanted.claim)
     node = (await find_node(kube, wanted, claim)).node
     until = now() + timedelta(seconds=wanted.budget_seconds)

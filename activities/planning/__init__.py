@@ -1,1 +1,1 @@
-"""Decisions on a live cluster: the activities that need the cluster cache, served by the cluster process alone."""
+"""Planning on a live cluster: the activities that need the cluster cache. Only the cluster process serves them."""

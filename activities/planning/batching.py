@@ -1,7 +1,7 @@
-"""Which pods want a decision, those that wait and those that must leave their node, and when a batch is complete.
+"""Collects the pods that need a decision, pending or about to leave their node, and decides when a batch is complete.
 
-What was decided is mostly read back from the cluster: a pod that a living NodeClaim was bought for is decided. Only
-pods that were planned onto existing nodes, or that fit nowhere, are remembered here; a restart merely asks again.
+Most decisions are read back from the cluster: a pod is decided if a living NodeClaim was created for it. This module
+remembers only pods that were planned onto existing nodes or that fit nowhere. After a restart they are planned again.
 """
 
 from __future__ import annotations
@@ -27,24 +27,25 @@ log = logging.getLogger("controller.provisioner")
 NOMINATED_FOR = timedelta(seconds=20)
 """How long kube-scheduler has to bind a pod to the node that a plan found for it (CTL-33)."""
 BOUGHT_FOR = timedelta(seconds=2)
-"""How long the cache may take to show a NodeClaim; from then on the claim itself says which pods it is for."""
+"""How long the cache may take to show a new NodeClaim. After that, the claim itself says which pods it is for."""
 PLANNED_WITHIN = timedelta(seconds=30)
-"""How long a plan may take once its batch is complete."""
+"""How long a plan may take after its batch is complete."""
 FIRST_RETRY = timedelta(seconds=10)
 LONGEST_RETRY = timedelta(minutes=1)
-"""A plan in vain costs a few Temporal actions and, on 5,000 nodes, two seconds of a core: once a minute is cheap, and
-no change that nothing here looks for keeps a pod waiting for longer."""
+"""The longest pause before a pod that fits nowhere is planned again. A futile plan costs a few Temporal actions and, on
+5,000 nodes, two seconds of a core, so once a minute is cheap. It bounds the wait of a pod after a change that the
+fingerprint does not cover."""
 LONGEST_NOMINATION = timedelta(minutes=5)
 MOST_APART = 30
-"""So many kinds of such pods come back one after another, the rest together."""
+"""How many kinds of pods that were set apart come back one after another. The remaining kinds come back together."""
 LONGEST_APART = timedelta(minutes=5)
-"""The longest pause for pods on which the engine failed, or whose NodeClaim is refused."""
+"""The longest pause for pods on which the engine failed or whose NodeClaim the API server refused."""
 
 
 class Window(NamedTuple):
-    """How long a batch is open, in seconds: without a new pod, and at the longest.
+    """How long a batch stays open, in seconds: ``idle`` without a new pod, ``longest`` in total.
 
-    It is of the process that collects, for the workflow that asks outlives every change of the settings.
+    The process that collects the pods sets it, because the workflow outlives changes of the settings.
     """
 
     idle: float = 1.0
@@ -59,16 +60,16 @@ class _Answered:
     again_at: datetime
     attempts: int
     fingerprint: object
-    """None: valid whatever changes."""
+    """None means that the answer stays valid when the cluster changes."""
     node: str = ""
     pod: Pod | None = None
-    """The pod that fitted nowhere, as it was then."""
+    """The state of the pod when it fitted nowhere."""
     pool: tuple[str, int | None] | None = None
-    """The NodePool, and its generation, whose NodeClaim for the pod the API server refused."""
+    """The name and generation of the NodePool whose NodeClaim for the pod the API server refused."""
 
 
 class Batcher:
-    """The pods that wait for a decision."""
+    """Knows which pods wait for a decision, and collects them into batches."""
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class Batcher:
         window: Window = DEFAULT_WINDOW,
         held: HeldPools | None = None,
     ) -> None:
-        """``buffers``: what CapacityBuffers ask for; a buffer without room wants a decision as a pod does.
+        """``buffers``: what CapacityBuffers request. A buffer without room needs a decision like a pod.
 
         ``held``: where the NodePools that EC2 refuses are noted for other parts of the process.
         """
@@ -91,12 +92,13 @@ class Batcher:
         self._turn = 0
         self._pace = Pace()
         self._renewed_within = timedelta(seconds=window.longest) + PLANNED_WITHIN
-        """How long it may take from a pod that wants a decision to the decision."""
+        """How long it may take from the time that a pod needs a decision until it has one."""
         self._kept: dict[str, datetime] = {}
-        """By name: until when a node is kept for what may come in place of a pod that was promised it and is gone."""
+        """Node name to the time until which the node is kept, because a pod that was promised it is gone and its
+        controller may create a replacement."""
 
     def undecided(self) -> list[Pod]:
-        """Pending pods, pods that must leave their node, and pods of buffers without room; without a valid answer."""
+        """The pods without a valid answer: pending, about to leave their node, or of a buffer without room."""
         with self._pace.look():
             return self._undecided()
 
@@ -112,7 +114,7 @@ class Batcher:
         ]
 
     def nominated(self, placements: Mapping[str, Iterable[Pod]]) -> None:
-        """These pods were planned onto nodes (by name) that exist or are on their way; buffers hold nothing there."""
+        """Record pods that were planned onto nodes (by name) that exist or are starting. Skip the pods of buffers."""
         now = self._now()
         for node, pods in placements.items():
             for pod in (pod for pod in pods if not pod.buffer):
@@ -121,10 +123,10 @@ class Batcher:
                 self._answered[pod.uid] = _Answered(now + pause, attempts, None, node)
 
     def reserved(self) -> dict[str, list[Pod]]:
-        """The nominated pods that still wait, by the node as it is called now: their room is taken, and rules between
-        pods count them.
+        """The nominated pods that still wait, by the current name of their node.
 
-        Once a pod is asked for again, a new plan may put it anywhere.
+        A plan counts their room as taken and applies affinity and spread rules to them. When a pod's nomination
+        expires, a new plan may put it anywhere.
         """
         now = self._now()
         reserved: dict[str, list[Pod]] = {}
@@ -139,8 +141,8 @@ class Batcher:
     def promised(self) -> set[str]:
         """The names of the Nodes and NodeClaims that pods are on their way to.
 
-        Longer than they are `reserved`, so that none counts as empty while its pods, or those that are made in place of
-        evicted ones, are planned anew.
+        A promise lasts longer than a reservation (`reserved`), so that a node does not count as empty while its pods,
+        or the replacements of evicted pods, are planned again.
         """
         now = self._now()
         self._forget_others(self._view.pending_pods())
@@ -149,7 +151,7 @@ class Batcher:
         return {a.node for a in self._answered.values() if a.node and since < a.again_at} | self._kept.keys()
 
     def bought(self, uids: Iterable[str]) -> None:
-        """A NodeClaim was written for these pods: should it fail, they are planned again at once."""
+        """Record that a NodeClaim was written for these pods. If it fails, they are planned again at once."""
         until = self._now() + BOUGHT_FOR
         for uid in uids:
             self._answered[uid] = _Answered(until, 0, None)
@@ -157,9 +159,12 @@ class Batcher:
     def unschedulable(
         self, pods: Iterable[Pod], fingerprint: Fingerprint, offered_again: datetime | None = None
     ) -> None:
-        """These pods fit nowhere: ask again when what bears on them of this fingerprint has changed, when they ask for
-        something else (their volumes were made, or went), later and later, or when an offering that this plan had to
-        avoid may be bought again (``offered_again``).
+        """Record pods that fit nowhere. They are planned again when the first of these happens:
+
+        - the part of ``fingerprint`` that affects them changes;
+        - their own requirements change, for example because their volumes were created or deleted;
+        - a pause is over, which grows with each attempt;
+        - an offering that this plan had to avoid becomes available again (``offered_again``).
         """
         now = self._now()
         for pod in pods:
@@ -167,21 +172,24 @@ class Batcher:
             pause = _growing(FIRST_RETRY, attempts, LONGEST_RETRY)
             if offered_again is not None:
                 pause = min(pause, max(FIRST_RETRY, offered_again - now))
-            # What must leave its node still runs: to plan it ahead is not worth a plan whenever a claim comes or goes.
+            # A pod that must leave its node still runs, so a change of the claims is not worth another plan for it.
             changes = None if pod.node_name else _bearing_on(pod, fingerprint)
             self._answered[pod.uid] = _Answered(now + pause, attempts, changes, pod=pod)
 
     def refused(self, pods: Iterable[Pod], pool: str) -> None:
-        """The API server refused this pool's NodeClaim for these pods: ask again when the pool has changed, when they
-        ask for something else, or later and later.
+        """Record that the API server refused this pool's NodeClaim for these pods.
+
+        They are planned again when the pool or their own requirements change, or after a pause that grows with each
+        attempt.
         """
         self.set_apart(pods, (pool, self._generations().get(pool)))
 
     def set_apart(self, pods: Iterable[Pod], pool: tuple[str, int | None] | None = None) -> None:
-        """The engine failed on these pods: ask again when they ask for something else, or later and later.
+        """Record that the engine failed on these pods.
 
-        One of them may be the cause for all. So kinds of pods come back one after another, in batches of their own.
-        ``pool``: a NodePool and its generation; ask again when it has another one, too.
+        They are planned again when their requirements change, or after a pause that grows with each attempt. One of
+        them may cause the failure of all, so the kinds of pods come back one after another, in separate batches.
+        ``pool``: a NodePool and its generation. The pods are also planned again when the generation changes.
         """
         now, apart = self._now(), timedelta(seconds=2 * self._window.idle)
         kinds: dict[object, list[Pod]] = {}
@@ -197,11 +205,11 @@ class Batcher:
         return {pool.metadata.name: pool.metadata.generation for pool in self._view.node_pools()}
 
     def _attempts(self, pod: Pod) -> int:
-        """How often it was asked for this pod in vain, this time included."""
+        """The number of failed attempts for this pod, including the current one."""
         return self._answered[pod.uid].attempts + 1 if pod.uid in self._answered else 1
 
     async def await_batch(self, given: AwaitBatchInput) -> BatchSummary:
-        """Wait for an undecided pod, then until no new one came for the idle time or the window is full."""
+        """Wait for an undecided pod, then until no new pod came for the idle time or the window is over."""
         self._held.update(given.breakers)
         loop = asyncio.get_running_loop()
         give_up = loop.time() + given.wait_seconds
@@ -209,7 +217,7 @@ class Batcher:
         turn = self._turn
         while not (self._view.synced() and (pods := self.undecided())):
             left = give_up - loop.time()
-            if left <= 0 or turn != self._turn:  # a newer question ends an older one
+            if left <= 0 or turn != self._turn:  # a newer call ends an older one
                 return BatchSummary()
             await self._news(min(left, self._until_next_retry()))
         opened_at, opened, newest = self._now(), loop.time(), loop.time()
@@ -227,20 +235,20 @@ class Batcher:
                 newest = loop.time()
         pods = self.undecided()
         QUEUE_DEPTH.labels("provisioner").set(waiting := _in_cluster(pods))
-        # The workflow plans when it is told a number: buffers alone give theirs.
+        # The workflow plans only if the number is positive, so if only buffers need room, count their pods.
         return BatchSummary(pods=waiting or len(pods), opened_at=opened_at)
 
     async def _news(self, seconds: float) -> None:
-        """Return when something changed and may be looked at, at the latest after ``seconds``."""
+        """Return after a change, when the pace allows another look, at the latest after ``seconds``."""
         end = asyncio.get_running_loop().time() + seconds
         await self._view.changed(seconds)
         await self._pace.wait(end - asyncio.get_running_loop().time())
 
     def _covered(self, pod: Pod, now: datetime) -> bool:
-        """Whether a claim answers for the pod still.
+        """Whether a NodeClaim still covers the pod.
 
-        A pod that must leave its node comes to its new one when the drain lets it, so the claim answers for it for
-        ever; kube-scheduler puts a waiting one there at once or not at all.
+        A pod that must leave its node moves to the new one whenever the drain allows it, so its claim covers it without
+        a time limit. kube-scheduler binds a pending pod to the new node at once or not at all.
         """
         return any(
             pod.node_name or claim.initialized_at is None or now - claim.initialized_at <= NOMINATED_FOR
@@ -261,7 +269,7 @@ class Batcher:
         return answer.fingerprint is None or answer.fingerprint == _bearing_on(pod, fingerprint)
 
     def _forget_others(self, pending: Iterable[Pod]) -> None:
-        """Forget the answers to all but these pods and those of buffers."""
+        """Drop all answers except those for these pods and for the pods of buffers."""
         asking = {pod.uid for pods in (pending, self._buffers.pods()) for pod in pods}
         until = self._now() + self._renewed_within
         for uid in [uid for uid in self._answered if uid not in asking]:
@@ -271,28 +279,31 @@ class Batcher:
 
     def _until_next_retry(self) -> float:
         now = self._now()
-        # What is over is not waited for: its pod is covered by a claim, whose end wakes the wait.
+        # Skip expired answers: a claim covers their pods, and the end of that claim wakes the wait.
         waits = [(answer.again_at - now).total_seconds() for answer in self._answered.values() if answer.again_at > now]
         return max(0.05, min([60.0, *waits]))
 
 
 def _growing(first: timedelta, attempts: int, longest: timedelta) -> timedelta:
-    """The pause after so many attempts: twice as long each time, up to the longest."""
-    doublings = min(max(0, attempts - 1), 20)  # a pod may wait for weeks, and no timedelta holds 2 to the power of that
+    """The pause after so many attempts, which doubles each time up to the longest."""
+    doublings = min(max(0, attempts - 1), 20)  # a pod may wait for weeks, and more doublings would overflow timedelta
     return min(first * (1 << doublings), longest)
 
 
 def _in_cluster(pods: Iterable[Pod]) -> int:
-    """How many of the pods exist, and do not stand for a buffer."""
+    """How many of the pods exist in the cluster, as opposed to the pods that stand for a buffer."""
     return sum(not pod.buffer for pod in pods)
 
 
 def _bearing_on(pod: Pod, fingerprint: Fingerprint) -> object:
-    """What of the cluster bears on whether the pod fits; namespaces come and go often, and few pods select any."""
+    """The part of the fingerprint that affects whether the pod fits.
+
+    It includes namespaces only if the pod selects them: they change often, and few pods select any.
+    """
     selects = any(term.namespace_selector is not None for term in pod.rules.terms)
     return fingerprint if selects else fingerprint.supply
 
 
 def _wanted(pod: Pod) -> tuple[object, ...]:
-    """What of a pod that waits can change and bears on where it fits."""
+    """The properties of a pending pod that can change and that affect where it fits."""
     return pod.unsupported, pod.volume_terms, pod.attachments, pod.labels, pod.requests, pod.tolerations

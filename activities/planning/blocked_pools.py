@@ -1,4 +1,4 @@
-"""The NodePools whose launches EC2 refuses, as the provisioner's workflow last said, for all parts of the process."""
+"""The NodePools whose launches EC2 refuses, as last reported by the provisioner workflow, shared within the process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenon.lifecycle.messages import LaunchBreaker
 
 
 class HeldPools:
-    """The open launch breakers. ``on_change`` hears the name of each NodePool that comes, goes or changes."""
+    """Holds the open launch breakers. Calls ``on_change`` with each NodePool whose breaker opens, closes or changes."""
 
     def __init__(
         self,
@@ -21,10 +21,10 @@ class HeldPools:
         self._now = now
         self._breakers: dict[str, LaunchBreaker] = {}
         self.known = False
-        """Whether the workflow has said anything to this process."""
+        """Whether the workflow has reported to this process yet."""
 
     def update(self, breakers: Iterable[LaunchBreaker]) -> None:
-        """What the workflow knows now."""
+        """Replace the breakers by those that the workflow reports."""
         self.known = True
         before, self._breakers = self._breakers, {breaker.pool: breaker for breaker in breakers}
         for pool in sorted(before.keys() | self._breakers.keys()):
@@ -32,7 +32,7 @@ class HeldPools:
                 self._on_change(pool)
 
     def current(self) -> dict[str, LaunchBreaker]:
-        """By pool; without those that nothing has tried for long."""
+        """NodePool name to its breaker, without breakers that no launch has tried for a long time."""
         now = self._now()
         return {pool: breaker for pool, breaker in self._breakers.items() if not untried(breaker, now)}
 

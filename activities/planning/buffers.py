@@ -1,8 +1,8 @@
-"""The room that CapacityBuffers keep: the pods that they stand for, and where the last simulation put them.
+"""The room for CapacityBuffers: the pods that stand for them, and where the last simulation placed these pods.
 
-Nothing is reserved: whoever comes takes the room, and the next simulation finds it gone. What a simulation says here is
-a reason to plan and a reason to leave a node alone, never a promise; every plan simulates all of it anew, on a cluster
-in which the NodeClaims of earlier plans count.
+Nothing is reserved: any pod may take the room, and the next simulation finds it gone. A simulation's result is a reason
+to plan or to keep a node, never a guarantee. Every plan simulates all buffers again, on a cluster that includes the
+NodeClaims of earlier plans.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from tenon.scheduling.model import Plan
 
 
 class BufferRoom:
-    """What buffers ask for and have. It is known once their pods are, and have been simulated."""
+    """What buffers request and have. It is known after their pods have been resolved and simulated once."""
 
     def __init__(self, *, gate: bool = False) -> None:
-        """``gate``: whether there may be buffers at all."""
+        """``gate``: whether the CapacityBuffer feature is on."""
         self._pods: dict[str, Pod] = {}
         self._resolved = not gate
         self._simulated = not gate
@@ -28,32 +28,32 @@ class BufferRoom:
         self._lacking: tuple[str, ...] = ()
         self._rooms: dict[str, Room] = {}
         self.simulations = 0
-        """Counts what was learnt, so that a simulation which began before can tell that it is out of date."""
+        """The number of simulations so far. A simulation that started earlier uses it to detect that it is outdated."""
 
     @property
     def known(self) -> bool:
-        """Whether it can be said which nodes have room that a buffer wants."""
+        """Whether it is known which nodes hold room for buffers."""
         return self._resolved and self._simulated
 
     def keep(self, pods: Sequence[Pod], *, whole: bool = True) -> None:
-        """These are the pods that buffers stand for, told apart by UID; not ``whole``: there may be more of them."""
+        """Replace the pods that stand for buffers, identified by UID. If not ``whole``, there may be more of them."""
         self._pods = {pod.uid: pod for pod in pods}
         self._rooms = {key: room for key, room in self._rooms.items() if key in buffer_pods(pods)}
         self._resolved = self._resolved or whole
 
     def pods(self) -> list[Pod]:
-        """All pods that buffers stand for."""
+        """All pods that stand for buffers."""
         return list(self._pods.values())
 
     def simulated(self, plan: Plan, ready: Collection[str], claims: Sequence[str] = (), *, bought: bool = True) -> None:
-        """Take over where a plan found room.
+        """Record where a plan found room.
 
         Args:
-            plan: one that had all of `pods` among its pods.
+            plan: a plan whose pods include all of `pods`.
             ready: the names of the nodes that are initialized.
-            claims: the names of the NodeClaims that were written for it, in the plan's order.
-            bought: whether it could buy. One that only looked for room knows no more of what stands in the way of
-                buying than was known before.
+            claims: the names of the NodeClaims that were written for the plan, in the plan's order.
+            bought: whether the plan could buy nodes. A plan that only looked for room learns nothing new about what
+                prevents buying, so the earlier reasons stay.
         """
         there: Counter[str] = Counter()
         coming: Counter[str] = Counter()
@@ -88,5 +88,5 @@ class BufferRoom:
         return self._hosts if self._pods else frozenset()
 
     def rooms(self) -> Mapping[str, Room]:
-        """By buffer (``namespace/name``), what the last simulation found."""
+        """Buffer (``namespace/name``) to the room that the last simulation found for it."""
         return self._rooms

@@ -1,11 +1,11 @@
-"""Writes the NodeClaims of one batch, each on its own: one that the API server refuses does not stop the others.
+"""Writes the NodeClaims of one batch independently: if the API server refuses one, the others are still written.
 
-Two planners can be at one batch at the same time, for a moment, when another replica takes over. The first claim that
-is accepted is written alone, and then the claims of the batch are listed: of two planners at least the one that lists
-last sees the other's. It takes its own claim back and stops before it has written more. Its retry then finds the batch
-planned. That holds whichever claim is the first to be accepted, and whatever its name is.
+Two planners can work on the same batch for a moment while another replica takes over. Therefore the planner writes
+claims one by one until one is accepted, and then lists the claims of the batch. Of two planners, at least the one that
+lists last sees the other's claim. It deletes its own claim and stops before it writes more. Its retry then finds the
+batch planned. This works regardless of which claim is accepted first and what its name is.
 
-An answer that never came may hide a claim that was written. Such a claim bears the batch as well, so it counts as one
+If the answer to a request is lost, the claim may have been written. It has the batch label too, so it counts as a claim
 of another planner, and the retry finds it.
 """
 
@@ -33,20 +33,20 @@ from tenon.scheduling.model import Plan, PlannedClaim
 log = logging.getLogger("controller.provisioner")
 
 WRITERS = 20
-"""NodeClaims written at the same time."""
+"""The maximum number of NodeClaims that are written at the same time."""
 PAUSES = (0.2, 1.0)
-"""Seconds between the tries of a request that failed by chance."""
+"""Seconds between the attempts of a request with a transient failure."""
 REQUEST_SECONDS = 35.0
-"""How long one request may take; an admission webhook may take 30 seconds."""
+"""The timeout of one request in seconds. An admission webhook may take 30 seconds."""
 PATIENCE = 40.0
-"""Seconds after which a request that failed by chance is not repeated, so that a plan ends within its time."""
+"""Seconds after which a request with a transient failure is not retried, so that a plan ends within its time."""
 NAMES = 5
-"""Names that are tried for one NodeClaim while others have them."""
+"""How many names are tried for one NodeClaim if other NodeClaims have them already."""
 MOST_FAILURES = 3
-"""So many NodeClaims may fail by chance before the first is written; then the API server counts as away."""
+"""How many NodeClaims may have transient failures before the first is written. After that, the plan fails."""
 
 _BY_CHANCE = frozenset({0, 401, 408, 429})
-"""Beside 5xx, the statuses of requests that may succeed if they are repeated as they are."""
+"""The statuses, in addition to 5xx, of requests that may succeed if they are repeated unchanged."""
 
 _T = TypeVar("_T")
 
@@ -60,12 +60,12 @@ class Unwritten:
 
     @property
     def refused(self) -> bool:
-        """Whether the API server will refuse it again; otherwise it failed by chance."""
+        """Whether the API server would refuse it again, as opposed to a transient failure."""
         return not _by_chance(self.error)
 
     @property
     def sentence(self) -> str:
-        """What people who wait for its pods should know."""
+        """The explanation for the events of its pods."""
         where = f"NodePool {self.planned.pool}: its NodeClaim"
         if self.refused:
             return (
@@ -77,12 +77,12 @@ class Unwritten:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What became of the NodeClaims of a plan."""
+    """The outcome of writing the NodeClaims of a plan."""
 
     names: tuple[str, ...]
-    """Of the NodeClaims that are written, in the plan's order."""
+    """The names of the written NodeClaims, in the plan's order."""
     claims: tuple[PlannedClaim, ...]
-    """What was planned for each of them."""
+    """The planned claim of each written NodeClaim, in the same order."""
     unwritten: tuple[Unwritten, ...] = ()
 
 
@@ -96,7 +96,7 @@ class _Wanted:
 
     @property
     def name(self) -> str:
-        """The name under which it is, or was last tried to be, written."""
+        """The name under which it was written, or the last name that was tried."""
         return str(self.body["metadata"]["name"])
 
 
@@ -108,19 +108,19 @@ async def write_claims(
     seen: Overlaid | None = None,
     explanations: Sequence[str] = (),
 ) -> Written:
-    """Write every NodeClaim of a plan that the API server takes.
+    """Write every NodeClaim of a plan that the API server accepts.
 
     Args:
         kube: the cluster.
-        plan: what is to be bought.
+        plan: the plan.
         pools: the NodePools by name.
-        batch: the number that the claims' names derive from.
-        seen: what NodeOverlays changed of the types, of which the claims bear a trace.
+        batch: the batch number, from which the claims' names are derived.
+        seen: the instance types with NodeOverlays applied; the claims get annotations about them.
         explanations: for each claim of the plan, why it is bought.
 
     Raises:
-        ApiError: the API server is away, and nothing is written.
-        ApplicationError: another plan of the same batch is there.
+        ApiError: the API server is not available, and no claim was written.
+        ApplicationError: another planner has written claims of the same batch.
     """
     writing = _Writing(kube, batch)
     wanted = [_wanted(planned, pools[planned.pool], batch, n, seen) for n, planned in enumerate(plan.claims)]
@@ -135,14 +135,14 @@ async def write_claims(
             await writing.write(one)
 
     answers = await asyncio.gather(*(write(one) for one in waiting), return_exceptions=True)
-    for answer in answers:  # raised only when all have come to an end: a retry must find what was written
+    for answer in answers:  # raise only after all have finished, so that a retry finds everything that was written
         if isinstance(answer, BaseException):
             raise answer
     return writing.written(wanted)
 
 
 class _Writing:
-    """The NodeClaims of one batch while they are written."""
+    """Writes the NodeClaims of one batch and keeps the errors."""
 
     def __init__(self, kube: Kube, batch: int) -> None:
         self._kube = kube
@@ -150,8 +150,10 @@ class _Writing:
         self._failed: dict[int, ApiError] = {}
 
     async def first(self, wanted: Sequence[_Wanted]) -> Sequence[_Wanted]:
-        """Write claims one after another until one is accepted, and make sure that no other planner is at the batch;
-        the claims that still wait.
+        """Write claims one by one until one is accepted, then check that no other planner works on the batch.
+
+        Returns:
+            The claims that are still to be written.
         """
         for tried, one in enumerate(wanted, start=1):
             uid = await self.write(one, alone=True)
@@ -165,7 +167,7 @@ class _Writing:
         return ()
 
     async def write(self, one: _Wanted, *, alone: bool = False) -> str | None:
-        """Write a claim; the UID that it got. None when it could not be written: why is remembered."""
+        """Write a claim and return its UID, or None if it could not be written. Keep the error in that case."""
         try:
             made = await self._create(one, alone=alone)
         except ApiError as error:
@@ -180,7 +182,7 @@ class _Writing:
         return str(made["metadata"].get("uid") or "")
 
     def written(self, wanted: Iterable[_Wanted]) -> Written:
-        """What became of all."""
+        """The outcome for all of these claims."""
         there = [one for one in wanted if one.ordinal not in self._failed]
         return Written(
             tuple(one.name for one in there),
@@ -189,7 +191,7 @@ class _Writing:
         )
 
     async def _create(self, one: _Wanted, *, alone: bool) -> Object:
-        """Create the claim, under another name where the object of that name is none of this batch."""
+        """Create the claim. If a claim of another batch has its name, try another name."""
         taken = ApiError(0, "", "")
         for salt in range(NAMES):
             one.body["metadata"]["name"] = claim_name(one.planned.pool, self._batch, one.ordinal, salt)
@@ -239,7 +241,7 @@ def _by_chance(error: ApiError) -> bool:
 
 
 async def _patiently(request: Callable[[], Awaitable[_T]]) -> _T:
-    """The answer to a request, which is repeated a few times while it fails by chance."""
+    """Send a request, and retry it a few times after transient failures."""
     loop = asyncio.get_running_loop()
     until = loop.time() + PATIENCE
     for pause in PAUSES:
@@ -261,7 +263,7 @@ async def _in_time(request: Callable[[], Awaitable[_T]]) -> _T:
 
 
 def _for_same_pods(present: Mapping[str, Any], body: Mapping[str, Any]) -> bool:
-    """Whether the claim that is there is for the same pods: then it is as good as ours."""
+    """Whether an existing claim is for the same pods, so that it can be used in place of a new one."""
     wanted = body["metadata"]["annotations"][labels.PLANNED_PODS]
     return bool((present["metadata"].get("annotations") or {}).get(labels.PLANNED_PODS) == wanted)
 

@@ -1,4 +1,4 @@
-"""Waits on the cluster cache until a disruption method has a command that the budgets allow."""
+"""Watches the cluster cache until a disruption method returns a command that the budgets allow."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tenon.lifecycle.messages import AwaitDisruptionInput, DisruptionDecision
 log = logging.getLogger("controller.disruption")
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks at a cluster that changes all the time."""
+"""The minimum number of seconds between two evaluations of a cluster that changes constantly."""
 LOOK_AGAIN = 30.0
-"""Seconds after which budgets and schedules are looked at even if nothing changed on the cluster."""
+"""Seconds after which budgets and schedules are evaluated even if nothing has changed in the cluster."""
 
 
 class Disruptor:
-    """Asks the disruption methods whenever the cluster has changed."""
+    """Evaluates the disruption methods whenever the cluster has changed."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Disruptor:
         promised: Callable[[], Collection[str]] = frozenset,
         buffers: BufferRoom | None = None,
     ) -> None:
-        """``promised``: the names of Nodes and NodeClaims that pods are on their way to. ``buffers``: where
+        """``promised`` returns the names of Nodes and NodeClaims that pods are nominated for. ``buffers``: where
         CapacityBuffers keep room.
         """
         self._view = view
@@ -48,12 +48,12 @@ class Disruptor:
         self._pace = Pace(LOOK_EVERY)
 
     async def await_candidates(self, given: AwaitDisruptionInput) -> DisruptionDecision:
-        """Wait until some node may be disrupted within its budgets; nothing if the wait ends without one."""
+        """Wait until a node may be disrupted within its budgets. Return no commands if the wait ends before that."""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + given.wait_seconds
         self._turn += 1
         turn = self._turn
-        while (left := give_up - loop.time()) > 0 and turn == self._turn:  # a newer question ends an older one
+        while (left := give_up - loop.time()) > 0 and turn == self._turn:  # a newer call ends an older one
             if not (self._view.synced() and self._buffers.known):
                 await self._view.nodes_changed(min(left, 1.0))
                 continue
@@ -71,7 +71,7 @@ class Disruptor:
         return DisruptionDecision()
 
     def _look(self, given: AwaitDisruptionInput) -> tuple[Decision, list[str]]:
-        """What the methods say now, and the NodeClaims whose command is over."""
+        """The current decision of the methods, and the NodeClaims whose command is over."""
         nodes = self._view.managed_nodes()
         gone = settled(given.ledger, nodes, self._now())
         decision = decide(

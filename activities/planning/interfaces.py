@@ -1,4 +1,4 @@
-"""What planning needs of the cluster: the cache of the worker gives it, tests give it from memory."""
+"""The interfaces that planning needs. The worker's cluster cache implements `ClusterView`; tests fake it in memory."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from tenon.scheduling.model import InstanceType
 
 
 class ClusterView(Cluster, Protocol):
-    """A live, read-only picture of the cluster: what a plan needs of it, and what the planner must know beside."""
+    """A live, read-only view of the cluster: what a plan needs, and what else the planner needs."""
 
     def synced(self) -> bool:
-        """Whether the picture is whole."""
+        """Whether the view is complete."""
         ...
 
     def fingerprint(self) -> Fingerprint:
-        """Of the pools, classes, claims and overlays, and of the namespaces."""
+        """The fingerprint of the pools, classes, claims, overlays and namespaces."""
         ...
 
     def snapshot(self) -> Cluster:
-        """The cluster as it is now, for another thread."""
+        """The current state of the cluster, for use in another thread."""
         ...
 
     def overlays(self) -> Sequence[NodeOverlay]:
-        """The NodeOverlays that hold: valid, not being deleted; none while their gate is off."""
+        """The NodeOverlays that apply: valid and not being deleted. Empty while the feature gate is off."""
         ...
 
     def pending_pods(self) -> Sequence[Pod]:
-        """Pods that kube-scheduler could not place and that Tenon may serve, and pods whose node is on its way out."""
+        """Pods that kube-scheduler could not place and that Tenon may serve, and pods whose node is leaving."""
         ...
 
     def claim_names(self) -> Set[str]:
@@ -43,25 +43,26 @@ class ClusterView(Cluster, Protocol):
         ...
 
     def launching_pools(self) -> Set[str]:
-        """The NodePools with a NodeClaim that waits for its instance."""
+        """The NodePools with a NodeClaim that has no instance yet."""
         ...
 
     def claims_for(self, pod: Pod) -> Sequence[ClaimFacts]:
-        """The NodeClaims that were bought for a pod, without those that it passed over for a node elsewhere."""
+        """The NodeClaims that were created for a pod, except those that it did not use because it got another node."""
         ...
 
     def place_of(self, name: str) -> str:
-        """The name under which ``nodes`` lists what was a Node or NodeClaim of this name when a plan was made: a claim
-        goes by its Node's name once it has one. Empty when it is gone, or on its way out.
+        """The current name in ``nodes`` of a Node or NodeClaim that had this name when a plan was made.
+
+        A NodeClaim takes its Node's name when it gets a Node. Empty if it is gone or leaving.
         """
         ...
 
     def newest_batch(self, up_to: int) -> int:
-        """The highest batch number on a NodeClaim, not above ``up_to``; 0 when there is none."""
+        """The highest batch number on a NodeClaim that is not above ``up_to``; 0 if there is none."""
         ...
 
     async def catch_up(self, claims: Collection[str]) -> None:
-        """Return when the picture holds these NodeClaims, or is newer than this call, so that the missing are gone.
+        """Return when the view contains these NodeClaims, or is newer than this call, so that missing ones are gone.
 
         Raises:
             TimeoutError: the API server could not be read.
@@ -69,7 +70,7 @@ class ClusterView(Cluster, Protocol):
         ...
 
     async def confirm_pods(self) -> bool:
-        """Make sure that the pods are as of the last seconds; whether they had to be read anew for it.
+        """Make sure that the view of the pods is only seconds old. Return whether they had to be read again.
 
         Raises:
             TimeoutError: the API server could not be read.
@@ -81,11 +82,11 @@ class ClusterView(Cluster, Protocol):
         ...
 
     async def changed(self, seconds: float) -> None:
-        """Return on the next change that may bear on which pods want a decision, at the latest after ``seconds``."""
+        """Return on the next change that may affect which pods need a decision, at the latest after ``seconds``."""
         ...
 
     async def nodes_changed(self, seconds: float) -> None:
-        """Return on the next change that may bear on `managed_nodes`, at the latest after ``seconds``."""
+        """Return on the next change that may affect `managed_nodes`, at the latest after ``seconds``."""
         ...
 
 
@@ -95,8 +96,8 @@ class Types(Protocol):
     def instance_types(
         self, node_class: EC2NodeClass, unavailable: frozenset[OfferingKey], *, unpriced: bool = False
     ) -> Sequence[InstanceType]:
-        """Types with their offerings; ``unavailable`` holds those that EC2 refused. Blocking.
+        """Instance types with their offerings; ``unavailable`` holds the offerings that EC2 refused. Blocking.
 
-        ``unpriced``: types whose price nobody knows are among them, at a price without end.
+        ``unpriced``: include types without a known price, at an infinite price.
         """
         ...

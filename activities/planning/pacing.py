@@ -1,4 +1,4 @@
-"""How often the cluster is looked at again: the event loop that looks also renews the Lease and reads the watches."""
+"""Limits how often the cluster is evaluated, because the same event loop renews the Lease and reads the watches."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 SHARE = 0.05
-"""The part of a core that repeated looks may take."""
+"""The fraction of a core that repeated evaluations may use."""
 LONGEST = 1.0
-"""Seconds that the next look is put off at most, however much the last one took."""
+"""The maximum number of seconds before the next evaluation, however long the last one took."""
 NEGLIGIBLE = 0.005
-"""Seconds of a core that a look may take without a pause after it."""
+"""The CPU seconds that an evaluation may take without a pause after it."""
 
 
 class Pace:
-    """The pause between two looks."""
+    """The pause between two evaluations."""
 
     def __init__(self, least: float = 0.0, computed: Callable[[], float] = time.thread_time) -> None:
-        """``least``: seconds from the end of one look to the beginning of the next, however little it took;
-        ``computed`` gives the seconds that this thread had a core.
+        """``least``: the minimum number of seconds from the end of one evaluation to the start of the next.
+        ``computed`` returns the CPU seconds of this thread.
         """
         self._least = least
         self._computed = computed
@@ -28,7 +28,7 @@ class Pace:
 
     @contextmanager
     def look(self) -> Iterator[None]:
-        """Measure one look."""
+        """Measure the CPU time of one evaluation."""
         began = self._computed()
         try:
             yield
@@ -38,7 +38,7 @@ class Pace:
             self._next = asyncio.get_running_loop().time() + max(self._least, pause)
 
     async def wait(self, seconds: float) -> None:
-        """Return when the next look may begin, at the latest after ``seconds``."""
+        """Return when the next evaluation may start, at the latest after ``seconds``."""
         left = min(seconds, self._next - asyncio.get_running_loop().time())
         if left > 0:
             await asyncio.sleep(left)

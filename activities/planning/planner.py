@@ -1,18 +1,20 @@
-"""One batch: read the cluster, solve, write the NodeClaims.
+"""Plans one batch: reads the cluster, solves, and writes the NodeClaims.
 
-A retry of the same batch finds the claims that it wrote before by their label; it never plans afresh.
+A retry of the same batch finds the claims that it wrote before by their label. It never plans the batch again.
 
-The cache may be behind without knowing it: a watch that a proxy or a dead connection holds back looks like a quiet
-one. Two things must not be stale, or nodes are bought twice.
+The cache may be stale without any sign of it: a watch that a proxy or a dead connection holds back looks like a quiet
+one. Two kinds of objects must not be stale, or nodes are bought twice:
 
-- NodeClaims: batches follow one another and a watch keeps the order, so what the cache lacks is of the newest batch
-  that it knows, or newer. One small list by label answers that, and whether this batch was planned before. What is
-  missing is waited for a moment, then NodeClaims are read anew; what is really gone holds nothing up.
-- Pods: with their watch silent for some seconds they are read anew, but only when something is about to be bought.
-  Where there are many pods a silent watch is a broken one, and where there are few the list is cheap. The resource
-  version of a list would prove nothing: it is the whole store's, which no event of one quiet resource ever reaches.
+- NodeClaims: batches follow one another and a watch keeps the order, so claims that the cache lacks belong to the
+  newest batch that it knows or to a newer one. One small list by label finds them, and shows whether this batch was
+  planned before. The planner waits a moment for missing claims and then reads all NodeClaims again. Claims that have
+  been deleted meanwhile do not delay it.
+- Pods: if their watch has been silent for some seconds, they are read again, but only if the plan is about to buy
+  something. In a cluster with many pods a silent watch is a broken one; with few pods the list is cheap. The resource
+  version of a list proves nothing: it belongs to the whole store, and no event of one quiet resource ever reaches it.
 
-What else is stale (a node, a NodePool) makes a plan poorer, not doubled, until the watch is found silent.
+Other stale objects, such as a Node or a NodePool, make a plan worse but do not double it, until the silent watch is
+detected.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ from tenon.scheduling.model import Plan
 log = logging.getLogger("controller.provisioner")
 
 AGAIN = 0.5
-"""The part of a solve's time that a second look at the same batch has: both must fit in the time of the activity."""
+"""The fraction of a solve's time limit for a second solve of a batch. Both must fit in the activity's timeout."""
 
 _T = TypeVar("_T")
 
@@ -68,32 +70,32 @@ _T = TypeVar("_T")
 class _Decision:
     plan: Plan
     asking: Sequence[Pod]
-    """All that the plan is for, pods of buffers among them."""
+    """All pods that the plan is for, including those of buffers."""
     failed: Mapping[str, str]
-    """By key, why pods of it are in no part of the plan: the engine failed on them."""
+    """Key to the reason, for pods that are in no part of the plan because the engine failed on them."""
     seen: Overlaid
     ready: frozenset[str]
     """The nodes that were initialized."""
     fingerprint: Fingerprint
     took: float
     in_flight: frozenset[str] = frozenset()
-    """The nodes that are NodeClaims without a Node so far."""
+    """The names of NodeClaims that have no Node yet."""
     explanations: Sequence[str] = ()
     """For each NodeClaim of the plan, why it is bought."""
 
     @property
     def pods(self) -> list[Pod]:
-        """The pods that a cluster has."""
+        """The pods that exist in the cluster, without those of buffers."""
         return [pod for pod in self.asking if not pod.buffer]
 
     @property
     def pools(self) -> dict[str, NodePool]:
-        """The pools that could be bought from."""
+        """The NodePools that the plan could buy from, by name."""
         return {pool.metadata.name: pool for pool, _ in self.seen.sold}
 
 
 class Planner:
-    """Plans batches on a live cluster."""
+    """Plans batches on a live cluster, one at a time."""
 
     def __init__(
         self,
@@ -108,7 +110,7 @@ class Planner:
         solver: Solver | None = None,
         held: HeldPools | None = None,
     ) -> None:
-        """``policy``: what the operator set that bears on plans. ``buffers``: what CapacityBuffers ask for.
+        """``policy``: the operator's settings that affect plans. ``buffers``: what CapacityBuffers request.
 
         ``held``: where the plans' launch breakers are noted for other parts of the process.
         """
@@ -126,16 +128,16 @@ class Planner:
         self._one_at_a_time = asyncio.Lock()
 
     async def plan(self, given: PlanInput) -> PlanResult:
-        """Decide the batch at hand and write its NodeClaims.
+        """Plan the current batch and write its NodeClaims.
 
-        A plan that is cancelled, because Temporal gave it up or its provisioner was ended, first ends its solve. Until
-        it has ended the next one waits, and then sees what it wrote.
+        If a plan is cancelled, because Temporal timed it out or its provisioner was terminated, it first ends its
+        solve. The next plan waits until then, and so sees what the cancelled plan wrote.
         """
         async with self._one_at_a_time:
             return await self._plan(given)
 
     async def events_written(self) -> None:
-        """Return when no event of earlier plans waits to be written."""
+        """Return when all events of earlier plans have been written."""
         await self._pod_events.finished()
 
     async def _plan(self, given: PlanInput) -> PlanResult:
@@ -180,15 +182,15 @@ class Planner:
         )
 
     async def _decide(self, given: PlanInput, part: float = 1.0) -> _Decision | None:
-        """A plan for the pods that want one, in this part of a solve's time; None when none does."""
-        fingerprint = self._view.fingerprint()  # before anything is read: what changes from here on counts as new
+        """Plan the pods that need a decision, within this fraction of a solve's time; None if no pod does."""
+        fingerprint = self._view.fingerprint()  # before anything is read, so that later changes count as new
         if not self._batcher.undecided():
             return None
         held = self._held.current()
         usable = usable_pools(self._view.node_pools(), self._view.node_class)
         pools = open_to_plans(usable, held, self._view.launching_pools()) if held else usable
         seen = await self._sold(pools, given)
-        undecided = self._batcher.undecided()  # only now: EC2 may have taken seconds, and a pod may have gone meanwhile
+        undecided = self._batcher.undecided()  # again, because EC2 may have taken seconds and pods may have gone
         if not undecided:
             return None
         pods = [pod for pod in undecided if not pod.buffer]
@@ -208,7 +210,7 @@ class Planner:
         return _Decision(plan, asking, solved.failed, seen, ready, fingerprint, solved.seconds, in_flight, why)
 
     async def _check_up_to_date(self, given: PlanInput) -> list[str]:
-        """The NodeClaims of this batch that exist; those of others are in the picture when this returns."""
+        """The names of this batch's existing NodeClaims. On return, the view contains those of all other batches."""
         if not self._view.synced():
             raise ApplicationError("the cluster cache is not synced yet", type="CacheBehind")
         newest = self._view.newest_batch(given.batch)
@@ -229,11 +231,11 @@ class Planner:
             ) from None
 
     async def _sold(self, pools: Sequence[NodePool], given: PlanInput) -> Overlaid:
-        """The pools with what can be bought for each, as NodeOverlays want it seen."""
+        """The pools with their instance types, with NodeOverlays applied and without the refused offerings."""
         return await sold_by(self._view, self._types, pools, Avoided(self._avoided(given)))
 
     def _avoided(self, given: PlanInput) -> dict[OfferingKey, datetime]:
-        """The offerings that EC2 refused lately, and until when each is avoided."""
+        """The offerings that EC2 refused recently, each with the time until which plans avoid it."""
         now = self._now()
         single = {u.offering.key: u.until for u in given.unavailable if u.until > now}
         return {**single, **by_offering(given.refused, now)}
@@ -247,11 +249,11 @@ class Planner:
         self._batcher.nominated(made.plan.placements)
         self._batcher.bought(pod.uid for claim in written.claims for pod in claim.pods)
         for one in written.unwritten:
-            if one.refused:  # what failed by chance is of the next batch
+            if one.refused:  # claims with transient failures are planned in the next batch
                 self._batcher.refused(one.planned.pods, one.planned.pool)
 
     async def _tell_pools(self, pools: Mapping[str, NodePool], written: Written) -> None:
-        """An event on each NodePool of which the API server refused NodeClaims, with one of its answers."""
+        """Write an event on each NodePool whose NodeClaims the API server refused, with one of its messages."""
         refused: dict[str, list[Unwritten]] = {}
         for one in written.unwritten:
             if one.refused:
@@ -268,15 +270,15 @@ class Planner:
 
 
 def _waits(pod: Pod) -> bool:
-    """Whether the pod waits for a node; one that must leave its node runs, and nobody need hear of it yet.
+    """Whether the pod waits for a node and should get events.
 
-    Nobody waits for a pod that stands for a buffer.
+    A pod that must leave its node still runs, and a pod that stands for a buffer does not exist.
     """
     return not pod.node_name and not pod.buffer
 
 
 def _as_written(made: _Decision, written: Written) -> Plan:
-    """The plan as far as its NodeClaims are written; the pods of the others, and failed ones, fit nowhere for now."""
+    """The plan with only the written NodeClaims. Pods of the unwritten ones, and failed pods, become unschedulable."""
     why = {pod.key: one.sentence for one in written.unwritten for pod in one.planned.pods}
     return replace(made.plan, claims=written.claims, unschedulable={**made.plan.unschedulable, **why, **made.failed})
 
@@ -295,6 +297,6 @@ def _some(pods: Sequence[Pod]) -> str:
 
 
 def _digest(plan: Plan) -> str:
-    """A short fingerprint of a plan, to see in histories whether two plans were the same."""
+    """A short hash of a plan, which shows in workflow histories whether two plans were the same."""
     text = repr([(c.pool, c.instance_types[:10], sorted(p.key for p in c.pods)) for c in plan.claims])
     return hashlib.sha256(text.encode()).hexdigest()[:16]

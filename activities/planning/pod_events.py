@@ -1,7 +1,7 @@
-"""Says what a plan means for each pod, as events: some at once, the others in their turn while plans go on.
+"""Writes events about the result of a plan for each pod: the first few at once, the others in the background.
 
-A crowd of pods may not hold up the next plan, and may not fill the API server with events at one stroke. So all but the
-first few wait in a queue, in which pods that were never told anything come first: each has its turn, whatever its name.
+Many pods must not delay the next plan or flood the API server with events. Therefore all events but the first few wait
+in a queue. Pods that have no event yet come first, so that each pod gets one, regardless of its name.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tenon.scheduling.model import Plan
 log = logging.getLogger("controller.provisioner")
 
 AT_ONCE = 50
-"""Events for which a plan waits."""
+"""The number of events that a plan waits for."""
 PAUSE = 0.05
-"""Seconds between the events that are written later."""
+"""Seconds between the events that are written in the background."""
 UNREACHED = "the time for one plan was over before its turn; it is planned in the next batch, at once"
 _REMEMBERED = 50_000
 _PLACES, _PODS_OF_A_PLACE = 50, 10
-"""Of so many nodes so many pods are told where they go; the rate of these events is low in any case."""
+"""The maximum number of nodes with Nominated events, and of such events per node. Their rate is limited anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,12 @@ class _Word:
 
 
 class PodEvents:
-    """The events of pods that plans were made for."""
+    """Writes the events of the pods in plans."""
 
     def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder
         self._first: dict[str, _Word] = {}
-        """By UID, what pods are to hear that never heard anything."""
+        """Pod UID to the next event of a pod that has no event yet."""
         self._again: dict[str, _Word] = {}
         self._told: OrderedDict[str, None] = OrderedDict()
         self._writing: asyncio.Task[None] | None = None
@@ -51,13 +51,13 @@ class PodEvents:
     async def tell(
         self, plan: Plan, pods: Iterable[Pod], claims: Iterable[str], in_flight: Collection[str] = ()
     ) -> None:
-        """Publish what became of the pods; returns after the first events, the others follow.
+        """Publish the plan's result for its pods. Returns after the first events; the others follow in the background.
 
         Args:
             plan: the plan.
-            pods: those pods of the plan that wait for a node.
+            pods: the pods of the plan that wait for a node.
             claims: the names of the plan's NodeClaims.
-            in_flight: those of the nodes with placements that are NodeClaims without a Node so far.
+            in_flight: the nodes with placements that are NodeClaims without a Node so far.
         """
         for word in _words(plan, {pod.key: pod for pod in pods}, claims, in_flight):
             self._put(word)
@@ -70,7 +70,7 @@ class PodEvents:
             self._writing = asyncio.create_task(self._rest())
 
     async def finished(self) -> None:
-        """Return when no event waits to be written."""
+        """Return when all events have been written."""
         if self._writing is not None:
             await self._writing
 
@@ -80,7 +80,7 @@ class PodEvents:
                 await asyncio.sleep(PAUSE)
 
     def _put(self, word: _Word) -> None:
-        """What waits for a pod already gives way to the new word, which keeps its place in the queue."""
+        """Queue an event. It replaces a queued event of the same pod and keeps its place in the queue."""
         uid = word.pod.uid
         queue = self._again if uid in self._told else self._first
         queue[uid] = word

@@ -1,8 +1,8 @@
-"""Runs the engine for the planner: in a thread, for a limited time, and whatever pods it fails on.
+"""Runs the scheduling engine for the planner: in a thread, with a time limit, and despite pods that it fails on.
 
-A plan that reaches the limit is what there is by then. A solve that is cancelled ends before the cancellation goes on,
-so no solve outlives its plan. Where the engine raises, the pods that cause it are set apart, and the problem is written
-to a file for developers.
+If a solve reaches the limit, its partial result is the plan. A cancelled solve ends before the cancellation propagates,
+so no solve outlives its plan. If the engine raises, the pods that cause the error are set apart, and the problem is
+written to a file for developers.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from tenon.scheduling.model import Plan, Problem
 log = logging.getLogger("controller.provisioner")
 
 LONGEST = 60.0
-"""Seconds that one solve may take (SCH-011); what a plan does besides must fit in the rest of its activity's time."""
+"""Seconds that one solve may take (SCH-011). The rest of the plan must fit in the remaining time of its activity."""
 FOLDER = Path(tempfile.gettempdir()) / "tenon-problems"
-"""Where problems are written that the engine failed on."""
+"""The directory for problems that the engine failed on."""
 MOST_FILES = 3
 MOST_BYTES = 8 * 2**20
-"""Of one file: the folder is in memory where Tenon runs in a pod."""
+"""The maximum size of one file. In a pod, this directory is in memory."""
 _MOST_OF_AN_ERROR = 200
 
 
 class Limit:
-    """A limit of time, which can be ended before; asked from the solving thread."""
+    """A time limit that can be ended early. The solving thread calls it to ask whether the time is over."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begins now."""
+        """Start the time limit now."""
         self._clock = clock
         self._until = clock() + seconds
         self._ended = False
@@ -50,13 +50,13 @@ class Limit:
         return self._ended or self._clock() >= self._until
 
     def end(self) -> None:
-        """The time is over now."""
+        """End the time limit now."""
         self._ended = True
 
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """A plan, and the pods that it does not have because the engine failed on them: key -> sentence."""
+    """A plan, and the pods that it lacks because the engine failed on them: pod key to the reason."""
 
     plan: Plan
     failed: Mapping[str, str]
@@ -64,7 +64,7 @@ class Solved:
 
 
 class Solver:
-    """Solves one problem after another."""
+    """Solves problems, and learns how many pods the engine can decide in its time limit."""
 
     def __init__(
         self,
@@ -74,18 +74,18 @@ class Solver:
         folder: Path = FOLDER,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``solve`` is the engine, ``clock`` tells seconds."""
+        """``solve`` is the engine, ``clock`` returns monotonic seconds."""
         self._solve = solve
         self._longest = longest
         self._folder = folder
         self._clock = clock
         self._most: int | None = None
-        """So many pods at most are given to the engine, since it decided nothing for more of them in its time."""
+        """The maximum number of pods for the engine, set after it decided nothing for more pods in its time."""
 
     async def solve(self, problem: Problem, part: float = 1.0) -> Solved:
-        """The plan for a problem, in this part of the time that a solve may take.
+        """Solve a problem within ``part`` of the time limit.
 
-        When this is cancelled, the thread ends first.
+        On cancellation, wait until the thread has ended.
         """
         began = self._clock()
         limit = Limit(self._longest * part, self._clock)
@@ -126,7 +126,7 @@ class Solver:
         return found
 
     def _portion(self, problem: Problem) -> Problem:
-        """The problem with the oldest pods only, where the engine decided nothing for all of them."""
+        """The problem, reduced to its oldest pods if the engine has decided nothing for so many before."""
         if self._most is None or len(problem.pods) <= self._most:
             return problem
         oldest = sorted(problem.pods, key=lambda pod: (bool(pod.buffer), pod.created, pod.uid))
@@ -139,7 +139,7 @@ class Solver:
             self._most = max(1, asked // 2)
 
     def _keep(self, found: Narrowed) -> str:
-        """Write the problem that the engine failed on; where it is, or why it is nowhere."""
+        """Write the problem that the engine failed on. Return the path of the file, or why it was not written."""
         assert found.failing is not None
         assert found.error is not None
         frames = traceback.extract_tb(found.error.__traceback__)
@@ -162,7 +162,7 @@ class Solver:
 
 
 async def _quietly(thread: asyncio.Future[Narrowed]) -> None:
-    """Wait for the thread, whatever comes of it and however often this is cancelled."""
+    """Wait for the thread, but ignore its result and any cancellation."""
     try:
         await asyncio.wait([thread])
     except asyncio.CancelledError:
