@@ -1,4 +1,4 @@
-"""EC2 has nothing left to sell: of some pools, or of the cheapest."""
+"""Faults of EC2's capacity: some pools, or the cheapest ones, are empty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EC2's API fails: throttled, in error, down, slow, or acting without an answer."""
+"""Faults of EC2's API: throttling, errors, an outage, slow calls, and calls that take effect without an answer."""
 
 from __future__ import annotations
 

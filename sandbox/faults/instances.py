@@ -1,4 +1,4 @@
-"""Instances that fail: on their way to becoming nodes, or while their nodes live."""
+"""Faults of instances: while they boot, or while their nodes run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Things in EC2 that nobody owns any more, among things of a second cluster that must be left alone."""
+"""Orphans in EC2, together with resources of a second cluster that must be left alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A part of the control plane is stopped, killed or frozen, until it is healed."""
+"""Outages: a component of the control plane is stopped, killed or frozen until the fault is healed."""
 
 from __future__ import annotations
 

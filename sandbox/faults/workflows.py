@@ -1,4 +1,4 @@
-"""What people do to a node's workflow with Temporal's own tools."""
+"""Operations that a user may do to a node's workflow with Temporal's own tools."""
 
 from __future__ import annotations
 

@@ -39,10 +39,10 @@ class Use:
 
 
 def parse_load(text: str) -> Load:
-    """A load as people write it.
+    """Parse a load in the notation that users write.
 
     Raises:
-        ValueError: the text is none.
+        ValueError: the text is not a load.
     """
     found = _LOAD.fullmatch(text.strip())
     if found is None:

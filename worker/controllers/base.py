@@ -89,13 +89,14 @@ class Controller(abc.ABC):
                     failures, changes = 0, ()
                 else:
                     self._retries.inc()
-                    await asyncio.sleep(backoff(failures))  # however many changes arrive meanwhile
+                    await asyncio.sleep(backoff(failures))  # even if changes arrive in the meantime
                     failures, pause = failures + 1, 0.0
                 changes = [*changes, *await self._collect(subscription, pause, began)]
                 self._adds.inc(len(changes))
 
     async def isolate(self, key: str, work: Awaitable[object]) -> bool:
-        """Do the work for one object, whose failure must not stop that for the others; whether it succeeded.
+        """Await the work for one object. A failure does not stop the work for other objects. Returns whether it
+        succeeded.
 
         The next reconcile that includes the object retries it.
         """
@@ -126,7 +127,7 @@ class Controller(abc.ABC):
         return pause, succeeded
 
     async def _collect(self, subscription: Subscription, pause: float | None, began: float) -> list[Change]:
-        """Wait for changes and let more gather; none if the next reconcile is due without one."""
+        """Wait for changes and let more gather. Returns no changes if the next reconcile is due without one."""
         clock = asyncio.get_running_loop().time
         changes: list[Change] = []
         due = min((seconds for seconds in (pause, self.resync) if seconds is not None), default=None)
@@ -140,7 +141,7 @@ class Controller(abc.ABC):
         return changes
 
     def _log_failure(self, key: str, error: Exception) -> None:
-        """Log one line a minute: for all objects together if a service is away, else for each object."""
+        """Log one line a minute: for all objects together if a service is unavailable, otherwise for each object."""
         what = "The reconcile of an object" if key else "A reconcile"
         fields = {"controller": self.name} | ({self.object_field: key} if key else {})
         if not isinstance(error, ApiError | EC2Error | RPCError):
@@ -154,7 +155,7 @@ class Controller(abc.ABC):
 
 
 class ObjectController(Controller):
-    """Reconciles one object at a time, several at once, and retries those that failed with growing pauses."""
+    """Reconciles objects separately and concurrently, and retries failed ones with exponential backoff."""
 
     at_once: ClassVar[int] = 10
     """Objects that are reconciled at the same time."""

@@ -20,7 +20,7 @@ QUIET = 10.0
 """Seconds between two writes for one node: a busy node costs no more than this."""
 MOST_BUSY = 50
 """Maximum number of nodes with pods that are written at once. Their time matters only when they become empty, and empty
-nodes are always written. Hundreds of writes every few seconds in a large cluster would bring nothing.
+nodes are always written, so a large cluster needs no hundreds of writes every few seconds.
 """
 AT_ONCE = 10
 """Maximum number of writes in flight. Other writers of this process wait only for these in the request limit."""

@@ -188,7 +188,7 @@ class LeaseElection:
         try:
             held = await self._take()
         except Conflict:
-            return None  # another client wrote; the next attempt reads who
+            return None  # another client wrote; the next attempt reads the new holder
         except ApiError as error:
             if str(error) != self._complaint:
                 log.warning("The Lease %s/%s cannot be read or written: %s", self._namespace, self._name, error)

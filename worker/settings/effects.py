@@ -14,7 +14,7 @@ WITHOUT_EFFECT: Mapping[str, str] = {
     "disable_dry_run": "EC2NodeClasses are not tried out by dry runs yet",
     "disable_controller_warmup": "every replica keeps its caches full, so that another can take over at once",
 }
-"""What the worker does whatever the value is, by field name."""
+"""What the worker does regardless of the value, by field name."""
 GATES_WITHOUT_EFFECT: Mapping[str, str] = {
     "NodeRepair": "unhealthy nodes are not replaced yet",
     "ReservedCapacity": "nothing is launched into capacity reservations yet",

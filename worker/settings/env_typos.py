@@ -31,7 +31,8 @@ REMOVED: Mapping[str, str] = {
 }
 """Karpenter's former settings, and what to do instead."""
 _SERVICE_LINK = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)$")
-"""Variables that Kubernetes sets for each Service. NAME_PORT is another one, which its value, an address, gives away.
+"""Variables that Kubernetes sets for each Service. It also sets NAME_PORT, which is recognized by its value, an
+address.
 """
 
 

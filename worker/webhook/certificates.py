@@ -20,9 +20,7 @@ from worker.runtime.certificate_authority import CertificateAuthority, general_n
 RENEWED_BEFORE = timedelta(days=90)
 MOST_NAMES = 20
 MOST_OLDER = 4
-"""Maximum number of older authorities that a new certificate brings along: the Secret's, and those a replica serves
-with.
-"""
+"""Maximum number of older authorities in a new certificate's bundle: the Secret's, and those that a replica uses."""
 LAST_MOMENT = timedelta(days=1)
 """This long before it expires, a certificate is replaced by its successor, whether or not the API server trusts that
 one.

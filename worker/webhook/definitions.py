@@ -139,7 +139,7 @@ class DefinitionKeeper:
             try:
                 await self._kube.patch(resource, metadata["name"], mark)
             except Conflict:
-                continue  # the object was deleted and created again meanwhile, stored as v1
+                continue  # the object was deleted and created again, so it is stored as v1
             except ApiError as error:
                 refused.append(f"{metadata['name']}: {error}")
                 continue
