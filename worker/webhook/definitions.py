@@ -81,7 +81,7 @@ class DefinitionKeeper:
         self._rewritten: dict[str, set[str]] = {}
 
     async def keep(self) -> bool:
-        """Reconcile all CRDs once. Returns whether a certificate was there to reconcile them with."""
+        """Reconcile all CRDs once. Returns False if there is no certificate yet, so that the caller retries soon."""
         with self._told(f"Secret {SECRET}"):
             served = await self._secret.read()
             if served is None or not served.authorities:
