@@ -90,6 +90,8 @@ class EventRecorder:
         try:
             await self._write(name, namespace, event)
         except ApiError as error:
+            if not 400 <= error.status < 500:  # an outage: the next attempt may succeed
+                self._silent_until.pop(key, None)
             log.warning("Event %s about %s %s was not written: %s", reason, reference["kind"], reference["name"], error)
             return False
         return True

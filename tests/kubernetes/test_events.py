@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from activities.kubernetes.errors import Conflict, Forbidden
+from activities.kubernetes.errors import ApiError, Conflict, Forbidden
 from activities.kubernetes.events import EventRecorder
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "uid": "u", "labels": {"a": "b"}}}
@@ -87,3 +87,13 @@ async def test_a_refused_event_is_logged_and_disturbs_nobody(caplog: pytest.LogC
     api.error = Forbidden(403, "Forbidden", "events are not for you")
     assert not await api.recorder().publish(NODE, "Disrupted", "x")
     assert "events are not for you" in caplog.text
+
+
+async def test_an_event_that_an_outage_swallowed_is_written_when_it_is_published_again() -> None:
+    api = Api()
+    recorder = api.recorder()
+    api.error = ApiError(503, "ServiceUnavailable", "etcd is away")
+    assert not await recorder.publish(NODE, "HeldByFinalizer", "x")
+    api.error = None
+    assert await recorder.publish(NODE, "HeldByFinalizer", "x")
+    assert len(api.events) == 1
