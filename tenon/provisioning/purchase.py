@@ -22,11 +22,17 @@ def explanations(problem: Problem, claims: Sequence[PlannedClaim]) -> list[str]:
     ]
 
 
-def explanation(claim: PlannedClaim, choice: str) -> str:
-    """List the pods, the cheapest types, the reason for the choice among them, and the price."""
+def explanation(claim: PlannedClaim, choice: str, occasion: str = "") -> str:
+    """List the pods, the cheapest types, the reason for the choice among them, and the price.
+
+    Args:
+        claim: the planned claim.
+        choice: why its cheapest type was chosen; may be empty.
+        occasion: why the claim is bought, if not for pods.
+    """
     pods = sorted(pod.key for pod in claim.pods if not pod.buffer)
     rooms = len(claim.pods) - len(pods)
-    lines = []
+    lines = [occasion] if occasion else []
     if pods:
         lines.append(f"{_count(len(pods), 'pod')}: {_some(pods, NAMED_PODS)}")
     if rooms:

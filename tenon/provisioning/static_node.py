@@ -14,8 +14,10 @@ from tenon.kube.pod import Pod
 from tenon.kube.taints import Toleration
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pools import scheduling_pool
+from tenon.provisioning.purchase import explanation
 from tenon.resources import PODS, subtract
 from tenon.scheduling.engine import solve
+from tenon.scheduling.explanation.type_choice import Winners
 from tenon.scheduling.model import InstanceType, PlannedClaim, Problem
 
 _NOBODY = Pod("", "static", "static", {PODS: 1}, tolerations=(Toleration(operator="Exists"),))
@@ -32,8 +34,8 @@ def static_node(
     daemons: Sequence[Pod],
     namespaces: Mapping[str, Mapping[str, str]],
     policy: PlanPolicy,
-) -> PlannedClaim:
-    """Return a node of the pool, without pods.
+) -> tuple[PlannedClaim, str]:
+    """Return a node of the pool, without pods, and the lines that say why its NodeClaims are bought.
 
     Args:
         pool: the static pool. Its limits are ignored, because they only bound the number of nodes.
@@ -58,4 +60,6 @@ def static_node(
         raise NoStaticNode("; ".join(plan.unschedulable.values()))
     (planned,) = plan.claims
     requests = {name: units for name, units in subtract(planned.requests, _NOBODY.requests).items() if units}
-    return replace(planned, pods=(), requests=requests)
+    planned = replace(planned, pods=(), requests=requests)
+    occasion = f"one of {pool.spec.replicas} replicas of static NodePool {pool.metadata.name}"
+    return planned, explanation(planned, Winners(problem).why(planned), occasion)

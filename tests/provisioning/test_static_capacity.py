@@ -220,7 +220,7 @@ def test_a_static_claim_carries_what_claims_of_pools_carry() -> None:
     }
     pool = static(1, edits)
     daemons = [pod("log", cpu="7", memory="1Gi", tolerations=(Toleration(operator="Exists"),))]
-    planned = static_node(pool, CATALOG, daemons, {}, PlanPolicy())
+    planned, _ = static_node(pool, CATALOG, daemons, {}, PlanPolicy())
     body = standing_claim(planned, pool, static_claim_name(pool, 0))
     metadata, spec = body["metadata"], body["spec"]
     assert check(NodeClaim.model_validate(body)) == []
@@ -243,8 +243,21 @@ def test_ann05_a_static_claim_says_whether_min_values_were_lowered(wanted: int, 
     """SCH-031: with MIN_VALUES_POLICY=BestEffort; its launch leaves the fleet's context out for it."""
     term = {"key": labels.INSTANCE_TYPE, "operator": "Exists", "minValues": wanted}
     pool = static(1, {"template/spec/requirements": [term]})
-    planned = static_node(pool, CATALOG, [], {}, PlanPolicy(min_values_best_effort=True))
+    planned, _ = static_node(pool, CATALOG, [], {}, PlanPolicy(min_values_best_effort=True))
     assert standing_claim(planned, pool, "c")["metadata"]["annotations"][labels.MIN_VALUES_RELAXED] == said
+
+
+@pytest.mark.parametrize("cpu", ["", "7"])
+def test_a_static_claim_explains_why_it_is_bought(cpu: str) -> None:
+    daemons = [pod("log", cpu=cpu, tolerations=(Toleration(operator="Exists"),))] if cpu else []
+    planned, why = static_node(static(3), CATALOG, daemons, {}, PlanPolicy())
+    occasion, types, choice, price = why.splitlines()
+    assert occasion == "one of 3 replicas of static NodePool fixed"
+    assert types.startswith(f"cheapest types that fit: {planned.instance_types[0]}")
+    count = len(planned.instance_types)
+    condition = "hold 7 CPU" if cpu else "its NodePool allows;"
+    assert f"the cheapest of {count} types that {condition}" in choice
+    assert price.startswith(f"planned price: {planned.price:.4f} $/h ({planned.instance_types[0]}")
 
 
 def test_a_static_node_that_cannot_be_bought_says_why() -> None:

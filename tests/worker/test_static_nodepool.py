@@ -202,6 +202,10 @@ async def test_sch100_replicas_are_kept_and_followed() -> None:
     server = served(2)
     async with keeping(server):
         assert len(server.standing()) == 2
+        for body in server.claims.values():
+            assert body["metadata"]["annotations"][labels.EXPLANATION].startswith(
+                "one of 2 replicas of static NodePool fixed\n"
+            )
         server.put_pool(3)
         await settle()
         assert len(server.standing()) == 3

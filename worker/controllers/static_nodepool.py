@@ -150,7 +150,7 @@ class StaticNodePoolController(Controller):
         name = pool.metadata.name
         try:
             seen = await sold_by(self._view, self._types, [pool])
-            planned = await asyncio.to_thread(
+            planned, why = await asyncio.to_thread(
                 static_node, pool, seen.sold[0][1], self._view.daemons(), self._view.namespaces(), self._policy
             )
         except NoStaticNode as error:
@@ -161,6 +161,7 @@ class StaticNodePoolController(Controller):
             with contextlib.suppress(Conflict):  # another leader created it from the same ordinal
                 body = standing_claim(planned, pool, claim)
                 body["metadata"]["annotations"] |= seen.traces(name, planned.instance_types)
+                body["metadata"]["annotations"][labels.EXPLANATION] = why
                 await self._kube.create(NODECLAIMS, body)
                 metrics.CLAIMS_CREATED.labels("provisioned", name, str(planned.min_values_relaxed).lower()).inc()
                 self._log.info(

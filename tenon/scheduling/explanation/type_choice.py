@@ -81,10 +81,8 @@ class Winners:
     def _tell(self, claim: PlannedClaim, shelf: _Shelf, asked: Requirements) -> str:
         capacity_type, name, zone = claim.offering
         market = _market(shelf, asked)
-        *most, last = _amounts(claim.requests) or ["its pods"]
-        held = f"{', '.join(most)} and {last}" if most else last
         count = len(claim.instance_types)
-        place = f"the cheapest of {count} types that hold {held}" if count > 1 else f"the only type that holds {held}"
+        place = f"{f'the cheapest of {count} types' if count > 1 else 'the only type'} that {_condition(claim, count)}"
         if capacity_type == labels.RESERVED:
             place = f"{_reservation(claim)} is paid for already; {place}"
         parts = [f"{name} in {zone} ({capacity_type}): {place}"]
@@ -105,6 +103,15 @@ class Winners:
             own = Requirements({key: wanted for key, wanted in pool.requirements.items() if key in known})
             self._shelves[name] = _Shelf(pool, own, frozenset(known), ordered)
         return self._shelves[name]
+
+
+def _condition(claim: PlannedClaim, types: int) -> str:
+    """What the claim's types have in common. A node of a static NodePool needs to hold no pods."""
+    if not claim.requests and not claim.pods:
+        return "its NodePool allows"
+    *most, last = _amounts(claim.requests) or ["its pods"]
+    held = f"{', '.join(most)} and {last}" if most else last
+    return f"{'hold' if types > 1 else 'holds'} {held}"
 
 
 def _reservation(claim: PlannedClaim) -> str:
