@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from temporalio import activity
 
-from activities.ec2.errors import EC2Error, Throttled
+from activities.ec2.errors import EC2Error, ThrottledError
 from activities.kubernetes import nodeclaims
 from activities.kubernetes.client import Kube, Object
 from activities.kubernetes.events import EventRecorder
@@ -72,7 +72,7 @@ class PuttingOff:
         message = str(error)  # with EC2's code, which the reason may not show
         if not error.retryable:
             self._breakers.refused(pool, reason, message)
-        elif not isinstance(error, Throttled):
+        elif not isinstance(error, ThrottledError):
             self._breakers.unanswered(pool, reason, message)
         if error.retryable and self._tries() < TRIES_IN_PLACE:
             await nodeclaims.mark_launch_failed(self._kube, ref, reason, message, self._now)

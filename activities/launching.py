@@ -14,9 +14,9 @@ from temporalio.exceptions import ApplicationError
 from activities import metrics
 from activities.ec2.errors import (
     EC2Error,
-    InsufficientCapacity,
-    NodeClassNotReady,
-    NodeClassReadinessUnknown,
+    InsufficientCapacityError,
+    NodeClassNotReadyError,
+    NodeClassReadinessUnknownError,
 )
 from activities.ec2.provider import Ec2Provider
 from activities.heartbeat import beating
@@ -135,12 +135,12 @@ class Launching:
             avoided = self._breakers.avoided()
             prepare = partial(self._ec2.prepare_launch, claim, own, given.attempt, avoided, types)
             request = await beating(asyncio.get_running_loop().run_in_executor(self._senders, prepare))
-        except NodeClassNotReady as error:
+        except NodeClassNotReadyError as error:
             return await self._putting_off.given_up(given.claim, view, Reason.NODECLASS_NOT_READY, str(error))
-        except InsufficientCapacity as error:
+        except InsufficientCapacityError as error:
             self._breakers.news.set()  # the planner asked for this, so it does not know what is avoided
             return await self._putting_off.given_up(given.claim, view, Reason.INSUFFICIENT_CAPACITY, str(error))
-        except NodeClassReadinessUnknown as error:
+        except NodeClassReadinessUnknownError as error:
             return await self._putting_off.unprepared(
                 raw, given.claim, view, LaunchWait(reason=CLASS_UNKNOWN, message=str(error))
             )
@@ -262,10 +262,10 @@ class Launching:
     async def _node_class(self, name: str) -> EC2NodeClass:
         raw = await self._kube.get(EC2NODECLASSES, name)
         if raw is None:
-            raise NodeClassReadinessUnknown(f"EC2NodeClass {name} does not exist")
+            raise NodeClassReadinessUnknownError(f"EC2NodeClass {name} does not exist")
         node_class, faults = parse(EC2NodeClass, raw)
         if node_class is None:
-            raise NodeClassNotReady(f"EC2NodeClass {name} cannot be read: " + "; ".join(str(f) for f in faults))
+            raise NodeClassNotReadyError(f"EC2NodeClass {name} cannot be read: " + "; ".join(str(f) for f in faults))
         return node_class
 
     async def _mark(

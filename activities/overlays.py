@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from activities.ec2.provider import Ec2Provider
 from activities.kubernetes.client import Kube, Object
-from activities.kubernetes.errors import NotFound
+from activities.kubernetes.errors import NotFoundError
 from activities.kubernetes.resources import EC2NODECLASSES, NODEOVERLAYS, NODEPOOLS, Resource
 from tenon.apis import labels
 from tenon.apis.base import ApiModel
@@ -77,7 +77,7 @@ class OverlaidTypes:
         """All objects of the resource; empty if the API server does not serve it."""
         try:
             return await self._kube.list(resource)
-        except NotFound:
+        except NotFoundError:
             return []
 
     def _seen(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
+from tenon.errors import TenonError
 
-class ContextError(Exception):
+
+class ContextError(TenonError):
     """No cluster is named. The message is one sentence."""
 
 

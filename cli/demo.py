@@ -21,7 +21,7 @@ from temporalio.client import Client
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import DEPLOYMENTS, NODEPOOLS, NODES
-from cli.narrator import Narrator, NotSeen
+from cli.narrator import Narrator, NotSeenError
 from tenon.lifecycle.state import Life
 from worker.runtime.temporal_client import TemporalError, connect
 from workflows import names
@@ -46,7 +46,7 @@ def demo(
     from sandbox.cluster import Sandbox, SandboxError
     from sandbox.kubectl import KubectlError
     from sandbox.progress import shown
-    from sandbox.tools import MissingTool
+    from sandbox.tools import MissingToolError
 
     console = Console(highlight=False)
     if not console.is_terminal:
@@ -59,7 +59,7 @@ def demo(
         else:
             with shown(console) as on_progress:
                 sandbox = Sandbox.start(state, on_progress=on_progress, detach=keep)
-    except (SandboxError, BuildError, MissingTool) as error:
+    except (SandboxError, BuildError, MissingToolError) as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
     stale_worker.stop(sandbox.layout.root)
@@ -72,7 +72,7 @@ def demo(
         console.print(f"sandbox and worker are up after {time.monotonic() - began:.1f} s")
         console.print(f"Temporal UI: [link]{sandbox.temporal_ui}[/]   kubeconfig: {sandbox.kubeconfig}")
         asyncio.run(_play(console, sandbox))
-    except (NotSeen, KubectlError, TemporalError, ApiError) as error:
+    except (NotSeenError, KubectlError, TemporalError, ApiError) as error:
         console.print(f"[bold red]{error}[/]; the worker's log: {_log(sandbox)}")
         raise typer.Exit(1) from None
     finally:
@@ -106,7 +106,7 @@ def _await_ready(worker: subprocess.Popen[bytes], sandbox: Any) -> None:
     why, deadline = "no answer", time.monotonic() + 60
     while time.monotonic() < deadline:
         if worker.poll() is not None:
-            raise NotSeen(f"the worker ended with status {worker.returncode}")
+            raise NotSeenError(f"the worker ended with status {worker.returncode}")
         try:
             with urllib.request.urlopen(url, timeout=2):
                 return
@@ -115,7 +115,7 @@ def _await_ready(worker: subprocess.Popen[bytes], sandbox: Any) -> None:
         except OSError as error:
             why = str(error)
         time.sleep(0.2)
-    raise NotSeen(f"the worker did not become ready: {why}")
+    raise NotSeenError(f"the worker did not become ready: {why}")
 
 
 async def _play(console: Console, sandbox: Any) -> None:
@@ -130,7 +130,7 @@ async def _play(console: Console, sandbox: Any) -> None:
         await _delete_node(story, kube)
         rejected = ec2.rejections()
         if rejected:
-            raise NotSeen(f"the kubelet rejected pods: {rejected}")
+            raise NotSeenError(f"the kubelet rejected pods: {rejected}")
         await _report(console, story, temporal, sandbox)
     finally:
         await kube.close()
@@ -202,7 +202,7 @@ async def _delete_node(story: Narrator, kube: Kube) -> None:
     await story.until("pods Running elsewhere", lambda: story.all_running(APP, PODS))
     nodes = {pod["spec"]["nodeName"] for pod in await story.pods(APP)}
     if node in nodes:
-        raise NotSeen(f"pods are still on {node}")
+        raise NotSeenError(f"pods are still on {node}")
     story.tell("elsewhere", f"{PODS} pods Running on {', '.join(sorted(nodes))}", "bold green")
 
 

@@ -23,6 +23,7 @@ from activities.kubernetes.resources import LEASES, NODECLAIMS, NODES
 from cli.context import ContextError, resolve
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim
+from tenon.errors import TenonError
 from tenon.lifecycle.handback import handed_back
 from worker.runtime.lease import LEASE_NAME, is_tenons
 from worker.runtime.temporal_client import TemporalError, connect
@@ -38,7 +39,7 @@ PAUSE = 1.0
 LEASE_SECONDS = 15.0
 
 
-class StillLeads(Exception):
+class StillLeadsError(TenonError):
     """A running worker would start everything again. The message is one sentence."""
 
 
@@ -50,7 +51,7 @@ def handback(cluster: Cluster = None, lease: Lease = LEASE_NAME) -> None:
     """
     try:
         asyncio.run(_hand_back(cluster, lease))
-    except (StillLeads, ContextError, TemporalError, ConfigError, ApiError) as error:
+    except (StillLeadsError, ContextError, TemporalError, ConfigError, ApiError) as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
     except RPCError as error:
@@ -92,7 +93,7 @@ async def nobody_leads(kube: Kube, name: str) -> None:
     """Wait for the Lease of a killed worker to expire.
 
     Raises:
-        StillLeads: a worker renews a Lease.
+        StillLeadsError: a worker renews a Lease.
     """
     before = await _held(kube, name)
     if not before:
@@ -103,7 +104,7 @@ async def nobody_leads(kube: Kube, name: str) -> None:
         renewed = [lease for lease, version in (await _held(kube, name)).items() if before.get(lease) != version]
         if renewed:
             namespace = renewed[0].partition("/")[0]
-            raise StillLeads(
+            raise StillLeadsError(
                 f"A worker renews the Lease {renewed[0]}: stop all workers first, "
                 f"with: kubectl scale deployment tenon --replicas=0 -n {namespace}"
             )

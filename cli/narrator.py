@@ -13,6 +13,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS, NODES, PODS
 from tenon.apis import labels
 from tenon.apis.json_object import JsonObject
+from tenon.errors import TenonError
 from tenon.lifecycle.state import NodeState
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
@@ -20,7 +21,7 @@ from workflows.nodeclaim import NodeClaimWorkflow
 PAUSE = 0.25
 
 
-class NotSeen(Exception):
+class NotSeenError(TenonError):
     """A step of the demonstration did not happen in time."""
 
 
@@ -58,7 +59,7 @@ class Narrator:
         """Poll the cluster until ``seen`` returns True.
 
         Raises:
-            NotSeen: ``seen`` did not return True in time.
+            NotSeenError: ``seen`` did not return True in time.
         """
         deadline = time.monotonic() + within
         while True:
@@ -66,7 +67,7 @@ class Narrator:
             if await seen():
                 return
             if time.monotonic() > deadline:
-                raise NotSeen(f"not seen within {within:.0f} s: {what}")
+                raise NotSeenError(f"not seen within {within:.0f} s: {what}")
             await asyncio.sleep(PAUSE)
 
     async def look(self) -> None:

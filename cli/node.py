@@ -18,9 +18,10 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError, ApiUnreachable, ConfigError
+from activities.kubernetes.errors import ApiError, ApiUnreachableError, ConfigError
 from activities.kubernetes.resources import NODECLAIMS
 from cli.context import Context, ContextError, resolve
+from tenon.errors import TenonError
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle.breaker import sentence
 from tenon.lifecycle.messages import Keep, LaunchBreaker
@@ -46,14 +47,14 @@ Output = Annotated[Literal["table", "json"], typer.Option("--output", "-o", help
 Blocked = Annotated[bool, typer.Option("--blocked", help="Only nodes that wait for something a person should see.")]
 
 
-class NodeError(Exception):
+class NodeError(TenonError):
     """A node that cannot be found or controlled. The message is one sentence."""
 
 
 def _run(job: Coroutine[Any, Any, T]) -> T:
     try:
         return asyncio.run(job)
-    except (NodeError, ContextError, TemporalError, ApiUnreachable) as error:
+    except (NodeError, ContextError, TemporalError, ApiUnreachableError) as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
     except RPCError as error:

@@ -22,7 +22,7 @@ from sandbox.kubectl import KubectlError
 from sandbox.layout import Layout
 from sandbox.progress import shown
 from sandbox.status import State, Status, read
-from sandbox.tools import MissingTool, tool
+from sandbox.tools import MissingToolError, tool
 
 
 class Commands(TyperGroup):
@@ -64,7 +64,7 @@ def build_control_plane() -> None:
         with shown(wide_console()) as on_progress:
             folder = build.ensure(on_progress)
             helm.ensure(on_progress)
-    except (BuildError, MissingTool) as error:
+    except (BuildError, MissingToolError) as error:
         raise fail(error) from error
     wide_console().print(f"control plane: {folder}", highlight=False, soft_wrap=True)
 
@@ -101,7 +101,7 @@ def up(
             _stay(console, sandbox)
         else:
             _describe(console, sandbox)
-    except (SandboxError, BuildError, MissingTool) as error:
+    except (SandboxError, BuildError, MissingToolError) as error:
         raise fail(error) from error
     except KeyboardInterrupt as interrupted:
         Console(stderr=True).print("stopped")

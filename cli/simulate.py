@@ -19,6 +19,7 @@ from cli.simulating.files import read_catalogue_file, read_files
 from cli.simulating.patience import patience
 from tenon.apis import labels
 from tenon.apis.nodeoverlay import NodeOverlay
+from tenon.errors import TenonError
 from tenon.kube.scheduler_config import KIND, NOTHING, DefaultSpread, scheduler_config
 from tenon.manifests.faults import Fault, Source, in_order, one_line
 from tenon.scheduling.bound import lower_bounds
@@ -49,7 +50,7 @@ class Form(StrEnum):
     html = "html"
 
 
-class InputError(Exception):
+class InputError(TenonError):
     """The input cannot be used; ``faults`` contains the reasons."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from sandbox import golang
 from sandbox.parent_death import dying_with_parent
 from sandbox.progress import OnProgress, Progress
+from tenon.errors import TenonError
 
 SOURCE = Path(__file__).parent / "controlplane"
 SOURCE_FILES = ("go.mod", "go.sum", "tools.go")
@@ -40,7 +41,7 @@ COLD_CPU_MINUTES = 12.5
 """Measured CPU minutes to compile everything with an empty Go cache. The work scales well to up to 8 cores."""
 
 
-class BuildError(Exception):
+class BuildError(TenonError):
     """The control plane could not be built. The message is a sentence and the end of Go's output."""
 
 
@@ -75,7 +76,7 @@ def ensure(on_progress: OnProgress) -> Path:
 
     Raises:
         BuildError: the build failed.
-        MissingTool: there is no suitable Go.
+        MissingToolError: there is no suitable Go.
     """
     target = cache_root() / content_hash()
     if _complete(target):

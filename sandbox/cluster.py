@@ -22,13 +22,14 @@ from sandbox.metrics.usage import parse_load
 from sandbox.ports import free_ports
 from sandbox.progress import OnProgress, Progress, silent
 from sandbox.status import Addresses, State, Status, kill, read
+from tenon.errors import TenonError
 
 START_SECONDS = 400.0
 STOP_SECONDS = 60.0
 POLL_SECONDS = 0.05
 
 
-class SandboxError(Exception):
+class SandboxError(TenonError):
     """The sandbox did not start, is not running, or did not stop. The message is a sentence."""
 
 
@@ -72,7 +73,7 @@ class Sandbox:
         Raises:
             SandboxError: the sandbox did not start, or one already runs in this folder.
             BuildError: the control plane could not be built.
-            MissingTool: a program is not installed.
+            MissingToolError: a program is not installed.
         """
         layout = Layout.at(state_dir)
         status = read(layout.status)

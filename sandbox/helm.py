@@ -18,6 +18,7 @@ from pathlib import Path
 from sandbox import build, golang
 from sandbox.parent_death import dying_with_parent
 from sandbox.progress import OnProgress, Progress, silent
+from tenon.errors import TenonError
 
 SOURCE = Path(__file__).parent / "charttools"
 SOURCE_FILES = ("go.mod", "go.sum", "tools.go")
@@ -26,7 +27,7 @@ PACKAGE = "helm.sh/helm/v3/cmd/helm"
 PROGRAM = "helm"
 
 
-class HelmError(Exception):
+class HelmError(TenonError):
     """Helm rejected a chart or its values. The message is Helm's own."""
 
 
@@ -35,7 +36,7 @@ def ensure(on_progress: OnProgress = silent) -> Path:
 
     Raises:
         BuildError: the build failed.
-        MissingTool: there is no suitable Go.
+        MissingToolError: there is no suitable Go.
     """
     target = build.cache_root().parent / "helm" / _content_hash()
     if (target / PROGRAM).is_file():

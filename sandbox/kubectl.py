@@ -10,11 +10,12 @@ import yaml
 
 from sandbox.parent_death import dying_with_parent
 from sandbox.tools import tool
+from tenon.errors import TenonError
 
 Manifest = Path | dict[str, Any]
 
 
-class KubectlError(Exception):
+class KubectlError(TenonError):
     """kubectl failed. The message contains its output."""
 
 
@@ -23,7 +24,7 @@ def kubectl(kubeconfig: Path, *arguments: str, stdin: str | None = None, timeout
 
     Raises:
         KubectlError: kubectl failed or timed out.
-        MissingTool: kubectl is not installed.
+        MissingToolError: kubectl is not installed.
     """
     cache = kubeconfig.parent / "kubectl-cache"  # otherwise each sandbox leaves a cache in the user's home
     command = dying_with_parent(str(tool("kubectl")), f"--kubeconfig={kubeconfig}", f"--cache-dir={cache}", *arguments)

@@ -31,13 +31,14 @@ from sandbox.kubectl import KubectlError, kubectl
 from sandbox.layout import Layout
 from sandbox.parent_death import dying_with_parent
 from sandbox.status import Addresses, ComponentStatus, Process, State, Status, kill, read
-from sandbox.tools import MissingTool, tool
+from sandbox.tools import MissingToolError, tool
+from tenon.errors import TenonError
 
 READY_SECONDS = 300.0
 STOP_SECONDS = 8.0
 
 
-class ComponentFailed(Exception):
+class ComponentFailedError(TenonError):
     """A component did not start or ended by itself. The message names it and quotes its last log line."""
 
 
@@ -133,7 +134,7 @@ class Supervisor:
             with suppress(KubectlError):  # the API server is ending too
                 await asyncio.to_thread(kubectl, self.layout.kubeconfig, *command, timeout=STOP_SECONDS)
 
-    async def _life(self, part: Component) -> ComponentFailed:
+    async def _life(self, part: Component) -> ComponentFailedError:
         """Run one process of a component until it ends. Returns how it ended."""
         began = time.monotonic()
         log = self.layout.log(part.name)
@@ -166,7 +167,7 @@ class Supervisor:
         self.ready[part.name].clear()
         entry.state = State.FAILED
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
-        return ComponentFailed(f"{part.name} ended with {how}: {_last_line(log)} (log: {log})")
+        return ComponentFailedError(f"{part.name} ended with {how}: {_last_line(log)} (log: {log})")
 
     async def stop_component(self, name: str, *, kill: bool = False) -> None:
         """Stop one component on purpose, and return when it has ended. The others keep running.
@@ -226,7 +227,7 @@ class Supervisor:
         """Wait until the component answers.
 
         Raises:
-            ComponentFailed: it did not answer within READY_SECONDS.
+            ComponentFailedError: it did not answer within READY_SECONDS.
         """
         trust = ssl.create_default_context(cafile=str(self.layout.pki / "ca.crt"))
         deadline = time.monotonic() + READY_SECONDS
@@ -238,7 +239,9 @@ class Supervisor:
                             return
                 await asyncio.sleep(0.05)
         log = self.layout.log(part.name)
-        raise ComponentFailed(f"{part.name} was not ready after {READY_SECONDS:g} s: {_last_line(log)} (log: {log})")
+        raise ComponentFailedError(
+            f"{part.name} was not ready after {READY_SECONDS:g} s: {_last_line(log)} (log: {log})"
+        )
 
     async def _bootstrap(self) -> None:
         await self.ready[API_SERVER].wait()
@@ -250,9 +253,9 @@ class Supervisor:
             for name in ("kube-controller-manager", "kwok"):
                 await self.ready[name].wait()
             await asyncio.to_thread(bootstrap.settle, self.layout)
-        except (KubectlError, MissingTool, OSError) as error:
+        except (KubectlError, MissingToolError, OSError) as error:
             entry.state = State.FAILED
-            raise ComponentFailed(f"The new cluster could not be set up: {error}") from error
+            raise ComponentFailedError(f"The new cluster could not be set up: {error}") from error
         entry.state, entry.seconds = State.READY, round(time.monotonic() - began, 2)
         self.ready[BOOTSTRAP].set()
         self._write()
@@ -358,7 +361,7 @@ def main() -> int:
         options = Options(boot_delay=given.boot_delay, keep_history=given.keep_history)
         try:
             return asyncio.run(supervise(layout, given.binaries, options, end_with_parent=given.end_with_parent))
-        except (MissingTool, OSError) as error:
+        except (MissingToolError, OSError) as error:
             print(error, file=sys.stderr)
             return 2
 

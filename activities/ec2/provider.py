@@ -1,6 +1,7 @@
 """The single interface through which activities use EC2.
 
-All methods block, so call them from threads. AWS failures are raised as `EC2Error` (retryable or not) and `Throttled`.
+All methods block, so call them from threads. AWS failures are raised as `EC2Error` (retryable or not) and
+`ThrottledError`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,12 @@ from decimal import Decimal
 
 from activities.ec2.catalogue import Catalogue
 from activities.ec2.client import Ec2
-from activities.ec2.errors import EC2Error, InsufficientCapacity, NodeClassNotReady, NodeClassReadinessUnknown
+from activities.ec2.errors import (
+    EC2Error,
+    InsufficientCapacityError,
+    NodeClassNotReadyError,
+    NodeClassReadinessUnknownError,
+)
 from activities.ec2.instances import Instances
 from activities.ec2.launch import Launcher
 from activities.ec2.network import Network
@@ -92,15 +98,15 @@ class Ec2Provider:
         ``types``: the class's instance types for the claim's NodePool, if they differ from EC2's description.
 
         Raises:
-            NodeClassNotReady: the class is not ready for launches.
-            NodeClassReadinessUnknown: the class has not been resolved since its last change.
-            InsufficientCapacity: EC2 has no capacity for anything that the claim allows.
+            NodeClassNotReadyError: the class is not ready for launches.
+            NodeClassReadinessUnknownError: the class has not been resolved since its last change.
+            InsufficientCapacityError: EC2 has no capacity for anything that the claim allows.
             ValueError: the claim's requirements or the class's user data are invalid.
         """
         if why := not_ready(node_class):
-            raise NodeClassNotReady(why)
+            raise NodeClassNotReadyError(why)
         if why := readiness_unknown(node_class):
-            raise NodeClassReadinessUnknown(why)
+            raise NodeClassReadinessUnknownError(why)
         subnet_ids = [subnet.id for subnet in node_class.status.subnets]
         sold = self.instance_types(node_class, unavailable) if types is None else without(types, unavailable)
         try:
@@ -114,7 +120,7 @@ class Ec2Provider:
                 self.catalogue.kubelets(node_class, {each.name for each in sold}),
             )
         except NoOfferingError as error:
-            raise InsufficientCapacity(str(error)) from error
+            raise InsufficientCapacityError(str(error)) from error
         self._launcher.ensure_templates(plan.templates, afresh=attempt > 1)
         return plan.request
 

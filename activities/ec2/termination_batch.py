@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from activities.ec2.errors import EC2Error, Throttled
+from activities.ec2.errors import EC2Error, ThrottledError
 
 log = logging.getLogger("controller.nodeclaim.lifecycle")
 
@@ -105,7 +105,7 @@ class Endings:
         if not new:
             return
         for instance_id, outcome in (await asyncio.to_thread(self._machines.end, new)).items():
-            if isinstance(outcome, Throttled):
+            if isinstance(outcome, ThrottledError):
                 continue
             if outcome is None or isinstance(outcome, EC2Error) or outcome == TERMINATED:
                 self._settle(instance_id, outcome)

@@ -13,7 +13,7 @@ from typing import Any
 
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError, ApiUnreachable
+from activities.kubernetes.errors import ApiError, ApiUnreachableError
 from activities.kubernetes.nodeclaims import read_claim
 from activities.kubernetes.nodes import find_node, pods_on
 from activities.kubernetes.resources import PODS
@@ -80,7 +80,7 @@ async def _bind(kube: Kube, entries: Sequence[PlannedPod], node: Object, default
         metadata = pod["metadata"]
         try:
             return await kube.bind(metadata["namespace"], metadata["name"], node["metadata"]["name"], pods.uid(pod))
-        except ApiUnreachable:
+        except ApiUnreachableError:
             raise
         except ApiError as error:  # for example from an admission webhook; the other pods and the node must not wait
             log.warning("a pod was not bound", extra={"pod": pods.key(pod), "error": str(error)})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import Conflict
+from activities.kubernetes.errors import ConflictError
 from activities.kubernetes.resources import Resource
 
 ATTEMPTS = 10
@@ -34,7 +34,7 @@ async def change(
         The object after the patch, or None if it is gone or has another UID.
 
     Raises:
-        Conflict: the object changed during each of the attempts.
+        ConflictError: the object changed during each of the attempts.
     """
     for attempt in range(ATTEMPTS):
         present = dict(seen) if seen is not None and not attempt else await kube.get(resource, name)
@@ -46,7 +46,7 @@ async def change(
         metadata = {**patch.get("metadata", {}), "resourceVersion": present["metadata"]["resourceVersion"]}
         try:
             return await kube.patch(resource, name, {**patch, "metadata": metadata}, subresource=subresource)
-        except Conflict:
+        except ConflictError:
             if attempt == ATTEMPTS - 1:
                 raise
     return None

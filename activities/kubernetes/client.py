@@ -12,24 +12,15 @@ from typing import Any, Literal, Self, cast
 
 import msgspec
 
-from activities.kubernetes.errors import ApiError, ApiUnreachable, Conflict, Forbidden, Gone, NotFound, TooManyRequests
+from activities.kubernetes.errors import (
+    ApiError,
+    ConflictError,
+    NotFoundError,
+    TooManyRequestsError,
+)
 from activities.kubernetes.resources import PODS, Resource
 from activities.kubernetes.shared_list import Shape, SharedList
 from activities.kubernetes.transport import REQUEST_SECONDS, Transport
-
-__all__ = [
-    "ApiError",
-    "ApiUnreachable",
-    "Conflict",
-    "EvictionAnswer",
-    "Forbidden",
-    "Gone",
-    "Kube",
-    "NotFound",
-    "Object",
-    "Resource",
-    "TooManyRequests",
-]
 
 Object = dict[str, Any]
 """A Kubernetes object as decoded JSON."""
@@ -61,7 +52,7 @@ class EvictionAnswer:
 class Kube:
     """A connection to one cluster's API server.
 
-    Every method may raise `ApiError`, or its subclass `ApiUnreachable` if there is no answer.
+    Every method may raise `ApiError`, or its subclass `ApiUnreachableError` if there is no answer.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -113,7 +104,7 @@ class Kube:
         """The object, or None if it does not exist."""
         try:
             return _object(await self.request("GET", resource.path(name, namespace)))
-        except NotFound:
+        except NotFoundError:
             return None
 
     async def shared_list(self, resource: Resource, shape: type[Shape]) -> list[Shape]:
@@ -167,7 +158,7 @@ class Kube:
         """Create an object and return it as stored.
 
         Raises:
-            Conflict: an object of this name exists.
+            ConflictError: an object of this name exists.
         """
         metadata = body.get("metadata") or {}
         path = resource.path(
@@ -194,7 +185,7 @@ class Kube:
         managers.
 
         Raises:
-            Conflict: the object has changed, or has another UID.
+            ConflictError: the object has changed, or has another UID.
         """
         query = {"fieldManager": FIELD_MANAGER}
         if kind == "apply":
@@ -203,7 +194,7 @@ class Kube:
         path = resource.path(name, namespace, subresource)
         try:
             return _object(await self.request("PATCH", path, query=query, body=patch, content_type=_PATCH_TYPES[kind]))
-        except NotFound:
+        except NotFoundError:
             return None
 
     async def delete(
@@ -222,9 +213,9 @@ class Kube:
             options["propagationPolicy"] = propagation
         try:
             await self.request("DELETE", resource.path(name, namespace), body=options)
-        except NotFound:
+        except NotFoundError:
             return False
-        except Conflict:
+        except ConflictError:
             if uid is None:
                 raise
             return False
@@ -242,11 +233,11 @@ class Kube:
         }
         try:
             await self.request("POST", PODS.path(name, namespace, "eviction"), body=eviction)
-        except NotFound:
+        except NotFoundError:
             return EvictionAnswer("gone", code=404)
-        except Conflict as error:
+        except ConflictError as error:
             return EvictionAnswer("gone", code=409) if uid else EvictionAnswer("error", error.message, 409)
-        except TooManyRequests as error:
+        except TooManyRequestsError as error:
             budgets = [message for reason, message in error.causes if reason == "DisruptionBudget"]
             # An overloaded server also answers 429, but names no budget.
             blocked = bool(budgets) or "disruption budget" in error.message
@@ -267,7 +258,7 @@ class Kube:
         }
         try:
             await self.request("POST", PODS.path(name, namespace, "binding"), body=binding)
-        except (NotFound, Conflict):
+        except (NotFoundError, ConflictError):
             return False
         return True
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
+from tenon.errors import TenonError
 
-class ApiError(Exception):
+
+class ApiError(TenonError):
     """The API server refused a request. ``status`` is the HTTP status, ``reason`` the reason in its ``Status``.
 
     ``causes`` holds the (reason, message) pairs in its details. ``retry_after`` is in seconds, 0 if not stated.
@@ -28,27 +30,27 @@ class ApiError(Exception):
         self.retry_after = retry_after
 
 
-class NotFound(ApiError):
+class NotFoundError(ApiError):
     """The object, or the kind of object, does not exist (404)."""
 
 
-class Conflict(ApiError):
+class ConflictError(ApiError):
     """The object exists already, has changed, or has another UID (409)."""
 
 
-class Forbidden(ApiError):
+class ForbiddenError(ApiError):
     """The service account lacks a permission, or an admission policy refused the request (403)."""
 
 
-class Gone(ApiError):
+class GoneError(ApiError):
     """The resource version or the continue token has expired, so list again (410)."""
 
 
-class TooManyRequests(ApiError):
+class TooManyRequestsError(ApiError):
     """The server throttles requests, or a PodDisruptionBudget blocks an eviction (429)."""
 
 
-class ApiUnreachable(ApiError):
+class ApiUnreachableError(ApiError):
     """The API server did not answer. The message names its address, and the status is 0."""
 
     def __init__(self, host: str, why: str) -> None:
@@ -60,16 +62,16 @@ class ApiUnreachable(ApiError):
         return self.message
 
 
-class ConfigError(Exception):
+class ConfigError(TenonError):
     """The Kubernetes client has no usable configuration. The message says what to set."""
 
 
 _BY_STATUS: dict[int, type[ApiError]] = {
-    403: Forbidden,
-    404: NotFound,
-    409: Conflict,
-    410: Gone,
-    429: TooManyRequests,
+    403: ForbiddenError,
+    404: NotFoundError,
+    409: ConflictError,
+    410: GoneError,
+    429: TooManyRequestsError,
 }
 
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from activities.kubernetes.client import Kube, Object
-from activities.kubernetes.errors import ApiError, Conflict
+from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.resources import EVENTS
 
 log = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ class EventRecorder:
     async def _write(self, name: str, namespace: str, event: Object) -> None:
         try:
             await self._kube.create(EVENTS, event, namespace)
-        except Conflict:
+        except ConflictError:
             earlier = await self._kube.get(EVENTS, name, namespace) or {}
             again = {"count": int(earlier.get("count") or 1) + 1, "lastTimestamp": event["lastTimestamp"]}
             await self._kube.patch(EVENTS, name, again, namespace=namespace)

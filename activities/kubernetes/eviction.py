@@ -12,7 +12,7 @@ from typing import Any
 from activities import metrics
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError, ApiUnreachable
+from activities.kubernetes.errors import ApiError, ApiUnreachableError
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import PDBS, PODS
 from tenon.apis import labels
@@ -97,7 +97,7 @@ class Evictor:
                 await self._delete(pod, action.grace_seconds)
             elif action.why:
                 self._held[uid] = action.why
-        except ApiUnreachable:
+        except ApiUnreachableError:
             raise
         except ApiError as error:  # an admission policy that protects one pod must not stop the others
             deleting = action.kind is Kind.DELETE

@@ -16,7 +16,7 @@ from typing import Any, Self
 import aiohttp
 
 from activities.kubernetes.access import Access
-from activities.kubernetes.errors import ApiUnreachable, from_status
+from activities.kubernetes.errors import ApiUnreachableError, from_status
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ KEEP_ALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP
 """Detects within a minute that a peer vanished silently, for example a control plane node that lost power."""
 
 
-class StreamSilent(ApiUnreachable):
+class StreamSilentError(ApiUnreachableError):
     """A stream was open, but nothing arrived on it within the reader's idle timeout."""
 
 
@@ -70,14 +70,14 @@ class Transport:
 
         Raises:
             ApiError: the subclass for the status of any other answer.
-            ApiUnreachable: there was no answer.
+            ApiUnreachableError: there was no answer.
         """
         limits = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
         response = await self._send(method, path, limits, query=query, body=body, content_type=content_type)
         try:
             content: bytes = await response.read()
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise ApiUnreachable(self.host, _why(error)) from error
+            raise ApiUnreachableError(self.host, _why(error)) from error
         finally:
             response.release()
         _raise_for_status(response, content)
@@ -92,16 +92,16 @@ class Transport:
 
         Raises:
             ApiError: the server refused the request.
-            StreamSilent: the connection was open, but nothing arrived on it for ``idle_seconds``.
-            ApiUnreachable: there was no answer, or the connection broke.
+            StreamSilentError: the connection was open, but nothing arrived on it for ``idle_seconds``.
+            ApiUnreachableError: there was no answer, or the connection broke.
         """
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=idle_seconds)
         silent = f"nothing came for {idle_seconds:.0f} s on an open watch"
         try:
             response = await self._send("GET", path, limits, query=query)
-        except ApiUnreachable as error:
+        except ApiUnreachableError as error:
             if isinstance(error.__cause__, aiohttp.SocketTimeoutError):  # held back before its first byte
-                raise StreamSilent(self.host, silent) from error
+                raise StreamSilentError(self.host, silent) from error
             raise
         try:
             if not 200 <= response.status <= 299:
@@ -118,9 +118,9 @@ class Transport:
                 if rest:
                     parts.append(rest)
         except TimeoutError as error:
-            raise StreamSilent(self.host, silent) from error
+            raise StreamSilentError(self.host, silent) from error
         except aiohttp.ClientError as error:
-            raise ApiUnreachable(self.host, _why(error)) from error
+            raise ApiUnreachableError(self.host, _why(error)) from error
         finally:
             response.close()
 
@@ -153,7 +153,7 @@ class Transport:
             )
         except (aiohttp.ClientError, TimeoutError, OSError, config.ConfigException) as error:
             # A service account's token is read repeatedly, and may be missing for a moment while it is replaced.
-            raise ApiUnreachable(self.host, _why(error)) from error
+            raise ApiUnreachableError(self.host, _why(error)) from error
         return response
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError, ApiUnreachable
+from activities.kubernetes.errors import ApiError, ApiUnreachableError
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import PODS
 from tenon.kube import pods
@@ -51,7 +51,7 @@ async def forget_pods(kube: Kube, recorder: EventRecorder, node: Object, found: 
                     return True
             if not await kube.delete(PODS, name, namespace=namespace, grace_seconds=0, uid=uid):
                 return False
-        except ApiUnreachable:
+        except ApiUnreachableError:
             raise
         except ApiError as error:
             log.warning("pod %s of a dead Node is left to Kubernetes' garbage collection: %s", pods.key(pod), error)

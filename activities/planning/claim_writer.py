@@ -21,7 +21,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities import metrics
 from activities.kubernetes.client import Kube, Object
-from activities.kubernetes.errors import ApiError, Conflict
+from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.resources import NODECLAIMS
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
@@ -197,7 +197,7 @@ class _Writing:
             one.body["metadata"]["name"] = claim_name(one.planned.pool, self._batch, one.ordinal, salt)
             try:
                 return await _patiently(lambda: self._kube.create(NODECLAIMS, one.body))
-            except Conflict as error:
+            except ConflictError as error:
                 taken = error
             present = await _patiently(lambda: self._kube.get(NODECLAIMS, one.name)) or {"metadata": {}}
             if (present["metadata"].get("labels") or {}).get(labels.BATCH) != str(self._batch):

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError, ConfigError, NotFound
+from activities.kubernetes.errors import ApiError, ConfigError, NotFoundError
 from activities.kubernetes.resources import (
     CAPACITYBUFFERS,
     CSINODES,
@@ -68,7 +68,7 @@ async def _read(objects: Objects, gates: FeatureGates, with_selectors: bool) -> 
         for resource in (*READ, *gated):
             try:
                 found = await kube.list(resource)
-            except NotFound:
+            except NotFoundError:
                 objects.note(f"the cluster has no {resource.plural}")
                 continue
             for body in found:

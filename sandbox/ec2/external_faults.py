@@ -11,7 +11,7 @@ from moto.ec2.models import ec2_backends
 from sandbox.ec2 import catalogue
 from sandbox.ec2.admin_requests import ExhaustBody, InstanceBody, PlantInstanceBody, PlantTemplateBody, read
 from sandbox.ec2.images import images
-from sandbox.ec2.launch import LaunchRefused, launch
+from sandbox.ec2.launch import LaunchRefusedError, launch
 from sandbox.ec2.market import CapacityRule
 from sandbox.ec2.templates import LaunchSpec
 from sandbox.ec2.world import ACCOUNT, REGION, World
@@ -60,7 +60,7 @@ class Mishaps:
         with self._world.lock:
             try:
                 reservation = launch(backend, spec, 1, {"instance": wish.tags}, spot=spot, token="")
-            except LaunchRefused as refused:
+            except LaunchRefusedError as refused:
                 raise ValueError(str(refused)) from refused
             instance = reservation.instances[0]
             instance.launch_time -= timedelta(seconds=wish.age_seconds)

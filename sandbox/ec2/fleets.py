@@ -17,7 +17,7 @@ from moto.ec2.utils import random_fleet_id, random_spot_request_id
 
 from sandbox.ec2 import catalogue
 from sandbox.ec2.instances import InstanceBook, Machine
-from sandbox.ec2.launch import LaunchRefused, launch
+from sandbox.ec2.launch import LaunchRefusedError, launch
 from sandbox.ec2.market import Market, Offer
 from sandbox.ec2.templates import FleetRequest, LaunchSpec
 
@@ -84,7 +84,7 @@ class Fleets:
         for index, spec in enumerate(specs):
             zone = zone_of(backend, spec)
             offer = self._offer(backend, request, index, spec, zone)
-            if isinstance(offer, LaunchRefused):
+            if isinstance(offer, LaunchRefusedError):
                 errors.append(_error(offer, spec, zone, request.capacity_type))
             else:
                 offers.append(offer)
@@ -95,11 +95,11 @@ class Fleets:
             spec, zone = specs[offer.index], offer.pool[1]
             got = self.market.take(offer.pool, missing)
             machines: list[Machine] = []
-            refused: LaunchRefused | None = None
+            refused: LaunchRefusedError | None = None
             if got:
                 try:
                     machines = self._launch(backend, request, spec, offer, got, fleet_id)
-                except LaunchRefused as error:
+                except LaunchRefusedError as error:
                     self.market.give_back(offer.pool, got)
                     refused = error
             if refused is None and got < missing:
@@ -120,22 +120,22 @@ class Fleets:
 
     def _offer(
         self, backend: Any, request: FleetRequest, index: int, spec: LaunchSpec, zone: str
-    ) -> Offer | LaunchRefused:
+    ) -> Offer | LaunchRefusedError:
         """An override as an offer of the market, or the reason why EC2 refuses it."""
         if not zone:
-            return LaunchRefused("InvalidSubnetID.NotFound", f"The subnet ID '{spec.subnet_id}' does not exist")
+            return LaunchRefusedError("InvalidSubnetID.NotFound", f"The subnet ID '{spec.subnet_id}' does not exist")
         kind = spec.instance_type
         if catalogue.describe_type(kind) is None:
-            return LaunchRefused("InvalidParameterValue", f"Invalid value '{kind}' for InstanceType.")
+            return LaunchRefusedError("InvalidParameterValue", f"Invalid value '{kind}' for InstanceType.")
         price = self.market.prices.price(request.capacity_type, kind)
         if price is None or (kind, zone) not in catalogue.zonal_offerings(backend.region_name):
-            return LaunchRefused(
+            return LaunchRefusedError(
                 "Unsupported",
                 f"Your requested instance type ({kind}) is not supported in your requested Availability Zone ({zone}).",
             )
         limit = spec.override.get("MaxPrice")
         if limit and request.capacity_type == "spot" and float(limit) < price:
-            return LaunchRefused(
+            return LaunchRefusedError(
                 "SpotMaxPriceTooLow",
                 f"Your Spot request price of {limit} is lower than the minimum required Spot request fulfillment "
                 f"price of {price}.",
@@ -181,21 +181,21 @@ def zone_of(backend: Any, spec: LaunchSpec) -> str:
     return ""
 
 
-def out_of_capacity(offer: Offer) -> LaunchRefused:
+def out_of_capacity(offer: Offer) -> LaunchRefusedError:
     """EC2's error for a pool that has fewer instances than requested."""
     kind, zone, capacity_type = offer.pool
     if capacity_type == "spot":
-        return LaunchRefused(
+        return LaunchRefusedError(
             "InsufficientInstanceCapacity", "There is no Spot capacity available that matches your request."
         )
-    return LaunchRefused(
+    return LaunchRefusedError(
         "InsufficientInstanceCapacity",
         f"We currently do not have sufficient {kind} capacity in the Availability Zone you requested ({zone}). "
         "Our system will be working on provisioning additional capacity.",
     )
 
 
-def _error(refused: LaunchRefused, spec: LaunchSpec, zone: str, capacity_type: str) -> dict[str, Any]:
+def _error(refused: LaunchRefusedError, spec: LaunchSpec, zone: str, capacity_type: str) -> dict[str, Any]:
     return {
         "LaunchTemplateAndOverrides": spec.answer(zone),
         "Lifecycle": capacity_type,

@@ -10,12 +10,14 @@ from urllib.parse import urlencode
 
 from kubernetes import config
 
+from tenon.errors import TenonError
+
 PATCHES = {"merge": "application/merge-patch+json", "strategic": "application/strategic-merge-patch+json"}
 TIMEOUT = 15.0
 CONNECTIONS = 32
 
 
-class KubeError(Exception):
+class KubeError(TenonError):
     """The API server answered with an error."""
 
     def __init__(self, status: int, message: str) -> None:

@@ -11,12 +11,13 @@ from moto.ec2.utils import filter_iam_instance_profiles
 
 from sandbox.ec2 import catalogue
 from sandbox.ec2.templates import LaunchSpec
+from tenon.errors import TenonError
 
 USER_DATA_LIMIT = 16 * 1024
 """Maximum size of user data in EC2, in bytes before base64."""
 
 
-class LaunchRefused(Exception):
+class LaunchRefusedError(TenonError):
     """EC2 refuses this offer, with an error code and a sentence as in a fleet's ``Errors``."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -31,14 +32,14 @@ def launch(
     """Launch ``count`` instances into the spec's subnet and return the mock's reservation.
 
     Raises:
-        LaunchRefused: the image, network, profile or user data are not valid. Nothing was launched.
+        LaunchRefusedError: the image, network, profile or user data are not valid. Nothing was launched.
     """
     architecture = catalogue.architecture(spec.instance_type)
     image = backend.amis.get(spec.image_id)
     if image is None:
-        raise LaunchRefused("InvalidAMIID.NotFound", f"The image id '[{spec.image_id}]' does not exist")
+        raise LaunchRefusedError("InvalidAMIID.NotFound", f"The image id '[{spec.image_id}]' does not exist")
     if image.architecture != architecture:
-        raise LaunchRefused(
+        raise LaunchRefusedError(
             "InvalidParameterValue",
             f"The architecture '{architecture}' of the specified instance type does not match the architecture "
             f"'{image.architecture}' of the specified AMI. Specify an instance type and an AMI that have matching "
@@ -46,7 +47,7 @@ def launch(
         )
     subnet = backend.get_subnet(spec.subnet_id)
     if free_addresses(subnet) < count:
-        raise LaunchRefused(
+        raise LaunchRefusedError(
             "InsufficientFreeAddressesInSubnet",
             f"There are not enough free addresses in subnet '{subnet.id}' to satisfy the requested number of "
             "instances.",
@@ -100,16 +101,18 @@ def _user_data(spec: LaunchSpec) -> Any:
         return None
     encoded = raw if isinstance(raw, Base64EncodedString) else Base64EncodedString(str(raw))
     if len(str(encoded)) * 3 // 4 > USER_DATA_LIMIT + 2:
-        raise LaunchRefused("InvalidParameterValue", "User data is limited to 16384 bytes")
+        raise LaunchRefusedError("InvalidParameterValue", "User data is limited to 16384 bytes")
     return encoded
 
 
 def _security_group(backend: Any, group_id: str, vpc_id: str) -> Any:
     group = backend.get_security_group_from_id(group_id)
     if group is None:
-        raise LaunchRefused("InvalidGroup.NotFound", f"The security group '{group_id}' does not exist")
+        raise LaunchRefusedError("InvalidGroup.NotFound", f"The security group '{group_id}' does not exist")
     if group.vpc_id != vpc_id:
-        raise LaunchRefused("InvalidParameter", f"Security group {group_id} and subnet belong to different networks.")
+        raise LaunchRefusedError(
+            "InvalidParameter", f"Security group {group_id} and subnet belong to different networks."
+        )
     return group
 
 
@@ -123,7 +126,7 @@ def _profile(backend: Any, wanted: dict[str, str]) -> Any:
     except ServiceException as error:
         # The mock returns IAM's "not found" here, but EC2 has its own error.
         named = wanted.get("Name") or wanted.get("Arn")
-        raise LaunchRefused(
+        raise LaunchRefusedError(
             "InvalidParameterValue",
             f"Value ({named}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name",
         ) from error

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import Any
 
+from tenon.errors import TenonError
+
 MAX_LENGTH = 1024
 """The maximum length of an expression, in characters."""
 MOST = 2**31 - 1
@@ -30,7 +32,7 @@ _MIXED = re.compile(r"'\((int, double|double, int|bool, int, double|bool, double
 _DOUBLE_HINT = "; a whole number and a fraction do not mix: write double(vcpus) * 2.5"
 
 
-class ExpressionError(ValueError):
+class ExpressionError(TenonError, ValueError):
     """The expression cannot be parsed or has no usable result. The message says why."""
 
 

@@ -10,9 +10,10 @@ from tenon.disruption.methods import METHODS
 from tenon.disruption.methods.base import Method
 from tenon.disruption.model import Command, Decision, ManagedNode, Proposal, Situation
 from tenon.disruption.pool_budgets import PoolBudgets
+from tenon.errors import TenonError
 
 
-class IneligibleNodeError(Exception):
+class IneligibleNodeError(TenonError):
     """A method named a node that may not be disrupted, or more nodes than the budgets allow."""
 
 

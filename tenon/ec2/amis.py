@@ -12,6 +12,7 @@ from typing import Any
 
 from tenon.apis import labels
 from tenon.ec2.cluster import minor_version
+from tenon.errors import TenonError
 
 GPU_COUNT = f"{labels.AWS_GROUP}/instance-gpu-count"
 ACCELERATOR_COUNT = f"{labels.AWS_GROUP}/instance-accelerator-count"
@@ -50,7 +51,7 @@ class Image:
     deprecated: bool = False
 
 
-class UnsupportedAliasError(ValueError):
+class UnsupportedAliasError(TenonError, ValueError):
     """The alias is well formed, but AWS publishes no such image for this Kubernetes version."""
 
 

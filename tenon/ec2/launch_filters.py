@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tenon.apis import labels
+from tenon.errors import TenonError
 from tenon.kube.requirements import Requirements
 from tenon.resources import Resources, fits
 from tenon.scheduling.model import InstanceType, Offering
@@ -19,7 +20,7 @@ PREFERENCE = (labels.SPOT, labels.ON_DEMAND)
 """The capacity types to buy, the preferred one first."""
 
 
-class NoOfferingError(Exception):
+class NoOfferingError(TenonError):
     """No instance type that the claim allows can be bought now."""
 
 

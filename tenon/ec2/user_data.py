@@ -11,12 +11,13 @@ from tenon.ec2 import mime
 from tenon.ec2.bootstrap import Bootstrap, kubelet_flags
 from tenon.ec2.bottlerocket import settings_text
 from tenon.ec2.families import Family
+from tenon.errors import TenonError
 
 SIZE_LIMIT = 16384
 """The most bytes of user data that EC2 accepts, before base64."""
 
 
-class UserDataTooLargeError(ValueError):
+class UserDataTooLargeError(TenonError, ValueError):
     """The user data is larger than EC2 accepts."""
 
 

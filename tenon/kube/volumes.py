@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from tenon.errors import TenonError
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
 from tenon.kube.structs import Object, PodSpec, read
@@ -113,7 +114,7 @@ class Storage(Protocol):
         ...
 
 
-class UnplacedVolumeError(Exception):
+class UnplacedVolumeError(TenonError):
     """No node is known to be able to access a volume. The message is one sentence."""
 
 

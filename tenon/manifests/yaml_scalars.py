@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from tenon.errors import TenonError
+
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUE = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "y", "Y", "on", "On", "ON"})
 _FALSE = frozenset({"false", "False", "FALSE", "no", "No", "NO", "n", "N", "off", "Off", "OFF"})
@@ -16,7 +18,7 @@ _MOST_DIGITS = 400
 _TAG = "tag:yaml.org,2002:"
 
 
-class UnreadableError(Exception):
+class UnreadableError(TenonError):
     """A document that cannot be read. The message is one sentence."""
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tenon.apis.nodepool import NodePool
+from tenon.errors import TenonError
 from tenon.kube.pod import Pod
 from tenon.kube.taints import Toleration
 from tenon.provisioning.planning_policy import PlanPolicy
@@ -24,7 +25,7 @@ _NOBODY = Pod("", "static", "static", {PODS: 1}, tolerations=(Toleration(operato
 """A pod that every node of every pool accepts."""
 
 
-class NoStaticNode(Exception):
+class NoStaticNodeError(TenonError):
     """No instance type can be bought for the pool now; the message says why."""
 
 
@@ -45,7 +46,7 @@ def static_node(
         policy: the operator's settings.
 
     Raises:
-        NoStaticNode: no type fits.
+        NoStaticNodeError: no type fits.
     """
     problem = Problem(
         pods=[_NOBODY],
@@ -57,7 +58,7 @@ def static_node(
     )
     plan = solve(problem)
     if not plan.claims:
-        raise NoStaticNode("; ".join(plan.unschedulable.values()))
+        raise NoStaticNodeError("; ".join(plan.unschedulable.values()))
     (planned,) = plan.claims
     requests = {name: units for name, units in subtract(planned.requests, _NOBODY.requests).items() if units}
     planned = replace(planned, pods=(), requests=requests)

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from activities.kubernetes.errors import NotFound
+from activities.kubernetes.errors import NotFoundError
 from tenon.kube.pod import Pod
 from tenon.provisioning.gates import FeatureGates
 from tests.cache.objects import claim, node, owned_by, pod, running, waiting
@@ -309,7 +309,7 @@ class Partial(FakeApi):
 
     def _lacks(self, path: str) -> None:
         if "nodeoverlays" in path and not self.served:
-            raise NotFound(404, "NotFound", "the server could not find the requested resource")
+            raise NotFoundError(404, "NotFound", "the server could not find the requested resource")
 
 
 @pytest.mark.asyncio(loop_scope="function")

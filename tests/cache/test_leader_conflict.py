@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from activities.kubernetes.errors import ApiUnreachable, Forbidden
+from activities.kubernetes.errors import ApiUnreachableError, ForbiddenError
 from tests.cache.test_lease import Api, forever, stop, virtually
 from worker.runtime.leader_conflict import LeaderConflict
 from worker.runtime.lease import LeaseElection, is_tenons
@@ -256,7 +256,7 @@ def test_an_outage_of_the_api_server_is_no_sign_that_karpenter_is_gone() -> None
         karpenter = asyncio.create_task(leases.renewing(KARPENTER, "karpenter"))
         await asyncio.sleep(10)
         await stop(karpenter)
-        leases.failure = ApiUnreachable("x", "gone")
+        leases.failure = ApiUnreachableError("x", "gone")
         await asyncio.sleep(60)
         leases.failure = None
         await asyncio.sleep(2.1)
@@ -267,7 +267,7 @@ def test_an_outage_of_the_api_server_is_no_sign_that_karpenter_is_gone() -> None
         await stop(karpenter)
         await asyncio.sleep(20)
         assert not others.stand_by(False)
-        leases.failure = ApiUnreachable("x", "gone")
+        leases.failure = ApiUnreachableError("x", "gone")
         await asyncio.sleep(60)
         leases.failure = None
         await asyncio.sleep(2.1)
@@ -351,7 +351,9 @@ def test_ops04_of_two_tenons_that_lead_the_first_by_name_goes_on() -> None:
     virtually(main)
 
 
-@pytest.mark.parametrize("failure", [Forbidden(403, "Forbidden", "leases is forbidden"), ApiUnreachable("x", "gone")])
+@pytest.mark.parametrize(
+    "failure", [ForbiddenError(403, "Forbidden", "leases is forbidden"), ApiUnreachableError("x", "gone")]
+)
 def test_what_cannot_be_seen_is_not_taken_for_nobody(failure: Exception) -> None:
     """Without the right to list Leases Tenon is not ready and does nothing; an outage later changes nothing."""
 
@@ -362,7 +364,7 @@ def test_what_cannot_be_seen_is_not_taken_for_nobody(failure: Exception) -> None
         await others.look()
         assert others.stand_by(False)
         assert "cannot be listed" in others.unseen
-        assert ("resourceNames [karpenter-leader-election]" in others.unseen) is isinstance(failure, Forbidden)
+        assert ("resourceNames [karpenter-leader-election]" in others.unseen) is isinstance(failure, ForbiddenError)
         leases.failure = None
         await others.look()
         assert (others.stand_by(False), others.unseen) == (False, "")

@@ -9,7 +9,7 @@ from typing import Any, cast
 import looptime
 import pytest
 
-from activities.kubernetes.errors import ApiUnreachable, Conflict
+from activities.kubernetes.errors import ApiUnreachableError, ConflictError
 from worker.runtime.lease import LeaseElection
 
 NAME = "karpenter-leader-election"
@@ -28,7 +28,7 @@ class Api:
 
     def _check(self) -> None:
         if self.down:
-            raise ApiUnreachable("https://x", "gone")
+            raise ApiUnreachableError("https://x", "gone")
 
     async def get(self, resource: Any, name: str, namespace: str = "") -> dict[str, Any] | None:
         self._check()
@@ -40,7 +40,7 @@ class Api:
     async def create(self, resource: Any, body: dict[str, Any], namespace: str = "") -> dict[str, Any]:
         self._check()
         if self.lease is not None:
-            raise Conflict(409, "AlreadyExists", "exists")
+            raise ConflictError(409, "AlreadyExists", "exists")
         self._store(body["spec"], body["metadata"].get("labels") or {}, {})
         return body
 
@@ -49,7 +49,7 @@ class Api:
         await asyncio.sleep(0)
         assert self.lease is not None
         if patch["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
-            raise Conflict(409, "Conflict", "changed")
+            raise ConflictError(409, "Conflict", "changed")
         labels, annotations = (
             {**self.lease["metadata"][part], **patch["metadata"].get(part, {})} for part in ("labels", "annotations")
         )
@@ -86,7 +86,7 @@ class Cable:
 
     def __getattr__(self, name: str) -> Any:
         if self.broken:
-            raise ApiUnreachable("https://x", "broken cable")
+            raise ApiUnreachableError("https://x", "broken cable")
         return getattr(self._api, name)
 
 

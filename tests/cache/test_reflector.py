@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from activities.kubernetes.errors import ApiError, ApiUnreachable, Forbidden, TooManyRequests
+from activities.kubernetes.errors import ApiError, ApiUnreachableError, ForbiddenError, TooManyRequestsError
 from activities.kubernetes.resources import NODECLAIMS
 from tenon.kube.decode import decode_object
 from tenon.kube.records import ObjectRecord
@@ -128,7 +128,7 @@ def test_any_interleaving_ends_with_what_the_server_holds(
             elif step == "delete":
                 api.delete(name)
             elif step == "refuse":
-                api.failures.append(TooManyRequests(429, "TooManyRequests", "slow down"))
+                api.failures.append(TooManyRequestsError(429, "TooManyRequests", "slow down"))
             elif step == "refresh":
                 asked.append(asyncio.create_task(watching.refresh()))
             elif step == "expire":
@@ -232,7 +232,7 @@ def test_a_refresh_waits_out_an_outage_and_leaves_nobody_behind() -> None:
         watching = reflector(api, copy, pause=asyncio.sleep)
         task = asyncio.create_task(watching.run())
         await watching.synced.wait()
-        api.failures += [ApiUnreachable("https://x", "refused")] * 3
+        api.failures += [ApiUnreachableError("https://x", "refused")] * 3
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1):
                 await watching.refresh()
@@ -265,7 +265,7 @@ def test_an_outage_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixtu
         watching = reflector(api, copy, silence_limit=20.0, pause=asyncio.sleep)
         task = asyncio.create_task(watching.run())
         await watching.synced.wait()
-        api.failures += [ApiUnreachable("https://x", "refused")] * 8
+        api.failures += [ApiUnreachableError("https://x", "refused")] * 8
         api.cut()
         await asyncio.sleep(600)
         await stop(task)
@@ -400,9 +400,9 @@ def test_waits_double_with_chance_up_to_half_a_minute_and_heed_the_server() -> N
 @pytest.mark.parametrize(
     ("failure", "least"),
     [
-        (TooManyRequests(429, "TooManyRequests", "slow down", retry_after=20), 20.0),
-        (ApiUnreachable("https://x", "refused"), 0.8),
-        (Forbidden(403, "Forbidden", "no right to list"), 0.8),
+        (TooManyRequestsError(429, "TooManyRequests", "slow down", retry_after=20), 20.0),
+        (ApiUnreachableError("https://x", "refused"), 0.8),
+        (ForbiddenError(403, "Forbidden", "no right to list"), 0.8),
         (ApiError(404, "NotFound", "the resource does not exist"), 0.8),
     ],
 )

@@ -10,7 +10,7 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.kubernetes.client import Kube
-from cli.handback import StillLeads, end_workflows, nobody_leads
+from cli.handback import StillLeadsError, end_workflows, nobody_leads
 from worker.runtime.housekeeping_schedule import ensure_schedule
 from workflows import names
 from workflows.housekeeping import schedule_id
@@ -59,7 +59,7 @@ class Workers:
 @pytest.mark.looptime
 @pytest.mark.parametrize("holder", ["tenon/tenon-7d9f-x2x4k_7", "tenon-7d9f-x2x4k_7"], ids=["this", "earlier"])
 async def test_no_workflow_is_ended_under_a_worker_of_any_release(holder: str) -> None:
-    with pytest.raises(StillLeads, match="stop all workers first"):
+    with pytest.raises(StillLeadsError, match="stop all workers first"):
         await nobody_leads(cast("Kube", Workers(holder)), "karpenter-leader-election")
 
 

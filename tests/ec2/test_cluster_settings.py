@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from activities.cluster_version import KEPT, ClusterVersion
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import describe_cluster, version_by_eks
-from activities.ec2.errors import EC2Error, Throttled
+from activities.ec2.errors import EC2Error, ThrottledError
 from activities.ec2.pricing import TTL_SECONDS, Pricing
 from activities.ec2.provider import Ec2Provider
 from activities.ec2.ttl_cache import Refresh, Remembered
@@ -96,7 +96,7 @@ def test_set21_a_throttle_is_no_answer(clients: Ec2, monkeypatch: pytest.MonkeyP
         raise ClientError({"Error": {"Code": "ThrottlingException", "Message": "slower"}}, "DescribeCluster")
 
     monkeypatch.setattr(clients.eks, "describe_cluster", refused)
-    with pytest.raises(Throttled):
+    with pytest.raises(ThrottledError):
         describe_cluster(clients, "own", endpoint="https://10.0.0.1", ca_bundle="YWJj", server_version="1.36")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from activities.ec2.errors import EC2Error, Throttled, translated
+from activities.ec2.errors import EC2Error, ThrottledError, translated
 from tenon.ec2 import errors
 from tenon.ec2.errors import reason_for, unavailable_offerings
 from tenon.kube.offerings import OfferingKey
@@ -81,7 +81,7 @@ def test_reasons(code: str, message: str, reason: str) -> None:
 @pytest.mark.parametrize(
     ("code", "status", "kind", "retryable"),
     [
-        ("RequestLimitExceeded", 503, Throttled, True),
+        ("RequestLimitExceeded", 503, ThrottledError, True),
         ("InternalError", 500, EC2Error, True),
         ("Anything", 502, EC2Error, True),
         ("UnauthorizedOperation", 403, EC2Error, False),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from activities.ec2.client import Ec2
-from activities.ec2.errors import InsufficientCapacity, NodeClassReadinessUnknown
+from activities.ec2.errors import InsufficientCapacityError, NodeClassReadinessUnknownError
 from activities.ec2.instances import Instances
 from activities.ec2.launch import Launcher
 from activities.ec2.provider import Ec2Provider
@@ -136,7 +136,7 @@ def test_no_capacity_anywhere_names_every_offering(
     assert result.message
     refused = {each.key for each in result.unavailable}
     assert refused == {OfferingKey("on-demand", "m5.large", f"us-west-2{letter}") for letter in "abcd"}
-    with pytest.raises(InsufficientCapacity):
+    with pytest.raises(InsufficientCapacityError):
         provider.prepare_launch(node_claim(term, on_demand, name="ice-1"), ready_class, 2, refused)
 
 
@@ -247,7 +247,7 @@ def test_an_instance_that_ec2_does_not_show_yet(provider: Ec2Provider, clients: 
 
 def test_a_class_that_is_not_ready_is_not_launched_from(provider: Ec2Provider) -> None:
     """AWS-001."""
-    with pytest.raises(NodeClassReadinessUnknown, match="not been resolved"):
+    with pytest.raises(NodeClassReadinessUnknownError, match="not been resolved"):
         provider.prepare_launch(node_claim(), node_class(), 1)
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from activities.ec2.errors import EC2Error, Throttled
+from activities.ec2.errors import EC2Error, ThrottledError
 from activities.ec2.provider import Ec2Provider
 from activities.ec2.termination_batch import Endings
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -60,14 +60,17 @@ async def test_aws032_instances_are_ended_together_and_looked_at_together() -> N
 
 async def test_h7_a_look_that_is_throttled_does_not_send_the_termination_again() -> None:
     machines = Machines()
-    machines.blind = [Throttled("RequestLimitExceeded", "slow down"), EC2Error("InternalError", "", retryable=True)]
+    machines.blind = [
+        ThrottledError("RequestLimitExceeded", "slow down"),
+        EC2Error("InternalError", "", retryable=True),
+    ]
     assert await ended(machines, ["i-1"]) == ["terminated"]
     assert machines.asked == [["i-1"]]
 
 
 async def test_h7_a_throttled_termination_is_sent_again() -> None:
     machines = Machines()
-    answers: list[str | EC2Error] = ["shutting-down", Throttled("RequestLimitExceeded", "slow down")]
+    answers: list[str | EC2Error] = ["shutting-down", ThrottledError("RequestLimitExceeded", "slow down")]
     machines.refusal = lambda _: answers.pop()
     assert await ended(machines, ["i-1"]) == ["terminated"]
     assert machines.asked == [["i-1"], ["i-1"]]

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import TooManyRequests
+from activities.kubernetes.errors import TooManyRequestsError
 from activities.kubernetes.resources import PODS
 from sandbox.cluster import Sandbox
 from sandbox.faults.apiproxy import ApiProxy
@@ -145,7 +145,7 @@ async def test_pods_that_wait_are_planned_within_a_minute_of_the_power_loss_of_t
         async def all_planned() -> bool:
             try:
                 return await planned(pool) >= pods
-            except TooManyRequests:  # for a moment, as the new leader has objects of v1beta1 converted at its own port
+            except TooManyRequestsError:  # for a moment, while the new leader converts v1beta1 at its own port
                 return False
 
         await until(all_planned, within=LONG_POLL)

@@ -17,7 +17,8 @@ import pytest_asyncio
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from activities.kubernetes.client import ApiError, Kube
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import CRDS, LEASES, NODEPOOLS, SECRETS
 from sandbox.cluster import Sandbox
 from sandbox.faults.apiproxy import ApiProxy

@@ -15,8 +15,8 @@ from typing import Any
 from aiohttp import web
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError, ApiUnreachable, Gone
-from activities.kubernetes.transport import StreamSilent
+from activities.kubernetes.errors import ApiError, ApiUnreachableError, GoneError
+from activities.kubernetes.transport import StreamSilentError
 
 KUBECONFIG = """
 apiVersion: v1
@@ -92,7 +92,7 @@ class FakeApi:
         version, start = (int(part) for part in token.split(":")) if token else (self.version, 0)
         if token and (version < self.floor or self.expire_pages > 0):
             self.expire_pages -= 1
-            raise Gone(410, "Expired", "The provided continue parameter is too old")
+            raise GoneError(410, "Expired", "The provided continue parameter is too old")
         names = sorted(self.objects)
         limit = int(query.get("limit") or len(names) + 1)
         more = f"{version}:{start + limit}" if start + limit < len(names) else ""
@@ -121,7 +121,7 @@ class FakeApi:
                     async with asyncio.timeout(idle_seconds or None):
                         await asyncio.Event().wait()
                 except TimeoutError:
-                    raise StreamSilent(self.host, "nothing came") from None
+                    raise StreamSilentError(self.host, "nothing came") from None
             if version < self.floor:
                 yield _line("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
                 return
@@ -129,7 +129,7 @@ class FakeApi:
                 if happened <= version:
                     continue
                 if self._cut != cut:
-                    raise ApiUnreachable(self.host, "the connection was cut")
+                    raise ApiUnreachableError(self.host, "the connection was cut")
                 if self._stalled != stalled:
                     break
                 version = happened
@@ -144,7 +144,7 @@ class FakeApi:
                     async with asyncio.timeout(idle_seconds or None):
                         await news.wait()
                 except TimeoutError:
-                    raise StreamSilent(self.host, "nothing came") from None
+                    raise StreamSilentError(self.host, "nothing came") from None
 
     def _fail(self) -> None:
         if self.failures:
@@ -198,7 +198,7 @@ def http_handler(api: FakeApi) -> Any:
                     await response.prepare(request)
                     started = True
                 await response.write(line + b"\n")
-        except ApiUnreachable:
+        except ApiUnreachableError:
             if request.transport is not None:
                 request.transport.abort()
             return web.Response(status=500)

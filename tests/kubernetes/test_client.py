@@ -20,17 +20,17 @@ from activities.kubernetes.access import _keep_refreshed
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import (
     ApiError,
-    ApiUnreachable,
+    ApiUnreachableError,
     ConfigError,
-    Conflict,
-    Forbidden,
-    Gone,
-    NotFound,
-    TooManyRequests,
+    ConflictError,
+    ForbiddenError,
+    GoneError,
+    NotFoundError,
+    TooManyRequestsError,
     from_status,
 )
 from activities.kubernetes.resources import EVENTS, NODECLAIMS, NODES, PODS
-from activities.kubernetes.transport import StreamSilent
+from activities.kubernetes.transport import StreamSilentError
 from tests.kubernetes.fake_api import KUBECONFIG, serve
 
 
@@ -68,7 +68,14 @@ def test_paths_follow_the_group_and_scope_of_a_resource(resource: Any, args: tup
 
 @pytest.mark.parametrize(
     ("code", "kind"),
-    [(403, Forbidden), (404, NotFound), (409, Conflict), (410, Gone), (429, TooManyRequests), (500, ApiError)],
+    [
+        (403, ForbiddenError),
+        (404, NotFoundError),
+        (409, ConflictError),
+        (410, GoneError),
+        (429, TooManyRequestsError),
+        (500, ApiError),
+    ],
 )
 def test_an_error_keeps_what_the_server_said(code: int, kind: type[ApiError]) -> None:
     body = b'{"reason": "Why", "message": "because", "details": {"retryAfterSeconds": 3}}'
@@ -108,7 +115,7 @@ async def test_deleting_by_uid_takes_another_object_of_that_name_for_gone(tmp_pa
     handle, asked = answering(status(409, "Conflict"))
     async with serve(handle, tmp_path) as kube:
         assert await kube.delete(PODS, "p", namespace="ns", uid="old", grace_seconds=0) is False
-        with pytest.raises(Conflict):
+        with pytest.raises(ConflictError):
             await kube.delete(PODS, "p", namespace="ns")
     assert asked[0][3]["preconditions"] == {"uid": "old"}
     assert asked[0][3]["gracePeriodSeconds"] == 0
@@ -204,7 +211,7 @@ async def test_a_stream_that_falls_silent_is_told_from_a_server_that_is_away(tmp
         serve(handle, tmp_path) as kube,
         aclosing(kube.stream("/api/v1/pods", idle_seconds=0.1)) as stream,  # type: ignore[type-var]
     ):
-        with pytest.raises(StreamSilent):
+        with pytest.raises(StreamSilentError):
             assert [line async for line in stream] == [b"one"]
 
 
@@ -240,7 +247,7 @@ async def test_an_unreachable_server_is_named(tmp_path: Path) -> None:
     async with serve(answering({})[0], tmp_path):
         pass  # the port is free again
     kube = await Kube.connect(str(tmp_path / "kubeconfig"))
-    with pytest.raises(ApiUnreachable, match=r"API server at http://127\.0\.0\.1:\d+ cannot be reached"):
+    with pytest.raises(ApiUnreachableError, match=r"API server at http://127\.0\.0\.1:\d+ cannot be reached"):
         await kube.get(NODES, "n")
     await kube.close()
 
@@ -290,7 +297,7 @@ async def test_a_token_that_cannot_be_read_now_is_an_outage_and_no_crash(
             raise ConfigException("Token file exists but empty.")
 
         monkeypatch.setattr(ApiClient, "update_params_for_auth", unreadable)
-        with pytest.raises(ApiUnreachable, match="exists but empty"):
+        with pytest.raises(ApiUnreachableError, match="exists but empty"):
             await kube.get(NODES, "n")
 
 

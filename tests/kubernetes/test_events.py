@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from activities.kubernetes.errors import ApiError, Conflict, Forbidden
+from activities.kubernetes.errors import ApiError, ConflictError, ForbiddenError
 from activities.kubernetes.events import EventRecorder
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "uid": "u", "labels": {"a": "b"}}}
@@ -23,7 +23,7 @@ class Api:
             raise self.error
         name = body["metadata"]["name"]
         if name in self.events:
-            raise Conflict(409, "AlreadyExists", "exists")
+            raise ConflictError(409, "AlreadyExists", "exists")
         self.events[name] = body
         return body
 
@@ -84,7 +84,7 @@ async def test_nominations_are_limited_to_a_burst_of_ten_and_five_a_second() -> 
 
 async def test_a_refused_event_is_logged_and_disturbs_nobody(caplog: pytest.LogCaptureFixture) -> None:
     api = Api()
-    api.error = Forbidden(403, "Forbidden", "events are not for you")
+    api.error = ForbiddenError(403, "Forbidden", "events are not for you")
     assert not await api.recorder().publish(NODE, "Disrupted", "x")
     assert "events are not for you" in caplog.text
 

@@ -14,7 +14,7 @@ from kubernetes.aio.config import incluster_config
 
 from activities.kubernetes import access
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiUnreachable
+from activities.kubernetes.errors import ApiUnreachableError
 from sandbox import kubeconfig
 from sandbox.certificates import Authority
 from sandbox.ports import free_ports
@@ -85,7 +85,7 @@ async def test_renewed_certificates_are_shown_and_trusted_without_a_restart(
     async with server.serving(old):
         await kube.request("GET", "/version")
     async with server.serving(new):
-        with pytest.raises(ApiUnreachable):
+        with pytest.raises(ApiUnreachableError):
             await kube.request("GET", "/version")
         write(tmp_path, server, new)
         await kube.request("GET", "/version")

@@ -8,7 +8,7 @@ import json
 import msgspec
 import pytest
 
-from activities.kubernetes.errors import ApiUnreachable
+from activities.kubernetes.errors import ApiUnreachableError
 from activities.kubernetes.shared_list import PAUSE_SECONDS, SharedList
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
@@ -87,8 +87,8 @@ async def test_one_who_is_cancelled_does_not_end_the_list_of_the_others() -> Non
 async def test_an_error_is_that_of_all_who_asked_and_of_no_later_one() -> None:
     server = Server("a")
     shared = SharedList(Found, server.page)
-    server.fails = ApiUnreachable("https://x", "refused")
+    server.fails = ApiUnreachableError("https://x", "refused")
     for answer in await asyncio.gather(shared.read(), shared.read(), return_exceptions=True):
-        assert isinstance(answer, ApiUnreachable)
+        assert isinstance(answer, ApiUnreachableError)
     server.fails = None
     assert names(await shared.read()) == ["a"]

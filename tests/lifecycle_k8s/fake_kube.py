@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from activities.kubernetes.client import EvictionAnswer
-from activities.kubernetes.errors import ApiError, Conflict, Forbidden
+from activities.kubernetes.errors import ApiError, ConflictError, ForbiddenError
 from activities.kubernetes.resources import PODS, Resource
 from activities.kubernetes.shared_list import Shape
 
@@ -142,7 +142,7 @@ class FakeKube:
         metadata = dict(patch.get("metadata") or {})
         version = metadata.pop("resourceVersion", None)
         if version is not None and version != present["metadata"]["resourceVersion"]:
-            raise Conflict(409, "Conflict", "the object has been modified")
+            raise ConflictError(409, "Conflict", "the object has been modified")
         if subresource == "status":
             body: Object = {"status": patch.get("status") or {}}
         else:
@@ -171,7 +171,7 @@ class FakeKube:
             return False
         self.calls.append(("delete", resource.plural, name, str(grace_seconds)))
         if name in self.undeletable:
-            raise Forbidden(403, "Forbidden", "denied by policy")
+            raise ForbiddenError(403, "Forbidden", "denied by policy")
         metadata = present["metadata"]
         if resource is PODS:
             own = present["spec"].get("terminationGracePeriodSeconds", 30)

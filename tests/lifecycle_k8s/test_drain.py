@@ -9,7 +9,7 @@ import pytest
 
 from activities.kubernetes.client import EvictionAnswer
 from activities.kubernetes.drain import drain
-from activities.kubernetes.errors import ApiUnreachable, Forbidden
+from activities.kubernetes.errors import ApiUnreachableError, ForbiddenError
 from activities.kubernetes.resources import NODECLAIMS, PDBS, PODS, VOLUMEATTACHMENTS
 from tenon.lifecycle.messages import DrainInput
 from tests.lifecycle_k8s.fake_kube import START
@@ -295,7 +295,7 @@ async def test_one_pod_refused_by_a_policy_does_not_stop_the_others() -> None:
 
     async def guarded(namespace: str, name: str, **options: Any) -> EvictionAnswer:
         if name == "guarded":
-            raise Forbidden(403, "Forbidden", "denied by policy")
+            raise ForbiddenError(403, "Forbidden", "denied by policy")
         return await evict(namespace, name, **options)
 
     world.kube.evict = guarded
@@ -308,10 +308,10 @@ async def test_an_unreachable_server_is_an_error_and_not_a_reason() -> None:
     world = World().put_live().put_pods(pod("web-0"))
 
     async def away(*_: object, **__: object) -> EvictionAnswer:
-        raise ApiUnreachable("https://127.0.0.1", "refused")
+        raise ApiUnreachableError("https://127.0.0.1", "refused")
 
     world.kube.evict = away
-    with pytest.raises(ApiUnreachable):
+    with pytest.raises(ApiUnreachableError):
         await run(world)
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from activities.kubernetes import nodeclaims
-from activities.kubernetes.errors import Conflict
+from activities.kubernetes.errors import ConflictError
 from activities.kubernetes.resources import NODECLAIMS
 from tenon.lifecycle.messages import ClaimRef, ClaimView, Instance
 from tests.lifecycle_k8s.world import PROVIDER_ID, REF, World, claim, live
@@ -133,7 +133,7 @@ async def test_endless_interference_is_an_error() -> None:
         world.claim["metadata"]["resourceVersion"] += "0"
 
     world.kube.before_patch = [interfere] * 50
-    with pytest.raises(Conflict):
+    with pytest.raises(ConflictError):
         await nodeclaims.mark_instance_terminating(world.kube, REF, world.clock)
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from activities.ec2.errors import (
     EC2Error,
-    InsufficientCapacity,
-    NodeClassNotReady,
-    NodeClassReadinessUnknown,
-    Throttled,
+    InsufficientCapacityError,
+    NodeClassNotReadyError,
+    NodeClassReadinessUnknownError,
+    ThrottledError,
 )
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
 from activities.launch_failure import TRIES_IN_PLACE
@@ -99,7 +99,9 @@ async def test_a_refusal_after_a_lost_answer_keeps_the_token() -> None:
     assert result.waits.unsettled
 
 
-@pytest.mark.parametrize("error", [Throttled("RequestLimitExceeded", "slow"), EC2Error("X", "down", retryable=True)])
+@pytest.mark.parametrize(
+    "error", [ThrottledError("RequestLimitExceeded", "slow"), EC2Error("X", "down", retryable=True)]
+)
 async def test_an_ec2_that_is_busy_or_away_is_tried_again_soon_and_then_later(error: EC2Error) -> None:
     """At first by the activity; then by the workflow, which shows what it waits for. The claim is never given up."""
     for tries in range(1, TRIES_IN_PLACE):
@@ -121,7 +123,7 @@ async def test_an_ec2_that_is_busy_or_away_is_tried_again_soon_and_then_later(er
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (NodeClassReadinessUnknown("EC2NodeClass default has not been resolved yet"), "NodeClassReadinessUnknown"),
+        (NodeClassReadinessUnknownError("EC2NodeClass default has not been resolved yet"), "NodeClassReadinessUnknown"),
         (EC2Error("UnauthorizedOperation", "CreateLaunchTemplate: you may not"), "Unauthorized"),
         (ValueError("the user data makes no sense"), "LaunchFailed"),
     ],
@@ -139,7 +141,9 @@ async def test_a_preparation_that_fails_keeps_the_claim_until_its_time_is_over(e
     assert reason in late.message
 
 
-@pytest.mark.parametrize("error", [NodeClassNotReady("it is not ready"), InsufficientCapacity("nothing is left")])
+@pytest.mark.parametrize(
+    "error", [NodeClassNotReadyError("it is not ready"), InsufficientCapacityError("nothing is left")]
+)
 async def test_lif01_want_of_capacity_and_a_class_that_is_not_ready_end_the_claim_at_once(error: Exception) -> None:
     world, launching = waiting(Refuser(prepare=error))
     result = await launching.prepare(PrepareLaunchInput(claim=REF))
@@ -148,7 +152,7 @@ async def test_lif01_want_of_capacity_and_a_class_that_is_not_ready_end_the_clai
 
 async def test_m8_a_claim_that_finds_nothing_left_has_the_provisioner_told_what_is_avoided() -> None:
     """One that was begun anew has forgotten it, and would ask for the same again and again."""
-    _, launching = waiting(Refuser(prepare=InsufficientCapacity("nothing is left")))
+    _, launching = waiting(Refuser(prepare=InsufficientCapacityError("nothing is left")))
     assert not launching._breakers.news.is_set()
     await launching.prepare(PrepareLaunchInput(claim=REF))
     assert launching._breakers.news.is_set()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from activities.kubernetes.cordon import cordon, withdraw
-from activities.kubernetes.errors import ApiUnreachable
+from activities.kubernetes.errors import ApiUnreachableError
 from activities.kubernetes.release import release
 from activities.kubernetes.resources import NODECLAIMS, NODES, PVCS, VOLUMEATTACHMENTS
 from activities.kubernetes.volumes import detach_volumes
@@ -162,10 +162,10 @@ async def cordoned_but_not_deleted() -> World:
     world = World().put_live().put_pods(pod("web-0"))
 
     async def ended(*_: object, **__: object) -> bool:
-        raise ApiUnreachable("https://127.0.0.1", "refused")
+        raise ApiUnreachableError("https://127.0.0.1", "refused")
 
     deletes, world.kube.delete = world.kube.delete, ended
-    with pytest.raises(ApiUnreachable):
+    with pytest.raises(ApiUnreachableError):
         await run(world, reason="drifted")
     world.kube.delete = deletes
     assert world.node["spec"]["taints"] == [DISRUPTED]

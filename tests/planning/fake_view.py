@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from activities.kubernetes.errors import ApiError, Conflict
+from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.resources import NODECLAIMS, Resource
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
@@ -213,7 +213,7 @@ class FakeClaims:
         if (error := self.answer(body)) is not None:
             raise error
         if name in self.objects:
-            raise Conflict(409, "AlreadyExists", f"{name} exists")
+            raise ConflictError(409, "AlreadyExists", f"{name} exists")
         self.objects[name] = copy.deepcopy(body)
         if self._view is not None:
             self._view.claim(name, *(pod.uid for pod in planned_pods(body["metadata"]["annotations"])))

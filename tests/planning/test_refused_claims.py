@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.kubernetes.errors import ApiError, ApiUnreachable, Forbidden
+from activities.kubernetes.errors import ApiError, ApiUnreachableError, ForbiddenError
 from tenon.apis import labels
 from tenon.kube.pod import Pod
 from tenon.provisioning.claims import claim_name
@@ -57,7 +57,7 @@ async def test_a_refused_claim_does_not_stop_the_others_of_its_batch(pool: str, 
 
 async def test_pods_of_a_refused_claim_wait_longer_and_longer() -> None:
     at = at_pools()
-    at.kube.answer = refusing(Forbidden(403, "Forbidden", WHY), "gold")
+    at.kube.answer = refusing(ForbiddenError(403, "Forbidden", WHY), "gold")
     for batch, pause in enumerate((10, 20, 40)):
         await at.planner.plan(BATCH.model_copy(update={"batch": BATCH.batch + batch}))
         at.now += timedelta(seconds=pause - 1)
@@ -68,7 +68,7 @@ async def test_pods_of_a_refused_claim_wait_longer_and_longer() -> None:
 
 async def test_a_changed_pool_is_asked_again_at_once() -> None:
     at = at_pools()
-    at.kube.answer = refusing(Forbidden(403, "Forbidden", WHY), "gold")
+    at.kube.answer = refusing(ForbiddenError(403, "Forbidden", WHY), "gold")
     await at.planner.plan(BATCH)
     assert at.batcher.undecided() == []
     at.view.pools = [node_pool("gold", generation=2), *at.view.pools[1:]]
@@ -96,8 +96,8 @@ async def test_what_fails_by_chance_again_and_again_is_of_the_next_batch() -> No
 
 async def test_an_api_server_that_is_away_leaves_the_batch_for_a_retry() -> None:
     at = at_pools()
-    at.kube.answer = lambda _: ApiUnreachable("https://api", "connection refused")
-    with pytest.raises(ApiUnreachable):
+    at.kube.answer = lambda _: ApiUnreachableError("https://api", "connection refused")
+    with pytest.raises(ApiUnreachableError):
         await at.planner.plan(BATCH)
     assert len(at.kube.tries) == 3, "the others would fail in the same way"
     assert {name for _, name, reason, _ in at.told.events if reason == "FailedScheduling"} == set(POOLS)
@@ -142,7 +142,7 @@ async def test_a_name_that_another_object_has_is_passed_over(ordinal: int) -> No
 async def test_two_planners_of_a_batch_meet_though_their_first_claims_are_of_different_pools() -> None:
     """One sees gold's pod only, the other iron's; gold is refused to the first, so no name is the same."""
     first = at_pools(of_pool("gold"), of_pool("zinc"))
-    first.kube.answer = refusing(Forbidden(403, "Forbidden", WHY), "gold")
+    first.kube.answer = refusing(ForbiddenError(403, "Forbidden", WHY), "gold")
     await first.planner.plan(BATCH)
     second = at_pools(of_pool("iron"), of_pool("zinc"))
     second.kube.objects = first.kube.objects
@@ -165,7 +165,7 @@ async def test_pods_that_shared_a_node_with_the_cause_are_planned_without_it() -
     """A policy refuses what one pod asks for; the others were to be on its node, and would be again and again."""
     at = Setting(pod("a"), pod("b"), asking("cause", need("team", "In", "gold")))
     at.view.pools = [node_pool(edits={"template/spec/requirements": [{"key": "team", "operator": "Exists"}]})]
-    error = Forbidden(403, "Forbidden", WHY)
+    error = ForbiddenError(403, "Forbidden", WHY)
     at.kube.answer = lambda body: error if body["metadata"]["labels"].get("team") == "gold" else None
     assert (await at.planner.plan(BATCH)).claims == []
     for batch in range(1, 30):

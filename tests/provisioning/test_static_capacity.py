@@ -29,7 +29,7 @@ from tenon.provisioning.static_capacity import (
     static_claim_name,
     why_none_are_made,
 )
-from tenon.provisioning.static_node import NoStaticNode, static_node
+from tenon.provisioning.static_node import NoStaticNodeError, static_node
 from tests.planning.fake_view import START, UNREADY, node_class, node_pool
 from tests.scheduling.builders import CATALOG, catalog, entry, pod
 
@@ -261,5 +261,5 @@ def test_a_static_claim_explains_why_it_is_bought(cpu: str) -> None:
 
 
 def test_a_static_node_that_cannot_be_bought_says_why() -> None:
-    with pytest.raises(NoStaticNode, match="fixed"):
+    with pytest.raises(NoStaticNodeError, match="fixed"):
         static_node(static(1), catalog(entry("x1.large", 2, 4, 0.1)), [pod("big", cpu="9")], {}, PlanPolicy())

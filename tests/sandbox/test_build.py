@@ -11,7 +11,7 @@ import pytest
 
 from sandbox import build, golang
 from sandbox.progress import Progress, silent
-from sandbox.tools import MissingTool
+from sandbox.tools import MissingToolError
 
 
 @pytest.fixture
@@ -83,10 +83,10 @@ def test_an_old_go_gives_way_to_the_one_from_pypi(monkeypatch: pytest.MonkeyPatc
 def test_too_old_and_missing_go_are_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(golang, "beside_python", lambda _: None)
     monkeypatch.setattr(golang, "on_path", lambda _: go_that(tmp_path, "echo go1.20.3"))
-    with pytest.raises(MissingTool, match=r"needs Go 1\.26\.0 or newer, but .* is 1\.20\.3: install"):
+    with pytest.raises(MissingToolError, match=r"needs Go 1\.26\.0 or newer, but .* is 1\.20\.3: install"):
         golang.find((1, 26, 0))
     monkeypatch.setattr(golang, "on_path", lambda _: None)
-    with pytest.raises(MissingTool, match="none is installed"):
+    with pytest.raises(MissingToolError, match="none is installed"):
         golang.find((1, 26, 0))
 
 

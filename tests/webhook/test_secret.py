@@ -9,7 +9,7 @@ import pytest
 from cryptography import x509
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import Conflict, Forbidden
+from activities.kubernetes.errors import ConflictError, ForbiddenError
 from activities.kubernetes.resources import SECRETS
 from tests.webhook.kubes import OwnKube
 from worker.webhook.certificates import trusts, why_renew
@@ -42,7 +42,7 @@ async def test_another_replica_that_was_faster_is_believed() -> None:
 
     def faster(verb: str, name: str) -> None:
         kube.objects = theirs.objects
-        raise Conflict(409, "Conflict", f"{verb} {name}")
+        raise ConflictError(409, "Conflict", f"{verb} {name}")
 
     kube.refuses = faster
     assert await secret(kube).ensure(NAMES) == made
@@ -50,11 +50,11 @@ async def test_another_replica_that_was_faster_is_believed() -> None:
 
 async def test_a_worker_that_may_not_make_it_says_what_to_do() -> None:
     def forbidden(verb: str, name: str) -> None:
-        raise Forbidden(403, "Forbidden", f"{verb} {name}")
+        raise ForbiddenError(403, "Forbidden", f"{verb} {name}")
 
     kube = OwnKube()
     kube.refuses = forbidden
-    with pytest.raises(Forbidden, match=r"apply deploy/rbac\.yaml"):
+    with pytest.raises(ForbiddenError, match=r"apply deploy/rbac\.yaml"):
         await secret(kube).ensure(NAMES)
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from activities.kubernetes.client import ApiError, Kube
-from activities.kubernetes.errors import Forbidden
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError, ForbiddenError
 from activities.kubernetes.resources import CRDS, EC2NODECLASSES, NODECLAIMS, NODEPOOLS, SECRETS, Resource
 from sandbox.bootstrap import DEPLOY
 from tenon.apis.versions.definitions import NAMES
@@ -238,7 +238,7 @@ async def test_a_worker_may_not_make_a_secret_and_says_who_does(served: Served) 
     worker = await Kube.connect(str(served.sandbox.worker_kubeconfig))
     try:
         await served.admin.delete(SECRETS, SECRET, namespace=own_namespace())
-        with pytest.raises(Forbidden, match=r"is not there .*: apply deploy/rbac.yaml"):
+        with pytest.raises(ForbiddenError, match=r"is not there .*: apply deploy/rbac.yaml"):
             await CertificateSecret(worker, own_namespace()).ensure(["127.0.0.1"])
         await asyncio.to_thread(served.sandbox.kubectl, "apply", "-f", str(DEPLOY / "rbac.yaml"))
         made = await CertificateSecret(worker, own_namespace()).ensure(["127.0.0.1"])

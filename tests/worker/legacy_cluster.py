@@ -10,7 +10,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
-from activities.kubernetes.errors import ApiError, Conflict
+from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.resources import (
     AWSNODETEMPLATES,
     EC2NODECLASSES,
@@ -100,7 +100,7 @@ class Cluster:
         if name in self.broken:
             raise ApiError(500, "InternalError", "etcd is away")
         if name in self.tables[resource.plural]:
-            raise Conflict(409, "AlreadyExists", "it is there")
+            raise ConflictError(409, "AlreadyExists", "it is there")
         self.writes.append(("create", resource.kind, name))
         stored = copy.deepcopy(body)
         self.admission(resource, stored)

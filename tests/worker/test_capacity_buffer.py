@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from activities.kubernetes.errors import ApiError, Forbidden
+from activities.kubernetes.errors import ApiError, ForbiddenError
 from activities.kubernetes.resources import CAPACITYBUFFERS, DEPLOYMENTS, NODECLAIMS, PODTEMPLATES, Resource
 from activities.planning.batching import Batcher
 from activities.planning.buffers import BufferRoom
@@ -245,7 +245,7 @@ async def test_an_api_server_that_is_away_takes_no_buffer_away() -> None:
         task = asyncio.create_task(fresh.keeper.run())
         await asyncio.sleep(LOOK_AGAIN)
         assert not fresh.room.known
-        fresh.server.fault = Forbidden(403, "Forbidden", "podtemplates is forbidden")
+        fresh.server.fault = ForbiddenError(403, "Forbidden", "podtemplates is forbidden")
         await asyncio.sleep(LOOK_AGAIN + MOMENT)
         assert fresh.room.known, "that is an answer"
         assert fresh.server.reason("ReadyForProvisioning") == "ResolutionFailed"

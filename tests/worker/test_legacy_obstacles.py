@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from activities.kubernetes.errors import ApiError, Forbidden, NotFound
+from activities.kubernetes.errors import ApiError, ForbiddenError, NotFoundError
 from activities.kubernetes.resources import (
     AWSNODETEMPLATES,
     EC2NODECLASSES,
@@ -81,7 +81,7 @@ async def test_one_that_cannot_act_never_stops_the_others() -> None:
 async def test_what_the_api_server_does_not_take_is_said_on_the_old_object() -> None:
     """An admission policy, say; it is tried again, for policies change."""
     async with keeping((PROVISIONERS, provisioner()), (AWSNODETEMPLATES, template())) as cluster:
-        cluster.policy = Forbidden(403, "Forbidden", "pools need a cost centre")
+        cluster.policy = ForbiddenError(403, "Forbidden", "pools need a cost centre")
         cluster.go(NODEPOOLS, "old")
         await looked()
         active = cluster.condition(PROVISIONERS, "old", "Active")
@@ -247,7 +247,7 @@ class Discovery:
 
     async def request(self, _method: str, path: str) -> bytes:
         self.asked.append(path)
-        answer = self.answers.pop(0) if self.answers else NotFound(404, "NotFound", "no such API")
+        answer = self.answers.pop(0) if self.answers else NotFoundError(404, "NotFound", "no such API")
         if isinstance(answer, Exception):
             raise answer
         return json.dumps(answer).encode()

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from activities.ec2.errors import EC2Error
-from activities.kubernetes.errors import ApiError, NotFound
+from activities.kubernetes.errors import ApiError, NotFoundError
 from activities.kubernetes.resources import NODEOVERLAYS, Resource
 from tenon.apis import labels
 from tenon.kube.decode import decode_object
@@ -157,7 +157,7 @@ async def test_gat04_gat06_objects_that_have_no_effect_are_told_of_once(caplog: 
         async def request(self, method: str, path: str, *, query: dict[str, str]) -> bytes:
             assert query == {"limit": "1"}
             if "capacitybuffers" in path:
-                raise NotFound(404, "NotFound", "the server could not find the requested resource")
+                raise NotFoundError(404, "NotFound", "the server could not find the requested resource")
             return b'{"items": [{}]}'
 
     with caplog.at_level(logging.WARNING):

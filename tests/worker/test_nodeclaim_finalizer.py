@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from activities.kubernetes.errors import ApiUnreachable
+from activities.kubernetes.errors import ApiUnreachableError
 from activities.kubernetes.resources import NODECLAIMS
 from tenon.apis.labels import TERMINATION_FINALIZER
 from tests.cache.objects import claim
@@ -33,7 +33,7 @@ class Server(FakeKube):
     async def get(self, resource: Any, name: str, namespace: str = "") -> Any:
         if self.fails:
             self.fails -= 1
-            raise ApiUnreachable("https://x", "refused")
+            raise ApiUnreachableError("https://x", "refused")
         return await super().get(resource, name, namespace)
 
     def stored(self, name: str, *, node_name: str = "n", **metadata: Any) -> None:

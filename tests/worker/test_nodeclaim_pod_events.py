@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from activities.kubernetes.errors import ApiUnreachable
+from activities.kubernetes.errors import ApiUnreachableError
 from tests.cache.objects import claim, node, running
 from tests.worker.test_nodeclaim_workflows import MOMENT, Cache
 from worker.controllers.nodeclaim_pod_events import AT_ONCE, MOST_BUSY, QUIET, PodEventsController
@@ -28,7 +28,7 @@ class ApiServer:
     async def patch(self, resource: Any, name: str, patch: dict[str, Any], *, subresource: str = "") -> None:
         self.asked += 1
         if self.away:
-            raise ApiUnreachable("https://x", "refused")
+            raise ApiUnreachableError("https://x", "refused")
         self.noted.append((name, patch["status"]["lastPodEventTime"]))
 
 

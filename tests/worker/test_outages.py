@@ -19,7 +19,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import Conflict
+from activities.kubernetes.errors import ConflictError
 from tests.kubernetes.fake_api import serve
 from tests.worker.dev_server import Connected
 from tests.workflows.waiting import until
@@ -191,7 +191,7 @@ def test_with_ec2_away_each_action_is_told_once_a_minute() -> None:
 
 def test_what_says_all_in_a_sentence_is_logged_without_a_traceback() -> None:
     """Two who write one object: the one that came second tries again, and nobody need look at a stack."""
-    conflict = record("release node", Conflict(409, "Conflict", "the object has been modified"))
+    conflict = record("release node", ConflictError(409, "Conflict", "the object has been modified"))
     assert OnceAMinute(Clock()).filter(conflict)
     assert conflict.exc_info is None
     assert "the object has been modified" in vars(conflict)["error"]

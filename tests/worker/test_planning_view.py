@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from activities.kubernetes.errors import ApiUnreachable
+from activities.kubernetes.errors import ApiUnreachableError
 from activities.kubernetes.resources import NAMESPACES, NODECLAIMS, PODS, PVCS
 from tenon.apis import labels
 from tenon.kube.decode import decode_object
@@ -96,7 +96,7 @@ async def test_claims_that_are_gone_are_not_waited_for() -> None:
 
 async def test_an_api_server_that_is_away_is_told_and_not_waited_for_for_ever() -> None:
     async with viewing() as (api, _, view):
-        api.of(CLAIMS).failures += [ApiUnreachable("https://x", "refused")] * 100
+        api.of(CLAIMS).failures += [ApiUnreachableError("https://x", "refused")] * 100
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(2 * REFRESH_SECONDS):
                 await view.catch_up(["a"])

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 from prometheus_client import REGISTRY
 
-from activities.kubernetes.errors import ApiError, Conflict
+from activities.kubernetes.errors import ApiError, ConflictError
 from tenon.apis import labels
 from tenon.kube.decode import decode_object
 from tenon.kube.records import NodeRecord, ObjectRecord, PodRecord
@@ -96,7 +96,7 @@ class ApiServer:
         body = self.pools[name]
         wanted = patch["metadata"]
         if any(body["metadata"][key] != wanted[key] for key in ("uid", "resourceVersion")):
-            raise Conflict(409, "Conflict", "it was changed")
+            raise ConflictError(409, "Conflict", "it was changed")
         now = {**body["metadata"]["annotations"], **wanted["annotations"]}
         version = f"patched-{next(self._versions)}"
         self.pools[name] = {**body, "metadata": {**body["metadata"], "annotations": now, "resourceVersion": version}}
@@ -113,7 +113,7 @@ class ApiServer:
         self._check()
         name = body["metadata"]["name"]
         if name in self.claims:
-            raise Conflict(409, "AlreadyExists", "it exists")
+            raise ConflictError(409, "AlreadyExists", "it exists")
         self.claims[name] = {**body, "metadata": {**metadata(name), **body["metadata"]}, "status": {}}
         self.made.append(name)
         self.tell(name)

@@ -22,9 +22,9 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError, ApiUnreachable, Gone, from_status
+from activities.kubernetes.errors import ApiError, ApiUnreachableError, GoneError, from_status
 from activities.kubernetes.resources import Resource
-from activities.kubernetes.transport import StreamSilent
+from activities.kubernetes.transport import StreamSilentError
 from tenon.kube.records import Record
 from worker.cache.backoff import Backoff
 from worker.cache.list_and_watch import AnyObject, Page, Status, WatchEvent
@@ -132,13 +132,13 @@ class Reflector(Generic[R]):
                 if not self._dropped:
                     raise
                 continue  # a refresh was asked for
-            except StreamSilent as error:
+            except StreamSilentError as error:
                 silent = bool(self._version)
                 self._silences += 1
                 self._answered()
                 failure = None if silent else error
                 self._watch_list = self._watch_list and silent  # a proxy may hold watches back: start with a list
-            except Gone:
+            except GoneError:
                 # Expected after a long absence: read everything again.
                 self._version = ""
             except ApiError as error:
@@ -178,7 +178,7 @@ class Reflector(Generic[R]):
         while True:
             try:
                 page = _pages.decode(await self._kube.request("GET", self._resource.path(), query=query))
-            except Gone:
+            except GoneError:
                 # The snapshot expired between two pages. A list without pages cannot expire.
                 self._paged = False
                 raise
@@ -231,7 +231,7 @@ class Reflector(Generic[R]):
         if records is not None:
             # A server that ignores the request for initial events would make this wait forever.
             self._watch_list = False
-            raise ApiUnreachable(self._kube.host, "the watch ended before its first copy was complete")
+            raise ApiUnreachableError(self._kube.host, "the watch ended before its first copy was complete")
 
     async def _complete(self, records: dict[str, R], version: str) -> None:
         await self._store.on_replace(records)

@@ -7,7 +7,7 @@ import json
 import logging
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError, NotFound
+from activities.kubernetes.errors import ApiError, NotFoundError
 from activities.kubernetes.resources import Resource
 from worker.runtime.log_rate_limit import LogRateLimiter
 
@@ -23,7 +23,7 @@ async def served(kube: Kube, resource: Resource, log_limiter: LogRateLimiter) ->
         try:
             answer = json.loads(await kube.request("GET", f"/apis/{resource.api_version}"))
             return any(found.get("name") == resource.plural for found in answer.get("resources") or ())
-        except NotFound:
+        except NotFoundError:
             return False
         except (ApiError, ValueError) as error:
             if log_limiter.count(resource.plural) is not None:

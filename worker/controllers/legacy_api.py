@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import Conflict
+from activities.kubernetes.errors import ConflictError
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import AWSNODETEMPLATES, MACHINES, PROVISIONERS, Resource
 from tenon.apis import labels
@@ -100,7 +100,7 @@ class LegacyApiController(Controller):
         async def reconcile() -> None:
             try:
                 await work
-            except Conflict:  # another client changed it, and the cache will see that soon
+            except ConflictError:  # another client changed it, and the cache will see that soon
                 self._log.debug("Another client changed the object", extra={"object": record.name})
 
         await self.isolate(f"{resource.kind}/{record.name}", reconcile())

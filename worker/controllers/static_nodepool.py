@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 
 from activities import metrics
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import Conflict
+from activities.kubernetes.errors import ConflictError
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
 from activities.planning.interfaces import Types
 from activities.planning.offerings import sold_by
@@ -38,7 +38,7 @@ from tenon.provisioning.static_capacity import (
     next_ordinal,
     why_none_are_made,
 )
-from tenon.provisioning.static_node import NoStaticNode, static_node
+from tenon.provisioning.static_node import NoStaticNodeError, static_node
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
@@ -153,12 +153,12 @@ class StaticNodePoolController(Controller):
             planned, why = await asyncio.to_thread(
                 static_node, pool, seen.sold[0][1], self._view.daemons(), self._view.namespaces(), self._policy
             )
-        except NoStaticNode as error:
+        except NoStaticNodeError as error:
             backoff.failed(asyncio.get_running_loop().time())
             self._complain(name, f"no node can be made for it: {error}")
             return
         for claim in decision.create:
-            with contextlib.suppress(Conflict):  # another leader created it from the same ordinal
+            with contextlib.suppress(ConflictError):  # another leader created it from the same ordinal
                 body = standing_claim(planned, pool, claim)
                 body["metadata"]["annotations"] |= seen.traces(name, planned.instance_types)
                 body["metadata"]["annotations"][labels.EXPLANATION] = why
@@ -186,7 +186,7 @@ class StaticNodePoolController(Controller):
             try:
                 await self._kube.patch(NODEPOOLS, name, {"metadata": metadata})
                 return
-            except Conflict:
+            except ConflictError:
                 known = await self._read_pool(name, uid)
 
     def _backoff_of(self, pool: NodePool) -> LaunchBackoff:

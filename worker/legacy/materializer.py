@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError, Conflict
+from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import EC2NODECLASSES, NODEPOOLS, Resource
 from tenon.apis.json_object import JsonObject
@@ -60,7 +60,7 @@ class Materializer:
             free: whether an object may be taken over.
 
         Raises:
-            Conflict: the cache is out of date and will soon catch up.
+            ConflictError: the cache is out of date and will soon catch up.
             ApiError: another failure that may pass.
         """
         if made.problem:
@@ -124,7 +124,7 @@ class Materializer:
             fresh = await self._kube.get(resource, name)
             # Do not own an orphaned object (--cascade=orphan) again: it would be deleted with its old owner.
             if fresh is None or not (belongs_to(fresh, old) or free(fresh, body)):
-                raise Conflict(409, "Conflict", f"{kind} {name} is not what it was a moment ago")
+                raise ConflictError(409, "Conflict", f"{kind} {name} is not what it was a moment ago")
             if differs(fresh, body):
                 await self._put_right(resource, fresh, body, old)
         else:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError, ApiUnreachable
+from activities.kubernetes.errors import ApiError, ApiUnreachableError
 from worker.runtime.outage import Outage, ReadinessLike
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ async def watch_api_server(kube: Kube, readiness: ReadinessLike, period: float =
 async def _why_away(kube: Kube, seconds: float) -> str:
     try:
         await kube.request("GET", "/readyz", seconds=seconds)
-    except ApiUnreachable as error:
+    except ApiUnreachableError as error:
         return error.why
     except ApiError as error:
         # A refusal (no permission, or too many requests) still shows that the API server answers.

@@ -23,7 +23,7 @@ from typing import Any
 
 from activities import metrics
 from activities.kubernetes.client import Kube, Object
-from activities.kubernetes.errors import ApiError, Forbidden
+from activities.kubernetes.errors import ApiError, ForbiddenError
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import LEASES
 from worker.runtime.cancellation import interrupted
@@ -132,7 +132,7 @@ class LeaderConflict:
                 ]
         except (ApiError, TimeoutError) as error:
             why = str(error) or "no answer in time"
-            if isinstance(error, Forbidden):
+            if isinstance(error, ForbiddenError):
                 names = ", ".join(self._names)
                 why += f" (ClusterRole tenon must allow list of leases with resourceNames [{names}])"
             self._blind = True

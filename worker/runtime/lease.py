@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from activities.kubernetes.client import Kube, Object
-from activities.kubernetes.errors import ApiError, Conflict
+from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.resources import LEASES
 
 log = logging.getLogger(__name__)
@@ -187,7 +187,7 @@ class LeaseElection:
         asked = asyncio.get_running_loop().time()  # other replicas count from the write, not from the answer
         try:
             held = await self._take()
-        except Conflict:
+        except ConflictError:
             return None  # another client wrote; the next attempt reads the new holder
         except ApiError as error:
             if str(error) != self._complaint:

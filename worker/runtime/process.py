@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from activities.ec2.errors import EC2Error
-from activities.kubernetes.errors import ApiError, ApiUnreachable, ConfigError
+from activities.kubernetes.errors import ApiError, ApiUnreachableError, ConfigError
 from worker.runtime import logs
 from worker.runtime.hard_exit import end
 from worker.runtime.health_report import REPORT_FD, report_failure, report_health
@@ -55,7 +55,7 @@ def run(name: str, main: Main) -> None:
         logging.getLogger("temporalio.activity").addFilter(OnceAMinute())
         set_up_tracing(name, settings.cluster_name)
         asyncio.run(_run(name, settings, main))
-    except (SettingsError, TemporalError, ApiUnreachable, ConfigError, ApiError, EC2Error) as error:
+    except (SettingsError, TemporalError, ApiUnreachableError, ConfigError, ApiError, EC2Error) as error:
         if not report_failure(str(error)):
             print(error, file=sys.stderr, flush=True)
         end(EXIT_UNUSABLE)

@@ -12,6 +12,7 @@ from temporalio.client import Client
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
 from temporalio.service import RPCError
 
+from tenon.errors import TenonError
 from worker.runtime.outage import Outage, ReadinessLike
 from worker.runtime.temporal_core_logs import runtime
 from worker.runtime.temporal_plugin import TenonPlugin
@@ -30,7 +31,7 @@ class ConnectionLike(Protocol):
         """The current client."""
 
 
-class TemporalError(Exception):
+class TemporalError(TenonError):
     """Temporal cannot be used. The message is one sentence."""
 
 

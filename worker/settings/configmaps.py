@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError, ConfigError, Forbidden
+from activities.kubernetes.errors import ApiError, ConfigError, ForbiddenError
 from activities.kubernetes.resources import CONFIGMAPS
 from tenon.apis.legacy.global_settings import LOGGING, SETTINGS, Settings, convert_settings, merged
 
@@ -38,7 +38,7 @@ async def read_config_maps(kube: Kube, namespace: str) -> Old:
     for name in (SETTINGS, LOGGING):
         try:
             manifest = await kube.get(CONFIGMAPS, name, namespace)
-        except Forbidden:
+        except ForbiddenError:
             return Old(
                 unread=f"The ConfigMaps {SETTINGS} and {LOGGING} in the namespace {namespace} are not read: the worker "
                 "may not get them there (deploy/rbac.yaml has the rule)."

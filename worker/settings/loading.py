@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from tenon.apis.legacy.global_settings import Settings as OldSettings
+from tenon.errors import TenonError
 from tenon.provisioning.gates import named_gates, parse_feature_gates
 from worker.settings import effects, env_typos
 from worker.settings.model import Settings
@@ -33,7 +34,7 @@ _PLAINER = {
 """Replaces pydantic's error messages, which are written for programmers."""
 
 
-class SettingsError(Exception):
+class SettingsError(TenonError):
     """Invalid settings. The message has one sentence per error."""
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from activities.kubernetes.client import Kube, Object
-from activities.kubernetes.errors import ApiError, Conflict
+from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.resources import CRDS, EC2NODECLASSES, NODECLAIMS, NODEPOOLS, Resource
 from tenon.apis.versions.definitions import (
     NAMES,
@@ -138,7 +138,7 @@ class DefinitionKeeper:
             mark = {"metadata": {"uid": metadata["uid"], "annotations": {STORED_VERSION_MIGRATED: "true"}}}
             try:
                 await self._kube.patch(resource, metadata["name"], mark)
-            except Conflict:
+            except ConflictError:
                 continue  # the object was deleted and created again, so it is stored as v1
             except ApiError as error:
                 refused.append(f"{metadata['name']}: {error}")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from activities.kubernetes.client import Kube, Object
-from activities.kubernetes.errors import Conflict, Forbidden
+from activities.kubernetes.errors import ConflictError, ForbiddenError
 from activities.kubernetes.resources import SECRETS
 from worker.webhook.certificates import Served, issued, names_of, why_renew
 
@@ -46,8 +46,8 @@ class CertificateSecret:
             trusted: authorities of the certificate in use, which stay trusted even if the Secret has lost them.
 
         Raises:
-            Conflict: others wrote the Secret at every attempt.
-            Forbidden: the Secret does not exist and the worker may not create it.
+            ConflictError: others wrote the Secret at every attempt.
+            ForbiddenError: the Secret does not exist and the worker may not create it.
         """
         for _ in range(ATTEMPTS):
             found = await self._kube.get(SECRETS, SECRET, self._namespace)
@@ -61,11 +61,11 @@ class CertificateSecret:
             fresh = issued(wanted, self._now(), before=trusted + (served.authorities if served else b""))
             try:
                 await self._write(found, fresh)
-            except Conflict:
+            except ConflictError:
                 continue  # another replica wrote: read its certificate
             log.info("made a certificate for the conversion webhook", extra={"why": why, "names": wanted})
             return fresh
-        raise Conflict(409, "Conflict", f"Secret {self._namespace}/{SECRET} is written by others all the time")
+        raise ConflictError(409, "Conflict", f"Secret {self._namespace}/{SECRET} is written by others all the time")
 
     async def _write(self, found: Object | None, served: Served) -> None:
         values = (served.authorities, served.certificate, served.key)
@@ -75,12 +75,12 @@ class CertificateSecret:
             body = {"metadata": {"name": SECRET, "labels": labels}, "type": "kubernetes.io/tls", "data": data}
             try:
                 await self._kube.create(SECRETS, body, self._namespace)
-            except Forbidden as error:
-                raise Forbidden(error.status, error.reason, self._missing()) from error
+            except ForbiddenError as error:
+                raise ForbiddenError(error.status, error.reason, self._missing()) from error
             return
         patch = {"metadata": {"resourceVersion": found["metadata"]["resourceVersion"]}, "data": data}
         if await self._kube.patch(SECRETS, SECRET, patch, namespace=self._namespace) is None:
-            raise Conflict(409, "Conflict", f"Secret {self._namespace}/{SECRET} is gone")
+            raise ConflictError(409, "Conflict", f"Secret {self._namespace}/{SECRET} is gone")
 
     def _missing(self) -> str:
         return (

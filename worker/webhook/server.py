@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from tenon.apis.versions.parts import Unconvertible
+from tenon.apis.versions.parts import UnconvertibleError
 from tenon.apis.versions.review import reviewed
 from worker.runtime.log_rate_limit import LogRateLimiter
 from worker.webhook.certificates import Served
@@ -220,7 +220,7 @@ class _Connections:
                 self._large.release()
         except TimeoutError:
             return _refusal(503, "too much is to be converted at once: try again")
-        except (msgspec.DecodeError, Unconvertible, RecursionError) as error:
+        except (msgspec.DecodeError, UnconvertibleError, RecursionError) as error:
             return _refusal(400, str(error))
 
     async def _converted(self, request: web.BaseRequest, protocol: _Connection) -> web.Response:

@@ -8,7 +8,7 @@ from tenon.apis import labels
 from tenon.apis.json_object import JsonObject
 from tenon.apis.managed import KIND as NODE_CLASS_KIND
 from tenon.apis.versions import nodeclasses, pools_and_claims
-from tenon.apis.versions.parts import Part, Side, Unconvertible, convert
+from tenon.apis.versions.parts import Part, Side, UnconvertibleError, convert
 
 V1, V1BETA1 = "v1", "v1beta1"
 DEFAULT_EXPIRY = "720h"
@@ -34,16 +34,16 @@ def converted(body: JsonObject, wanted: str, expiry: Mapping[str, str] | None = 
             yet.
 
     Raises:
-        Unconvertible: the object is of another kind or version, or it is malformed.
+        UnconvertibleError: the object is of another kind or version, or it is malformed.
     """
     group, _, version = wanted.partition("/")
     kind = body.get("kind")
     own_group, _, own_version = str(body.get("apiVersion") or "").partition("/")
     parts = _PARTS.get((own_group, str(kind)))
     if parts is None or own_version not in _SIDES or version not in _SIDES or own_group != group:
-        raise Unconvertible(f"{body.get('apiVersion')} {kind} cannot be converted to {wanted}")
+        raise UnconvertibleError(f"{body.get('apiVersion')} {kind} cannot be converted to {wanted}")
     if not isinstance(body.get("metadata"), dict):
-        raise Unconvertible("metadata is not a mapping")
+        raise UnconvertibleError("metadata is not a mapping")
     if own_version == version:
         return body
     convert(body, parts(body), _SIDES[own_version], _SIDES[version], upwards=version == V1)
@@ -60,5 +60,5 @@ def _expire(claim: JsonObject, expiry: Mapping[str, str] | None) -> None:
         return
     owner = (claim["metadata"].get("labels") or {}).get(labels.NODEPOOL)
     if owner is not None and expiry is None:
-        raise Unconvertible(f"how long nodes of NodePool {owner} live is not known yet: try again")
+        raise UnconvertibleError(f"how long nodes of NodePool {owner} live is not known yet: try again")
     spec["expireAfter"] = (expiry or {}).get(str(owner), DEFAULT_EXPIRY)

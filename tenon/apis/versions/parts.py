@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenon.apis.json_object import JsonObject, parse_json_object
+from tenon.errors import TenonError
 
 Values = dict[str, Any]
 """The present fields of a part, by their names within the part."""
@@ -28,7 +29,7 @@ def anything(name: str, value: Any) -> bool:  # noqa: ARG001 - a Taken
     return True
 
 
-class Unconvertible(Exception):
+class UnconvertibleError(TenonError):
     """The object is malformed and cannot be converted. The message is a sentence."""
 
 
@@ -61,7 +62,7 @@ def convert(body: JsonObject, parts: Sequence[Part], source: Side, target: Side,
     """Convert all parts of the object, in place.
 
     Raises:
-        Unconvertible: a field that contains other fields is not a mapping.
+        UnconvertibleError: a field that contains other fields is not a mapping.
     """
     kept = _unkeep(body, source.keeps)
     keep: Values = {}
@@ -143,7 +144,7 @@ def _image(kept: Any, back: Change) -> Any:
     """Convert a kept value back for comparison; None if that fails, because users can edit the annotation."""
     try:
         return back(kept)
-    except (Unconvertible, AttributeError, TypeError):
+    except (UnconvertibleError, AttributeError, TypeError):
         return None
 
 
@@ -169,7 +170,7 @@ def _take(body: JsonObject, fields: Mapping[str, Path]) -> Values:
             if inner is None:
                 break
             if not isinstance(inner, dict):
-                raise Unconvertible(f"{'.'.join(path[: depth + 1])} is not a mapping")
+                raise UnconvertibleError(f"{'.'.join(path[: depth + 1])} is not a mapping")
             parents.append(inner)
         else:
             if path[-1] not in parents[-1]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tenon.apis.json_object import JsonObject
 from tenon.apis.versions.objects import converted
-from tenon.apis.versions.parts import Unconvertible
+from tenon.apis.versions.parts import UnconvertibleError
 
 API_VERSION = "apiextensions.k8s.io/v1"
 KIND = "ConversionReview"
@@ -24,11 +24,11 @@ def reviewed(review: Any, expiry: Mapping[str, str] | None = None) -> JsonObject
         expiry: expireAfter by NodePool name; None if it is not known yet.
 
     Raises:
-        Unconvertible: the request is not a ConversionReview, so it cannot be answered with one.
+        UnconvertibleError: the request is not a ConversionReview, so it cannot be answered with one.
     """
     request = review.get("request") if isinstance(review, dict) and review.get("kind") == KIND else None
     if not isinstance(request, dict) or review.get("apiVersion") != API_VERSION:
-        raise Unconvertible(f"the body is no {KIND} of {API_VERSION} with a request")
+        raise UnconvertibleError(f"the body is no {KIND} of {API_VERSION} with a request")
     return {"apiVersion": API_VERSION, "kind": KIND, "response": _response(request, expiry)}
 
 
@@ -42,9 +42,9 @@ def _response(request: JsonObject, expiry: Mapping[str, str] | None) -> JsonObje
     for body in objects:
         try:
             if not isinstance(body, dict):
-                raise Unconvertible("one of the objects is not a mapping")
+                raise UnconvertibleError("one of the objects is not a mapping")
             found.append(converted(body, wanted, expiry))
-        except Unconvertible as error:
+        except UnconvertibleError as error:
             return _failure(uid, f"{_named(body)} cannot be read as {wanted}: {error}")
     return {"uid": uid, "convertedObjects": found, "result": {"status": "Success"}}
 

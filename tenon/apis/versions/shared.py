@@ -12,7 +12,7 @@ from tenon.apis.base import ApiModel, kubernetes_name
 from tenon.apis.common import SelectorRequirement
 from tenon.apis.json_object import JsonObject, parse_json_object
 from tenon.apis.managed import KIND as NODE_CLASS_KIND
-from tenon.apis.versions.parts import Part, Path, Taken, Unconvertible, Values, text_of
+from tenon.apis.versions.parts import Part, Path, Taken, UnconvertibleError, Values, text_of
 
 ANNOTATIONS: Path = ("metadata", "annotations")
 
@@ -89,7 +89,7 @@ def reference_up(values: Values) -> Values:
         return values
     given = values["nodeClassRef"]
     if not isinstance(given, dict):
-        raise Unconvertible("nodeClassRef is not a mapping")
+        raise UnconvertibleError("nodeClassRef is not a mapping")
     group = str(given.get("apiVersion") or "").partition("/")[0] or labels.AWS_GROUP
     found = {"group": group, "kind": given.get("kind") or NODE_CLASS_KIND, "name": given.get("name")}
     return {"nodeClassRef": found, "original": text_of(given)}
@@ -101,7 +101,7 @@ def reference_down(values: Values) -> Values:
         return values
     given = values["nodeClassRef"]
     if not isinstance(given, dict):
-        raise Unconvertible("nodeClassRef is not a mapping")
+        raise UnconvertibleError("nodeClassRef is not a mapping")
     original = parse_json_object(values.get("original"))
     if original is not None and reference_up({"nodeClassRef": original})["nodeClassRef"] == given:
         return {"nodeClassRef": original}

@@ -16,7 +16,7 @@ from typing import Any
 import pytest_asyncio
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError, NotFound, TooManyRequests
+from activities.kubernetes.errors import ApiError, NotFoundError, TooManyRequestsError
 from activities.kubernetes.resources import CRDS as CUSTOM_RESOURCES
 from sandbox.cluster import Sandbox
 from tenon.apis.base import ApiModel
@@ -163,7 +163,7 @@ async def _all_served(kube: Kube, made: dict[str, Any]) -> bool:
     try:
         for crd in made.values():
             await kube.request("GET", f"/apis/{TEST_GROUP}/v1beta1/{crd['spec']['names']['plural']}")
-    except (NotFound, TooManyRequests):
+    except (NotFoundError, TooManyRequestsError):
         return False
     return True
 

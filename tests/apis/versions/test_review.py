@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenon.apis.versions.parts import Unconvertible
+from tenon.apis.versions.parts import UnconvertibleError
 from tenon.apis.versions.review import reviewed
 
 REFERENCE = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "c"}
@@ -71,7 +71,7 @@ def test_a_broken_object_fails_its_review_in_a_sentence(given: dict[str, Any], w
 
 @pytest.mark.parametrize("given", [None, [], {}, {"kind": "ConversionReview"}, {**review(), "apiVersion": "v1"}])
 def test_what_is_no_review_has_no_answer(given: Any) -> None:
-    with pytest.raises(Unconvertible, match="ConversionReview"):
+    with pytest.raises(UnconvertibleError, match="ConversionReview"):
         reviewed(given)
 
 
