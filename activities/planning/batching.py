@@ -251,9 +251,8 @@ class Batcher:
         a time limit. kube-scheduler binds a pending pod to the new node at once or not at all.
         """
         return any(
-            pod.node_name or claim.initialized_at is None or now - claim.initialized_at <= NOMINATED_FOR
+            pod.node_name or (since := claim.initialized_at) is None or now - since <= NOMINATED_FOR
             for claim in self._view.claims_for(pod)
-            if not claim.leaving
         )
 
     def _valid(self, pod: Pod, now: datetime, fingerprint: Fingerprint) -> bool:

@@ -8,9 +8,10 @@ from typing import Protocol
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.disruption.model import ManagedNode
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
-from tenon.provisioning.planning_context import ClaimFacts, Fingerprint
+from tenon.provisioning.planning_context import Fingerprint
 from tenon.provisioning.problem import Cluster
 from tenon.scheduling.model import InstanceType
 
@@ -46,8 +47,8 @@ class ClusterView(Cluster, Protocol):
         """The NodePools with a NodeClaim that has no instance yet."""
         ...
 
-    def claims_for(self, pod: Pod) -> Sequence[ClaimFacts]:
-        """The NodeClaims that were created for a pod, except those that it did not use because it got another node."""
+    def claims_for(self, pod: Pod) -> Sequence[ClaimRecord]:
+        """The NodeClaims that were created for a pod and stay, except those it did not use: it got another node."""
         ...
 
     def place_of(self, name: str) -> str:

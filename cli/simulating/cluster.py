@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from tenon.kube.decode import decode_daemonset, decode_node, decode_object, decode_pod
+from tenon.kube.decode import decode_daemonset, decode_node, decode_nodeclaim, decode_object, decode_pod
 from tenon.kube.disruption_budgets import decode_budget
 from tenon.kube.pod import Pod
 from tenon.kube.records import PodRecord, ValueRecord
@@ -65,7 +65,7 @@ def fill(cache: FiledCache, objects: Objects, *, moving: bool = False) -> tuple[
         ("PodDisruptionBudget", decode_budget, cache.moving.budgets),
         ("EC2NodeClass", decode_object, cache.nodeclasses),
         ("NodePool", decode_object, cache.pools),
-        ("NodeClaim", decode_object, cache.claims),
+        ("NodeClaim", decode_nodeclaim, cache.claims),
         ("Node", decode_node, cache.nodes),
         ("DaemonSet", decode_daemonset, cache.daemonsets),
         ("Service", decode_service, cache.spreading.services),

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from tenon.apis import labels
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.default_spread import OWNERS
 from tenon.kube.host_ports import host_ports
 from tenon.kube.node_affinity import required_terms
@@ -158,6 +159,15 @@ def decode_object(raw: bytes | msgspec.Raw) -> ObjectRecord:
     return _object(raw, ObjectRecord)
 
 
+def decode_nodeclaim(raw: bytes | msgspec.Raw) -> ClaimRecord:
+    """Decode a NodeClaim.
+
+    Raises:
+        ValueError: the bytes are not an object with a name.
+    """
+    return _object(raw, ClaimRecord)
+
+
 def decode_namespaced(raw: bytes | msgspec.Raw) -> NamespacedRecord:
     """Decode a namespaced custom resource.
 
@@ -169,17 +179,10 @@ def decode_namespaced(raw: bytes | msgspec.Raw) -> NamespacedRecord:
 
 def _object(raw: bytes | msgspec.Raw, record: type[AnyRecord]) -> AnyRecord:
     body = _objects.decode(raw)
-    metadata = body.get("metadata")
-    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
-        raise ValueError("the object has no metadata.name")
-    metadata.pop("managedFields", None)
+    found = record.of(body)
+    body["metadata"].pop("managedFields", None)
     _share_values(body)
-    return record(
-        name=sys.intern(metadata["name"]),
-        uid=str(metadata.get("uid") or ""),
-        resource_version=str(metadata.get("resourceVersion") or ""),
-        body=body,
-    )
+    return found
 
 
 def _share_values(body: dict[str, Any]) -> None:

@@ -97,7 +97,9 @@ def tolerates(pod: Object, taint: Taint) -> bool:
 
 def taints(raw: Iterable[Object] | None) -> tuple[Taint, ...]:
     """Read the taints of a Node or NodeClaim."""
-    return tuple(Taint(key=taint["key"], effect=taint["effect"], value=taint.get("value") or "") for taint in raw or ())
+    return tuple(
+        Taint(key=taint["key"], effect=taint.get("effect") or "", value=taint.get("value") or "") for taint in raw or ()
+    )
 
 
 def _owner_kind(pod: Object) -> str:

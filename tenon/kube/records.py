@@ -5,15 +5,18 @@ Two records of an object are equal if their content is equal, regardless of the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from datetime import datetime
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from tenon.kube import pod_kinds
-from tenon.kube.conditions import condition
+from tenon.kube.conditions import condition, is_true, true_since
 from tenon.kube.pod import Pod
 from tenon.kube.structs import PodSpec
 from tenon.kube.taints import Taint
+from tenon.kube.timestamps import parse_instant
 from tenon.kube.volumes import VolumeUse
 from tenon.resources import Resources
 
@@ -136,16 +139,25 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class ObjectRecord:
-    """A custom resource as JSON, without managedFields. Never change ``body``.
-
-    The cache stores NodeClaims in this form. It preserves users' fields, and a model would have to be validated on
-    every change.
-    """
+    """A custom resource as JSON, without managedFields. Never change ``body``."""
 
     name: str
     uid: str
     resource_version: str = field(compare=False)
     body: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> Self:
+        """The record of an object as JSON.
+
+        Raises:
+            ValueError: the object has no name.
+        """
+        metadata = body.get("metadata")
+        if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+            raise ValueError("the object has no metadata.name")
+        uid, version = metadata.get("uid"), metadata.get("resourceVersion")
+        return cls(sys.intern(metadata["name"]), str(uid or ""), str(version or ""), body)
 
     @property
     def key(self) -> str:
@@ -153,42 +165,67 @@ class ObjectRecord:
         return self.name
 
     @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The metadata of the object."""
+        metadata: Mapping[str, Any] = self.body["metadata"]
+        return metadata
+
+    @property
+    def created_at(self) -> datetime | None:
+        """When the object was created."""
+        return parse_instant(self.metadata.get("creationTimestamp"))
+
+    @property
     def deleting(self) -> bool:
         """Whether the object's deletion has been requested."""
-        return bool(self.body["metadata"].get("deletionTimestamp"))
+        return bool(self.metadata.get("deletionTimestamp"))
+
+    @property
+    def deleted_at(self) -> datetime | None:
+        """When the object's deletion was requested; None if it was not."""
+        return parse_instant(self.metadata.get("deletionTimestamp"))
 
     @property
     def version_of_spec(self) -> tuple[object, ...]:
         """Changes whenever a user changes the object or requests its deletion, but not when the status changes."""
-        return self.uid, self.body["metadata"].get("generation"), self.deleting
+        return self.uid, self.metadata.get("generation"), self.deleting
+
+    @property
+    def finalizers(self) -> Sequence[str]:
+        """The finalizers of the object."""
+        return self.metadata.get("finalizers") or ()
 
     @property
     def labels(self) -> Mapping[str, str]:
         """The labels of the object."""
-        labels: Mapping[str, str] = self.body["metadata"].get("labels") or {}
-        return labels
+        return self.metadata.get("labels") or {}
 
     @property
     def annotations(self) -> Mapping[str, str]:
         """The annotations of the object."""
-        annotations: Mapping[str, str] = self.body["metadata"].get("annotations") or {}
-        return annotations
+        return self.metadata.get("annotations") or {}
 
     @property
     def spec(self) -> Mapping[str, Any]:
         """The spec of the object."""
-        spec: Mapping[str, Any] = self.body.get("spec") or {}
-        return spec
+        return self.body.get("spec") or {}
 
     @property
     def status(self) -> Mapping[str, Any]:
         """The status of the object."""
-        status: Mapping[str, Any] = self.body.get("status") or {}
-        return status
+        return self.body.get("status") or {}
 
     def condition(self, type_: str) -> Mapping[str, Any]:
         """Return the status condition of a type; empty if the object does not have it."""
         return condition(self.body, type_)
+
+    def is_true(self, type_: str) -> bool:
+        """Whether the object has a status condition of this type that is True."""
+        return is_true(self.body, type_)
+
+    def true_since(self, type_: str) -> datetime | None:
+        """When the status condition became True; None if it is not True."""
+        return true_since(self.body, type_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +235,7 @@ class NamespacedRecord(ObjectRecord):
     @property
     def key(self) -> str:
         """``namespace/name``."""
-        return f"{self.body['metadata'].get('namespace') or 'default'}/{self.name}"
+        return f"{self.metadata.get('namespace') or 'default'}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ import itertools
 import json
 from typing import Any
 
-from tenon.kube.decode import decode_daemonset, decode_node, decode_object, decode_pod
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.decode import decode_daemonset, decode_node, decode_nodeclaim, decode_pod
 from tenon.kube.disruption_budgets import decode_budget
-from tenon.kube.records import DaemonRecord, NodeRecord, ObjectRecord, PodRecord
+from tenon.kube.records import DaemonRecord, NodeRecord, PodRecord
 from tenon.kube.storage_decode import decode_claim, decode_class, decode_csi_node, decode_namespace, decode_volume
 
 _versions = itertools.count(1)
@@ -73,11 +74,11 @@ def claim(
     status: Any = None,
     initialized: str = "",
     **spec: Any,
-) -> ObjectRecord:
+) -> ClaimRecord:
     meta = {"labels": {"karpenter.sh/nodepool": "pool"}, **(meta or {})}
     conditions = [{"type": "Initialized", "status": "True", "lastTransitionTime": initialized}] if initialized else []
     known = {"providerID": f"aws:///us-west-2a/i-{node_name}", "conditions": conditions} if node_name else {}
-    return decode_object(
+    return decode_nodeclaim(
         json.dumps({"metadata": metadata(name, **meta), "spec": spec, "status": {**known, **(status or {})}}).encode()
     )
 

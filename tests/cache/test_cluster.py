@@ -31,7 +31,7 @@ class Cache(ClusterCache):
         super().__init__(FakeApi(), clock=lambda: self.now)  # type: ignore[arg-type]
 
     def tell(self, *records: Any) -> None:
-        tables: dict[str, Any] = {"PodRecord": self.pods, "NodeRecord": self.nodes, "ObjectRecord": self.claims}
+        tables: dict[str, Any] = {"PodRecord": self.pods, "NodeRecord": self.nodes, "ClaimRecord": self.claims}
         for record in records:
             tables[type(record).__name__].on_event(record.key, record)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tenon.kube.records import ObjectRecord
+from tenon.kube.claim_record import ClaimRecord
 from tests.cache.objects import claim, node, running
 from tests.cache.test_capacity import NOW, STATUS, state
 from worker.cache.capacity import scheduling_nodes
@@ -21,12 +21,12 @@ DISRUPTED = [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]
 OF_POOL = {"labels": {"karpenter.sh/nodepool": "pool", "karpenter.sh/initialized": "true"}}
 
 
-def foreign(name: str = "auto", **options: Any) -> ObjectRecord:
+def foreign(name: str = "auto", **options: Any) -> ClaimRecord:
     """A NodeClaim of EKS Auto Mode."""
     return claim(name, nodeClassRef=AUTO_MODE, **options)
 
 
-def foreign_pool(name: str = "pool") -> ObjectRecord:
+def foreign_pool(name: str = "pool") -> ClaimRecord:
     return claim(name, node_name="", template={"spec": {"nodeClassRef": AUTO_MODE}})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenon.kube.records import ObjectRecord
+from tenon.kube.claim_record import ClaimRecord
 from tests.cache.objects import claim, node
 from tests.cache.test_capacity import STATUS, state
 from worker.cache import usage
@@ -18,7 +18,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     read = usage.claimed
 
-    def noted(claim: ObjectRecord, field: str) -> dict[str, int]:
+    def noted(claim: ClaimRecord, field: str) -> dict[str, int]:
         found.append(claim.name)
         return read(claim, field)
 

@@ -15,10 +15,11 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.model import ManagedNode
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.planned_pods import planned_pods
 from tenon.kube.pod import Pod
-from tenon.provisioning.planning_context import ClaimFacts, Fingerprint
+from tenon.provisioning.planning_context import Fingerprint
 from tenon.provisioning.problem import Cluster
 from tenon.resources import Resources
 from tenon.scheduling.model import InstanceType, Node
@@ -58,7 +59,7 @@ class FakeView:
     def __init__(self) -> None:
         self.whole = True
         self.pods: list[Pod] = []
-        self.claim_facts: dict[str, ClaimFacts] = {}
+        self.claims: dict[str, ClaimRecord] = {}
         self.planned: dict[str, frozenset[str]] = {}
         self.launching: set[str] = set()
         self.pools = [node_pool()]
@@ -84,12 +85,15 @@ class FakeView:
         self.tell()
 
     def claim(self, name: str, *uids: str, leaving: bool = False, initialized_at: datetime | None = None) -> None:
-        self.claim_facts[name] = ClaimFacts(name, leaving, initialized_at)
+        ready = {"type": "Initialized", "status": "True", "lastTransitionTime": initialized_at}
+        deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if leaving else {}
+        body = {"metadata": {"name": name, **deleted}, "status": {"conditions": [ready] if initialized_at else []}}
+        self.claims[name] = ClaimRecord.of(body)
         self.planned[name] = frozenset(uids)
         self.tell()
 
     def without(self, name: str) -> None:
-        del self.claim_facts[name]
+        del self.claims[name]
         self.tell()
 
     def synced(self) -> bool:
@@ -128,17 +132,18 @@ class FakeView:
         return self.usage
 
     def claim_names(self) -> Set[str]:
-        return self.claim_facts.keys()
+        return self.claims.keys()
 
     def launching_pools(self) -> Set[str]:
         return self.launching
 
-    def claims_for(self, pod: Pod) -> Sequence[ClaimFacts]:
-        return [claim for name, claim in self.claim_facts.items() if pod.uid in self.planned[name]]
+    def claims_for(self, pod: Pod) -> Sequence[ClaimRecord]:
+        staying = {name: claim for name, claim in self.claims.items() if not claim.deleting}
+        return [claim for name, claim in staying.items() if pod.uid in self.planned[name]]
 
     def place_of(self, name: str) -> str:
-        claim = self.claim_facts.get(name)
-        there = any(node.name == name for node in self.existing) or (claim is not None and not claim.leaving)
+        claim = self.claims.get(name)
+        there = any(node.name == name for node in self.existing) or (claim is not None and not claim.deleting)
         return name if there else ""
 
     def newest_batch(self, up_to: int) -> int:

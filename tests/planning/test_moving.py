@@ -13,7 +13,7 @@ from activities.kubernetes.events import EventRecorder
 from activities.planning.batching import Batcher
 from activities.planning.planner import Planner
 from tenon.apis import labels
-from tenon.kube.decode import decode_object
+from tenon.kube.decode import decode_nodeclaim, decode_object
 from tenon.lifecycle.messages import PlanInput, PlanResult
 from tests.cache.objects import claim, daemonset, namespace, node, owned_by, running, waiting
 from tests.lifecycle_k8s.fake_kube import Recorder
@@ -78,7 +78,7 @@ class Setting:
             version = str(self.cache.claims.get(name) is not None) + json.dumps(status)
             created = self._created.setdefault(name, self.now.isoformat())
             metadata = {**body["metadata"], "uid": name, "resourceVersion": version, "creationTimestamp": created}
-            record = decode_object(json.dumps({**body, "metadata": metadata, "status": status}).encode())
+            record = decode_nodeclaim(json.dumps({**body, "metadata": metadata, "status": status}).encode())
             self.cache.claims.on_event(name, record)
 
 

@@ -16,7 +16,7 @@ from activities.planning.batching import Batcher
 from activities.planning.buffers import BufferRoom
 from activities.planning.planner import Planner
 from tenon.apis import labels
-from tenon.kube.decode import decode_namespaced, decode_object
+from tenon.kube.decode import decode_namespaced, decode_nodeclaim, decode_object
 from tenon.lifecycle.messages import PlanInput
 from tenon.provisioning.planning_policy import PlanPolicy
 from tests.apis.case import EC2NODECLASS, NODEPOOL
@@ -77,7 +77,7 @@ class Server(FakeKube):
         if resource is CAPACITYBUFFERS:
             self.cache.buffers.on_event(f"default/{obj['metadata']['name']}", decode_namespaced(raw))
         elif resource is NODECLAIMS:
-            self.cache.claims.on_event(obj["metadata"]["name"], decode_object(raw))
+            self.cache.claims.on_event(obj["metadata"]["name"], decode_nodeclaim(raw))
 
     def template(self, cpu: str = "1") -> None:
         """The PodTemplate that buffers here refer to."""
@@ -128,7 +128,7 @@ class World:
         assert found is not None
         status = {"providerID": f"aws:///us-west-2a/i-{claim}", "allocatable": {"cpu": cpu, "pods": "10"}}
         body = {**found.body, "metadata": {**found.body["metadata"], "resourceVersion": "x"}, "status": status}
-        self.cache.claims.on_event(claim, decode_object(json.dumps(body).encode()))
+        self.cache.claims.on_event(claim, decode_nodeclaim(json.dumps(body).encode()))
         known = {**found.labels, **({labels.INITIALIZED: "true"} if initialized else {})}
         self.cache.nodes.on_event(claim, node(claim, cpu=cpu, meta={"labels": known}))
 

@@ -17,6 +17,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenon.apis.labels import NODECLASS_FINALIZER, TERMINATION_FINALIZER
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import decode_object
 from tenon.kube.records import ObjectRecord
 from tenon.lifecycle.messages import Poke
@@ -124,7 +125,7 @@ class Cache(ClusterCache):
         return
 
     def tell(self, *records: Any) -> None:
-        tables: dict[str, Any] = {"NodeRecord": self.nodes, "ObjectRecord": self.claims}
+        tables: dict[str, Any] = {"NodeRecord": self.nodes, "ClaimRecord": self.claims}
         for record in records:
             tables[type(record).__name__].on_event(record.key, record)
 
@@ -144,12 +145,12 @@ async def bridged(cache: Cache, temporal: FakeTemporal) -> AsyncIterator[None]:
             await task
 
 
-def starting(name: str, **meta: Any) -> ObjectRecord:
+def starting(name: str, **meta: Any) -> ClaimRecord:
     """A launched claim without a Node."""
     return claim(name, node_name=name, meta=meta)
 
 
-def condition(name: str, *true: str) -> ObjectRecord:
+def condition(name: str, *true: str) -> ClaimRecord:
     """A launched claim with these conditions."""
     return claim(name, node_name=name, status={"conditions": [{"type": kind, "status": "True"} for kind in true]})
 

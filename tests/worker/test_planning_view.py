@@ -14,6 +14,7 @@ import pytest
 from activities.kubernetes.errors import ApiUnreachableError
 from activities.kubernetes.resources import NAMESPACES, NODECLAIMS, PODS, PVCS
 from tenon.apis import labels
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import decode_object
 from tenon.kube.records import ObjectRecord
 from tests.cache.objects import claim, metadata, mounting, node, running, waiting
@@ -210,7 +211,7 @@ async def test_a_look_at_a_hundred_empty_nodes_reads_the_pods_of_no_claim_twice(
             meta = {"annotations": {labels.PLANNED_PODS: planned}, "labels": {labels.NODEPOOL: "default"}}
             made = claim(f"c{number}", node_name=f"n{number}", initialized="2026-01-01T00:00:00Z", meta=meta)
             body = {**made.body, "metadata": {**made.body["metadata"], "annotations": Counted(made.annotations)}}
-            made = ObjectRecord(made.name, made.uid, made.resource_version, body)
+            made = ClaimRecord.of(body)
             cache.claims.on_event(made.name, made)
             cache.nodes.on_event(f"n{number}", node(f"n{number}"))
         Counted.reads = 0

@@ -15,8 +15,9 @@ from prometheus_client import REGISTRY
 
 from activities.kubernetes.errors import ApiError, ConflictError
 from tenon.apis import labels
-from tenon.kube.decode import decode_object
-from tenon.kube.records import NodeRecord, ObjectRecord, PodRecord
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.decode import decode_nodeclaim, decode_object
+from tenon.kube.records import NodeRecord, PodRecord
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.static_capacity import MOST_AT_ONCE
 from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
@@ -69,7 +70,7 @@ class ApiServer:
         body = self.claims.get(name)
         if body:
             body["metadata"]["resourceVersion"] = str(next(self._versions))
-        self.cache.claims.on_event(name, decode_object(json.dumps(body).encode()) if body else None)
+        self.cache.claims.on_event(name, decode_nodeclaim(json.dumps(body).encode()) if body else None)
 
     def launch(self, name: str) -> None:
         """EC2 has sold an instance, and its Node has joined."""
@@ -132,12 +133,12 @@ class ApiServer:
             raise ApiError(503, "ServiceUnavailable", "away")
 
 
-class CountingTable(Table[ObjectRecord]):
+class CountingTable(Table[ClaimRecord]):
     """Counts how often it is gone through."""
 
     walks = 0
 
-    def __iter__(self) -> Iterator[ObjectRecord]:
+    def __iter__(self) -> Iterator[ClaimRecord]:
         self.walks += 1
         return super().__iter__()
 
@@ -150,7 +151,7 @@ class CountingCache(Cache):
         self.claims = self.counted = CountingTable(self._claim_changed)
         self.nodes_asked = self.pods_asked = 0
 
-    def node_of(self, claim: ObjectRecord) -> NodeRecord | None:
+    def node_of(self, claim: ClaimRecord) -> NodeRecord | None:
         self.nodes_asked += 1
         return super().node_of(claim)
 

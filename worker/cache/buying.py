@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tenon.apis import labels
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.planned_pods import parse_planned
-from tenon.kube.records import ObjectRecord
 
 
 class Bought:
@@ -27,7 +27,7 @@ class Bought:
         made._text, made._pods, made._claims = self._text.copy(), self._pods.copy(), self._claims.copy()
         return made
 
-    def claim_changed(self, name: str, claim: ObjectRecord | None) -> None:
+    def claim_changed(self, name: str, claim: ClaimRecord | None) -> None:
         """Record a claim's new version, or None if it was deleted."""
         text = claim.annotations.get(labels.PLANNED_PODS, "") if claim is not None else ""
         if text == self._text.get(name, ""):

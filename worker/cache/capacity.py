@@ -9,12 +9,12 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from tenon.apis import labels
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.limit_ranges import requests_by_namespace
 from tenon.kube.pod import Pod
-from tenon.kube.records import NodeRecord, ObjectRecord, PodRecord
+from tenon.kube.records import NodeRecord, PodRecord
 from tenon.kube.requests import effective_requests
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint
@@ -113,7 +113,7 @@ class Expected:
 def _existing(
     state: ClusterState,
     record: NodeRecord,
-    claim: ObjectRecord | None,
+    claim: ClaimRecord | None,
     there: Sequence[PodRecord],
     expected: Expected,
 ) -> Node:
@@ -161,11 +161,11 @@ def _volume_limits(state: ClusterState, node: str, there: Iterable[PodRecord]) -
     return {driver: most - taken[driver] for driver, most in limits.items()} if taken else limits
 
 
-def _in_flight(claim: ObjectRecord, expected: Expected) -> Node:
+def _in_flight(claim: ClaimRecord, expected: Expected) -> Node:
     requirements = Requirements.from_terms(claim.spec.get("requirements") or ()).with_(
         Requirements.from_labels(claim.labels)
     )
-    taints = _lasting(_taints(claim.spec.get("taints")), claim)
+    taints = _lasting(claim.taints, claim)
     planned = expected.planned(claim.name)
     allocatable = claimed(claim, "allocatable")
     launched = bool(allocatable)
@@ -185,18 +185,14 @@ def _in_flight(claim: ObjectRecord, expected: Expected) -> Node:
     )
 
 
-def _lasting(taints: Iterable[Taint], claim: ObjectRecord) -> tuple[Taint, ...]:
+def _lasting(taints: Iterable[Taint], claim: ClaimRecord) -> tuple[Taint, ...]:
     """The taints that remain after the node has started."""
-    startup = {(taint.key, taint.effect) for taint in _taints(claim.spec.get("startupTaints"))}
+    startup = {(taint.key, taint.effect) for taint in claim.startup_taints}
     return tuple(
         taint
         for taint in taints
         if (taint.key, taint.effect) not in startup and not labels.is_ephemeral_taint(taint.key, taint.effect)
     )
-
-
-def _taints(raw: Iterable[Mapping[str, Any]] | None) -> tuple[Taint, ...]:
-    return tuple(Taint(key=t["key"], effect=t.get("effect") or "", value=t.get("value") or "") for t in raw or ())
 
 
 def _tolerates(pod: Pod, taints: Iterable[Taint]) -> bool:

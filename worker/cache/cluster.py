@@ -10,11 +10,19 @@ from typing import Any
 
 from activities.kubernetes import resources
 from activities.kubernetes.client import Kube
-from tenon.kube.decode import decode_daemonset, decode_namespaced, decode_node, decode_object, decode_pod, instant
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.decode import (
+    decode_daemonset,
+    decode_namespaced,
+    decode_node,
+    decode_nodeclaim,
+    decode_object,
+    decode_pod,
+    instant,
+)
 from tenon.kube.disruption_budgets import decode_budget
 from tenon.kube.limit_ranges import decode_limit_range
 from tenon.kube.pod import Pod
-from tenon.kube.records import ObjectRecord
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.kube.selector_decode import decode_replication_controller, decode_service, decode_workload
 from tenon.kube.storage_decode import decode_claim, decode_class, decode_csi_node, decode_namespace, decode_volume
@@ -60,7 +68,7 @@ class ClusterCache(ClusterState):
         self._reflectors: list[Reflector[Any]] = [
             reflect(resources.PODS, decode_pod, self.pods),
             reflect(resources.NODES, decode_node, self.nodes),
-            reflect(resources.NODECLAIMS, decode_object, self.claims),
+            reflect(resources.NODECLAIMS, decode_nodeclaim, self.claims),
             reflect(resources.NODEPOOLS, decode_object, self.pools),
             reflect(resources.EC2NODECLASSES, decode_object, self.nodeclasses),
             reflect(resources.DAEMONSETS, decode_daemonset, self.daemonsets),
@@ -178,7 +186,7 @@ class ClusterCache(ClusterState):
         """By NodePool: the usage of its limits by its nodes and claims, including the pseudo-resource ``nodes``."""
         return pool_usages(self, with_leaving=with_leaving, at_most=at_most)
 
-    def empty_since(self, claim: ObjectRecord, now: float | None = None) -> float | None:
+    def empty_since(self, claim: ClaimRecord, now: float | None = None) -> float | None:
         """When an initialized node became empty, in seconds since the epoch.
 
         None if the node has a pod that would need another node, or if such a pod is on its way. The time comes from the
@@ -188,12 +196,12 @@ class ClusterCache(ClusterState):
         that a restart can delay a removal but never hasten it.
         """
         node = self.node_of(claim)
-        initialized = claim.condition("Initialized")
-        if node is None or initialized.get("status") != "True":
+        if node is None or not claim.initialized:
             return None
         if self.occupied(node.name) or self.awaits_pods(claim, self.clock() if now is None else now):
             return None
         noted = instant(claim.status.get("lastPodEventTime"))
         seen = self.last_pod_event(node.name) or 0.0
         latest = max(noted, seen) or self._synced_at
-        return max(latest, instant(initialized.get("lastTransitionTime")))
+        initialized_at = claim.initialized_at
+        return max(latest, initialized_at.timestamp()) if initialized_at is not None else latest

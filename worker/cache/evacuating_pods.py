@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.disruption_budgets import Budget
-from tenon.kube.records import NodeRecord, ObjectRecord, PodRecord, ValueRecord
+from tenon.kube.records import NodeRecord, PodRecord, ValueRecord
 from tenon.kube.selectors import LabelSelector
 from worker.cache.table import Table
 
 
-def leaving(node: NodeRecord | None, claim: ObjectRecord | None) -> bool:
+def leaving(node: NodeRecord | None, claim: ClaimRecord | None) -> bool:
     """Whether a node is leaving: its deletion has been requested.
 
     The disruption taint alone does not mean that. A node that Tenon removes is deleted a moment after it is tainted,

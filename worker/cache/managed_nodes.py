@@ -9,19 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from tenon.apis import labels
-from tenon.apis.nodeclaim import INSTANCE_TERMINATING
 from tenon.disruption.model import ManagedNode
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.protection import protects_node
-from tenon.kube.records import NodeRecord, ObjectRecord
-from tenon.kube.timestamps import parse_instant
+from tenon.kube.records import NodeRecord
 from worker.cache.cluster import ClusterCache
 from worker.cache.evacuating_pods import leaving
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    claim: ObjectRecord
+    claim: ClaimRecord
     node: NodeRecord | None
     found: ManagedNode
     """The node as if it had pods, and with the protection of its annotations but without that of keep-until."""
@@ -61,7 +59,7 @@ class ManagedNodes:
             node = self._cache.node_of(claim)
             one = self._known.get(claim.name)
             if one is None or one.claim is not claim or one.node is not node:
-                if not claim.labels.get(labels.NODEPOOL):
+                if not claim.pool:
                     continue
                 one = _known(claim, node)
             known[claim.name] = one
@@ -80,19 +78,19 @@ class ManagedNodes:
         return replace(found, empty=True, quiet_since=datetime.fromtimestamp(since, UTC))
 
 
-def _known(claim: ObjectRecord, node: NodeRecord | None) -> _Known:
+def _known(claim: ClaimRecord, node: NodeRecord | None) -> _Known:
     protected = protects_node(claim.annotations) or (node is not None and protects_node(node.annotations))
     found = ManagedNode(
         claim=claim.name,
         uid=claim.uid,
-        pool=claim.labels[labels.NODEPOOL],
-        initialized=claim.condition("Initialized").get("status") == "True",
+        pool=claim.pool,
+        initialized=claim.initialized,
         ready=node is not None and node.ready,
         leaving=leaving(node, claim),
         empty=False,
         protected=protected,
         quiet_since=None,
         node=node.name if node is not None else "",
-        terminating=claim.condition(INSTANCE_TERMINATING).get("status") == "True",
+        terminating=claim.terminating,
     )
-    return _Known(claim, node, found, parse_instant(claim.annotations.get(labels.KEEP_UNTIL)))
+    return _Known(claim, node, found, claim.keep_until)

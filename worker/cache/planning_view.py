@@ -9,16 +9,15 @@ import logging
 from collections.abc import Collection, Mapping, Set
 
 from activities.kubernetes.resources import NODECLAIMS, PODS
-from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NodePool
 from tenon.apis.validation import Problem, parse
 from tenon.disruption.model import ManagedNode
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod import Pod
 from tenon.kube.records import ObjectRecord
-from tenon.kube.timestamps import parse_instant
-from tenon.provisioning.planning_context import ClaimFacts, Fingerprint
+from tenon.provisioning.planning_context import Fingerprint
 from tenon.resources import Resources
 from tenon.scheduling.model import Node
 from worker.cache.changes import Topic
@@ -157,18 +156,20 @@ class PlanningView:
 
     def launching_pools(self) -> Set[str]:
         """The names of the NodePools that have a NodeClaim without an instance."""
-        waiting = (claim for claim in self._cache.claims if claim.condition("Launched").get("status") != "True")
-        return {
-            claim.labels.get(labels.NODEPOOL, "") for claim in waiting if not leaving(self._cache.node_of(claim), claim)
-        }
+        waiting = (claim for claim in self._cache.claims if not claim.launched)
+        return {claim.pool for claim in waiting if not leaving(self._cache.node_of(claim), claim)}
 
-    def claims_for(self, pod: Pod) -> list[ClaimFacts]:
-        """The NodeClaims that were bought for a pod, except those it no longer needs because it got another node."""
+    def claims_for(self, pod: Pod) -> list[ClaimRecord]:
+        """The NodeClaims that were bought for a pod and stay, except those it does not need: it got another node."""
         record = self._cache.pods.get(pod.key)
         known = record if record is not None and record.uid == pod.uid else None
         claims = (self._cache.claims.get(name) for name in self._cache.bought.claims_for(pod.uid))
         return [
-            self._facts(claim) for claim in claims if claim is not None and (known is None or answers_for(claim, known))
+            claim
+            for claim in claims
+            if claim is not None
+            and (known is None or answers_for(claim, known))
+            and not leaving(self._cache.node_of(claim), claim)
         ]
 
     def place_of(self, name: str) -> str:
@@ -189,8 +190,7 @@ class PlanningView:
 
     def newest_batch(self, up_to: int) -> int:
         """The highest batch number on a NodeClaim that is not above ``up_to``. 0 if there is none."""
-        texts = [claim.labels.get(labels.BATCH, "") for claim in self._cache.claims]
-        return max((number for text in texts if text.isdecimal() and (number := int(text)) <= up_to), default=0)
+        return max((claim.batch for claim in self._cache.claims if claim.batch <= up_to), default=0)
 
     async def catch_up(self, claims: Collection[str]) -> None:
         """Wait until the view holds these NodeClaims, or is newer than this call, which means that the missing ones are
@@ -225,15 +225,6 @@ class PlanningView:
     def managed_nodes(self) -> list[ManagedNode]:
         """The nodes that disruption may consider."""
         return self._managed.now()
-
-    def _facts(self, claim: ObjectRecord) -> ClaimFacts:
-        initialized = claim.condition("Initialized")
-        done = initialized.get("status") == "True"
-        return ClaimFacts(
-            name=claim.name,
-            leaving=leaving(self._cache.node_of(claim), claim),
-            initialized_at=parse_instant(initialized.get("lastTransitionTime")) if done else None,
-        )
 
     async def changed(self, seconds: float) -> None:
         """Wait for the next change that may affect which pods need a decision, for at most ``seconds``."""

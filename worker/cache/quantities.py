@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 
-from tenon.kube.records import ObjectRecord
+from tenon.kube.claim_record import ClaimRecord
 from tenon.resources import Resources, parse_resources
 
 log = logging.getLogger(__name__)
 
 
-def claimed(claim: ObjectRecord, field: str) -> Resources:
+def claimed(claim: ClaimRecord, field: str) -> Resources:
     """The resources in ``status.capacity`` or ``status.allocatable`` of a claim."""
     try:
         return parse_resources(claim.status.get(field))
@@ -19,7 +19,7 @@ def claimed(claim: ObjectRecord, field: str) -> Resources:
         return {}
 
 
-def requested(claim: ObjectRecord) -> Resources:
+def requested(claim: ClaimRecord) -> Resources:
     """The requests of the pods that a claim was created for, from its spec."""
     try:
         return parse_resources((claim.spec.get("resources") or {}).get("requests"))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim, manages_pool
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import instant
 from tenon.kube.pod import Pod
 from tenon.kube.records import DaemonRecord, NamespacedRecord, NodeRecord, ObjectRecord, PodRecord, ValueRecord
@@ -45,7 +46,7 @@ class ClusterState:
         self.changes = Changes()
         self.pods: Table[PodRecord] = Table(self._pod_changed)
         self.nodes: Table[NodeRecord] = Table(self._node_changed)
-        self.claims: Table[ObjectRecord] = Table(self._claim_changed, keeps=lambda claim: manages_claim(claim.body))
+        self.claims: Table[ClaimRecord] = Table(self._claim_changed, keeps=lambda claim: manages_claim(claim.body))
         self.pools: Table[ObjectRecord] = Table(self._teller(Topic.POOL), keeps=lambda pool: manages_pool(pool.body))
         self.nodeclasses: Table[ObjectRecord] = Table(self._teller(Topic.NODECLASS))
         self.daemonsets: Table[DaemonRecord] = Table(self._teller(Topic.DAEMON))
@@ -138,18 +139,18 @@ class ClusterState:
         found = self.csi_nodes.get(node_name)
         return found.value if found is not None else {}
 
-    def node_of(self, claim: ObjectRecord) -> NodeRecord | None:
+    def node_of(self, claim: ClaimRecord) -> NodeRecord | None:
         """The Node of a NodeClaim, found by provider ID, or else by the name in the claim's status."""
-        provider_id = claim.status.get("providerID") or ""
+        provider_id = claim.provider_id
         name = self._node_by_provider.get(provider_id, "") if provider_id else ""
         name = name or min(self._nodes_by_provider.get(provider_id, ()), default="")
-        return self.nodes.get(name or claim.status.get("nodeName") or "")
+        return self.nodes.get(name or claim.node_name)
 
-    def has_several_nodes(self, claim: ObjectRecord) -> bool:
+    def has_several_nodes(self, claim: ClaimRecord) -> bool:
         """Whether several Nodes have the provider ID of a NodeClaim, so that a user must resolve the conflict."""
-        return len(self._nodes_by_provider.get(claim.status.get("providerID") or "", ())) > 1
+        return len(self._nodes_by_provider.get(claim.provider_id, ())) > 1
 
-    def claim_of(self, node: NodeRecord) -> ObjectRecord | None:
+    def claim_of(self, node: NodeRecord) -> ClaimRecord | None:
         """The NodeClaim of a Node. None if Tenon did not launch the node."""
         return self.claims.get(self._claim_by_provider.get(node.provider_id, "")) if node.provider_id else None
 
@@ -166,7 +167,7 @@ class ClusterState:
         pods = (*self._unbound.values(), *self.moving_pods())
         return {pod.uid: claim for pod in pods if (claim := self._place_of(pod, now))}
 
-    def awaits_pods(self, claim: ObjectRecord, now: float) -> bool:
+    def awaits_pods(self, claim: ClaimRecord, now: float) -> bool:
         """Whether a pod is on its way to this claim, according to `planned`."""
         for key, uid in self.bought.pods_of(claim.name).items():
             pod = self.pods.get(key)
@@ -291,22 +292,22 @@ class ClusterState:
                 self.changes.tell(Topic.CLAIM, claim.name)
                 break
 
-    def _claim_changed(self, key: str, before: ObjectRecord | None, after: ObjectRecord | None) -> None:
+    def _claim_changed(self, key: str, before: ClaimRecord | None, after: ClaimRecord | None) -> None:
         if before is not None and after is not None and _only_noted(before, after):
             self._pod_event_noted(after)
             return
-        earlier, later = (record.status.get("providerID") if record else None for record in (before, after))
+        earlier, later = (record.provider_id if record else "" for record in (before, after))
         _reindex(self._claim_by_provider, key, earlier, later)
         self.node_changes += 1
         self.bought.claim_changed(key, after)
         if before is not None and (after is None or after.uid != before.uid or _sized(before, after)):
-            self.limits_eased[before.labels.get(labels.NODEPOOL, "")] += 1
+            self.limits_eased[before.pool] += 1
         for provider_id in {earlier, later}:
-            for node_name in self._nodes_by_provider.get(provider_id or "", ()):
+            for node_name in self._nodes_by_provider.get(provider_id, ()):
                 self._note_leaving(node_name)
         self.changes.tell(Topic.CLAIM, key)
 
-    def _pod_event_noted(self, claim: ObjectRecord) -> None:
+    def _pod_event_noted(self, claim: ClaimRecord) -> None:
         """Publish a pod event that the claim's status records, if another process saw it and this one did not."""
         node = self.node_of(claim)
         if node is not None and instant(claim.status.get(NOTED)) > (self.last_pod_event(node.name) or 0.0):
@@ -349,31 +350,31 @@ class ClusterState:
         return tell
 
 
-def answers_for(claim: ObjectRecord, pod: PodRecord) -> bool:
+def answers_for(claim: ClaimRecord, pod: PodRecord) -> bool:
     """Whether the pod still needs the claim that was bought for it. A pod that got its node after that went there
     instead.
     """
-    created = instant(claim.body["metadata"].get("creationTimestamp")) if pod.node_name else 0.0
-    return not created or pod.bound_at <= created
+    created = claim.created_at if pod.node_name else None
+    return created is None or pod.bound_at <= created.timestamp()
 
 
-def _awaits_pods(claim: ObjectRecord, now: float) -> bool:
-    initialized = claim.condition("Initialized")
-    if initialized.get("status") != "True":
+def _awaits_pods(claim: ClaimRecord, now: float) -> bool:
+    if not claim.initialized:
         return True
-    return now < instant(initialized.get("lastTransitionTime")) + PLANNED_GRACE_SECONDS
+    since = claim.initialized_at
+    return since is not None and now < since.timestamp() + PLANNED_GRACE_SECONDS
 
 
-def _sized(before: ObjectRecord, after: ObjectRecord) -> bool:
+def _sized(before: ClaimRecord, after: ClaimRecord) -> bool:
     """Whether the claim's instance has become known with this change, and with it the claim's usage of limits."""
     return not before.status.get("capacity") and bool(after.status.get("capacity"))
 
 
-def _only_noted(before: ObjectRecord, after: ObjectRecord) -> bool:
+def _only_noted(before: ClaimRecord, after: ClaimRecord) -> bool:
     """Whether only the time of the last pod event changed. A busy cluster writes many of these per second."""
     if before.status.get(NOTED) == after.status.get(NOTED) or before.spec != after.spec:
         return False
-    metadata = ({**claim.body["metadata"], "resourceVersion": ""} for claim in (before, after))
+    metadata = ({**claim.metadata, "resourceVersion": ""} for claim in (before, after))
     status = ({**claim.status, NOTED: ""} for claim in (before, after))
     return next(metadata) == next(metadata) and next(status) == next(status)
 

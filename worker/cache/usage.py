@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tenon.apis import labels
-from tenon.kube.records import NodeRecord, ObjectRecord
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.records import NodeRecord
 from tenon.provisioning.claims import largest_capacity
 from tenon.resources import Resources
 from worker.cache.evacuating_pods import leaving
@@ -22,7 +23,7 @@ NODES = "nodes"
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    claim: ObjectRecord | None
+    claim: ClaimRecord | None
     node: NodeRecord | None
     usage: Resources
     at_most: Resources
@@ -39,7 +40,7 @@ def pool_usages(state: ClusterState, *, with_leaving: bool = False, at_most: boo
     known: dict[str, _Part] = {}
     usages: dict[str, Resources] = {}
 
-    def add(key: str, claim: ObjectRecord | None, node: NodeRecord | None) -> None:
+    def add(key: str, claim: ClaimRecord | None, node: NodeRecord | None) -> None:
         pool = _pool_of(state, claim, node)
         if not pool:
             return
@@ -66,17 +67,17 @@ def pool_usages(state: ClusterState, *, with_leaving: bool = False, at_most: boo
     return usages
 
 
-def _pool_of(state: ClusterState, claim: ObjectRecord | None, node: NodeRecord | None) -> str:
+def _pool_of(state: ClusterState, claim: ClaimRecord | None, node: NodeRecord | None) -> str:
     """The NodePool that the node or claim counts for. Empty if there is none. ``state`` has only the NodePools of
     Tenon.
     """
     if claim is not None:
-        return claim.labels.get(labels.NODEPOOL, "")
+        return claim.pool
     named = node.labels.get(labels.NODEPOOL, "") if node is not None else ""
     return named if named in state.pools else ""
 
 
-def _read(claim: ObjectRecord | None, node: NodeRecord | None) -> _Part:
+def _read(claim: ClaimRecord | None, node: NodeRecord | None) -> _Part:
     capacity = claimed(claim, "capacity") if claim is not None else {}
     if node is not None:
         usage = {**capacity, **stated(node.capacity), NODES: 1}

@@ -15,7 +15,6 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ConflictError
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import AWSNODETEMPLATES, MACHINES, PROVISIONERS, Resource
-from tenon.apis import labels
 from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.apis.legacy.conversion import name_of
@@ -176,9 +175,7 @@ class LegacyApiController(Controller):
         """The creation times of each pool's NodeClaims."""
         found: dict[str, list[str]] = {}
         for claim in self._cache.claims:
-            found.setdefault(claim.labels.get(labels.NODEPOOL, ""), []).append(
-                str(claim.body["metadata"].get("creationTimestamp") or "")
-            )
+            found.setdefault(claim.pool, []).append(str(claim.metadata.get("creationTimestamp") or ""))
         return found
 
 

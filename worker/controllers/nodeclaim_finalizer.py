@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.nodeclaims import ensure_claim_finalizer
-from tenon.apis import labels
 from tenon.lifecycle.messages import ClaimRef
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
@@ -38,9 +37,7 @@ class NodeClaimFinalizerController(ObjectController):
     def needs_reconcile(self, name: str) -> bool:
         """Whether this is a launched claim that is not being deleted and lacks its finalizer."""
         claim = self._cache.claims.get(name)
-        if claim is None or claim.deleting or not claim.status.get("providerID"):
-            return False
-        return labels.TERMINATION_FINALIZER not in (claim.body["metadata"].get("finalizers") or ())
+        return claim is not None and bool(claim.provider_id) and not claim.deleting and not claim.has_finalizer
 
     async def reconcile_object(self, name: str) -> float | None:
         """Put the finalizer back."""

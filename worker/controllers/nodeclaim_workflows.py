@@ -16,10 +16,8 @@ from temporalio.common import SearchAttributePair, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
-from tenon.kube.records import ObjectRecord
-from tenon.kube.taints import Taint
+from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.messages import ClaimRef, Poke
 from tenon.lifecycle.state import NodeClaimInput
 from tenon.lifecycle.wakeups import poke_for
@@ -228,25 +226,22 @@ class NodeClaimWorkflowController(Controller):
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
 
-    def _poke(self, claim: ObjectRecord) -> Poke | None:
+    def _poke(self, claim: ClaimRecord) -> Poke | None:
         node = self._cache.node_of(claim)
         return poke_for(
             claim_deleting=claim.deleting,
-            registered=claim.condition("Registered").get("status") == "True",
-            initialized=claim.condition("Initialized").get("status") == "True",
-            startup_taints=[
-                Taint(key=t["key"], effect=t["effect"], value=t.get("value") or "")
-                for t in claim.spec.get("startupTaints") or ()
-            ],
+            registered=claim.registered,
+            initialized=claim.initialized,
+            startup_taints=claim.startup_taints,
             node_name=node.name if node else "",
             several_nodes=self._cache.has_several_nodes(claim),
             node_ready=node.ready if node else False,
             node_deleting=node.deleting if node else False,
             node_taints=node.taints if node else (),
-            disruption_reason=claim.condition(DISRUPTION_REASON).get("status") == "True",
+            disruption_reason=claim.is_true(DISRUPTION_REASON),
         )
 
-    async def _start_claim(self, claim: ObjectRecord) -> None:
+    async def _start_claim(self, claim: ClaimRecord) -> None:
         """Start the claim's workflow, unless it has completed: the cache may show the claim a moment longer."""
         try:
             await self._start_life(claim, WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY)
@@ -257,8 +252,8 @@ class NodeClaimWorkflowController(Controller):
             await self._start_life(claim, WorkflowIDReusePolicy.ALLOW_DUPLICATE)  # an earlier claim of that name
         self._started.add(claim.uid)
 
-    async def _start_life(self, claim: ObjectRecord, reuse: WorkflowIDReusePolicy) -> None:
-        pool = claim.labels.get(labels.NODEPOOL, "")
+    async def _start_life(self, claim: ClaimRecord, reuse: WorkflowIDReusePolicy) -> None:
+        pool = claim.pool
         await start(
             self._client,
             self._cluster,
@@ -305,6 +300,6 @@ class NodeClaimWorkflowController(Controller):
         )
 
 
-def _let_go(claim: ObjectRecord) -> bool:
+def _let_go(claim: ClaimRecord) -> bool:
     """Whether Tenon is done with the node, and only finalizers of other controllers keep the claim."""
-    return claim.deleting and labels.TERMINATION_FINALIZER not in (claim.body["metadata"].get("finalizers") or ())
+    return claim.deleting and not claim.has_finalizer

@@ -53,7 +53,7 @@ class NodeClassWorkflows:
 
     def _lost_finalizer(self, node_class: ObjectRecord) -> bool:
         """Whether a plain update (`kubectl replace`) removed the finalizer, which does not change the generation."""
-        if labels.NODECLASS_FINALIZER in (node_class.body["metadata"].get("finalizers") or ()):
+        if labels.NODECLASS_FINALIZER in node_class.finalizers:
             self._guarded.add(node_class.uid)
             return False
         return node_class.uid in self._guarded
@@ -62,6 +62,4 @@ class NodeClassWorkflows:
         """Whether a class that is being deleted still has NodeClaims. Its workflow is poked when the last one
         is gone.
         """
-        return node_class.deleting and any(
-            (claim.spec.get("nodeClassRef") or {}).get("name") == node_class.name for claim in self._cache.claims
-        )
+        return node_class.deleting and any(claim.node_class == node_class.name for claim in self._cache.claims)

@@ -17,6 +17,7 @@ from tenon.apis.hashing import NODEPOOL_VERSION, nodepool_hashes, taken_over
 from tenon.apis.nodeclaim import DRIFTED
 from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NODES, OVERLAPPING, NodePool
 from tenon.apis.validation import parse, unknown_values
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import ObjectRecord
 from tenon.provisioning.launch_blocks import with_launch_health
 from tenon.provisioning.pool_overlap import REASON, overlapping, with_overlap
@@ -69,7 +70,7 @@ class NodePoolStatusController(Controller):
         """Name, generation and deletion time of the NodePools that were last compared for overlaps."""
         self._read: dict[str, int] = {}
         """By NodePool: the generation whose values were last checked."""
-        self._foreign: dict[str, list[ObjectRecord]] = {}
+        self._foreign: dict[str, list[ClaimRecord]] = {}
         """By pool: the NodeClaims without Tenon's hash version, as of this reconcile."""
 
         self._usages: Mapping[str, Resources] = {}
@@ -175,11 +176,11 @@ class NodePoolStatusController(Controller):
         self._log.error("NodePool cannot be read and is left out", extra={"nodepool": record.name, "error": why})
         await self._recorder.publish(_reference(record), "NodePoolValidationFailed", why, "Warning")
 
-    def _hashed_elsewhere(self) -> dict[str, list[ObjectRecord]]:
-        found: dict[str, list[ObjectRecord]] = {}
+    def _hashed_elsewhere(self) -> dict[str, list[ClaimRecord]]:
+        found: dict[str, list[ClaimRecord]] = {}
         for claim in self._cache.claims:
             if claim.annotations.get(labels.NODEPOOL_HASH_VERSION) != NODEPOOL_VERSION:
-                found.setdefault(claim.labels.get(labels.NODEPOOL, ""), []).append(claim)
+                found.setdefault(claim.pool, []).append(claim)
         return found
 
     async def _write_hash(self, record: ObjectRecord, pool: NodePool) -> None:
@@ -190,7 +191,7 @@ class NodePoolStatusController(Controller):
         for claim in self._foreign.get(record.name, ()):
             if ours and labels.NODEPOOL_HASH_VERSION not in claim.annotations:
                 continue  # no controller has hashed it
-            drifted = claim.condition(DRIFTED).get("status") == "True"
+            drifted = claim.is_true(DRIFTED)
             if change := taken_over(claim.annotations, wanted, drifted=drifted):
                 await self._kube.patch(NODECLAIMS, claim.name, {"metadata": {"annotations": change}})
         if any(record.annotations.get(key) != value for key, value in wanted.items()):

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from temporalio.service import RPCError
 
-from tenon.apis.nodeclaim import INITIALIZED, INSTANCE_TERMINATING
 from tenon.kube.records import NodeRecord
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
@@ -64,9 +63,7 @@ class NotReadyNodeController(Controller):
         A Node that is starting has its own time limits, and a Node whose instance Tenon terminates falls silent anyway.
         """
         claim = self._cache.claim_of(node)
-        if claim is None or claim.condition(INSTANCE_TERMINATING).get("status") == "True":
-            return False
-        return claim.condition(INITIALIZED).get("status") == "True"
+        return claim is not None and claim.initialized and not claim.terminating
 
     def _next_look(self) -> float | None:
         looks = (since + LOOKS[looks] for since, looks in self._not_ready.values() if looks < len(LOOKS))

@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
-from activities.kubernetes.client import Object
-from tenon.apis import labels
 from tenon.disruption.cost import rescheduling_cost
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.protection import protected_for, protects_node
-from tenon.kube.records import ObjectRecord, PodRecord
-from tenon.kube.timestamps import parse_instant
+from tenon.kube.records import PodRecord
 from tenon.provisioning.static_capacity import StaticClaim
 from worker.cache.cluster import ClusterCache
 from worker.cache.evacuating_pods import leaving
@@ -26,28 +23,28 @@ def claims_by_pool(cache: ClusterCache, pools: Collection[str]) -> dict[str, lis
     """The cached NodeClaims of these NodePools."""
     found: dict[str, list[StaticClaim]] = {name: [] for name in pools}
     for claim in cache.claims:
-        of_pool = found.get(claim.labels.get(labels.NODEPOOL, ""))
+        of_pool = found.get(claim.pool)
         if of_pool is not None:
             of_pool.append(static_claim(cache, claim))
     return found
 
 
-def static_claim(cache: ClusterCache, claim: ObjectRecord) -> StaticClaim:
+def static_claim(cache: ClusterCache, claim: ClaimRecord) -> StaticClaim:
     """A NodeClaim, without the cost of evicting its pods."""
     return StaticClaim(
         name=claim.name,
         uid=claim.uid,
-        created=str(claim.body["metadata"].get("creationTimestamp") or ""),
-        launched=bool(claim.status.get("providerID")),
+        created=str(claim.metadata.get("creationTimestamp") or ""),
+        launched=bool(claim.provider_id),
         leaving=leaving(cache.node_of(claim), claim),
     )
 
 
-def weighed(cache: ClusterCache, claim: ObjectRecord, now: datetime) -> StaticClaim:
+def weighed(cache: ClusterCache, claim: ClaimRecord, now: datetime) -> StaticClaim:
     """A NodeClaim, with the cost of evicting its pods and whether it is protected."""
     node = cache.node_of(claim)
     pods = [pod for pod in cache.pods_on(node.name) if pod.reschedulable] if node is not None else []
-    keep_until = parse_instant(claim.annotations.get(labels.KEEP_UNTIL))
+    keep_until = claim.keep_until
     return replace(
         static_claim(cache, claim),
         empty=not pods,
@@ -57,12 +54,6 @@ def weighed(cache: ClusterCache, claim: ObjectRecord, now: datetime) -> StaticCl
         or (keep_until is not None and keep_until > now)
         or any(_held(pod, now) for pod in pods),
     )
-
-
-def as_record(body: Object) -> ObjectRecord:
-    """Convert a NodeClaim that was read from the API server into the cache's record."""
-    metadata: dict[str, Any] = body["metadata"]
-    return ObjectRecord(metadata["name"], metadata["uid"], metadata["resourceVersion"], body)
 
 
 def _held(pod: PodRecord, now: datetime) -> bool:

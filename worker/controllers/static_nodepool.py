@@ -25,6 +25,7 @@ from tenon.apis import labels
 from tenon.apis.managed import manages_claim
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import ObjectRecord
 from tenon.provisioning.claims import standing_claim
 from tenon.provisioning.planning_policy import PlanPolicy
@@ -44,7 +45,7 @@ from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
 from worker.controllers.base import Controller
 from worker.controllers.launch_backoff import LaunchBackoff
-from worker.controllers.static_nodeclaims import as_record, claims_by_pool, static_claim, weighed
+from worker.controllers.static_nodeclaims import claims_by_pool, static_claim, weighed
 
 RESYNC = 30.0
 REASON = "overprovisioned"
@@ -103,7 +104,7 @@ class StaticNodePoolController(Controller):
         # after the pool: a reader of an ordinal that moved on must see the claims that it moved past
         selector = f"{labels.NODEPOOL}={record.name}"
         bodies = await self._kube.list(NODECLAIMS, label_selector=selector)
-        listed = [as_record(body) for body in bodies if manages_claim(body)]
+        listed = [ClaimRecord.of(body) for body in bodies if manages_claim(body)]
         known = [static_claim(self._cache, claim) for claim in listed]
         backoff = self._backoff_of(pool)
         backoff.read(known, asyncio.get_running_loop().time())

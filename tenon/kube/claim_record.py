@@ -1,0 +1,115 @@
+"""A NodeClaim as read from the API server: the one place that says what its fields, labels and annotations mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from tenon.apis import labels
+from tenon.apis.duration import go_seconds
+from tenon.apis.nodeclaim import INITIALIZED, INSTANCE_TERMINATING, LAUNCHED, REGISTERED
+from tenon.kube.planned_pods import PlannedPod, planned_pods
+from tenon.kube.pods import taints
+from tenon.kube.records import ObjectRecord
+from tenon.kube.taints import Taint
+from tenon.kube.timestamps import parse_instant
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRecord(ObjectRecord):
+    """A NodeClaim for everything that reads one: the cache holds it, activities and commands make it with `of`.
+
+    The model `tenon.apis.nodeclaim.NodeClaim` validates what users write, which is too slow for each change of each
+    claim, fails as a whole if one field is malformed, and drops the fields that it does not know.
+    """
+
+    @property
+    def pool(self) -> str:
+        """The name of its NodePool; empty for a stand-alone claim."""
+        return self.labels.get(labels.NODEPOOL, "")
+
+    @property
+    def node_class(self) -> str:
+        """The name of its EC2NodeClass."""
+        return str((self.spec.get("nodeClassRef") or {}).get("name") or "")
+
+    @property
+    def batch(self) -> int:
+        """The number of the batch that it was planned in; 0 if it was not planned for pods."""
+        text = self.labels.get(labels.BATCH, "")
+        return int(text) if text.isdecimal() else 0
+
+    @property
+    def planned_pods(self) -> list[PlannedPod]:
+        """The pods that it was launched for."""
+        return planned_pods(self.annotations)
+
+    @property
+    def provider_id(self) -> str:
+        """The provider ID of its instance; empty before the launch."""
+        return self.status.get("providerID") or ""
+
+    @property
+    def instance_id(self) -> str:
+        """The EC2 instance ID in its provider ID; empty before the launch."""
+        return self.provider_id.rsplit("/", 1)[-1]
+
+    @property
+    def node_name(self) -> str:
+        """The name of the Node that it registered as; empty before the registration."""
+        return self.status.get("nodeName") or ""
+
+    @property
+    def launched(self) -> bool:
+        """Whether its launch is recorded completely: the status has the instance and what the instance offers."""
+        return self.is_true(LAUNCHED)
+
+    @property
+    def launched_at(self) -> datetime | None:
+        """When the launch was recorded; None before that."""
+        return self.true_since(LAUNCHED)
+
+    @property
+    def registered(self) -> bool:
+        """Whether it ever had a Node. If not, there is nothing to cordon or drain."""
+        return self.is_true(REGISTERED)
+
+    @property
+    def initialized(self) -> bool:
+        """Whether its Node was ready for pods once."""
+        return self.is_true(INITIALIZED)
+
+    @property
+    def initialized_at(self) -> datetime | None:
+        """When its Node became ready for pods; None before that."""
+        return self.true_since(INITIALIZED)
+
+    @property
+    def terminating(self) -> bool:
+        """Whether its workflow is terminating the instance."""
+        return self.is_true(INSTANCE_TERMINATING)
+
+    @property
+    def keep_until(self) -> datetime | None:
+        """Until when an operator wants to keep the node."""
+        return parse_instant(self.annotations.get(labels.KEEP_UNTIL))
+
+    @property
+    def termination_grace_seconds(self) -> float | None:
+        """How long a drain respects what protects pods; None for no limit."""
+        return go_seconds(self.spec.get("terminationGracePeriod") or "")
+
+    @property
+    def has_finalizer(self) -> bool:
+        """Whether Tenon's finalizer keeps it until its instance is gone."""
+        return labels.TERMINATION_FINALIZER in self.finalizers
+
+    @property
+    def taints(self) -> tuple[Taint, ...]:
+        """The taints of its Node, without startup taints."""
+        return taints(self.spec.get("taints"))
+
+    @property
+    def startup_taints(self) -> tuple[Taint, ...]:
+        """The taints that other components remove before the Node counts as initialized."""
+        return taints(self.spec.get("startupTaints"))
