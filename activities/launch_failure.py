@@ -34,7 +34,7 @@ SOONEST = timedelta(seconds=2)
 """The shortest wait of a launch that is held back while another launch probes EC2."""
 
 
-class PuttingOff:
+class LaunchRetry:
     """Records on NodeClaims why they have no instance, and deletes those that will not get one."""
 
     def __init__(

@@ -26,7 +26,7 @@ from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import EC2NODECLASSES
 from activities.kubernetes.uncordon import open_named
 from activities.launch_breakers import LaunchBreakers
-from activities.launch_failure import PuttingOff
+from activities.launch_failure import LaunchRetry
 from activities.launch_groups import LaunchGroups, bought_for, in_group
 from activities.overlays import OverlaidTypes
 from tenon.apis import labels
@@ -88,7 +88,7 @@ class Launching:
         self._now = now
         self._initialization_seconds = initialization_timeout.total_seconds() if initialization_timeout else None
         self._breakers = breakers or LaunchBreakers(now)
-        self._putting_off = PuttingOff(kube, recorder, self._breakers, now, tries)
+        self._putting_off = LaunchRetry(kube, recorder, self._breakers, now, tries)
 
     async def prepare(self, given: PrepareLaunchInput) -> PrepareLaunchResult:
         """Return what the claim asks for and, unless it was launched before, the exact request of this attempt."""

@@ -15,7 +15,7 @@ from temporalio import activity
 from activities import metrics
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
-from activities.ec2.termination_batch import TERMINATED, Endings
+from activities.ec2.termination_batch import TERMINATED, Terminations
 from activities.heartbeat import beating
 from activities.kubernetes import binding, cordon, drain, initialization, nodeclaims, registration, release, volumes
 from activities.kubernetes.client import Kube, Object
@@ -85,7 +85,7 @@ class NodeActivities:
         self._recorder = recorder
         self._ec2 = ec2
         self._default_spread = default_spread
-        self._endings = Endings(ec2)
+        self._endings = Terminations(ec2)
         self._naming = ThreadPoolExecutor(NAMING_THREADS, thread_name_prefix="naming")
         self._names: set[asyncio.Task[None]] = set()
         self._launching = Launching(kube, recorder, ec2, now, initialization_timeout, breakers)

@@ -28,7 +28,7 @@ from tenon.provisioning.readiness import usable_pools, why_class_unready
 from tenon.scheduling.model import InstanceType
 
 Model = TypeVar("Model", bound=ApiModel)
-Seen = dict[str, Sequence[InstanceType]]
+SeenTypes = dict[str, Sequence[InstanceType]]
 """NodePool name to its instance types."""
 TRACES = (labels.PRICE_OVERLAY_APPLIED, labels.CAPACITY_OVERLAY_APPLIED)
 
@@ -50,7 +50,7 @@ class OverlaidTypes:
         self._kube = kube
         self._ec2 = ec2
         self._turn = asyncio.Lock()
-        self._gathering: tuple[set[str], asyncio.Task[Seen]] | None = None
+        self._gathering: tuple[set[str], asyncio.Task[SeenTypes]] | None = None
         self._parsed: dict[tuple[str, str], tuple[str, Any]] = {}
 
     async def of(self, claim: Mapping[str, Any], node_class: EC2NodeClass) -> Sequence[InstanceType]:
@@ -67,7 +67,7 @@ class OverlaidTypes:
         # If the claim has no overlay annotation, or its pool is gone, use the types as EC2 describes them.
         return await asyncio.to_thread(self._ec2.instance_types, node_class) if seen is None else seen
 
-    async def _answer(self, asking: Set[str]) -> Seen:
+    async def _answer(self, asking: Set[str]) -> SeenTypes:
         async with self._turn:
             self._gathering = None  # later requests need a newer answer than the one that is read from here on
             found = [await self._listed(resource) for resource in (NODEOVERLAYS, NODEPOOLS, EC2NODECLASSES)]
@@ -82,7 +82,7 @@ class OverlaidTypes:
 
     def _seen(
         self, asking: Set[str], raw_overlays: list[Object], raw_pools: list[Object], raw_classes: list[Object]
-    ) -> Seen:
+    ) -> SeenTypes:
         before, self._parsed = self._parsed, {}
         overlays = [
             overlay
@@ -102,7 +102,7 @@ class OverlaidTypes:
 
     def _overlaid(
         self, pools: Sequence[NodePool], classes: Mapping[str, EC2NodeClass], overlays: Sequence[NodeOverlay]
-    ) -> Seen:
+    ) -> SeenTypes:
         sold = []
         for pool in pools:
             own = with_own_kubelet(classes[pool.spec.template.spec.node_class_ref.name], pool.metadata.annotations)

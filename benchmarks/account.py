@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import describe_cluster
 from activities.ec2.provider import Ec2Provider
-from activities.ec2.termination_batch import Endings
+from activities.ec2.termination_batch import Terminations
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.evolve import evolve
@@ -191,7 +191,7 @@ def _claim(cluster: str, number: int) -> NodeClaim:
 
 async def _end(clusters: Sequence[_Cluster], each: int) -> int:
     async def of(cluster: _Cluster) -> int:
-        endings = Endings(cluster.provider)
+        endings = Terminations(cluster.provider)
         bought = [one.instance.id for one in cluster.results if isinstance(one, LaunchResult) and one.instance]
         states = await asyncio.gather(*(endings.end(instance_id, PATIENCE) for instance_id in bought[:each]))
         return sum(state in (None, "terminated") for state in states)

@@ -13,8 +13,8 @@ import typer
 
 from cli.simulating.files import NAME_OF_STANDARD_INPUT, read_named_texts
 from tenon.manifests.converting import Output, Part, convert, joined
-from tenon.manifests.documents import Finding
-from tenon.manifests.faults import Fault, Source, one_line
+from tenon.manifests.documents import Diagnostic
+from tenon.manifests.faults import ManifestError, Source, one_line
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 
@@ -39,7 +39,7 @@ def run(
     ] = None,
 ) -> None:
     """Print Karpenter's manifests of any age in today's form (v1); other objects stay as they are."""
-    faults: list[Fault] = []
+    faults: list[ManifestError] = []
     if not filename:
         _stop(["tenon convert: name manifests with -f"])
     converted = convert(read_named_texts(filename or [], faults))
@@ -71,7 +71,7 @@ def _written(form: Form, parts: Sequence[Part]) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=2, ensure_ascii=False) + "\n"
 
 
-def _write(form: Form, folder: Path, files: Mapping[str, Sequence[Part]]) -> list[Fault]:
+def _write(form: Form, folder: Path, files: Mapping[str, Sequence[Part]]) -> list[ManifestError]:
     """Write the files and return a fault for each one that cannot be written. No input is overwritten."""
     faults = []
     inputs = [Path(name) for name in files if Path(name).exists()]
@@ -80,19 +80,23 @@ def _write(form: Form, folder: Path, files: Mapping[str, Sequence[Part]]) -> lis
         source = Path("stdin.yaml" if name == NAME_OF_STANDARD_INPUT else name)
         target = folder / (source.stem + (".json" if form is Form.json else source.suffix or ".yaml"))
         if target in taken:
-            faults.append(Fault(Source(name), f"has the name of {taken[target]}: convert them into different folders"))
+            faults.append(
+                ManifestError(Source(name), f"has the name of {taken[target]}: convert them into different folders")
+            )
             continue
         taken[target] = name
         try:
             overwritten = [each for each in inputs if target.exists() and target.samefile(each)]
             if overwritten:
                 where = "is in the output folder itself" if source in overwritten else f"would replace {overwritten[0]}"
-                faults.append(Fault(Source(name), f"{where} and is not written: choose another output folder"))
+                faults.append(ManifestError(Source(name), f"{where} and is not written: choose another output folder"))
                 continue
             folder.mkdir(parents=True, exist_ok=True)
             target.write_text(_written(form, parts), encoding="utf-8")
         except (OSError, ValueError) as error:
-            faults.append(Fault(Source(str(target)), f"cannot be written: {getattr(error, 'strerror', None) or error}"))
+            faults.append(
+                ManifestError(Source(str(target)), f"cannot be written: {getattr(error, 'strerror', None) or error}")
+            )
     return faults
 
 
@@ -104,7 +108,7 @@ def _tell_notes(converted: Output) -> None:
                 print(one_line(f"note: {part.where}: {note}"), file=sys.stderr)
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: Diagnostic) -> str:
     return one_line("; ".join([str(finding), *(f"write {line}" for line in finding.mended)]))
 
 

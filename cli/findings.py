@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tenon.manifests.documents import Finding, as_shown
+from tenon.manifests.documents import Diagnostic, as_shown
 from tenon.manifests.faults import one_line
 
 
-def show(findings: Sequence[Finding], console: Console | None = None) -> None:
+def show(findings: Sequence[Diagnostic], console: Console | None = None) -> None:
     """Print the findings, or nothing if there are none."""
     if not findings:
         return

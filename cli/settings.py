@@ -19,7 +19,7 @@ from cli.setting_flags import FAULTS, SettingsCommand, refuse, with_setting_flag
 from tenon.provisioning.gates import AWS_GATES, MEANINGS
 from worker.main import EXIT_UNUSABLE
 from worker.settings import Loaded, Settings, SettingsError, flag_of, load_all
-from worker.settings.configmaps import Old, look
+from worker.settings.configmaps import ConfigMapSettings, look
 from worker.settings.effects import gate_values, why_none
 from worker.settings.loading import gather
 from worker.settings.model import text
@@ -71,11 +71,11 @@ def settings(
         raise typer.Exit(EXIT_UNUSABLE)
 
 
-async def _look(namespace: str, kubeconfig: str | None) -> Old:
+async def _look(namespace: str, kubeconfig: str | None) -> ConfigMapSettings:
     try:
         return await look(namespace, kubeconfig)
     except ApiError as error:
-        return Old(unread=f"The ConfigMaps of earlier versions are not read: {str(error).rstrip('.')}.")
+        return ConfigMapSettings(unread=f"The ConfigMaps of earlier versions are not read: {str(error).rstrip('.')}.")
 
 
 def _setting(loaded: Loaded, name: str, *, named: bool) -> Row:

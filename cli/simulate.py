@@ -21,7 +21,7 @@ from tenon.apis import labels
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.errors import TenonError
 from tenon.kube.scheduler_config import KIND, NOTHING, DefaultSpread, scheduler_config
-from tenon.manifests.faults import Fault, Source, in_order, one_line
+from tenon.manifests.faults import ManifestError, Source, in_order, one_line
 from tenon.scheduling.bound import lower_bounds
 from tenon.simulation.decisions import Decision, Question, decide
 from tenon.simulation.defaults import fill_in, newest_instant
@@ -53,7 +53,7 @@ class Form(StrEnum):
 class InputError(TenonError):
     """The input cannot be used; ``faults`` contains the reasons."""
 
-    def __init__(self, faults: Iterable[Fault]) -> None:
+    def __init__(self, faults: Iterable[ManifestError]) -> None:
         super().__init__("the input cannot be used")
         self.faults = list(faults)
 
@@ -117,7 +117,7 @@ def _simulate(
     chosen, faults, notes = read_settings(settings)
     objects = read_files(files)
     if not files and not live:
-        faults.append(Fault(Source("tenon simulate"), "name manifests with -f, or a cluster with --live"))
+        faults.append(ManifestError(Source("tenon simulate"), "name manifests with -f, or a cluster with --live"))
     default_spread = _default_spread(chosen.scheduler_config, objects, faults)
     if live:
         from cli.simulating.live import add_live_objects
@@ -168,26 +168,26 @@ def _bounds(decision: Decision) -> tuple[float, float]:
     return price, cost
 
 
-def _default_spread(given: str, objects: Objects, faults: list[Fault]) -> DefaultSpread:
+def _default_spread(given: str, objects: Objects, faults: list[ManifestError]) -> DefaultSpread:
     """Default topology spread of pods without constraints, from the setting or from a document among the manifests."""
     try:
         setting = scheduler_document(given)
     except ValueError as error:
-        faults.append(Fault(Source("--set SCHEDULER_CONFIG"), f"cannot be used: {error}"))
+        faults.append(ManifestError(Source("--set SCHEDULER_CONFIG"), f"cannot be used: {error}"))
         setting = ""
     found = NOTHING
     for number, (body, source) in enumerate(objects.scheduler_configs):
         if number or given:
-            faults.append(Fault(source, "there is another configuration of kube-scheduler: keep one", KIND))
+            faults.append(ManifestError(source, "there is another configuration of kube-scheduler: keep one", KIND))
             continue
         try:
             found = scheduler_config(body)
         except ValueError as error:
-            faults.append(Fault(source, str(error), KIND))
+            faults.append(ManifestError(source, str(error), KIND))
     return read_document(setting) if setting else found
 
 
-def _instant(text: str | None, faults: list[Fault]) -> datetime | None:
+def _instant(text: str | None, faults: list[ManifestError]) -> datetime | None:
     if text is None:
         return None
     try:
@@ -196,7 +196,7 @@ def _instant(text: str | None, faults: list[Fault]) -> datetime | None:
             return parsed
     except ValueError:
         pass
-    faults.append(Fault(Source("--now"), f"{text!r} is not a time such as 2026-01-31T12:00:00Z"))
+    faults.append(ManifestError(Source("--now"), f"{text!r} is not a time such as 2026-01-31T12:00:00Z"))
     return None
 
 
@@ -210,6 +210,6 @@ def _notes(objects: Objects) -> Iterable[str]:
         yield f"{text} ({count} times)" if count > 1 else text
 
 
-def _stop_at(faults: list[Fault]) -> None:
+def _stop_at(faults: list[ManifestError]) -> None:
     if faults:
         raise InputError(faults)

@@ -12,8 +12,8 @@ import typer
 
 from cli.simulating.files import read_named_texts
 from tenon.manifests.checking import Checked, check
-from tenon.manifests.documents import Finding, as_shown
-from tenon.manifests.faults import Fault, one_line
+from tenon.manifests.documents import Diagnostic, as_shown
+from tenon.manifests.faults import ManifestError, one_line
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 
@@ -37,12 +37,12 @@ def validate(
     output: Annotated[Form, typer.Option("-o", "--output", help="How to show what is found.")] = Form.table,
 ) -> None:
     """Check Karpenter's manifests of any age as the API server and the worker would, without either."""
-    faults: list[Fault] = []
+    faults: list[ManifestError] = []
     if not filename:
         print("tenon validate: name manifests with -f", file=sys.stderr)
         raise typer.Exit(INVALID)
     found = check(read_named_texts(filename, faults))
-    found.findings[:0] = [Finding(fault.source.file, 0, "", fault.what) for fault in faults]
+    found.findings[:0] = [Diagnostic(fault.source.file, 0, "", fault.what) for fault in faults]
     if output is Form.json:
         print(json.dumps(_document(found), indent=2, ensure_ascii=False))
     elif sys.stdout.isatty():
@@ -89,7 +89,7 @@ def _document(found: Checked) -> dict[str, Any]:
     }
 
 
-def _entries(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+def _entries(findings: Sequence[Diagnostic]) -> list[dict[str, Any]]:
     return [
         {
             "file": finding.file,

@@ -43,14 +43,14 @@ class ComponentFailedError(TenonError):
 
 
 @dataclass
-class Halt:
+class IntentionalStop:
     """A stop on purpose: ``down`` is set when the process has ended, ``again`` when the component is to start again."""
 
     down: asyncio.Event = field(default_factory=asyncio.Event)
     again: asyncio.Event = field(default_factory=asyncio.Event)
 
     @classmethod
-    def down_already(cls) -> Halt:
+    def down_already(cls) -> IntentionalStop:
         """The state of a component that has not run yet."""
         halt = cls()
         halt.down.set()
@@ -66,7 +66,7 @@ class Supervisor:
         self.processes: dict[str, asyncio.subprocess.Process] = {}
         self.ready = {name: asyncio.Event() for name in (*(part.name for part in parts), BOOTSTRAP)}
         self.stopping = asyncio.Event()
-        self.halts = {part.name: Halt.down_already() for part in parts if part.on_demand}
+        self.halts = {part.name: IntentionalStop.down_already() for part in parts if part.on_demand}
         """Components that were stopped on purpose, and on-demand components that have not been requested yet."""
         self.status = Status(
             state=State.STARTING, supervisor=Process.of(os.getpid()), addresses=addresses, message="starting"
@@ -176,7 +176,7 @@ class Supervisor:
             ValueError: the component does not exist or does not run.
         """
         process = self._running(name)
-        halt = self.halts[name] = Halt()
+        halt = self.halts[name] = IntentionalStop()
         if kill:
             os.killpg(process.pid, signal.SIGKILL)
         await self._stop(name)

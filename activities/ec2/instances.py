@@ -11,7 +11,7 @@ from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, patiently, translated
 from activities.ec2.request_batching import Batcher
 from tenon.apis import labels
-from tenon.housekeeping.facts import InstanceSeen
+from tenon.housekeeping.facts import ObservedInstance
 from tenon.housekeeping.instances import NAME, tags_to_write
 from tenon.lifecycle.messages import Instance, LaunchGroup
 
@@ -83,13 +83,13 @@ class Instances:
             return None
         return self._message(found) if _tags(found).get(labels.TAG_NODECLAIM, claim) == claim else None
 
-    def owned(self) -> list[InstanceSeen]:
+    def owned(self) -> list[ObservedInstance]:
         """All instances that are not terminated and have the cluster's tag and a NodePool or NodeClaim tag."""
         found = []
         for each in self._tagged({}, states=VISIBLE, marks=(labels.TAG_NODECLAIM, labels.TAG_NODEPOOL)):
             tags = _tags(each)
             found.append(
-                InstanceSeen(
+                ObservedInstance(
                     id=each["InstanceId"],
                     state=each["State"]["Name"],
                     launched_at=each["LaunchTime"],

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, cast
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, patiently, translated
 from activities.ec2.instances import Instances
-from activities.ec2.single_flight import Once
+from activities.ec2.single_flight import SingleFlight
 from tenon.apis import labels
 from tenon.ec2 import errors as codes
 from tenon.ec2.launch_template import LaunchTemplate, tag_list
 from tenon.ec2.tags import group_tags
 from tenon.evolve import evolve
-from tenon.housekeeping.facts import TemplateSeen
+from tenon.housekeeping.facts import ObservedTemplate
 from tenon.lifecycle.messages import Instance, LaunchRequest, LaunchResult, LaunchWait
 from tenon.provisioning.launch_groups import group_token
 
@@ -49,8 +49,8 @@ class Launcher:
         self._cluster = cluster
         self._clock = clock
         self._sleep = sleep
-        self._known: Once[None] = Once(KNOWN_SECONDS, clock)
-        self._answers: Once[CreateFleetResultTypeDef] = Once(SHARED_SECONDS, clock)
+        self._known: SingleFlight[None] = SingleFlight(KNOWN_SECONDS, clock)
+        self._answers: SingleFlight[CreateFleetResultTypeDef] = SingleFlight(SHARED_SECONDS, clock)
 
     def ensure_templates(self, templates: Iterable[LaunchTemplate], *, afresh: bool = False) -> None:
         """Create the templates that are not known to exist. A template that already exists is used as it is.
@@ -96,7 +96,7 @@ class Launcher:
             self._known.forget(name)
         return len(deleted)
 
-    def templates(self) -> list[TemplateSeen]:
+    def templates(self) -> list[ObservedTemplate]:
         """All launch templates of the cluster that were created for an EC2NodeClass. Others do not belong to Tenon."""
         pages = self._clients.ec2.get_paginator("describe_launch_templates").paginate(
             Filters=[
@@ -106,7 +106,7 @@ class Launcher:
         )
         with translated("DescribeLaunchTemplates"):
             return [
-                TemplateSeen(
+                ObservedTemplate(
                     id=each["LaunchTemplateId"],
                     name=each["LaunchTemplateName"],
                     created_at=each["CreateTime"],
@@ -116,7 +116,7 @@ class Launcher:
                 for each in page["LaunchTemplates"]
             ]
 
-    def delete_template(self, template: TemplateSeen) -> bool:
+    def delete_template(self, template: ObservedTemplate) -> bool:
         """Delete exactly this template, not a newer one of the same name. Return False if it is gone already."""
         self._known.forget(template.name)
         try:

@@ -9,13 +9,13 @@ from activities.ec2.client import Ec2
 from activities.ec2.images import Images
 from activities.ec2.network import Network
 from activities.ec2.profiles import ProfileNotFoundError, Profiles
-from activities.ec2.ttl_cache import DEFAULT, Refresh, Remembered
+from activities.ec2.ttl_cache import DEFAULT, Refresh, TtlCache
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus, Subnet
 from tenon.ec2.amis import Image, UnsupportedAliasError
 from tenon.ec2.cluster import Cluster
-from tenon.ec2.nodeclass_status import FOUND, Finding, Resolved, new_status
+from tenon.ec2.nodeclass_status import FOUND, CheckResult, Resolved, new_status
 
-ExpressionsCheck = Callable[[EC2NodeClass], Finding]
+ExpressionsCheck = Callable[[EC2NodeClass], CheckResult]
 
 
 class NodeClassResolver:
@@ -37,8 +37,8 @@ class NodeClassResolver:
         self._cluster = cluster
         self._network = network
         self._images = Images(clients, now=now, parameter_seconds=refresh.images.total_seconds())
-        self._known_images: Remembered[Image] = Remembered(refresh.kept(refresh.images))
-        self._known_subnets: Remembered[Subnet] = Remembered(refresh.kept(refresh.subnets))
+        self._known_images: TtlCache[Image] = TtlCache(refresh.kept(refresh.images))
+        self._known_subnets: TtlCache[Subnet] = TtlCache(refresh.kept(refresh.subnets))
         self._profiles = profiles
         self._now = now
 
@@ -63,15 +63,15 @@ class NodeClassResolver:
         )
         return new_status(node_class, resolved, self._cluster, self._now())
 
-    def _found_images(self, node_class: EC2NodeClass, kubernetes_version: str) -> tuple[list[Image], Finding]:
+    def _found_images(self, node_class: EC2NodeClass, kubernetes_version: str) -> tuple[list[Image], CheckResult]:
         try:
             asked = f"{kubernetes_version} {node_class.spec.ami_selector_terms!r}"
             return self._known_images.get(asked, lambda: self._images.resolve(node_class, kubernetes_version)), FOUND
         except UnsupportedAliasError as error:
-            return [], Finding("UnsupportedAlias", str(error))
+            return [], CheckResult("UnsupportedAlias", str(error))
 
-    def _found_profile(self, node_class: EC2NodeClass) -> tuple[str, Finding]:
+    def _found_profile(self, node_class: EC2NodeClass) -> tuple[str, CheckResult]:
         try:
             return self._profiles.resolve(node_class), FOUND
         except ProfileNotFoundError as error:
-            return "", Finding("InstanceProfileNotFound", str(error))
+            return "", CheckResult("InstanceProfileNotFound", str(error))

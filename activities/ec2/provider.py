@@ -31,8 +31,8 @@ from tenon.ec2.expressions_finding import expressions_finding
 from tenon.ec2.instance_types import without
 from tenon.ec2.launch_filters import NoOfferingError
 from tenon.ec2.launch_request import plan_launch
-from tenon.ec2.nodeclass_status import Finding, not_ready, readiness_unknown
-from tenon.housekeeping.facts import InstanceSeen, TemplateSeen
+from tenon.ec2.nodeclass_status import CheckResult, not_ready, readiness_unknown
+from tenon.housekeeping.facts import ObservedInstance, ObservedTemplate
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages import Instance, LaunchGroup, LaunchRequest, LaunchResult
 from tenon.scheduling.model import InstanceType
@@ -73,7 +73,7 @@ class Ec2Provider:
         """The class's new status with its conditions. Creates the instance profile if the class needs one."""
         return self._resolver.resolve(node_class, kubernetes_version or self.cluster.kubernetes_version)
 
-    def _expressions_finding(self, node_class: EC2NodeClass) -> Finding:
+    def _expressions_finding(self, node_class: EC2NodeClass) -> CheckResult:
         return expressions_finding(node_class, self.catalogue.described, allowed=self._expressions)
 
     def instance_types(
@@ -167,7 +167,7 @@ class Ec2Provider:
         """Instance id to state. Instances that EC2 does not know are left out."""
         return self._instances.states(instance_ids)
 
-    def owned_instances(self) -> list[InstanceSeen]:
+    def owned_instances(self) -> list[ObservedInstance]:
         """All instances that are not terminated and whose tags name this cluster and a NodePool or NodeClaim."""
         return self._instances.owned()
 
@@ -178,11 +178,11 @@ class Ec2Provider:
         """
         return self._instances.name_after(instance_id, claim, node_name)
 
-    def launch_templates(self) -> list[TemplateSeen]:
+    def launch_templates(self) -> list[ObservedTemplate]:
         """All launch templates of the cluster that were created for an EC2NodeClass."""
         return self._launcher.templates()
 
-    def delete_launch_template(self, template: TemplateSeen) -> bool:
+    def delete_launch_template(self, template: ObservedTemplate) -> bool:
         """Delete exactly this template. Return False if it is gone already. A later launch creates it again."""
         return self._launcher.delete_template(template)
 

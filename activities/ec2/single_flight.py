@@ -13,12 +13,12 @@ FOR_EVER = float("inf")
 
 
 @dataclass(eq=False)
-class _Made(Generic[Result]):
+class _Result(Generic[Result]):
     result: Future[Result] = field(default_factory=Future)
     until: float = FOR_EVER
 
 
-class Once(Generic[Result]):
+class SingleFlight(Generic[Result]):
     """Caches results by key. Threads that ask for a result in progress wait for it.
 
     If the computation fails, all waiting threads get the error, and it is not cached.
@@ -28,7 +28,7 @@ class Once(Generic[Result]):
         self._seconds = remembered_seconds
         self._clock = clock
         self._lock = threading.Lock()
-        self._made: dict[str, _Made[Result]] = {}
+        self._made: dict[str, _Result[Result]] = {}
 
     def get(self, key: str, make: Callable[[], Result]) -> Result:
         """The cached result, or the result of ``make`` if there is none."""
@@ -36,7 +36,7 @@ class Once(Generic[Result]):
             now = self._clock()
             self._made = {each: made for each, made in self._made.items() if made.until > now}
             known = self._made.get(key)
-            made = known or self._made.setdefault(key, _Made())
+            made = known or self._made.setdefault(key, _Result())
         if known is None:
             self._make(key, made, make)
         return made.result.result()
@@ -46,7 +46,7 @@ class Once(Generic[Result]):
         with self._lock:
             self._made.pop(key, None)
 
-    def _make(self, key: str, made: _Made[Result], make: Callable[[], Result]) -> None:
+    def _make(self, key: str, made: _Result[Result], make: Callable[[], Result]) -> None:
         try:
             result = make()
         except BaseException as error:

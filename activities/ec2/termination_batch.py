@@ -38,7 +38,7 @@ class Machines(Protocol):
 
 
 @dataclass(eq=False)
-class _Ending:
+class _Termination:
     asked: bool = False
     state: str = ""
     waiters: list[asyncio.Future[str | None]] = field(default_factory=list)
@@ -53,13 +53,13 @@ class _Ending:
                 waiter.set_result(outcome)
 
 
-class Endings:
+class Terminations:
     """The instances that a process is terminating. Use it from one event loop only."""
 
     def __init__(self, machines: Machines, *, pause: Pause = asyncio.sleep) -> None:
         self._machines = machines
         self._pause = pause
-        self._open: dict[str, _Ending] = {}
+        self._open: dict[str, _Termination] = {}
         self._working: asyncio.Task[None] | None = None
 
     async def end(self, instance_id: str, patience: float) -> str | None:
@@ -72,7 +72,7 @@ class Endings:
             EC2Error: EC2 refused the request.
         """
         waiter: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-        ending = self._open.setdefault(instance_id, _Ending())
+        ending = self._open.setdefault(instance_id, _Termination())
         ending.waiters.append(waiter)
         if self._working is None or self._working.done():
             self._working = asyncio.create_task(self._work(), name="ending instances")

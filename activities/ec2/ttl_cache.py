@@ -32,7 +32,7 @@ class Refresh:
 DEFAULT = Refresh()
 
 
-class Remembered(Generic[Found]):
+class TtlCache(Generic[Found]):
     """Caches answers by request for a limited time. Empty answers are not cached. Thread-safe."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:

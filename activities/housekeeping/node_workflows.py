@@ -12,7 +12,7 @@ from temporalio.common import (
 )
 from temporalio.service import RPCError, RPCStatusCode
 
-from tenon.housekeeping.facts import WorkflowSeen
+from tenon.housekeeping.facts import ObservedWorkflow
 from tenon.lifecycle import ids
 from tenon.lifecycle.messages import ClaimRef, Poke
 from tenon.lifecycle.state import NodeClaimInput
@@ -22,7 +22,7 @@ POOL = SearchAttributeKey.for_keyword(ids.POOL_ATTRIBUTE)
 STAGE = SearchAttributeKey.for_keyword(ids.STAGE_ATTRIBUTE)
 
 
-class Lives:
+class NodeWorkflows:
     """The NodeClaim workflows of one cluster. A list may be some moments old; a lookup by id is current."""
 
     def __init__(self, client: Client, cluster: str, task_queue: str) -> None:
@@ -30,13 +30,13 @@ class Lives:
         self._cluster = cluster
         self._task_queue = task_queue
 
-    async def opened(self) -> tuple[WorkflowSeen, ...]:
+    async def opened(self) -> tuple[ObservedWorkflow, ...]:
         """All open NodeClaim workflows."""
         query = ids.open_nodeclaims_query(self._cluster)
         prefix = self._id("")
         return tuple(
             [
-                WorkflowSeen(
+                ObservedWorkflow(
                     claim=each.id.removeprefix(prefix),
                     started_at=each.start_time,
                     uid=await each.memo_value(ids.UID_MEMO, "", type_hint=str),

@@ -14,8 +14,8 @@ from temporalio.service import RPCError
 from activities import metrics
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
-from activities.housekeeping.node_workflows import Lives
-from activities.housekeeping.sweep_actions import Acting
+from activities.housekeeping.node_workflows import NodeWorkflows
+from activities.housekeeping.sweep_actions import SweepActions
 from activities.housekeeping.sweep_events import event_for
 from activities.housekeeping.sweep_reader import SAID, observe
 from activities.kubernetes.client import Kube
@@ -23,7 +23,7 @@ from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventRecorder
 from tenon.evolve import evolve
 from tenon.housekeeping.decide import GRACES, findings, within
-from tenon.housekeeping.facts import Graces, Observed
+from tenon.housekeeping.facts import Graces, Observations
 from tenon.housekeeping.findings import Finding, Kind
 from tenon.housekeeping.instances import left_to_workflows
 from tenon.housekeeping.messages import COLLECT_GARBAGE, Figures, HousekeepingInput, HousekeepingResult
@@ -62,14 +62,14 @@ class Housekeeping:
     @activity.defn(name=COLLECT_GARBAGE)
     async def collect(self, given: HousekeepingInput) -> HousekeepingResult:
         """Compare Kubernetes, EC2 and Temporal, end or repair what is lost, and return figures."""
-        lives = Lives(activity.client(), given.cluster, activity.info().task_queue)
+        lives = NodeWorkflows(activity.client(), given.cluster, activity.info().task_queue)
         seen, unread = await observe(self._kube, self._ec2, lives, self._now, given.left_since)
         for source, why in unread.items():
             metrics.HOUSEKEEPING_UNREAD.labels(source).inc()
             log.warning("the sweep could not read a source", extra={"source": source, "error": why})
         todo, later = within(findings(seen, self._graces), given.actions, given.tags, given.failed)
         figures = {kind.value: Figures() for kind in Kind}
-        faults = await self._work_off(Acting(self._kube, self._ec2, lives, self._graces), todo, seen, figures)
+        faults = await self._work_off(SweepActions(self._kube, self._ec2, lives, self._graces), todo, seen, figures)
         untried = {found.key for found in later}
         failed = [key for key in given.failed if key in untried] + list(faults)
         for found in later:
@@ -90,7 +90,7 @@ class Housekeeping:
         )
 
     async def _work_off(
-        self, acting: Acting, todo: Iterable[Finding], seen: Observed, figures: dict[str, Figures]
+        self, acting: SweepActions, todo: Iterable[Finding], seen: Observations, figures: dict[str, Figures]
     ) -> dict[str, str]:
         """Act on the findings. Return the key of each that failed, with the reason."""
         faults: dict[str, str] = {}
@@ -126,7 +126,7 @@ class Housekeeping:
             about, reason, text = told
             await self._recorder.publish(about, reason, text, "Warning")
 
-    def _measure(self, seen: Observed) -> None:
+    def _measure(self, seen: Observations) -> None:
         """Set the metric of claims per foreign finalizer. A finalizer that holds no claims any more becomes 0."""
         if seen.claims is None:
             return

@@ -6,27 +6,27 @@ import asyncio
 
 from activities.ec2.provider import Ec2Provider
 from activities.heartbeat import beating
-from activities.housekeeping.node_workflows import Lives
+from activities.housekeeping.node_workflows import NodeWorkflows
 from activities.housekeeping.sweep_reader import claim_seen, node_seen, read_claims
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODES
-from tenon.housekeeping.facts import ENDED_STATES, GONE_STATES, ClaimSeen, Graces, Observed, TemplateSeen
+from tenon.housekeeping.facts import ENDED_STATES, GONE_STATES, Graces, Observations, ObservedClaim, ObservedTemplate
 from tenon.housekeeping.findings import Finding, Kind
 from tenon.lifecycle.messages import Poke
 from tenon.lifecycle.release import without_finalizer
 
 
-class Acting:
+class SweepActions:
     """Acts on the findings of one cluster. The caller handles errors of Kubernetes, EC2 and Temporal."""
 
-    def __init__(self, kube: Kube, ec2: Ec2Provider, lives: Lives, graces: Graces) -> None:
+    def __init__(self, kube: Kube, ec2: Ec2Provider, lives: NodeWorkflows, graces: Graces) -> None:
         self._kube = kube
         self._ec2 = ec2
         self._lives = lives
         self._graces = graces
 
-    async def act(self, found: Finding, seen: Observed) -> bool:
+    async def act(self, found: Finding, seen: Observations) -> bool:
         """Check the finding again and act on it if it still holds. Return whether it does."""
         match found.kind:
             case Kind.INSTANCE_WITHOUT_CLAIM:
@@ -48,7 +48,7 @@ class Acting:
                 name = asyncio.to_thread(self._ec2.name_instance, found.instance_id, found.claim, found.node_name)
                 return await beating(name)
 
-    async def _end_instance(self, found: Finding, seen: Observed) -> bool:
+    async def _end_instance(self, found: Finding, seen: Observations) -> bool:
         if await self._is_held(found, seen):
             return False
         if await self._instance_gone(found.instance_id):
@@ -59,7 +59,7 @@ class Acting:
                 await self._free(node.name, node.uid)
         return True
 
-    async def _is_held(self, found: Finding, seen: Observed) -> bool:
+    async def _is_held(self, found: Finding, seen: Observations) -> bool:
         """Whether the instance belongs to a claim after all, or to a workflow whose grace period is not over."""
         if not found.claim:
             claims = await read_claims(self._kube)
@@ -104,14 +104,14 @@ class Acting:
             return False
         return await self._free(found.node_name, found.uid)
 
-    async def _delete_template(self, found: Finding, seen: Observed) -> bool:
+    async def _delete_template(self, found: Finding, seen: Observations) -> bool:
         unknown = bool(found.node_class) and found.node_class not in (seen.classes or ())
         if unknown and await self._kube.get(EC2NODECLASSES, found.node_class) is not None:
             return False
-        template = TemplateSeen(found.name, found.template, found.since, found.node_class)
+        template = ObservedTemplate(found.name, found.template, found.since, found.node_class)
         return await beating(asyncio.to_thread(self._ec2.delete_launch_template, template))
 
-    async def _claim(self, name: str, uid: str = "") -> ClaimSeen | None:
+    async def _claim(self, name: str, uid: str = "") -> ObservedClaim | None:
         raw = await self._kube.get(NODECLAIMS, name)
         if raw is None or (uid and raw["metadata"].get("uid") != uid):
             return None

@@ -7,11 +7,11 @@ from typing import Any
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODEPOOLS, NODES, Resource
 from tenon.housekeeping.findings import Finding, Kind
 
-Told = tuple[dict[str, Any], str, str]
+SweepEvent = tuple[dict[str, Any], str, str]
 """The object, the reason and the message of an event."""
 
 
-def event_for(found: Finding) -> Told | None:
+def event_for(found: Finding) -> SweepEvent | None:
     """The event about a finding that was acted on, or None if operators do not need to know."""
     claim = reference(NODECLAIMS, found.claim, found.uid)
     match found.kind:

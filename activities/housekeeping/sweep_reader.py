@@ -17,14 +17,14 @@ from temporalio.service import RPCError
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
 from activities.heartbeat import beating
-from activities.housekeeping.node_workflows import Lives
+from activities.housekeeping.node_workflows import NodeWorkflows
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODES, Resource
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim, may_manage_node
 from tenon.apis.nodeclaim import INSTANCE_TERMINATING, LAUNCHED, REGISTERED
-from tenon.housekeeping.facts import ClaimSeen, NodeSeen, Observed
+from tenon.housekeeping.facts import Observations, ObservedClaim, ObservedNode
 from tenon.kube.conditions import is_true, true_since
 from tenon.kube.timestamps import parse_instant
 from tenon.provisioning.launch_groups import group_of
@@ -39,8 +39,8 @@ Read = TypeVar("Read")
 
 
 async def observe(
-    kube: Kube, ec2: Ec2Provider, lives: Lives, now: Callable[[], datetime], left_since: Mapping[str, datetime]
-) -> tuple[Observed, dict[str, str]]:
+    kube: Kube, ec2: Ec2Provider, lives: NodeWorkflows, now: Callable[[], datetime], left_since: Mapping[str, datetime]
+) -> tuple[Observations, dict[str, str]]:
     """Read all sources. Return what could be read, and the reason for each source that could not.
 
     Instances are read before claims, so that the list of claims contains the living claim of every instance seen.
@@ -60,7 +60,7 @@ async def observe(
     claims = await read("NodeClaims", read_claims(kube))
     nodes = await read("Nodes", _all(kube, NODES, node_seen))
     classes = await read("EC2NodeClasses", _all(kube, EC2NODECLASSES, _name))
-    seen = Observed(
+    seen = Observations(
         now=now(),
         claims=claims,
         instances=None if instances is None else tuple(instances),
@@ -73,16 +73,16 @@ async def observe(
     return seen, unread
 
 
-async def read_claims(kube: Kube) -> tuple[ClaimSeen, ...]:
+async def read_claims(kube: Kube) -> tuple[ObservedClaim, ...]:
     """All NodeClaims, read from the API server."""
     return await _all(kube, NODECLAIMS, claim_seen)
 
 
-def claim_seen(raw: Mapping[str, Any]) -> ClaimSeen:
+def claim_seen(raw: Mapping[str, Any]) -> ObservedClaim:
     """The fields of a raw NodeClaim that the sweep needs."""
     metadata, status = raw["metadata"], raw.get("status") or {}
     group = group_of(metadata.get("annotations") or {})
-    return ClaimSeen(
+    return ObservedClaim(
         name=metadata["name"],
         uid=metadata["uid"],
         created_at=_created(metadata),
@@ -100,11 +100,11 @@ def claim_seen(raw: Mapping[str, Any]) -> ClaimSeen:
     )
 
 
-def node_seen(raw: Mapping[str, Any]) -> NodeSeen:
+def node_seen(raw: Mapping[str, Any]) -> ObservedNode:
     """The fields of a raw Node that the sweep needs."""
     metadata = raw["metadata"]
     owners = metadata.get("ownerReferences") or ()
-    return NodeSeen(
+    return ObservedNode(
         name=metadata["name"],
         uid=metadata["uid"],
         created_at=_created(metadata),

@@ -24,7 +24,7 @@ from tenon.kube import pods
 from tenon.kube.planned_pods import PlannedPod, planned_pods
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.lifecycle import startup_cordon
-from tenon.lifecycle.binding import Choice, choose, waits
+from tenon.lifecycle.binding import BindingDecision, choose, waits
 from tenon.lifecycle.messages import BindResult, NodeInput
 
 log = logging.getLogger("controller.nodeclaim.binding")
@@ -33,10 +33,12 @@ AT_ONCE = 20
 """The maximum number of requests in flight for one node."""
 
 Object = Mapping[str, Any]
-Settle = Callable[[], Awaitable[None]]
+WaitForCache = Callable[[], Awaitable[None]]
 
 
-async def bind(kube: Kube, wanted: NodeInput, settle: Settle, default_spread: DefaultSpread = NOTHING) -> BindResult:
+async def bind(
+    kube: Kube, wanted: NodeInput, settle: WaitForCache, default_spread: DefaultSpread = NOTHING
+) -> BindResult:
     """Bind the claim's planned pods, then open the node. Pods that cannot be bound are left to kube-scheduler.
 
     Args:
@@ -107,7 +109,7 @@ async def _read_both(kube: Kube, wanted: NodeInput) -> tuple[Object | None, Obje
 
 async def _choose(
     kube: Kube, entries: Sequence[PlannedPod], node: Object, default_spread: DefaultSpread
-) -> tuple[Choice, Sequence[Object]]:
+) -> tuple[BindingDecision, Sequence[Object]]:
     """Decide which planned pods to bind. Also return the pods that are on the node."""
     name = node["metadata"]["name"]
     company = await pods_on(kube, name)

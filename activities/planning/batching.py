@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from activities.metrics import QUEUE_DEPTH
-from activities.planning.blocked_pools import HeldPools
+from activities.planning.blocked_pools import BlockedPools
 from activities.planning.buffers import BufferRoom
 from activities.planning.interfaces import ClusterView
 from activities.planning.pacing import Pace
@@ -56,7 +56,7 @@ DEFAULT_WINDOW = Window()
 
 
 @dataclass(slots=True)
-class _Answered:
+class _PlanOutcome:
     again_at: datetime
     attempts: int
     fingerprint: object
@@ -77,18 +77,18 @@ class Batcher:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         buffers: BufferRoom | None = None,
         window: Window = DEFAULT_WINDOW,
-        held: HeldPools | None = None,
+        held: BlockedPools | None = None,
     ) -> None:
         """``buffers``: what CapacityBuffers request. A buffer without room needs a decision like a pod.
 
         ``held``: where the NodePools that EC2 refuses are noted for other parts of the process.
         """
-        self._held = held or HeldPools(now=now)
+        self._held = held or BlockedPools(now=now)
         self._window = window
         self._buffers = buffers or BufferRoom()
         self._view = view
         self._now = now
-        self._answered: dict[str, _Answered] = {}
+        self._answered: dict[str, _PlanOutcome] = {}
         self._turn = 0
         self._pace = Pace()
         self._renewed_within = timedelta(seconds=window.longest) + PLANNED_WITHIN
@@ -120,7 +120,7 @@ class Batcher:
             for pod in (pod for pod in pods if not pod.buffer):
                 attempts = self._attempts(pod) if pod.node_name else 0  # a drain may take its time
                 pause = _growing(NOMINATED_FOR, attempts, LONGEST_NOMINATION)
-                self._answered[pod.uid] = _Answered(now + pause, attempts, None, node)
+                self._answered[pod.uid] = _PlanOutcome(now + pause, attempts, None, node)
 
     def reserved(self) -> dict[str, list[Pod]]:
         """The nominated pods that still wait, by the current name of their node.
@@ -154,7 +154,7 @@ class Batcher:
         """Record that a NodeClaim was written for these pods. If it fails, they are planned again at once."""
         until = self._now() + BOUGHT_FOR
         for uid in uids:
-            self._answered[uid] = _Answered(until, 0, None)
+            self._answered[uid] = _PlanOutcome(until, 0, None)
 
     def unschedulable(
         self, pods: Iterable[Pod], fingerprint: Fingerprint, offered_again: datetime | None = None
@@ -174,7 +174,7 @@ class Batcher:
                 pause = min(pause, max(FIRST_RETRY, offered_again - now))
             # A pod that must leave its node still runs, so a change of the claims is not worth another plan for it.
             changes = None if pod.node_name else _bearing_on(pod, fingerprint)
-            self._answered[pod.uid] = _Answered(now + pause, attempts, changes, pod=pod)
+            self._answered[pod.uid] = _PlanOutcome(now + pause, attempts, changes, pod=pod)
 
     def refused(self, pods: Iterable[Pod], pool: str) -> None:
         """Record that the API server refused this pool's NodeClaim for these pods.
@@ -199,7 +199,7 @@ class Batcher:
             for pod in alike:
                 attempts = self._attempts(pod)
                 pause = _growing(FIRST_RETRY, attempts, LONGEST_APART) + min(number, MOST_APART) * apart
-                self._answered[pod.uid] = _Answered(now + pause, attempts, None, pod=pod, pool=pool)
+                self._answered[pod.uid] = _PlanOutcome(now + pause, attempts, None, pod=pod, pool=pool)
 
     def _generations(self) -> dict[str, int | None]:
         return {pool.metadata.name: pool.metadata.generation for pool in self._view.node_pools()}

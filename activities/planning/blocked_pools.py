@@ -9,7 +9,7 @@ from tenon.lifecycle.breaker import untried
 from tenon.lifecycle.messages import LaunchBreaker
 
 
-class HeldPools:
+class BlockedPools:
     """Holds the open launch breakers. Calls ``on_change`` with each NodePool whose breaker opens, closes or changes."""
 
     def __init__(

@@ -52,7 +52,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Unwritten:
+class UnwrittenClaim:
     """A NodeClaim that could not be written."""
 
     planned: PlannedClaim
@@ -83,11 +83,11 @@ class Written:
     """The names of the written NodeClaims, in the plan's order."""
     claims: tuple[PlannedClaim, ...]
     """The planned claim of each written NodeClaim, in the same order."""
-    unwritten: tuple[Unwritten, ...] = ()
+    unwritten: tuple[UnwrittenClaim, ...] = ()
 
 
 @dataclass(slots=True)
-class _Wanted:
+class _ClaimToWrite:
     """One NodeClaim to write."""
 
     planned: PlannedClaim
@@ -130,7 +130,7 @@ async def write_claims(
     waiting = await writing.first(wanted)
     gate = asyncio.Semaphore(WRITERS)
 
-    async def write(one: _Wanted) -> None:
+    async def write(one: _ClaimToWrite) -> None:
         async with gate:
             await writing.write(one)
 
@@ -149,7 +149,7 @@ class _Writing:
         self._batch = batch
         self._failed: dict[int, ApiError] = {}
 
-    async def first(self, wanted: Sequence[_Wanted]) -> Sequence[_Wanted]:
+    async def first(self, wanted: Sequence[_ClaimToWrite]) -> Sequence[_ClaimToWrite]:
         """Write claims one by one until one is accepted, then check that no other planner works on the batch.
 
         Returns:
@@ -166,7 +166,7 @@ class _Writing:
                 raise error
         return ()
 
-    async def write(self, one: _Wanted, *, alone: bool = False) -> str | None:
+    async def write(self, one: _ClaimToWrite, *, alone: bool = False) -> str | None:
         """Write a claim and return its UID, or None if it could not be written. Keep the error in that case."""
         try:
             made = await self._create(one, alone=alone)
@@ -181,16 +181,18 @@ class _Writing:
         metrics.CLAIMS_CREATED.labels("provisioned", one.planned.pool, relaxed).inc()
         return str(made["metadata"].get("uid") or "")
 
-    def written(self, wanted: Iterable[_Wanted]) -> Written:
+    def written(self, wanted: Iterable[_ClaimToWrite]) -> Written:
         """The outcome for all of these claims."""
         there = [one for one in wanted if one.ordinal not in self._failed]
         return Written(
             tuple(one.name for one in there),
             tuple(one.planned for one in there),
-            tuple(Unwritten(one.planned, self._failed[one.ordinal]) for one in wanted if one.ordinal in self._failed),
+            tuple(
+                UnwrittenClaim(one.planned, self._failed[one.ordinal]) for one in wanted if one.ordinal in self._failed
+            ),
         )
 
-    async def _create(self, one: _Wanted, *, alone: bool) -> Object:
+    async def _create(self, one: _ClaimToWrite, *, alone: bool) -> Object:
         """Create the claim. If a claim of another batch has its name, try another name."""
         taken = ApiError(0, "", "")
         for salt in range(NAMES):
@@ -209,7 +211,7 @@ class _Writing:
                 return present
         raise taken
 
-    async def _stop_unless_alone(self, one: _Wanted, uid: str) -> None:
+    async def _stop_unless_alone(self, one: _ClaimToWrite, uid: str) -> None:
         of_batch = f"{labels.BATCH}={self._batch}"
         there = await _patiently(lambda: self._kube.list(NODECLAIMS, label_selector=of_batch))
         others = sorted({str(claim["metadata"]["name"]) for claim in there} - {one.name})
@@ -218,7 +220,7 @@ class _Writing:
             raise _another_planner(others[0])
 
 
-def _wanted(planned: PlannedClaim, pool: NodePool, batch: int, ordinal: int, seen: Overlaid | None) -> _Wanted:
+def _wanted(planned: PlannedClaim, pool: NodePool, batch: int, ordinal: int, seen: Overlaid | None) -> _ClaimToWrite:
     body = claim_body(planned, pool, batch=batch, ordinal=ordinal)
     if seen is not None:
         body["metadata"]["annotations"] |= seen.traces(planned.pool, planned.instance_types)
@@ -233,7 +235,7 @@ def _wanted(planned: PlannedClaim, pool: NodePool, batch: int, ordinal: int, see
             "price": planned.price,
         },
     )
-    return _Wanted(planned, ordinal, body)
+    return _ClaimToWrite(planned, ordinal, body)
 
 
 def _by_chance(error: ApiError) -> bool:

@@ -17,7 +17,7 @@ Refused = frozenset[OfferingKey]
 """Offerings that EC2 refused recently."""
 
 
-async def sold_by(
+async def instance_types_by_pool(
     view: ClusterView, types: Types, pools: Sequence[NodePool], refused: Refused = frozenset()
 ) -> Overlaid:
     """Each pool with its instance types. The EC2NodeClass of each pool must exist and be ready."""

@@ -35,11 +35,11 @@ from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import NODECLAIMS
 from activities.planning.batching import Batcher
-from activities.planning.blocked_pools import HeldPools
+from activities.planning.blocked_pools import BlockedPools
 from activities.planning.buffers import BufferRoom
-from activities.planning.claim_writer import Unwritten, Written, write_claims
+from activities.planning.claim_writer import UnwrittenClaim, Written, write_claims
 from activities.planning.interfaces import ClusterView, Types
-from activities.planning.offerings import sold_by
+from activities.planning.offerings import instance_types_by_pool
 from activities.planning.pod_events import PodEvents
 from activities.planning.solving import Solver
 from tenon.apis import labels
@@ -108,14 +108,14 @@ class Planner:
         policy: PlanPolicy | None = None,
         buffers: BufferRoom | None = None,
         solver: Solver | None = None,
-        held: HeldPools | None = None,
+        held: BlockedPools | None = None,
     ) -> None:
         """``policy``: the operator's settings that affect plans. ``buffers``: what CapacityBuffers request.
 
         ``held``: where the plans' launch breakers are noted for other parts of the process.
         """
         self._solver = solver or Solver()
-        self._held = held or HeldPools(now=now)
+        self._held = held or BlockedPools(now=now)
         self._buffers = buffers or BufferRoom()
         self._view = view
         self._types = types
@@ -154,7 +154,7 @@ class Planner:
         try:
             written = await write_claims(self._kube, made.plan, made.pools, given.batch, made.seen, made.explanations)
         except ApiError as error:
-            nothing = Written((), (), tuple(Unwritten(planned, error) for planned in made.plan.claims))
+            nothing = Written((), (), tuple(UnwrittenClaim(planned, error) for planned in made.plan.claims))
             unwritten = _as_written(made, nothing)
             await self._pod_events.tell(unwritten, filter(_waits, made.pods), (), made.in_flight)
             raise
@@ -232,7 +232,7 @@ class Planner:
 
     async def _sold(self, pools: Sequence[NodePool], given: PlanInput) -> Overlaid:
         """The pools with their instance types, with NodeOverlays applied and without the refused offerings."""
-        return await sold_by(self._view, self._types, pools, Avoided(self._avoided(given)))
+        return await instance_types_by_pool(self._view, self._types, pools, Avoided(self._avoided(given)))
 
     def _avoided(self, given: PlanInput) -> dict[OfferingKey, datetime]:
         """The offerings that EC2 refused recently, each with the time until which plans avoid it."""
@@ -254,7 +254,7 @@ class Planner:
 
     async def _tell_pools(self, pools: Mapping[str, NodePool], written: Written) -> None:
         """Write an event on each NodePool whose NodeClaims the API server refused, with one of its messages."""
-        refused: dict[str, list[Unwritten]] = {}
+        refused: dict[str, list[UnwrittenClaim]] = {}
         for one in written.unwritten:
             if one.refused:
                 refused.setdefault(one.planned.pool, []).append(one)

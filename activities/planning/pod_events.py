@@ -30,7 +30,7 @@ _PLACES, _PODS_OF_A_PLACE = 50, 10
 
 
 @dataclass(frozen=True, slots=True)
-class _Word:
+class _PodEvent:
     pod: Pod
     reason: str
     message: str
@@ -42,9 +42,9 @@ class PodEvents:
 
     def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder
-        self._first: dict[str, _Word] = {}
+        self._first: dict[str, _PodEvent] = {}
         """Pod UID to the next event of a pod that has no event yet."""
-        self._again: dict[str, _Word] = {}
+        self._again: dict[str, _PodEvent] = {}
         self._told: OrderedDict[str, None] = OrderedDict()
         self._writing: asyncio.Task[None] | None = None
 
@@ -79,19 +79,19 @@ class PodEvents:
             if await self._publish(word):
                 await asyncio.sleep(PAUSE)
 
-    def _put(self, word: _Word) -> None:
+    def _put(self, word: _PodEvent) -> None:
         """Queue an event. It replaces a queued event of the same pod and keeps its place in the queue."""
         uid = word.pod.uid
         queue = self._again if uid in self._told else self._first
         queue[uid] = word
 
-    def _next(self) -> _Word | None:
+    def _next(self) -> _PodEvent | None:
         for queue in (self._first, self._again):
             if queue:
                 return queue.pop(next(iter(queue)))
         return None
 
-    async def _publish(self, word: _Word) -> bool:
+    async def _publish(self, word: _PodEvent) -> bool:
         self._told[word.pod.uid] = None
         self._told.move_to_end(word.pod.uid)
         while len(self._told) > _REMEMBERED:
@@ -101,12 +101,14 @@ class PodEvents:
         )
 
 
-def _words(plan: Plan, waiting: dict[str, Pod], claims: Iterable[str], in_flight: Collection[str]) -> Iterable[_Word]:
+def _words(
+    plan: Plan, waiting: dict[str, Pod], claims: Iterable[str], in_flight: Collection[str]
+) -> Iterable[_PodEvent]:
     for key, why in plan.unschedulable.items():
         if key in waiting:
-            yield _Word(waiting[key], "FailedScheduling", why, warning=True)
+            yield _PodEvent(waiting[key], "FailedScheduling", why, warning=True)
     for key in sorted(plan.unreached & waiting.keys()):
-        yield _Word(waiting[key], "FailedScheduling", UNREACHED, warning=True)
+        yield _PodEvent(waiting[key], "FailedScheduling", UNREACHED, warning=True)
     places = [(f"nodeclaim/{name}", planned.pods) for name, planned in zip(claims, plan.claims, strict=True)]
     places = places[:_PLACES]
     places += [
@@ -116,7 +118,7 @@ def _words(plan: Plan, waiting: dict[str, Pod], claims: Iterable[str], in_flight
     for place, placed in places:
         for pod in placed[:_PODS_OF_A_PLACE]:
             if pod.key in waiting:
-                yield _Word(pod, "Nominated", f"Pod should schedule on: {place}")
+                yield _PodEvent(pod, "Nominated", f"Pod should schedule on: {place}")
 
 
 def _reference(pod: Pod) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from activities import metrics
-from tenon.provisioning.fault_isolation import Narrowed, Solve, narrowed
+from tenon.provisioning.fault_isolation import IsolatedPlan, Solve, narrowed
 from tenon.provisioning.problem_json import to_json
 from tenon.provisioning.solving import solved
 from tenon.scheduling.model import Plan, Problem
@@ -114,7 +114,7 @@ class Solver:
         sentences = {key: _sentence(why) for key, why in found.apart.items()}
         return Solved(plan, sentences, self._clock() - began)
 
-    def _run(self, problem: Problem, limit: Limit) -> Narrowed:
+    def _run(self, problem: Problem, limit: Limit) -> IsolatedPlan:
         found = narrowed(problem, limit, self._solve)
         if found.error is not None and found.failing is not None:
             metrics.SCHEDULING_FAILURES.labels("provisioner").inc()
@@ -138,7 +138,7 @@ class Solver:
         elif not (plan.claims or plan.placements or plan.unschedulable):
             self._most = max(1, asked // 2)
 
-    def _keep(self, found: Narrowed) -> str:
+    def _keep(self, found: IsolatedPlan) -> str:
         """Write the problem that the engine failed on. Return the path of the file, or why it was not written."""
         assert found.failing is not None
         assert found.error is not None
@@ -161,7 +161,7 @@ class Solver:
         return str(path)
 
 
-async def _quietly(thread: asyncio.Future[Narrowed]) -> None:
+async def _quietly(thread: asyncio.Future[IsolatedPlan]) -> None:
     """Wait for the thread, but ignore its result and any cancellation."""
     try:
         await asyncio.wait([thread])

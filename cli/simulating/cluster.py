@@ -15,7 +15,7 @@ from tenon.kube.records import PodRecord, ValueRecord
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.kube.selector_decode import decode_replication_controller, decode_service, decode_workload
 from tenon.kube.storage_decode import decode_claim, decode_class, decode_csi_node, decode_volume
-from tenon.manifests.faults import Fault
+from tenon.manifests.faults import ManifestError
 from tenon.provisioning.buffers import buffer_of
 from tenon.simulation.defaults import namespace_labels
 from tenon.simulation.objects import Found, Objects
@@ -45,7 +45,7 @@ class Pending:
     """Pods that a starting node was launched for, by node name."""
 
 
-def fill(cache: FiledCache, objects: Objects, *, moving: bool = False) -> tuple[Pending, list[Fault]]:
+def fill(cache: FiledCache, objects: Objects, *, moving: bool = False) -> tuple[Pending, list[ManifestError]]:
     """Load all objects into the cache. Return the pending pods and the objects that cannot be decoded.
 
     Args:
@@ -53,7 +53,7 @@ def fill(cache: FiledCache, objects: Objects, *, moving: bool = False) -> tuple[
         objects: the objects of the input, without faults.
         moving: include pods whose node is terminating, as a worker does.
     """
-    faults: list[Fault] = []
+    faults: list[ManifestError] = []
     pending = Pending([], {}, {})
     for name, labels in namespace_labels(objects).items():
         cache.namespaces.on_event(name, ValueRecord(name, "", "", labels))
@@ -130,7 +130,7 @@ def why_not_placed(record: PodRecord) -> str:
     return ""
 
 
-def _decoded(found: Found, decode: Callable[[Any], Any], faults: list[Fault]) -> Any:
+def _decoded(found: Found, decode: Callable[[Any], Any], faults: list[ManifestError]) -> Any:
     try:
         return decode(msgspec.json.encode(found.body))
     except (ValueError, OverflowError) as error:  # found by no manifest check

@@ -19,7 +19,7 @@ LETTERS = 10
 """Minimum number of letters of a truncated text."""
 
 
-class Give(IntEnum):
+class Shrink(IntEnum):
     """How a column reacts to a table that is too wide, in the order in which columns are dropped."""
 
     NEVER = 0
@@ -38,7 +38,7 @@ class Column:
     name: str
     cells: Sequence[str]
     figure: bool = False
-    give: Give = Give.NEVER
+    give: Shrink = Shrink.NEVER
 
     @property
     def width(self) -> int:
@@ -48,9 +48,9 @@ class Column:
     @property
     def least(self) -> int:
         """Minimum readable width."""
-        if self.give is Give.CUT:
+        if self.give is Shrink.CUT:
             return min(self.width, LETTERS)
-        if self.give is Give.BREAK:
+        if self.give is Shrink.BREAK:
             return max(len(word) for text in (self.name, *self.cells) for word in text.split() or [""])
         return self.width
 
@@ -63,8 +63,8 @@ def table(title: str, columns: Sequence[Column], width: int) -> Table:
         made.add_column(
             column.name,
             justify="right" if column.figure else "left",
-            no_wrap=column.figure or column.give is Give.CUT,
-            overflow="ellipsis" if column.give is Give.CUT else "fold",
+            no_wrap=column.figure or column.give is Shrink.CUT,
+            overflow="ellipsis" if column.give is Shrink.CUT else "fold",
             min_width=wide if column.figure else 1,
             max_width=wide,
         )

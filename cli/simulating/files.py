@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cli.simulating import builtin
-from tenon.manifests.faults import Fault, Source
+from tenon.manifests.faults import ManifestError, Source
 from tenon.scheduling.model import InstanceType
 from tenon.simulation.catalogue import read_catalogue
 from tenon.simulation.objects import Objects
@@ -30,7 +30,7 @@ def read_files(names: Iterable[str]) -> Objects:
     return objects
 
 
-def read_texts(names: Iterable[str], faults: list[Fault]) -> Iterator[tuple[str, str]]:
+def read_texts(names: Iterable[str], faults: list[ManifestError]) -> Iterator[tuple[str, str]]:
     """Yield the name and text of each file. A folder stands for the manifests in it. An unreadable file is a fault."""
     for name in names:
         for file in _files(name, faults):
@@ -39,32 +39,32 @@ def read_texts(names: Iterable[str], faults: list[Fault]) -> Iterator[tuple[str,
                 yield file, text
 
 
-def read_named_texts(names: Iterable[str], faults: list[Fault]) -> Iterator[tuple[str, str]]:
+def read_named_texts(names: Iterable[str], faults: list[ManifestError]) -> Iterator[tuple[str, str]]:
     """Like `read_texts`, but with a readable name for standard input, for messages with line numbers."""
     for file, text in read_texts(names, faults):
         yield NAME_OF_STANDARD_INPUT if file == STANDARD_INPUT else file, text
 
 
-def read_catalogue_file(name: str | None) -> tuple[list[InstanceType], list[Fault]]:
+def read_catalogue_file(name: str | None) -> tuple[list[InstanceType], list[ManifestError]]:
     """Return the instance types of a file, or the built-in ones."""
     if name is None:
         return read_catalogue(builtin.load(), Source("built-in catalogue"))
-    faults: list[Fault] = []
+    faults: list[ManifestError] = []
     text = _text(name, faults)
     if text is None:
         return [], faults
     try:
         document = json.loads(text)
     except ValueError as error:
-        return [], [Fault(Source(name), f"is not JSON: {error}")]
+        return [], [ManifestError(Source(name), f"is not JSON: {error}")]
     except RecursionError:
-        return [], [Fault(Source(name), "is not a catalogue: its lists nest too deeply")]
+        return [], [ManifestError(Source(name), "is not a catalogue: its lists nest too deeply")]
     return read_catalogue(document, Source(name))
 
 
-def _files(name: str, faults: list[Fault]) -> Iterator[str]:
+def _files(name: str, faults: list[ManifestError]) -> Iterator[str]:
     if not name:
-        faults.append(Fault(Source("-f"), "names no file"))
+        faults.append(ManifestError(Source("-f"), "names no file"))
         return
     path = Path(name)
     try:
@@ -73,10 +73,10 @@ def _files(name: str, faults: list[Fault]) -> Iterator[str]:
             return
         inside = sorted(str(file) for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file())
     except (OSError, ValueError) as error:
-        faults.append(Fault(Source(name), _why(error)))
+        faults.append(ManifestError(Source(name), _why(error)))
         return
     if not inside:
-        faults.append(Fault(Source(name), "is a folder without manifests (.yaml, .yml, .json)"))
+        faults.append(ManifestError(Source(name), "is a folder without manifests (.yaml, .yml, .json)"))
     yield from inside
 
 
@@ -91,18 +91,18 @@ def _is_catalogue(file: str, text: str) -> bool:
     return isinstance(document, dict) and "instanceTypes" in document and "kind" not in document
 
 
-def _text(name: str, faults: list[Fault]) -> str | None:
+def _text(name: str, faults: list[ManifestError]) -> str | None:
     shown = NAME_OF_STANDARD_INPUT if name == STANDARD_INPUT else name
     try:
         raw = _bytes(name)
         if len(raw) > LARGEST:
-            faults.append(Fault(Source(shown), f"is larger than {LARGEST // 2**20} MiB: split it"))
+            faults.append(ManifestError(Source(shown), f"is larger than {LARGEST // 2**20} MiB: split it"))
             return None
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        faults.append(Fault(Source(shown), f"is not UTF-8 text: byte {error.start} cannot be read"))
+        faults.append(ManifestError(Source(shown), f"is not UTF-8 text: byte {error.start} cannot be read"))
     except (OSError, ValueError) as error:
-        faults.append(Fault(Source(shown), _why(error)))
+        faults.append(ManifestError(Source(shown), _why(error)))
     return None
 
 

@@ -30,7 +30,7 @@ from activities.kubernetes.resources import (
     STORAGECLASSES,
     Resource,
 )
-from tenon.manifests.faults import Fault, Source
+from tenon.manifests.faults import ManifestError, Source
 from tenon.provisioning.gates import FeatureGates
 from tenon.simulation.objects import Found, Objects
 
@@ -43,7 +43,7 @@ READ = (
 FOLLOWED = {resource.kind: resource for resource in (DEPLOYMENTS, REPLICASETS, STATEFULSETS)}
 
 
-def add_live_objects(objects: Objects, gates: FeatureGates, *, with_selectors: bool = False) -> list[Fault]:
+def add_live_objects(objects: Objects, gates: FeatureGates, *, with_selectors: bool = False) -> list[ManifestError]:
     """Add the cluster's objects to those from files, and return the faults. Objects from files take precedence.
 
     Args:
@@ -54,12 +54,12 @@ def add_live_objects(objects: Objects, gates: FeatureGates, *, with_selectors: b
     try:
         return asyncio.run(_read(objects, gates, with_selectors))
     except ConfigError as error:
-        return [Fault(Source("--live"), f"no cluster is configured: {error}")]
+        return [ManifestError(Source("--live"), f"no cluster is configured: {error}")]
     except ApiError as error:
-        return [Fault(Source("--live"), str(error))]
+        return [ManifestError(Source("--live"), str(error))]
 
 
-async def _read(objects: Objects, gates: FeatureGates, with_selectors: bool) -> list[Fault]:
+async def _read(objects: Objects, gates: FeatureGates, with_selectors: bool) -> list[ManifestError]:
     kube = await Kube.connect()
     gated = [SERVICES, REPLICATIONCONTROLLERS] if with_selectors else []
     gated += [NODEOVERLAYS] if gates.node_overlay else []

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cli.simulating.columns import Column, Give, table
+from cli.simulating.columns import Column, Shrink, table
 from tenon.resources import CPU, MEMORY
 from tenon.simulation.document import Document
 from tenon.simulation.report import NodeReport, Report
@@ -50,13 +50,13 @@ def _nodes(title: str, nodes: Sequence[NodeReport], width: int) -> Table:
     columns = (
         Column("node", [_name(alike) for alike in rows]),
         Column("instance type", [node.instance_type for node in first]),
-        Column("offering", [f"{node.zone} {node.capacity_type}" for node in first], give=Give.BREAK),
-        Column("or", [f"+{n.alternatives}" if n.alternatives else "" for n in first], figure=True, give=Give.GO),
+        Column("offering", [f"{node.zone} {node.capacity_type}" for node in first], give=Shrink.BREAK),
+        Column("or", [f"+{n.alternatives}" if n.alternatives else "" for n in first], figure=True, give=Shrink.GO),
         Column("$/h", [_price(alike) for alike in rows], figure=True),
         Column("pods", [str(sum(node.pods for node in alike)) for alike in rows], figure=True),
         Column("cpu", [_percent(alike, CPU) for alike in rows], figure=True),
         Column("memory", [_percent(alike, MEMORY) for alike in rows], figure=True),
-        Column("holds", [_holds(alike) for alike in rows], give=Give.CUT),
+        Column("holds", [_holds(alike) for alike in rows], give=Shrink.CUT),
     )
     return table(title, columns, width)
 

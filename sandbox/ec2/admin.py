@@ -21,7 +21,7 @@ from sandbox.ec2.admin_requests import (
 )
 from sandbox.ec2.boot import BootPlan, BootRule
 from sandbox.ec2.errors import Answer, json_answer
-from sandbox.ec2.external_faults import Mishaps
+from sandbox.ec2.external_faults import ExternalFaults
 from sandbox.ec2.faults import Fault
 from sandbox.ec2.held_calls import Hold
 from sandbox.ec2.instances import Timing
@@ -44,7 +44,7 @@ class AdminApi:
         self._world = world
         self._boot = boot
         self._reset = reset
-        self._mishaps = Mishaps(world)
+        self._mishaps = ExternalFaults(world)
         self.joiner: Rejections | None = None
 
     def answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> Answer:

@@ -19,7 +19,7 @@ from sandbox.ec2.world import ACCOUNT, REGION, World
 BY_HAND = ("Client.UserInitiatedShutdown", "User initiated shutdown")
 
 
-class Mishaps:
+class ExternalFaults:
     """The admin calls that cause such events, by name. Each gets the request's body."""
 
     def __init__(self, world: World) -> None:

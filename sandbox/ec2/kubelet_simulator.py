@@ -39,7 +39,7 @@ DIED_BOOTING = ("Client.InternalError", "Client error on launch")
 """EC2's reason for an instance that could not boot, for example because the key of a volume was missing."""
 
 
-class Joiner:
+class KubeletSimulator:
     """The control loop. `start` runs it in its own thread."""
 
     def __init__(

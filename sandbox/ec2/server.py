@@ -22,7 +22,7 @@ from sandbox.ec2.wsgi import Front
 if TYPE_CHECKING:
     from werkzeug.serving import BaseWSGIServer
 
-    from sandbox.ec2.kubelet_simulator import Joiner
+    from sandbox.ec2.kubelet_simulator import KubeletSimulator
 
 log = logging.getLogger("sandbox.ec2")
 
@@ -36,7 +36,7 @@ class Server:
     boot: BootPlan
     http: BaseWSGIServer
     thread: threading.Thread
-    joiner: Joiner | None = None
+    joiner: KubeletSimulator | None = None
 
     def close(self) -> None:
         """Stop the server and the joiner."""
@@ -98,9 +98,9 @@ def start(
     joiner = None
     if kubeconfig is not None:
         from sandbox.ec2.kube import KubeClient
-        from sandbox.ec2.kubelet_simulator import Joiner
+        from sandbox.ec2.kubelet_simulator import KubeletSimulator
 
-        joiner = Joiner(KubeClient.from_kubeconfig(kubeconfig), place, boot)
+        joiner = KubeletSimulator(KubeClient.from_kubeconfig(kubeconfig), place, boot)
         admin.joiner = joiner
         joiner.start()
     thread = threading.Thread(target=http.serve_forever, name="ec2-http", daemon=True)

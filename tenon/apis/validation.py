@@ -28,7 +28,7 @@ from tenon.apis.restricted import KNOWN_VALUES, NAME_LENGTHS, restricted_reason
 ModelT = TypeVar("ModelT", bound=ApiModel)
 
 
-class Problem(NamedTuple):
+class FieldError(NamedTuple):
     """A validation problem and its field path."""
 
     path: str
@@ -38,23 +38,23 @@ class Problem(NamedTuple):
         return f"{self.path}: {self.sentence}" if self.path else self.sentence
 
 
-def parse(model: type[ModelT], manifest: Mapping[str, Any]) -> tuple[ModelT | None, list[Problem]]:
+def parse(model: type[ModelT], manifest: Mapping[str, Any]) -> tuple[ModelT | None, list[FieldError]]:
     """Parse the manifest into a model and return all of its problems. The model is None if parsing fails."""
     try:
         parsed = model.model_validate(dict(manifest))
     except ValidationError as error:
-        return None, [Problem(_path(fault["loc"]), _sentence(fault)) for fault in error.errors()]
+        return None, [FieldError(_path(fault["loc"]), _sentence(fault)) for fault in error.errors()]
     return parsed, check(parsed)
 
 
-def unreadable_fields(model: type[ApiModel], manifest: Mapping[str, Any], fields: Iterable[str]) -> list[Problem]:
+def unreadable_fields(model: type[ApiModel], manifest: Mapping[str, Any], fields: Iterable[str]) -> list[FieldError]:
     """Return the problems that make these fields unreadable. ``.*`` after a path includes the fields inside it."""
     wanted = [tuple(field.split(".")) for field in fields]
     try:
         model.model_validate(dict(manifest))
     except ValidationError as error:
         return [
-            Problem(_path(place), _sentence(fault))
+            FieldError(_path(place), _sentence(fault))
             for fault in error.errors()
             if any(_leads_to(place := fault["loc"], field) for field in wanted)
         ]
@@ -69,7 +69,7 @@ def _leads_to(place: tuple[int | str, ...], field: tuple[str, ...]) -> bool:
     return place == field[: len(place)]
 
 
-def check(resource: ApiModel) -> list[Problem]:
+def check(resource: ApiModel) -> list[FieldError]:
     """Return all problems of a resource of any kind."""
     if isinstance(resource, NodePool):
         return check_nodepool(resource)
@@ -80,7 +80,7 @@ def check(resource: ApiModel) -> list[Problem]:
     return list(_broken_rules(resource, ""))
 
 
-def check_nodepool(pool: NodePool) -> list[Problem]:
+def check_nodepool(pool: NodePool) -> list[FieldError]:
     """Return all problems of a NodePool."""
     spec = pool.spec.template.spec
     return [
@@ -93,7 +93,7 @@ def check_nodepool(pool: NodePool) -> list[Problem]:
     ]
 
 
-def check_nodeclaim(claim: NodeClaim) -> list[Problem]:
+def check_nodeclaim(claim: NodeClaim) -> list[FieldError]:
     """Return all problems of a NodeClaim."""
     return [
         *_broken_rules(claim, ""),
@@ -102,7 +102,7 @@ def check_nodeclaim(claim: NodeClaim) -> list[Problem]:
     ]
 
 
-def check_ec2nodeclass(node_class: EC2NodeClass) -> list[Problem]:
+def check_ec2nodeclass(node_class: EC2NodeClass) -> list[FieldError]:
     """Return all problems of an EC2NodeClass that can be found without calling AWS."""
     problems = list(_broken_rules(node_class, ""))
     kubelet = node_class.spec.kubelet
@@ -111,26 +111,26 @@ def check_ec2nodeclass(node_class: EC2NodeClass) -> list[Problem]:
     family = node_class.spec.resolved_family
     for name in kubelet.passed_on:
         if family != "AL2023":
-            problems.append(Problem(f"spec.kubelet.{name}", f"is passed on to AL2023 nodes only, not to {family}"))
+            problems.append(FieldError(f"spec.kubelet.{name}", f"is passed on to AL2023 nodes only, not to {family}"))
     return [*problems, *unreadable_expressions(kubelet)]
 
 
-def unreadable_expressions(kubelet: KubeletConfiguration) -> list[Problem]:
+def unreadable_expressions(kubelet: KubeletConfiguration) -> list[FieldError]:
     """Return the kubelet expressions that are invalid for every instance type."""
     problems = []
     for place, text in expressions_in(kubelet.to_dict()).items():
         try:
             expressions.check(text)
         except expressions.ExpressionError as error:
-            problems.append(Problem(f"spec.kubelet.{place}", f"{text[:80]!r} is no expression that works: {error}"))
+            problems.append(FieldError(f"spec.kubelet.{place}", f"{text[:80]!r} is no expression that works: {error}"))
     return problems
 
 
-def _broken_rules(model: ApiModel, path: str) -> Iterable[Problem]:
+def _broken_rules(model: ApiModel, path: str) -> Iterable[FieldError]:
     """Return the rules that the model, or a model inside it, violates."""
     for rule in model.rules:
         if rule.holds is not None and not rule.holds(model):
-            yield Problem(path, rule.sentence)
+            yield FieldError(path, rule.sentence)
     for name in type(model).model_fields:
         value = getattr(model, name)
         inner = f"{path}.{kubernetes_name(name)}" if path else kubernetes_name(name)
@@ -142,42 +142,42 @@ def _broken_rules(model: ApiModel, path: str) -> Iterable[Problem]:
                     yield from _broken_rules(item, f"{inner}[{index}]")
 
 
-def _labels(given: Mapping[str, str], path: str) -> Iterable[Problem]:
+def _labels(given: Mapping[str, str], path: str) -> Iterable[FieldError]:
     for key, value in given.items():
         if key == labels.NODEPOOL:
-            yield Problem(f"{path}[{key}]", "is set from the NodePool's name and may not be given")
+            yield FieldError(f"{path}[{key}]", "is set from the NodePool's name and may not be given")
             continue
         yield from _key(key, f"{path}[{key}]")
         known = KNOWN_VALUES.get(key)
         if known is not None and value not in known:
-            yield Problem(f"{path}[{key}]", f"{value!r} is no value of this label: use one of {_list(known)}")
+            yield FieldError(f"{path}[{key}]", f"{value!r} is no value of this label: use one of {_list(known)}")
 
 
-def _key(key: str, path: str) -> Iterable[Problem]:
+def _key(key: str, path: str) -> Iterable[FieldError]:
     reason = restricted_reason(labels.ALIASES.get(key, key))
     if re.fullmatch(KEY_PATTERN, key) is None or re.fullmatch(NAME_LENGTHS, key) is None:
-        yield Problem(path, f"{key[:80]!r} is not a label name: write name or domain/name")
+        yield FieldError(path, f"{key[:80]!r} is not a label name: write name or domain/name")
     elif reason is not None:
-        yield Problem(path, reason)
+        yield FieldError(path, reason)
 
 
-def _requirements(terms: Sequence[SelectorRequirement], path: str, closed: Sequence[str] = ()) -> Iterable[Problem]:
+def _requirements(terms: Sequence[SelectorRequirement], path: str, closed: Sequence[str] = ()) -> Iterable[FieldError]:
     for index, term in enumerate(terms):
         here = f"{path}[{index}]"
         if term.key in closed:
-            yield Problem(f"{here}.key", f"label {term.key} is set from the NodePool's name and may not be required")
+            yield FieldError(f"{here}.key", f"label {term.key} is set from the NodePool's name and may not be required")
         yield from _key(term.key, f"{here}.key")
         for value in term.values:
             if re.fullmatch(LABEL_VALUE_PATTERN, value) is None:
-                yield Problem(f"{here}.values", f"{value!r} is not a label value")
+                yield FieldError(f"{here}.values", f"{value!r} is not a label value")
         known = KNOWN_VALUES.get(term.key)
         if known is not None and term.operator == "In" and term.values:
             valid = set(term.values).intersection(known)
             if len(valid) < max(1, term.min_values or 0):
-                yield Problem(f"{here}.values", f"too few known values: this label has only {_list(known)}")
+                yield FieldError(f"{here}.values", f"too few known values: this label has only {_list(known)}")
 
 
-def unknown_values(terms: Sequence[SelectorRequirement]) -> list[Problem]:
+def unknown_values(terms: Sequence[SelectorRequirement]) -> list[FieldError]:
     """Return values that no node can have, although their requirement can be met: worth a log line, not an error."""
     found = []
     for index, term in enumerate(terms):
@@ -185,28 +185,30 @@ def unknown_values(terms: Sequence[SelectorRequirement]) -> list[Problem]:
         if known is not None and term.operator == "In":
             strange = sorted(set(term.values).difference(known))
             if strange and not set(term.values).isdisjoint(known):
-                found.append(Problem(f"requirements[{index}].values", f"unknown values {_list(strange)} are ignored"))
+                found.append(
+                    FieldError(f"requirements[{index}].values", f"unknown values {_list(strange)} are ignored")
+                )
     return found
 
 
-def _taints(spec: TemplateSpec | Any, path: str) -> Iterable[Problem]:
+def _taints(spec: TemplateSpec | Any, path: str) -> Iterable[FieldError]:
     taints: list[Taint] = [*spec.taints, *spec.startup_taints]
     for (key, effect), count in Counter((taint.key, taint.effect) for taint in taints).items():
         if count > 1:
-            yield Problem(path, f"taints and startupTaints name {key}:{effect} {count} times: keep one")
+            yield FieldError(path, f"taints and startupTaints name {key}:{effect} {count} times: keep one")
 
 
-def _limits(limits: Mapping[str, str]) -> Iterable[Problem]:
+def _limits(limits: Mapping[str, str]) -> Iterable[FieldError]:
     for name, quantity in limits.items():
         if resources.parse_quantity(quantity) < 0:
-            yield Problem(f"spec.limits[{name}]", f"{quantity} is below zero: a limit must not be negative")
+            yield FieldError(f"spec.limits[{name}]", f"{quantity} is below zero: a limit must not be negative")
 
 
-def _schedules(pool: NodePool) -> Iterable[Problem]:
+def _schedules(pool: NodePool) -> Iterable[FieldError]:
     for index, budget in enumerate(pool.spec.disruption.budgets):
         if budget.schedule is not None and not _is_cron(budget.schedule):
             path = f"spec.disruption.budgets[{index}].schedule"
-            yield Problem(
+            yield FieldError(
                 path, f"{budget.schedule[:80]!r} is not a cron schedule of five fields, such as '0 9 * * 1-5'"
             )
 

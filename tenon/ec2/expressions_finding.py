@@ -10,7 +10,7 @@ from tenon.apis.kubelet import expressions_in
 from tenon.apis.validation import unreadable_expressions
 from tenon.ec2.capacity import Item, NodeSettings
 from tenon.ec2.expressions import worked_out
-from tenon.ec2.nodeclass_status import FOUND, Finding
+from tenon.ec2.nodeclass_status import FOUND, CheckResult
 from tenon.ec2.settings import kubelet_map
 
 Described = Callable[[EC2NodeClass], tuple[NodeSettings, Iterable[Item]]]
@@ -22,7 +22,7 @@ def expressions_are_off(found: Mapping[str, str]) -> str:
     return f"kubelet.{next(iter(found))}: {GATE_IS_OFF}"
 
 
-def expressions_finding(node_class: EC2NodeClass, described: Described, *, allowed: bool) -> Finding:
+def expressions_finding(node_class: EC2NodeClass, described: Described, *, allowed: bool) -> CheckResult:
     """Return why the class's expressions make it unusable.
 
     ``described`` is called only if all of them can be parsed.
@@ -31,13 +31,13 @@ def expressions_finding(node_class: EC2NodeClass, described: Described, *, allow
     if not found or node_class.spec.kubelet is None:
         return FOUND
     if not allowed:
-        return Finding("KubeletExpressionsDisabled", expressions_are_off(found))
+        return CheckResult("KubeletExpressionsDisabled", expressions_are_off(found))
     if unreadable := unreadable_expressions(node_class.spec.kubelet):
-        return Finding("KubeletExpressionInvalid", "; ".join(str(problem) for problem in unreadable))
+        return CheckResult("KubeletExpressionInvalid", "; ".join(str(problem) for problem in unreadable))
     settings, items = described(node_class)
     for item in items:
         try:
             worked_out(item, settings)
         except ExpressionError as error:
-            return Finding("KubeletExpressionEvaluationFailed", str(error))
+            return CheckResult("KubeletExpressionEvaluationFailed", str(error))
     return FOUND

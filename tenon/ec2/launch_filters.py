@@ -25,7 +25,7 @@ class NoOfferingError(TenonError):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class TypeOfferings:
     """An instance type and its remaining offerings."""
 
     type: InstanceType
@@ -42,7 +42,7 @@ def choose(
     requests: Resources,
     instance_types: Iterable[InstanceType],
     zones: Iterable[str],
-) -> tuple[str, list[Choice]]:
+) -> tuple[str, list[TypeOfferings]]:
     """Return the capacity type to buy and at most `MAX_TYPES` types to offer EC2, cheapest first.
 
     ``zones`` are the zones with a subnet that has free addresses.
@@ -70,7 +70,7 @@ def choose(
 
 def compatible(
     requirements: Requirements, requests: Resources, instance_types: Iterable[InstanceType], zones: frozenset[str]
-) -> list[Choice]:
+) -> list[TypeOfferings]:
     """Return types that meet the requirements and fit the requests, each with the offerings that can be bought."""
     zone, zone_id, capacity_type = (
         requirements.get(key) for key in (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE)
@@ -87,11 +87,11 @@ def compatible(
             and (not offering.zone_id or zone_id.has(offering.zone_id))
         )
         if offerings and fits(requests, each.allocatable) and each.requirements.intersects(requirements):
-            found.append(Choice(each, offerings))
+            found.append(TypeOfferings(each, offerings))
     return found
 
 
-def _plain_first(choices: list[Choice]) -> list[Choice]:
+def _plain_first(choices: list[TypeOfferings]) -> list[TypeOfferings]:
     """Keep bare metal and accelerated types only if no other is left: they are expensive, slow to boot, or scarce."""
     return [choice for choice in choices if not _exotic(choice.type)] or choices
 
@@ -104,7 +104,7 @@ def _exotic(each: InstanceType) -> bool:
     )
 
 
-def _worthwhile_spot(choices: list[Choice]) -> list[Choice]:
+def _worthwhile_spot(choices: list[TypeOfferings]) -> list[TypeOfferings]:
     """If on-demand is also allowed, drops spot offerings that cost more than the cheapest on-demand offering."""
     on_demand = [o.price for choice in choices for o in choice.offerings if o.capacity_type == labels.ON_DEMAND]
     if not on_demand:
@@ -113,8 +113,8 @@ def _worthwhile_spot(choices: list[Choice]) -> list[Choice]:
     return _only(choices, lambda offering: offering.capacity_type != labels.SPOT or offering.price <= limit)
 
 
-def _only(choices: Iterable[Choice], keep: Callable[[Offering], bool]) -> list[Choice]:
-    kept = (Choice(choice.type, tuple(filter(keep, choice.offerings))) for choice in choices)
+def _only(choices: Iterable[TypeOfferings], keep: Callable[[Offering], bool]) -> list[TypeOfferings]:
+    kept = (TypeOfferings(choice.type, tuple(filter(keep, choice.offerings))) for choice in choices)
     return [choice for choice in kept if choice.offerings]
 
 

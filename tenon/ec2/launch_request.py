@@ -15,7 +15,7 @@ from tenon.ec2 import launch_template, user_data
 from tenon.ec2.bootstrap import Bootstrap, node_labels, node_taints
 from tenon.ec2.cluster import Cluster
 from tenon.ec2.families import family_named
-from tenon.ec2.launch_filters import Choice, choose
+from tenon.ec2.launch_filters import TypeOfferings, choose
 from tenon.ec2.launch_template import LaunchTemplate
 from tenon.ec2.launched_labels import tenancy
 from tenon.ec2.settings import kubelet_map
@@ -87,7 +87,7 @@ def plan_launch(
     )
     generates = family_named(node_class.spec.resolved_family).generates_user_data
     own_kubelet = kubelet_map(node_class)
-    groups: dict[_Group, list[Choice]] = {}
+    groups: dict[_Group, list[TypeOfferings]] = {}
     for choice in choices:
         group = _Group(
             image_id=bootable[choice.type.name],
@@ -141,7 +141,9 @@ def images_by_type(instance_types: Iterable[InstanceType], amis: Iterable[AMI]) 
     return chosen
 
 
-def _overrides(choices: Iterable[Choice], subnets: Mapping[str, Subnet], *, prioritized: bool) -> list[FleetOverride]:
+def _overrides(
+    choices: Iterable[TypeOfferings], subnets: Mapping[str, Subnet], *, prioritized: bool
+) -> list[FleetOverride]:
     """If prioritized, EC2 follows Tenon's prices. The lowest number is EC2's highest priority."""
     return [
         FleetOverride(

@@ -20,14 +20,14 @@ from tenon.ec2.settings import kubelet_map
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """The result of one check. An empty reason means that the check passed."""
 
     reason: str = ""
     message: str = ""
 
 
-FOUND = Finding()
+FOUND = CheckResult()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,10 @@ class Resolved:
     subnets: Sequence[Subnet] = ()
     security_groups: Sequence[SecurityGroup] = ()
     images: Sequence[Image] = ()
-    images_finding: Finding = FOUND
+    images_finding: CheckResult = FOUND
     instance_profile: str = ""
-    profile_finding: Finding = FOUND
-    expressions_finding: Finding = FOUND
+    profile_finding: CheckResult = FOUND
+    expressions_finding: CheckResult = FOUND
 
 
 def new_status(node_class: EC2NodeClass, resolved: Resolved, cluster: Cluster, now: datetime) -> EC2NodeClassStatus:
@@ -80,14 +80,16 @@ def new_status(node_class: EC2NodeClass, resolved: Resolved, cluster: Cluster, n
     )
 
 
-def validate(node_class: EC2NodeClass, cluster: Cluster) -> Finding:
+def validate(node_class: EC2NodeClass, cluster: Cluster) -> CheckResult:
     """Check that the class is valid and that its user data can be rendered."""
     faults = check_ec2nodeclass(node_class)
     if faults:
-        return Finding("InvalidKubeletConfiguration", "; ".join(str(fault) for fault in faults))
+        return CheckResult("InvalidKubeletConfiguration", "; ".join(str(fault) for fault in faults))
     spec = node_class.spec
     if spec.resolved_family == "AL2023" and not cluster.service_cidr:
-        return Finding("ClusterCIDRResolutionFailed", "AL2023 nodes need the cluster's service range, which is unknown")
+        return CheckResult(
+            "ClusterCIDRResolutionFailed", "AL2023 nodes need the cluster's service range, which is unknown"
+        )
     node = Bootstrap(
         cluster=cluster,
         labels=node_labels({}, ""),
@@ -99,9 +101,9 @@ def validate(node_class: EC2NodeClass, cluster: Cluster) -> Finding:
     try:
         user_data.render(family_named(spec.resolved_family), node)
     except user_data.UserDataTooLargeError as error:
-        return Finding("UserDataSizeLimitExceeded", str(error))
+        return CheckResult("UserDataSizeLimitExceeded", str(error))
     except ValueError as error:
-        return Finding("UserDataInvalid", str(error))
+        return CheckResult("UserDataInvalid", str(error))
     return FOUND
 
 
@@ -136,14 +138,14 @@ def _stale(ready: Condition, node_class: EC2NodeClass) -> bool:
     return (ready.observed_generation or 0) < node_class.metadata.generation
 
 
-def _some(found: Sequence[object], reason: str, message: str) -> Finding:
-    return FOUND if found else Finding(reason, message)
+def _some(found: Sequence[object], reason: str, message: str) -> CheckResult:
+    return FOUND if found else CheckResult(reason, message)
 
 
-def _placement(node_class: EC2NodeClass) -> Finding:
+def _placement(node_class: EC2NodeClass) -> CheckResult:
     if node_class.spec.placement_group_selector is None:
         return FOUND
-    return Finding(
+    return CheckResult(
         "PlacementGroupResolutionFailed", "placement groups are not supported: remove placementGroupSelector"
     )
 

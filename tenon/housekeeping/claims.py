@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tenon.housekeeping.facts import ENDED_STATES, GONE_STATES, Graces, Observed
+from tenon.housekeeping.facts import ENDED_STATES, GONE_STATES, Graces, Observations
 from tenon.housekeeping.findings import Finding, Kind
 
 
-def without_instance(seen: Observed, graces: Graces) -> Iterator[Finding]:
+def without_instance(seen: Observations, graces: Graces) -> Iterator[Finding]:
     """Yield launched claims whose instance is unknown to EC2 or terminated.
 
     A registered claim counts only if its Node is not Ready.
@@ -39,7 +39,7 @@ def without_instance(seen: Observed, graces: Graces) -> Iterator[Finding]:
         )
 
 
-def without_workflow(seen: Observed, graces: Graces) -> Iterator[Finding]:
+def without_workflow(seen: Observations, graces: Graces) -> Iterator[Finding]:
     """Yield claims without an open workflow.
 
     A deleted claim that only finalizers of others hold is finished, unless its instance still runs.
@@ -64,7 +64,7 @@ def without_workflow(seen: Observed, graces: Graces) -> Iterator[Finding]:
         )
 
 
-def held_by_others(seen: Observed) -> Iterator[Finding]:
+def held_by_others(seen: Observations) -> Iterator[Finding]:
     """Yield deleted claims that Tenon has released but another controller's finalizer holds."""
     for claim in seen.managed_claims:
         if claim.foreign_finalizers and claim.deleted_at is not None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tenon.housekeeping import claims, instances, leftovers
-from tenon.housekeeping.facts import Graces, Observed
+from tenon.housekeeping.facts import Graces, Observations
 from tenon.housekeeping.findings import Finding, Kind
 
 GRACES = Graces()
 
 
-def findings(seen: Observed, graces: Graces = GRACES) -> list[Finding]:
+def findings(seen: Observations, graces: Graces = GRACES) -> list[Finding]:
     """Return everything that is lost or wrong, oldest first. Records that could not be read give no findings."""
     found = [
         *instances.without_claim(seen, graces),

@@ -28,7 +28,7 @@ def instance_id_of(provider_id: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimSeen:
+class ObservedClaim:
     """A NodeClaim as the sweep compares it with instances and Nodes.
 
     It is read from the API server, not from the cache: the sweep terminates instances, so its data must be fresh.
@@ -66,7 +66,7 @@ class ClaimSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class InstanceSeen:
+class ObservedInstance:
     """An instance that has the cluster's tag and one of Tenon's."""
 
     id: str
@@ -80,7 +80,7 @@ class InstanceSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSeen:
+class ObservedNode:
     """A Node. ``ours``: it has the finalizer and may be Tenon's. ``claim``: the NodeClaim that owns it."""
 
     name: str
@@ -93,7 +93,7 @@ class NodeSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkflowSeen:
+class ObservedWorkflow:
     """An open NodeClaim workflow. ``uid`` is that of the claim it was started for, if known."""
 
     claim: str
@@ -104,7 +104,7 @@ class WorkflowSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class TemplateSeen:
+class ObservedTemplate:
     """A launch template of the cluster."""
 
     id: str
@@ -114,21 +114,21 @@ class TemplateSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class Observations:
     """All records at one time."""
 
     now: datetime
-    claims: tuple[ClaimSeen, ...] | None = None
-    instances: tuple[InstanceSeen, ...] | None = None
-    nodes: tuple[NodeSeen, ...] | None = None
-    workflows: tuple[WorkflowSeen, ...] | None = None
-    templates: tuple[TemplateSeen, ...] | None = None
+    claims: tuple[ObservedClaim, ...] | None = None
+    instances: tuple[ObservedInstance, ...] | None = None
+    nodes: tuple[ObservedNode, ...] | None = None
+    workflows: tuple[ObservedWorkflow, ...] | None = None
+    templates: tuple[ObservedTemplate, ...] | None = None
     classes: frozenset[str] | None = None
     left_since: Mapping[str, datetime] = field(default_factory=dict)
     """Since when each instance without a NodeClaim is left to its open workflow."""
 
     @property
-    def managed_claims(self) -> tuple[ClaimSeen, ...]:
+    def managed_claims(self) -> tuple[ObservedClaim, ...]:
         """The NodeClaims that Tenon manages."""
         return tuple(claim for claim in self.claims or () if claim.managed)
 

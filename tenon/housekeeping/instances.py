@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from tenon.apis import labels
-from tenon.housekeeping.facts import Graces, InstanceSeen, Observed
+from tenon.housekeeping.facts import Graces, Observations, ObservedInstance
 from tenon.housekeeping.findings import Finding, Kind
 
 NAME = "Name"
@@ -14,7 +14,7 @@ MOST_LEFT = 100
 """How many instances that are left to workflows a sweep remembers for the next one."""
 
 
-def without_claim(seen: Observed, graces: Graces) -> Iterator[Finding]:
+def without_claim(seen: Observations, graces: Graces) -> Iterator[Finding]:
     """Yield instances whose NodeClaim does not exist, or has another instance."""
     for instance in _unclaimed(seen, graces):
         since = seen.left_since.get(instance.id)
@@ -32,7 +32,7 @@ def without_claim(seen: Observed, graces: Graces) -> Iterator[Finding]:
         )
 
 
-def left_to_workflows(seen: Observed, graces: Graces) -> dict[str, datetime]:
+def left_to_workflows(seen: Observations, graces: Graces) -> dict[str, datetime]:
     """Return instances without a NodeClaim that an open workflow must terminate, and since when it is left to that."""
     left = {
         instance.id: seen.left_since.get(instance.id, seen.now)
@@ -42,7 +42,7 @@ def left_to_workflows(seen: Observed, graces: Graces) -> dict[str, datetime]:
     return dict(sorted(left.items(), key=lambda item: (item[1], item[0]))[:MOST_LEFT])
 
 
-def untagged(seen: Observed) -> Iterator[Finding]:
+def untagged(seen: Observations) -> Iterator[Finding]:
     """Yield instances of existing NodeClaims that lack the claim's tag or the Node's name."""
     by_id = {instance.id: instance for instance in seen.instances or ()}
     for claim in seen.managed_claims:
@@ -72,7 +72,7 @@ def tags_to_write(claim: str, node_name: str, present: Mapping[str, str]) -> dic
     return wanted
 
 
-def _unclaimed(seen: Observed, graces: Graces) -> Iterator[InstanceSeen]:
+def _unclaimed(seen: Observations, graces: Graces) -> Iterator[ObservedInstance]:
     if seen.instances is None or seen.claims is None:
         return
     by_name = {claim.name: claim for claim in seen.claims}
@@ -95,7 +95,7 @@ def _unclaimed(seen: Observed, graces: Graces) -> Iterator[InstanceSeen]:
             yield instance
 
 
-def _left_to_workflow(seen: Observed, instance: InstanceSeen) -> bool:
+def _left_to_workflow(seen: Observations, instance: ObservedInstance) -> bool:
     """True if an open workflow may account for the instance. A claim with another instance does not count."""
     claimed = any(claim.name == instance.claim for claim in seen.claims or ())
     return bool(instance.claim) and not claimed and seen.may_be_open(instance.claim)

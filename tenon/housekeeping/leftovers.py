@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from tenon.housekeeping.facts import GONE_STATES, Graces, Observed, instance_id_of
+from tenon.housekeeping.facts import GONE_STATES, Graces, Observations, instance_id_of
 from tenon.housekeeping.findings import Finding, Kind
 
 
-def workflows(seen: Observed, graces: Graces) -> Iterator[Finding]:
+def workflows(seen: Observations, graces: Graces) -> Iterator[Finding]:
     """Yield open workflows, not leaving yet, whose claim does not exist or was replaced by one of the same name."""
     if seen.claims is None or seen.workflows is None:
         return
@@ -22,7 +22,7 @@ def workflows(seen: Observed, graces: Graces) -> Iterator[Finding]:
             yield Finding(Kind.WORKFLOW_WITHOUT_CLAIM, each.claim, each.started_at, claim=each.claim, uid=each.uid)
 
 
-def nodes(seen: Observed, graces: Graces) -> Iterator[Finding]:
+def nodes(seen: Observations, graces: Graces) -> Iterator[Finding]:
     """Yield Nodes with Tenon's finalizer whose claim and instance are gone. Nothing else removes the finalizer."""
     if seen.claims is None or seen.instances is None or seen.nodes is None:
         return
@@ -48,7 +48,7 @@ def nodes(seen: Observed, graces: Graces) -> Iterator[Finding]:
         )
 
 
-def templates(seen: Observed, graces: Graces) -> Iterator[Finding]:
+def templates(seen: Observations, graces: Graces) -> Iterator[Finding]:
     """Yield launch templates whose class is gone, or whose class has had no launch lately and has none pending."""
     if seen.claims is None or seen.classes is None or seen.templates is None:
         return

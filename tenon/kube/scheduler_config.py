@@ -19,7 +19,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from tenon.apis import labels
 from tenon.apis.base import ApiModel
 from tenon.apis.common import KEY_PATTERN
-from tenon.apis.validation import Problem, parse
+from tenon.apis.validation import FieldError, parse
 from tenon.kube.pod_rules import SpreadRule
 
 KIND = "KubeSchedulerConfiguration"
@@ -175,10 +175,10 @@ def _rules(profile: _Profile, number: int) -> tuple[SpreadRule, ...]:
 def _read(model: type[ModelT], body: Mapping[str, Any], path: str = "") -> ModelT:
     found, problems = parse(model, body)
     if found is None or problems:
-        raise ValueError("; ".join(_told(path, problem) for problem in problems))
+        raise ValueError("; ".join(_sentence_of(path, problem) for problem in problems))
     return found
 
 
-def _told(path: str, problem: Problem) -> str:
+def _sentence_of(path: str, problem: FieldError) -> str:
     sentence = "is unknown" if problem.sentence.startswith("Extra inputs") else problem.sentence
-    return str(Problem(".".join(filter(None, (path, problem.path))), sentence))
+    return str(FieldError(".".join(filter(None, (path, problem.path))), sentence))

@@ -25,7 +25,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class BindingDecision:
     """The outcome for each planned pod.
 
     ``bind``: bind the pod to this node now. ``here``: the pod already runs on this node. ``settled``: the pod is gone
@@ -44,7 +44,7 @@ def choose(
     node: Object,
     node_pods: Sequence[Object],
     default_spread: DefaultSpread = NOTHING,
-) -> Choice:
+) -> BindingDecision:
     """Judge every planned pod in order. Each pod to bind reduces the free resources for the pods after it.
 
     Args:
@@ -79,7 +79,7 @@ def choose(
         company.append(pod)
         available = subtract(available, requests_of(pod))
         ports.update(host_ports_of(pod))
-    return Choice(tuple(bind), tuple(here), tuple(settled), left)
+    return BindingDecision(tuple(bind), tuple(here), tuple(settled), left)
 
 
 def waits(entry: PlannedPod, pod: Object | None) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tenon.apis.validation import Problem
+from tenon.apis.validation import FieldError
 from tenon.manifests.documents import Item
 from tenon.manifests.fix_suggestions import candidates
 from tenon.manifests.paths import Path, has, path_of, value_at
@@ -17,12 +17,12 @@ from tenon.manifests.yaml_writer import as_yaml
 MOST_TRIED = 300
 """Maximum number of replacements to try for one object."""
 
-Check = Callable[[dict[str, Any]], Sequence[Problem]]
+Check = Callable[[dict[str, Any]], Sequence[FieldError]]
 Known = dict[Path, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Mend:
+class Fix:
     """One correction: a new field name, a new value, or both."""
 
     path: Path
@@ -31,15 +31,15 @@ class Mend:
 
 
 def mends(
-    item: Item, problems: Sequence[Problem], schema: Schema, unknown: Known, check: Check
-) -> tuple[dict[Problem, Mend], set[Problem]]:
+    item: Item, problems: Sequence[FieldError], schema: Schema, unknown: Known, check: Check
+) -> tuple[dict[FieldError, Fix], set[FieldError]]:
     """Find a correction for each problem that can be guessed.
 
     Returns:
         The correction of each problem, and the other problems that these corrections also solve.
     """
-    found: dict[Problem, Mend] = {}
-    solved: set[Problem] = set()
+    found: dict[FieldError, Fix] = {}
+    solved: set[FieldError] = set()
     every = set(problems)
     tried = 0
     for problem in problems:
@@ -59,7 +59,7 @@ def mends(
     return found, solved
 
 
-def applied(body: dict[str, Any], mend: Mend) -> dict[str, Any]:
+def applied(body: dict[str, Any], mend: Fix) -> dict[str, Any]:
     """Return a copy of the object with the correction applied. The order of fields does not change."""
     result = copy.deepcopy(body)
     holder: Any = value_at(result, mend.path[:-1])
@@ -73,7 +73,7 @@ def applied(body: dict[str, Any], mend: Mend) -> dict[str, Any]:
     return result
 
 
-def _guesses(item: Item, path: Path, schema: Schema, unknown: Known, said: str) -> Iterator[Mend]:
+def _guesses(item: Item, path: Path, schema: Schema, unknown: Known, said: str) -> Iterator[Fix]:
     if not path or not has(item.body, path):
         return
     value, name = value_at(item.body, path), str(path[-1])
@@ -81,14 +81,14 @@ def _guesses(item: Item, path: Path, schema: Schema, unknown: Known, said: str) 
         near = nearest(name, unknown[path])
         holder = value_at(item.body, path[:-1])
         if near is not None and near not in holder:
-            yield Mend(path, value, near)
+            yield Fix(path, value, near)
         if name == "apiVersion" and "group" in unknown[path] and "group" not in holder and isinstance(value, str):
-            yield Mend(path, value.partition("/")[0], "group")
+            yield Fix(path, value.partition("/")[0], "group")
         return
     if isinstance(value, dict) and name.strip() != name:
-        yield Mend(path, value, name.strip())
+        yield Fix(path, value, name.strip())
     for guess in candidates(name, value, _written(item, path), choices_at(schema, path), said):
-        yield Mend(path, guess)
+        yield Fix(path, guess)
 
 
 def _written(item: Item, path: Path) -> str:
@@ -96,7 +96,7 @@ def _written(item: Item, path: Path) -> str:
     return item.document.lines.text[place.start : place.end] if place and length == len(path) and place.plain else ""
 
 
-def mended_line(item: Item, chosen: Sequence[Mend]) -> str | None:
+def mended_line(item: Item, chosen: Sequence[Fix]) -> str | None:
     """Return the line with these corrections applied, or None if they do not all fall on one line of the file."""
     lines = item.document.lines
     spans: list[tuple[int, int, str]] = []

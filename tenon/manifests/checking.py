@@ -8,10 +8,10 @@ from typing import Any
 
 from tenon.apis.legacy.conversion import Converted
 from tenon.apis.legacy.global_settings import is_settings
-from tenon.apis.validation import Problem
-from tenon.manifests.autofix import Mend, mended_line
+from tenon.apis.validation import FieldError
+from tenon.manifests.autofix import Fix, mended_line
 from tenon.manifests.batch_conversion import convert_together
-from tenon.manifests.documents import Finding, Item, items, read
+from tenon.manifests.documents import Diagnostic, Item, items, read
 from tenon.manifests.findings import finding, findings_of, findings_of_others, findings_of_settings
 from tenon.manifests.kinds import is_karpenters, unknown_kind
 from tenon.manifests.warnings import warnings_of
@@ -21,7 +21,7 @@ from tenon.manifests.warnings import warnings_of
 class Checked:
     """The result of checking a set of files."""
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Diagnostic] = field(default_factory=list)
     """Faults and warnings, ordered by file and line."""
     checked: int = 0
     """Number of Karpenter objects."""
@@ -29,12 +29,12 @@ class Checked:
     """Number of other objects, by kind."""
 
     @property
-    def faults(self) -> list[Finding]:
+    def faults(self) -> list[Diagnostic]:
         """Findings that the API server or Karpenter would refuse."""
         return [finding for finding in self.findings if not finding.warning]
 
     @property
-    def warnings(self) -> list[Finding]:
+    def warnings(self) -> list[Diagnostic]:
         """Findings that are accepted but deserve a look."""
         return [finding for finding in self.findings if finding.warning]
 
@@ -72,15 +72,15 @@ def check(texts: Iterable[tuple[str, str]]) -> Checked:
     return result
 
 
-def _faults(item: Item, converted: Converted | None) -> Iterable[Finding]:
+def _faults(item: Item, converted: Converted | None) -> Iterable[Diagnostic]:
     for name in ("kind", "apiVersion"):
         value = item.body.get(name)
         if not isinstance(value, str) or not value:
-            return [finding(item, Problem(name, "is required" if value in (None, "") else "is not a text"))]
+            return [finding(item, FieldError(name, "is required" if value in (None, "") else "is not a text"))]
     if is_settings(item.body):
         return findings_of_settings(item)
     if unknown := unknown_kind(item):
         field_name, sentence, meant = unknown
-        line = mended_line(item, [Mend((field_name,), meant)]) if meant else None
-        return [finding(item, Problem(field_name, sentence), line)]
+        line = mended_line(item, [Fix((field_name,), meant)]) if meant else None
+        return [finding(item, FieldError(field_name, sentence), line)]
     return findings_of(item, converted)

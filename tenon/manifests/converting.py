@@ -9,10 +9,10 @@ from itertools import takewhile
 from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.conversion import Converted
 from tenon.apis.legacy.global_settings import is_settings
-from tenon.apis.validation import Problem
+from tenon.apis.validation import FieldError
 from tenon.manifests.batch_conversion import convert_together, is_older
 from tenon.manifests.changes import explain
-from tenon.manifests.documents import Document, Finding, Item, items, read
+from tenon.manifests.documents import Diagnostic, Document, Item, items, read
 from tenon.manifests.findings import finding, findings_of, findings_of_conversion, findings_of_settings
 from tenon.manifests.kinds import KINDS, is_karpenters, unknown_kind
 from tenon.manifests.paths import text_of
@@ -37,7 +37,7 @@ class Output:
     """The converted parts of each file, in order, and the faults of the input."""
 
     files: dict[str, list[Part]] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Diagnostic] = field(default_factory=list)
 
 
 def convert(texts: Iterable[tuple[str, str]]) -> Output:
@@ -51,7 +51,7 @@ def convert(texts: Iterable[tuple[str, str]]) -> Output:
         if not documents and not findings and "#" in text:
             output.files[file].append(Part(text))
         for document in documents:
-            faults: list[Finding] = []
+            faults: list[Diagnostic] = []
             inside = list(items(document, faults))
             output.findings += faults
             if not faults:
@@ -79,7 +79,7 @@ def joined(parts: Sequence[Part]) -> str:
 
 
 def _document(
-    document: Document, inside: Sequence[Item], converted: Mapping[int, Converted], findings: list[Finding]
+    document: Document, inside: Sequence[Item], converted: Mapping[int, Converted], findings: list[Diagnostic]
 ) -> Iterator[Part]:
     whole = len(inside) == 1 and inside[0].body is document.value
     faults = {index: _faults(item, converted.get(index)) for index, item in enumerate(inside)}
@@ -126,12 +126,12 @@ def _as_written(document: Document) -> str:
     return document.text if document.is_json else closed(document.text, document.value)
 
 
-def _faults(item: Item, converted: Converted | None) -> Sequence[Finding]:
+def _faults(item: Item, converted: Converted | None) -> Sequence[Diagnostic]:
     """Return the faults that prevent an object's conversion to v1."""
     if not item.api_version and item.kind in KINDS:
-        return [finding(item, Problem("apiVersion", "is required, as a text: which age is this of?"))]
+        return [finding(item, FieldError("apiVersion", "is required, as a text: which age is this of?"))]
     if is_karpenters(item) and (unknown := unknown_kind(item)):
-        return [finding(item, Problem(unknown[0], unknown[1]))]
+        return [finding(item, FieldError(unknown[0], unknown[1]))]
     if is_settings(item.body):
         return findings_of_settings(item)
     if converted is None or not is_older(item.body) or not (found := findings_of_conversion(item, converted)):

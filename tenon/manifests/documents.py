@@ -20,7 +20,7 @@ _LINE = re.compile(r"line (\d+)(, column \d+)?: ")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnostic:
     """A fault or a warning, with its location."""
 
     file: str
@@ -116,7 +116,7 @@ class Item:
         return self.document.lines.number(place.begin if place else self.document.start)
 
 
-def read(file: str, text: str) -> tuple[list[Document], list[Finding]]:
+def read(file: str, text: str) -> tuple[list[Document], list[Diagnostic]]:
     """Return the documents of a file and a finding for each unreadable one. An empty document's value is None."""
     lines = Lines(text)
     stretches = find_documents(text)
@@ -130,20 +130,20 @@ def read(file: str, text: str) -> tuple[list[Document], list[Finding]]:
             line = int(place[1]) if place else lines.number(start)
             mended = without_tab(lines, start, line) if place else None
             findings.append(
-                Finding(file, line, "", said[place.end() :] if place else said, (mended,) if mended else ())
+                Diagnostic(file, line, "", said[place.end() :] if place else said, (mended,) if mended else ())
             )
         else:
             documents.append(Document(file, value, lines, start, end, stretch.root if stretch else None))
     return documents, findings
 
 
-def items(document: Document, findings: list[Finding]) -> Iterator[Item]:
+def items(document: Document, findings: list[Diagnostic]) -> Iterator[Item]:
     """Return the objects of a document: itself, or the items of a list. Anything else is added to ``findings``."""
     if document.value is not None:
         yield from _opened(Item(document, document.value, document.root), findings, _DEEPEST_LIST)
 
 
-def _opened(item: Item, findings: list[Finding], deeper: int) -> Iterator[Item]:
+def _opened(item: Item, findings: list[Diagnostic], deeper: int) -> Iterator[Item]:
     value: Any = item.body
     if not isinstance(value, dict):
         said = {list: "a list", str: "a text", type(None): "nothing"}.get(type(value), "a single value")
@@ -166,5 +166,5 @@ def _opened(item: Item, findings: list[Finding], deeper: int) -> Iterator[Item]:
             yield from _opened(here, findings, deeper - 1)
 
 
-def _finding(item: Item, sentence: str, *path: str) -> Finding:
-    return Finding(item.document.file, item.line_of(path), ".".join(path), sentence)
+def _finding(item: Item, sentence: str, *path: str) -> Diagnostic:
+    return Diagnostic(item.document.file, item.line_of(path), ".".join(path), sentence)

@@ -20,7 +20,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ManifestError:
     """One fault."""
 
     source: Source
@@ -33,7 +33,7 @@ class Fault:
         return one_line(": ".join(part for part in (str(self.source), self.subject, self.path, self.what) if part))
 
 
-def in_order(faults: Sequence[Fault]) -> list[Fault]:
+def in_order(faults: Sequence[ManifestError]) -> list[ManifestError]:
     """Sort faults by file, in the order the files were read, and then by document."""
     files = {file: number for number, file in enumerate(dict.fromkeys(fault.source.file for fault in faults))}
     return sorted(faults, key=lambda fault: (files[fault.source.file], fault.source.document))

@@ -8,10 +8,10 @@ from typing import Any
 from tenon.apis.base import ApiModel
 from tenon.apis.legacy.conversion import Converted
 from tenon.apis.legacy.global_settings import convert_settings
-from tenon.apis.validation import Problem, parse
-from tenon.manifests.autofix import Check, Known, Mend, mended_line, mends
+from tenon.apis.validation import FieldError, parse
+from tenon.manifests.autofix import Check, Fix, Known, mended_line, mends
 from tenon.manifests.batch_conversion import convert_together, is_older
-from tenon.manifests.documents import Finding, Item
+from tenon.manifests.documents import Diagnostic, Item
 from tenon.manifests.kinds import MODELS
 from tenon.manifests.metadata import metadata_problems
 from tenon.manifests.older_kinds import problems_of_older
@@ -21,7 +21,7 @@ from tenon.manifests.reserved_labels import by_label
 from tenon.manifests.schemas import Schema, schema_of, unknown_fields, unknown_problem
 
 
-def findings_of(item: Item, converted: Converted | None) -> list[Finding]:
+def findings_of(item: Item, converted: Converted | None) -> list[Diagnostic]:
     """Return everything that the API server or Karpenter would refuse about an object."""
     model = MODELS[item.kind, item.api_version]
     schema = schema_of(model)
@@ -33,45 +33,45 @@ def findings_of(item: Item, converted: Converted | None) -> list[Finding]:
     return _with_mends(item, found, schema, unknown, lambda body: refused(body, model))
 
 
-def findings_of_conversion(item: Item, converted: Converted) -> list[Finding]:
+def findings_of_conversion(item: Item, converted: Converted) -> list[Diagnostic]:
     """Return the faults that prevent an older object's conversion to v1."""
     found = list(dict.fromkeys(problems_of_older(item, converted)))
 
-    def check(body: dict[str, Any]) -> list[Problem]:
+    def check(body: dict[str, Any]) -> list[FieldError]:
         alone = convert_together([body])
         return list(problems_of_older(Item(item.document, body, None), alone[0])) if alone else []
 
     return _with_mends(item, found, schema_of(MODELS[item.kind, item.api_version]), {}, check)
 
 
-def findings_of_others(item: Item) -> list[Finding]:
+def findings_of_others(item: Item) -> list[Diagnostic]:
     """Return faults in an object of another kind, limited to the fields that Karpenter reads."""
     return _with_mends(item, refused_texts(item.body), {}, {}, refused_texts)
 
 
-def findings_of_settings(item: Item) -> list[Finding]:
+def findings_of_settings(item: Item) -> list[Diagnostic]:
     """Return faults in a settings ConfigMap."""
     found = convert_settings(item.body).problems
     return _with_mends(item, found, {}, {}, lambda body: convert_settings(body).problems)
 
 
-def finding(item: Item, problem: Problem, mended: str | None = None) -> Finding:
+def finding(item: Item, problem: FieldError, mended: str | None = None) -> Diagnostic:
     """Build the finding for a problem, with its line."""
     path = path_of(problem.path, item.body)
     lines = (mended,) if mended else ()
-    return Finding(item.document.file, item.line_of(path), problem.path, problem.sentence, lines, item.subject)
+    return Diagnostic(item.document.file, item.line_of(path), problem.path, problem.sentence, lines, item.subject)
 
 
-def refused(body: Mapping[str, Any], model: type[ApiModel]) -> list[Problem]:
+def refused(body: Mapping[str, Any], model: type[ApiModel]) -> list[FieldError]:
     """Return what Karpenter, or the API server with kubectl's strict field validation, would refuse."""
     body = {name: value for name, value in body.items() if name != "status"}  # the API server ignores status
     found = [unknown_problem(path, known) for path, known in unknown_fields(body, schema_of(model))]
     return list(dict.fromkeys([*found, *metadata_problems(body), *by_label(body, parse(model, body)[1])]))
 
 
-def _exact(item: Item, problems: Sequence[Problem]) -> list[Problem]:
+def _exact(item: Item, problems: Sequence[FieldError]) -> list[FieldError]:
     """Drop a problem if another one is about the same field or about a field inside it."""
-    found: dict[Path, Problem] = {}
+    found: dict[Path, FieldError] = {}
     for problem in problems:
         found.setdefault(path_of(problem.path, item.body), problem)
     return [
@@ -81,11 +81,13 @@ def _exact(item: Item, problems: Sequence[Problem]) -> list[Problem]:
     ]
 
 
-def _with_mends(item: Item, problems: Sequence[Problem], schema: Schema, unknown: Known, check: Check) -> list[Finding]:
+def _with_mends(
+    item: Item, problems: Sequence[FieldError], schema: Schema, unknown: Known, check: Check
+) -> list[Diagnostic]:
     """Add corrected lines to the problems, and merge the problems of one list on one line."""
     chosen, solved = mends(item, problems, schema, unknown, check)
-    groups: dict[tuple[int, Path, str], list[Problem]] = {}
-    of_line: dict[int, list[Mend]] = {}
+    groups: dict[tuple[int, Path, str], list[FieldError]] = {}
+    of_line: dict[int, list[Fix]] = {}
     for problem in problems:
         if problem in solved and problem not in chosen:
             continue
@@ -98,5 +100,5 @@ def _with_mends(item: Item, problems: Sequence[Problem], schema: Schema, unknown
     found = []
     for (line, path, sentence), alike in groups.items():
         mended = mended_line(item, of_line[line]) if any(problem in chosen for problem in alike) else None
-        found.append(finding(item, alike[0] if len(alike) == 1 else Problem(text_of(path), sentence), mended))
+        found.append(finding(item, alike[0] if len(alike) == 1 else FieldError(text_of(path), sentence), mended))
     return found

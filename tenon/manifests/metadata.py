@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tenon.apis.common import KEY_PATTERN, LABEL_VALUE_PATTERN
-from tenon.apis.validation import Problem
+from tenon.apis.validation import FieldError
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LONGEST_NAME = 253
@@ -15,33 +15,33 @@ _LONGEST_VALUE = 63
 _MOST_BYTES = 256 * 1024
 
 
-def metadata_problems(body: Mapping[str, Any]) -> Iterator[Problem]:
+def metadata_problems(body: Mapping[str, Any]) -> Iterator[FieldError]:
     """Return what the API server would refuse about an object's metadata, in addition to its model's checks."""
     metadata = body.get("metadata")
     if metadata is None:
-        yield Problem("metadata.name", "is required")
+        yield FieldError("metadata.name", "is required")
     if not isinstance(metadata, dict):
         return
     name = metadata.get("name")
     if name in (None, "") and not metadata.get("generateName"):
-        yield Problem("metadata.name", "is required")
+        yield FieldError("metadata.name", "is required")
     for field in ("name", "generateName"):
         given = metadata.get(field)
         text = given if isinstance(given, str) else ""
         stem = text.rstrip("-.") if field == "generateName" else text
         if stem and (len(stem) > _LONGEST_NAME or _NAME.fullmatch(stem) is None):
             said = "is not the name of an object: use lower case letters, digits, - and ."
-            yield Problem(f"metadata.{field}", f"{text[:80]!r} {said}")
+            yield FieldError(f"metadata.{field}", f"{text[:80]!r} {said}")
     for field in ("labels", "annotations"):
         given = metadata.get(field)
         for key, value in given.items() if isinstance(given, dict) else ():
             if not _is_key(key if field == "labels" else key.lower()):  # as the API server does
-                yield Problem(f"metadata.{field}[{key}]", "is no name: write name or domain/name")
+                yield FieldError(f"metadata.{field}[{key}]", "is no name: write name or domain/name")
             if field == "labels" and isinstance(value, str) and not _is_value(value):
-                yield Problem(f"metadata.labels[{key}]", f"{value[:80]!r} is not a label value")
+                yield FieldError(f"metadata.labels[{key}]", f"{value[:80]!r} is not a label value")
     annotations = metadata.get("annotations")
     if isinstance(annotations, dict) and sum(len(f"{k}{v}".encode()) for k, v in annotations.items()) > _MOST_BYTES:
-        yield Problem("metadata.annotations", f"are more than {_MOST_BYTES // 1024} KiB together")
+        yield FieldError("metadata.annotations", f"are more than {_MOST_BYTES // 1024} KiB together")
 
 
 def _is_key(key: str) -> bool:

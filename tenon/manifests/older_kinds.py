@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tenon.apis.legacy.conversion import Converted
-from tenon.apis.validation import Problem, parse
+from tenon.apis.validation import FieldError, parse
 from tenon.manifests.documents import Item
 from tenon.manifests.field_moves import formerly, moves_of
 from tenon.manifests.kinds import MODELS
@@ -15,7 +15,7 @@ ABSENT = "is required"
 """Sentence for a missing field."""
 
 
-def problems_of_older(item: Item, converted: Converted) -> Iterator[Problem]:
+def problems_of_older(item: Item, converted: Converted) -> Iterator[FieldError]:
     """Yield the problems of an older object and of its conversion, with the older object's paths."""
     yield from converted.problems
     for manifest in converted.manifests:
@@ -27,4 +27,4 @@ def problems_of_older(item: Item, converted: Converted) -> Iterator[Problem]:
             absent = 1 if problem.sentence == ABSENT else 0
             while path and not has(item.body, path[: len(path) - absent]):
                 path = path[:-1]
-            yield Problem(text_of(path), problem.sentence)
+            yield FieldError(text_of(path), problem.sentence)

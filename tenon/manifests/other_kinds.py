@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tenon.apis.validation import Problem
+from tenon.apis.validation import FieldError
 from tenon.manifests.paths import Path, text_of
 
 _BUILT_IN = re.compile(r"v1|[a-z]+/v[0-9a-z]+")
@@ -19,10 +19,10 @@ _OF_METADATA = ("labels", "annotations")
 _SELECTORS = ("nodeSelector", "matchLabels")
 
 
-def refused_texts(body: Mapping[str, Any]) -> list[Problem]:
+def refused_texts(body: Mapping[str, Any]) -> list[FieldError]:
     """Return a problem for each label, annotation and node selector value that is not a string."""
     return [
-        Problem(text_of((*path, key)), "is not a text" + (": put it in quotes" if _is_single(value) else ""))
+        FieldError(text_of((*path, key)), "is not a text" + (": put it in quotes" if _is_single(value) else ""))
         for path, entries in _of_texts(body)
         for key, value in entries.items()
         if not isinstance(value, str) and value is not None  # the API server reads null as an empty string

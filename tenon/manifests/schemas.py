@@ -9,7 +9,7 @@ from typing import Any
 
 from tenon.apis.base import ApiModel
 from tenon.apis.structural import root_schema
-from tenon.apis.validation import Problem
+from tenon.apis.validation import FieldError
 from tenon.manifests.paths import Path, text_of
 
 Schema = Mapping[str, Any]
@@ -64,12 +64,12 @@ def unknown_fields(body: Any, schema: Schema) -> Iterator[tuple[Path, Sequence[s
             waiting += [((*path, index), inner, known["items"]) for index, inner in reversed([*enumerate(value)])]
 
 
-def unknown_problem(path: Path, known: Sequence[str]) -> Problem:
+def unknown_problem(path: Path, known: Sequence[str]) -> FieldError:
     """Describe an unknown field, with a suggestion if a similar field exists."""
     near = "group" if path[-1] == "apiVersion" and "group" in known else nearest(str(path[-1]), known)
     if near is None and len(known) == 1 and known[0] in _AMOUNTS:
         near = ".".join(map(str, (*path[-2:-1], known[0], path[-1])))
-    return Problem(text_of(path), f"is no field here: {f'did you mean {near}?' if near else 'leave it out'}")
+    return FieldError(text_of(path), f"is no field here: {f'did you mean {near}?' if near else 'leave it out'}")
 
 
 def nearest(given: str, known: Sequence[str]) -> str | None:

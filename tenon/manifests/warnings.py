@@ -13,9 +13,9 @@ from tenon.apis.legacy.v1alpha5 import LABELS_GONE
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse, unknown_values
 from tenon.ec2.expressions_finding import GATE_IS_OFF
-from tenon.manifests.autofix import Mend, mended_line
+from tenon.manifests.autofix import Fix, mended_line
 from tenon.manifests.batch_conversion import is_older
-from tenon.manifests.documents import Finding, Item
+from tenon.manifests.documents import Diagnostic, Item
 from tenon.manifests.field_moves import formerly, moves_of
 from tenon.manifests.keys import misread_keys
 from tenon.manifests.kinds import is_karpenters
@@ -27,7 +27,7 @@ Sound = Sequence[tuple[Item, Sequence[Mapping[str, Any]]]]
 """Items without faults, each with its v1 objects."""
 
 
-def warnings_of(sound: Sound) -> Iterator[Finding]:
+def warnings_of(sound: Sound) -> Iterator[Diagnostic]:
     """Yield all warnings for objects that have no faults."""
     seen: dict[tuple[str, str, str], Item] = {}
     pools: dict[str, tuple[Item, NodePool]] = {}
@@ -57,14 +57,14 @@ def warnings_of(sound: Sound) -> Iterator[Finding]:
         yield _warning(pools[name][0], ("metadata", "name"), sentence(others))
 
 
-def _unusable(item: Item) -> Iterator[Finding]:
+def _unusable(item: Item) -> Iterator[Diagnostic]:
     """Warn about values of a settings ConfigMap that the conversion ignores."""
     for note in convert_settings(item.body).notes:
         if isinstance(note, Note) and note.path:
             yield _warning(item, path_of(note.path, item.body), note)
 
 
-def _twice(item: Item, seen: dict[tuple[str, str, str], Item]) -> Iterator[Finding]:
+def _twice(item: Item, seen: dict[tuple[str, str, str], Item]) -> Iterator[Diagnostic]:
     namespace = str(item.body["metadata"].get("namespace") or "")
     first = seen.setdefault((item.kind, namespace, item.name), item)
     if first is not item and item.name:
@@ -72,30 +72,30 @@ def _twice(item: Item, seen: dict[tuple[str, str, str], Item]) -> Iterator[Findi
         yield _warning(item, ("metadata", "name"), f"is there twice, first at {where}: the later one wins")
 
 
-def _misread(item: Item) -> Iterator[Finding]:
+def _misread(item: Item) -> Iterator[Diagnostic]:
     for path, read in misread_keys(item):
-        mend = Mend(path, _value(item, path), f'"{path[-1]}"')
+        mend = Fix(path, _value(item, path), f'"{path[-1]}"')
         yield _warning(item, path, f"kubectl reads this name as {read}: put it in quotes", mend)
 
 
-def _old_labels(item: Item) -> Iterator[Finding]:
+def _old_labels(item: Item) -> Iterator[Diagnostic]:
     for path, value in leaves(item.body):
         if path[-1:] != ("key",) or not isinstance(value, str):
             continue
         if value in labels.ALIASES:
             new = labels.ALIASES[value]
-            yield _warning(item, path, f"label {value} is {new} today, which it is read as", Mend(path, new))
+            yield _warning(item, path, f"label {value} is {new} today, which it is read as", Fix(path, new))
         elif value in LABELS_GONE:
             yield _warning(item, path, f"no node has the label {value} any more")
 
 
-def _old_names(item: Item) -> Iterator[Finding]:
+def _old_names(item: Item) -> Iterator[Diagnostic]:
     for edit in edits_of(item.body):
         old = str(edit.path[-1]) if edit.of_key else PROVISIONER_NAME
         if edit.new is None:
             yield _warning(item, edit.path, f"{old} {edit.comment}")
             continue
-        mend = Mend(edit.path, _value(item, edit.path), edit.new) if edit.of_key else Mend(edit.path, edit.new)
+        mend = Fix(edit.path, _value(item, edit.path), edit.new) if edit.of_key else Fix(edit.path, edit.new)
         yield _warning(item, edit.path, _renamed(old, edit), mend)
 
 
@@ -114,19 +114,19 @@ def _value(item: Item, path: Path) -> Any:
     return value
 
 
-def _unknown_values(item: Item, manifest: Mapping[str, Any], pool: NodePool) -> Iterator[Finding]:
+def _unknown_values(item: Item, manifest: Mapping[str, Any], pool: NodePool) -> Iterator[Diagnostic]:
     moves = moves_of(item.kind, item.api_version, "NodePool")
     for problem in unknown_values(pool.spec.template.spec.requirements):
         path = path_of(f"spec.template.spec.{problem.path}", manifest)
         yield _warning(item, formerly(path, moves), problem.sentence)
 
 
-def _expressions(item: Item, manifest: Mapping[str, Any]) -> Iterator[Finding]:
+def _expressions(item: Item, manifest: Mapping[str, Any]) -> Iterator[Diagnostic]:
     for place in expressions_in(manifest["spec"].get("kubelet") or {}):
         yield _warning(item, path_of(f"spec.kubelet.{place}", manifest), GATE_IS_OFF)
 
 
-def _warning(item: Item, path: Path, said: str, mend: Mend | None = None) -> Finding:
+def _warning(item: Item, path: Path, said: str, mend: Fix | None = None) -> Diagnostic:
     mended = mended_line(item, [mend]) if mend else None
     lines = (mended,) if mended else ()
-    return Finding(item.document.file, item.line_of(path), text_of(path), said, lines, item.subject, warning=True)
+    return Diagnostic(item.document.file, item.line_of(path), text_of(path), said, lines, item.subject, warning=True)

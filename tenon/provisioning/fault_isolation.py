@@ -22,7 +22,7 @@ Solve: TypeAlias = Callable[[Problem, Expired], Plan]
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowed:
+class IsolatedPlan:
     """The plan for all pods except those that are set apart."""
 
     plan: Plan
@@ -33,11 +33,11 @@ class Narrowed:
     """The smallest known problem on which the engine raises ``error``."""
 
 
-def narrowed(problem: Problem, expired: Expired, solve: Solve) -> Narrowed:
+def narrowed(problem: Problem, expired: Expired, solve: Solve) -> IsolatedPlan:
     """Solve a problem. If the engine raises, solve it for the pods on which it does not."""
     good: list[Pod] = []
     causes: list[Sequence[Pod]] = []
-    found = Narrowed(Plan())
+    found = IsolatedPlan(Plan())
     waiting: list[Sequence[Sequence[Pod]]] = [_kinds(problem.pods)]
     solves = 0
     while waiting:
@@ -64,7 +64,9 @@ def narrowed(problem: Problem, expired: Expired, solve: Solve) -> Narrowed:
     return _without_others(found, causes, expired, solve)
 
 
-def _without_others(found: Narrowed, causes: Sequence[Sequence[Pod]], expired: Expired, solve: Solve) -> Narrowed:
+def _without_others(
+    found: IsolatedPlan, causes: Sequence[Sequence[Pod]], expired: Expired, solve: Solve
+) -> IsolatedPlan:
     """Replace the failing problem with a smaller one, if the engine raises on the first cause alone."""
     if found.failing is None or not causes or expired():
         return found
@@ -76,7 +78,7 @@ def _without_others(found: Narrowed, causes: Sequence[Sequence[Pod]], expired: E
     return found
 
 
-def _set_apart(found: Narrowed, chunk: Sequence[Sequence[Pod]], error: Exception | None = None) -> Narrowed:
+def _set_apart(found: IsolatedPlan, chunk: Sequence[Sequence[Pod]], error: Exception | None = None) -> IsolatedPlan:
     cause = error or found.error
     why = f"{type(cause).__name__}: {cause}"
     return replace(found, apart={**found.apart, **{pod.key: why for kind in chunk for pod in kind}})

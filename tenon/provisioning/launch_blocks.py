@@ -18,11 +18,11 @@ from tenon.lifecycle.breaker import sentence
 from tenon.lifecycle.messages import LaunchBreaker
 from tenon.scheduling.model import Plan
 
-Held = Mapping[str, LaunchBreaker]
+OpenBreakers = Mapping[str, LaunchBreaker]
 """The open launch breakers, by NodePool."""
 
 
-def open_to_plans(pools: Sequence[NodePool], held: Held, launching: Collection[str]) -> list[NodePool]:
+def open_to_plans(pools: Sequence[NodePool], held: OpenBreakers, launching: Collection[str]) -> list[NodePool]:
     """Return the pools that plans may use: all except those that are held back and already have a probe.
 
     ``launching`` are the pools with a NodeClaim that waits for its instance.
@@ -30,7 +30,7 @@ def open_to_plans(pools: Sequence[NodePool], held: Held, launching: Collection[s
     return [pool for pool in pools if pool.metadata.name not in held or pool.metadata.name not in launching]
 
 
-def only_probes(plan: Plan, held: Held) -> Plan:
+def only_probes(plan: Plan, held: OpenBreakers) -> Plan:
     """Keep at most one NodeClaim for each pool that is held back. The pods of its other claims wait."""
     probes: set[str] = set()
     kept, waiting = [], {}

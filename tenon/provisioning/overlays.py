@@ -24,7 +24,7 @@ from tenon.resources import Resources, parse_resources
 from tenon.scheduling.model import InstanceType, Offering
 from tenon.scheduling.type_table import OFFERING_KEYS
 
-Sold = Sequence[tuple[NodePool, Sequence[InstanceType]]]
+PoolTypes = Sequence[tuple[NodePool, Sequence[InstanceType]]]
 """Pools, each with the types that it can buy."""
 
 
@@ -32,7 +32,7 @@ Sold = Sequence[tuple[NodePool, Sequence[InstanceType]]]
 class Overlaid:
     """The types for planning, and the overlays that were refused."""
 
-    sold: Sold
+    sold: PoolTypes
     refused: Mapping[str, str]
     """The reason for each refused overlay, in a sentence."""
     rivals: frozenset[str] = frozenset()
@@ -91,11 +91,11 @@ class _Group:
     pools: Sequence[NodePool]
 
 
-_All = dict[tuple[int, str], _Changes]
+_AllChanges = dict[tuple[int, str], _Changes]
 """By the index of the group and the name of the type."""
 
 
-def overlaid(sold: Sold, overlays: Sequence[NodeOverlay]) -> Overlaid:
+def overlaid(sold: PoolTypes, overlays: Sequence[NodeOverlay]) -> Overlaid:
     """Apply the overlays to the types of each pool.
 
     Args:
@@ -107,7 +107,7 @@ def overlaid(sold: Sold, overlays: Sequence[NodeOverlay]) -> Overlaid:
     """
     refused: dict[str, str] = {}
     rivals: set[str] = set()
-    made: _All = {}
+    made: _AllChanges = {}
     in_order = sorted(map(_read, overlays), key=lambda overlay: overlay.name, reverse=True)
     groups = _grouped(sold, in_order)
     for overlay in sorted(in_order, key=lambda overlay: -overlay.weight):
@@ -137,7 +137,7 @@ def overlaid(sold: Sold, overlays: Sequence[NodeOverlay]) -> Overlaid:
     )
 
 
-def _grouped(sold: Sold, overlays: Sequence[_Overlay]) -> list[_Group]:
+def _grouped(sold: PoolTypes, overlays: Sequence[_Overlay]) -> list[_Group]:
     """Group the pools, so that what applies to many is computed once."""
     groups: dict[object, tuple[Sequence[InstanceType], dict[str, tuple[str, ...]], list[NodePool]]] = {}
     for pool, types in sold:
@@ -182,9 +182,9 @@ def _beyond(overlay: _Overlay) -> str:
     return ""
 
 
-def _wanted(overlay: _Overlay, groups: Sequence[_Group]) -> _All:
+def _wanted(overlay: _Overlay, groups: Sequence[_Group]) -> _AllChanges:
     """Return everything that the overlay would change."""
-    wanted: _All = {}
+    wanted: _AllChanges = {}
     known: dict[object, dict[str, _Changes]] = {}
     for number, group in enumerate(groups):
         if overlay.name in group.left:
@@ -224,7 +224,7 @@ def _offers(offering: Offering, wanted: Sequence[Requirement]) -> bool:
     return all(r.has(said[r.key]) if said[r.key] else r.may_be_absent for r in wanted)
 
 
-def _rival(weight: int, wanted: _All, made: _All) -> tuple[str, str] | None:
+def _rival(weight: int, wanted: _AllChanges, made: _AllChanges) -> tuple[str, str] | None:
     """Return an overlay of equal weight that makes one of the changes too, and what it changes; else None."""
     for place, changes in wanted.items():
         there = made.get(place, _Changes())
@@ -237,7 +237,7 @@ def _rival(weight: int, wanted: _All, made: _All) -> tuple[str, str] | None:
     return None
 
 
-def _take_over(wanted: _All, made: _All) -> None:
+def _take_over(wanted: _AllChanges, made: _AllChanges) -> None:
     """Add the changes. Changes of earlier overlays take precedence."""
     for place, changes in wanted.items():
         there = made.setdefault(place, _Changes())
@@ -245,7 +245,7 @@ def _take_over(wanted: _All, made: _All) -> None:
         there.capacity = changes.capacity | there.capacity
 
 
-def _changed(group: int, types: Sequence[InstanceType], made: _All) -> Sequence[InstanceType]:
+def _changed(group: int, types: Sequence[InstanceType], made: _AllChanges) -> Sequence[InstanceType]:
     if not any((group, kind.name) in made for kind in types):
         return types
     return [_with(kind, made[group, kind.name]) if (group, kind.name) in made else kind for kind in types]

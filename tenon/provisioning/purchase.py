@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenon.scheduling.explanation.type_choice import Winners
+from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import PlannedClaim, Problem
 
 NAMED_PODS, NAMED_TYPES = 5, 5
@@ -16,7 +16,7 @@ MOST_EXPLAINED = 200
 
 def explanations(problem: Problem, claims: Sequence[PlannedClaim]) -> list[str]:
     """Returns, for each claim of a plan for the problem, the lines that say why it is bought."""
-    winners = Winners(problem)
+    winners = TypeChoiceExplainer(problem)
     return [
         explanation(claim, winners.why(claim) if number < MOST_EXPLAINED else "") for number, claim in enumerate(claims)
     ]

@@ -18,7 +18,7 @@ from tenon.provisioning.pools import scheduling_pool
 from tenon.provisioning.purchase import explanation
 from tenon.resources import PODS, subtract
 from tenon.scheduling.engine import solve
-from tenon.scheduling.explanation.type_choice import Winners
+from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import InstanceType, PlannedClaim, Problem
 
 _NOBODY = Pod("", "static", "static", {PODS: 1}, tolerations=(Toleration(operator="Exists"),))
@@ -63,4 +63,4 @@ def static_node(
     requests = {name: units for name, units in subtract(planned.requests, _NOBODY.requests).items() if units}
     planned = replace(planned, pods=(), requests=requests)
     occasion = f"one of {pool.spec.replicas} replicas of static NodePool {pool.metadata.name}"
-    return planned, explanation(planned, Winners(problem).why(planned), occasion)
+    return planned, explanation(planned, TypeChoiceExplainer(problem).why(planned), occasion)

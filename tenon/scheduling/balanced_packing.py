@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tenon.scheduling.blast_radius import Kin
+from tenon.scheduling.blast_radius import WorkloadKey
 from tenon.scheduling.first_fit import Packing, close, first_fit
 from tenon.scheduling.hostname_rules import UNBOUNDED, HostRules
-from tenon.scheduling.load_partition import Portion, joint_state
+from tenon.scheduling.load_partition import LoadPart, joint_state
 from tenon.scheduling.node_sizes import choose_sizes, spread_sizes
 from tenon.scheduling.packing import Bin, Load
 from tenon.scheduling.pod_classes import PodClass
@@ -27,7 +27,7 @@ ROUNDS = 4
 """How many times pods left over are distributed again."""
 
 
-def deal(template: Template, load: Load, portions: list[Portion], *, tight: bool) -> Packing:
+def balance(template: Template, load: Load, portions: list[LoadPart], *, tight: bool) -> Packing:
     """Distribute the portions of a load over new nodes. First-fit places what does not fit this way.
 
     Sizes are chosen so that everything fits. With ``tight``, they may leave a few pods to smaller nodes.
@@ -48,7 +48,7 @@ def deal(template: Template, load: Load, portions: list[Portion], *, tight: bool
     return first_fit(template, rest, template.table.every, bins, limits)
 
 
-def _nodes(template: Template, portion: Portion, tight: bool) -> Iterator[Bin]:
+def _nodes(template: Template, portion: LoadPart, tight: bool) -> Iterator[Bin]:
     """Yield filled nodes for a portion. A few pods may be left over."""
     for _ in range(ROUNDS):
         if not portion.classes or template.expired():
@@ -61,7 +61,7 @@ def _nodes(template: Template, portion: Portion, tight: bool) -> Iterator[Bin]:
         portion = portion.some(portion.counts - table.sum(axis=0))
 
 
-def _choose(template: Template, portion: Portion, tight: bool) -> tuple[list[int], Numbers]:
+def _choose(template: Template, portion: LoadPart, tight: bool) -> tuple[list[int], Numbers]:
     """Return rows of the menu to buy, and for each of them (rows) the pods of each class (columns)."""
     menu, total, largest = portion.menu, portion.total, portion.amounts.max(axis=0)
     least = portion.least_nodes(template)
@@ -86,14 +86,14 @@ def _choose(template: Template, portion: Portion, tight: bool) -> tuple[list[int
     return rows, table
 
 
-def _dealt(template: Template, room: Floats, parts: Floats, portion: Portion) -> Numbers:
+def _dealt(template: Template, room: Floats, parts: Floats, portion: LoadPart) -> Numbers:
     """Return pods of each class (columns) for nodes with this room (rows). The smallest pods may be left over."""
-    nodes = DealtNodes(room)
+    nodes = NodeRooms(room)
     weights = parts / max(1.0, parts.sum())
     heaviest = float(weights.max(initial=0.0))
     table = np.zeros((len(room), len(portion.counts)), dtype=np.int64)
     size = (portion.amounts / np.maximum(portion.total, 1.0)).max(axis=1)
-    carried: dict[Kin, Numbers] = {}
+    carried: dict[WorkloadKey, Numbers] = {}
     # classes that limit how many of their pods share a node come first, then the largest
     anywhere = np.array([pod_class.host is None and not pod_class.ports for pod_class in portion.classes])
     for number in np.lexsort((-size, anywhere)).tolist():
@@ -117,7 +117,7 @@ def _dealt(template: Template, room: Floats, parts: Floats, portion: Portion) ->
     return table
 
 
-class DealtNodes:
+class NodeRooms:
     """What is left on nodes while pods are distributed over them."""
 
     def __init__(self, room: Floats) -> None:
@@ -179,7 +179,7 @@ def _host_room(rules: HostRules, hosts: dict[int, Numbers], nodes: int) -> Numbe
     return np.maximum(room, 0)
 
 
-def _fill(template: Template, portion: Portion, row: int, dealt: Numbers) -> Iterator[Bin]:
+def _fill(template: Template, portion: LoadPart, row: int, dealt: Numbers) -> Iterator[Bin]:
     """Yield a node of the row's type with as many of these pods as fit; nothing if none fits."""
     load = [(portion.classes[number], int(dealt[number])) for number in np.flatnonzero(dealt)]
     if load:

@@ -15,11 +15,11 @@ from tenon.scheduling.hostname_rules import UNBOUNDED
 from tenon.scheduling.model import Node
 from tenon.scheduling.pod_classes import PodClass, workload_key
 
-Kin = str | int
+WorkloadKey = str | int
 """Identifies a workload."""
 
 
-class Shares:
+class BlastRadius:
     """The rule for one batch."""
 
     def __init__(self, share: float = 1.0, pods: Iterable[Pod] = (), nodes: Iterable[Node] = ()) -> None:
@@ -29,7 +29,7 @@ class Shares:
         """Whether the rule applies at all."""
         self.new_nodes_only = False
         """Whether the rule no longer applies to existing nodes."""
-        self._totals: Counter[Kin] = Counter()
+        self._totals: Counter[WorkloadKey] = Counter()
         if self.limited:
             self._totals.update(map(workload_key, pods))
             self._totals.update(workload_key(pod) for node in nodes for pod in node.pods)
@@ -45,6 +45,6 @@ class Shares:
         return max(1, ceil(round(self._share * total, 9)))
 
     @staticmethod
-    def kin(pod_class: PodClass) -> Kin:
+    def kin(pod_class: PodClass) -> WorkloadKey:
         """The workload of a class, as nodes count it."""
         return pod_class.workload or id(pod_class.origin)

@@ -24,7 +24,7 @@ BITS = 61
 """The sum of all requests for a resource must fit into this many bits. If it does not, a larger unit counts: requests
 are rounded down and room is rounded up, which can only lower the bound.
 """
-LARGEST = 2**62
+MAX_UNITS = 2**62
 """Room is capped to this value so that it fits into machine integers. All pods together request less."""
 Reservation = tuple[str, str]
 """Pool and reservation, shared by the columns that use places of one reservation."""
@@ -33,7 +33,7 @@ Offer = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class PodConstraints:
     """Where a kind of pod may run: its OR-ed terms and its tolerations."""
 
     terms: tuple[Requirements, ...]
@@ -51,7 +51,7 @@ class Demand:
     names: tuple[str, ...]
     units: tuple[int, ...] = ()
     """The power of two, per resource, that one unit of its amounts stands for."""
-    choices: list[Choice] = field(default_factory=list)
+    choices: list[PodConstraints] = field(default_factory=list)
     counts: dict[tuple[Amounts, int], int] = field(default_factory=dict)
 
 
@@ -71,7 +71,7 @@ def read_demand(pods: Iterable[Pod]) -> Demand:
     asked = total(pod.requests for pod in listed)
     names = tuple(sorted(name for name, units in asked.items() if units > 0))
     demand = Demand(names, tuple(max(0, asked[name].bit_length() - BITS) for name in names))
-    numbers: dict[Choice, int] = {}
+    numbers: dict[PodConstraints, int] = {}
     for pod in listed:
         amounts = tuple(pod.requests.get(name, 0) >> unit for name, unit in zip(names, demand.units, strict=True))
         key = (amounts, numbers.setdefault(_choice(pod), len(numbers)))
@@ -130,7 +130,7 @@ def existing(problem: Problem, demand: Demand) -> list[Column]:
 
 
 def _opened(
-    pool: Pool, own: Requirements, table: TypeTable, choices: Sequence[Choice]
+    pool: Pool, own: Requirements, table: TypeTable, choices: Sequence[PodConstraints]
 ) -> Mapping[Offer, list[tuple[int, int]]]:
     """Map each offer to the choices that may use it, by number, each with the types that it may use."""
     offers = {_offer(offering): offering for one in table.types for offering in one.offerings}
@@ -201,8 +201,8 @@ def _may_meet(node: Node, term: Requirements) -> bool:
     return all(key not in known or known[key].overlaps(r) for key, r in term.items())
 
 
-def _choice(pod: Pod) -> Choice:
-    return Choice(pod.required_terms or NO_TERM, pod.tolerations)
+def _choice(pod: Pod) -> PodConstraints:
+    return PodConstraints(pod.required_terms or NO_TERM, pod.tolerations)
 
 
 def _offer(offering: Offering) -> Offer:
@@ -210,4 +210,4 @@ def _offer(offering: Offering) -> Offer:
 
 
 def _room(amounts: Iterable[int], units: Iterable[int]) -> Amounts:
-    return tuple(max(-1, min(LARGEST, -(-amount >> unit))) for amount, unit in zip(amounts, units, strict=True))
+    return tuple(max(-1, min(MAX_UNITS, -(-amount >> unit))) for amount, unit in zip(amounts, units, strict=True))

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tenon.scheduling.deadline import Expired, never
-from tenon.scheduling.domain_candidates import Choice, Choices
+from tenon.scheduling.domain_candidates import DomainCandidate, DomainCandidates
 from tenon.scheduling.domains import Domains, counts_node, launchable, settled_on
 from tenon.scheduling.existing_nodes import Room
 from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.hostname_rules import HostRules
 from tenon.scheduling.packing import Bin
 from tenon.scheduling.pod_classes import PodClass
-from tenon.scheduling.topology_counts import Ledger
+from tenon.scheduling.topology_counts import TopologyCounts
 from tenon.scheduling.topology_groups import NodeFilter
 
 
@@ -28,7 +28,7 @@ class Placer:
         self,
         rooms: Sequence[Room],
         fleets: Sequence[Fleet],
-        ledger: Ledger,
+        ledger: TopologyCounts,
         domains: Domains,
         *,
         evenly: bool = False,
@@ -40,7 +40,7 @@ class Placer:
         self._rooms = [room for room in rooms if room.open]
         self._fleets = fleets
         self._ledger = ledger
-        self._choices = Choices(self._rooms, fleets, domains)
+        self._choices = DomainCandidates(self._rooms, fleets, domains)
         self._forms: dict[tuple[PodClass, tuple[int, ...]], PodClass] = {}
         self.handed_out: dict[int, int] = {}
         """Number of pods on existing nodes per class, by the identity of the class as it was grouped."""
@@ -114,7 +114,7 @@ class Placer:
             for n, (quota, level) in enumerate(zip(quotas, levels, strict=True))
         ]
 
-    def choices(self, pod_class: PodClass) -> list[Choice]:
+    def choices(self, pod_class: PodClass) -> list[DomainCandidate]:
         """The domains in which the pods may be placed."""
         return self._choices.of(pod_class)
 
@@ -122,7 +122,7 @@ class Placer:
         """Whether the pods' rules allow too many combinations of domains to try any."""
         return self._choices.boundless(pod_class)
 
-    def _on_rooms(self, choice: Choice, count: int) -> int:
+    def _on_rooms(self, choice: DomainCandidate, count: int) -> int:
         if not self._rooms:
             return 0
         for form in self._joining(choice.pods):
@@ -140,7 +140,7 @@ class Placer:
                     choice.next_room = number + 1
         return 0
 
-    def _on_bins(self, choice: Choice, count: int) -> int:
+    def _on_bins(self, choice: DomainCandidate, count: int) -> int:
         for form in self._joining(choice.pods):
             for number, fleet in enumerate(self._fleets):
                 if not form.tolerates(fleet.template.pool.taints):
@@ -157,7 +157,7 @@ class Placer:
                     choice.next_bin[number] = len(fleet.bins)
         return 0
 
-    def _on_emptiest(self, choices: Sequence[Choice]) -> bool:
+    def _on_emptiest(self, choices: Sequence[DomainCandidate]) -> bool:
         """Put one pod on the node with the fewest pods that takes it. Return whether such a node exists."""
         found = [
             (sum(count for _, count in fleet.bins[position].load), number, position, rank, form)
@@ -174,7 +174,7 @@ class Placer:
                 return True
         return False
 
-    def _on_new(self, choice: Choice, count: int) -> int:
+    def _on_new(self, choice: DomainCandidate, count: int) -> int:
         form = self._starting(choice.pods)
         if form is None:
             return 0
@@ -224,7 +224,7 @@ class _View:
 class _RoomView(_View):
     """An existing node."""
 
-    def __init__(self, room: Room, ledger: Ledger) -> None:
+    def __init__(self, room: Room, ledger: TopologyCounts) -> None:
         self.open_to = lambda key: ledger.possible_on(room, key)
         self.counted_by = lambda nodes: counts_node(room, nodes)
 

@@ -24,7 +24,7 @@ combinations are hardly intended, and every pod would have to check them all.
 """
 
 
-class Choice:
+class DomainCandidate:
     """Domains for the next pods of a class, and the class narrowed to them."""
 
     __slots__ = ("_origin", "_pods", "chosen", "name", "next_bin", "next_room", "price", "terms")
@@ -48,7 +48,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ways:
+class _KeyOptions:
     """How the keys of a class may be settled."""
 
     pod_class: PodClass
@@ -58,7 +58,7 @@ class _Ways:
     """Keys that must not stay open."""
 
 
-class Choices:
+class DomainCandidates:
     """The choices of each class, computed once."""
 
     def __init__(self, rooms: Sequence[Room], fleets: Sequence[Fleet], domains: Domains) -> None:
@@ -66,7 +66,7 @@ class Choices:
         self._rooms = rooms
         self._fleets = fleets
         self._domains = domains
-        self._known: dict[PodClass, list[Choice]] = {}
+        self._known: dict[PodClass, list[DomainCandidate]] = {}
         self._options: dict[tuple[object, ...], list[tuple[Chosen, Terms]]] = {}
         self._shared: dict[Terms, Terms] = {}
         self._prices: dict[tuple[object, ...], float] = {}
@@ -76,12 +76,12 @@ class Choices:
         """Whether the pods' rules allow more than `MOST_CHOICES` combinations of domains, so that none is tried."""
         return pod_class.area is not None and self._asked(pod_class) in self._boundless
 
-    def of(self, pod_class: PodClass) -> list[Choice]:
+    def of(self, pod_class: PodClass) -> list[DomainCandidate]:
         """The domains in which the pods may be placed."""
         known = self._known.get(pod_class)
         if known is None:
             known = self._known[pod_class] = [
-                Choice(chosen, pod_class, terms, self._price(pod_class, terms))
+                DomainCandidate(chosen, pod_class, terms, self._price(pod_class, terms))
                 for chosen, terms in self._narrowed(pod_class)
             ]
         return known
@@ -101,7 +101,7 @@ class Choices:
         asked = self._asked(pod_class)
         known = self._options.get(asked)
         if known is None:
-            ways = _Ways(pod_class, *_settled_keys(rules))
+            ways = _KeyOptions(pod_class, *_settled_keys(rules))
             known = list(islice(self._find(ways, rules.keys, {}, pod_class.terms), MOST_CHOICES + 1))
             if len(known) > MOST_CHOICES:
                 self._boundless.add(asked)
@@ -115,7 +115,9 @@ class Choices:
         rules = pod_class.area or AreaRules()
         return (pod_class.terms, pod_class.own_terms, pod_class.tolerations, rules.keys, *_settled_keys(rules))
 
-    def _find(self, ways: _Ways, keys: Sequence[str], chosen: Chosen, terms: Terms) -> Iterable[tuple[Chosen, Terms]]:
+    def _find(
+        self, ways: _KeyOptions, keys: Sequence[str], chosen: Chosen, terms: Terms
+    ) -> Iterable[tuple[Chosen, Terms]]:
         """Settle one key after another, each within what the earlier ones leave: the full product may be very large."""
         if not keys:
             # share equal terms as one object, which makes lookups by terms cheap
@@ -132,7 +134,7 @@ class Choices:
             yield from self._find(ways, rest, chosen, terms)
 
     def _settled(
-        self, ways: _Ways, keys: Sequence[str], chosen: Chosen, terms: Terms, asked: Requirements
+        self, ways: _KeyOptions, keys: Sequence[str], chosen: Chosen, terms: Terms, asked: Requirements
     ) -> Iterable[tuple[Chosen, Terms]]:
         met = [term for term in (own.with_(asked) for own in terms) if _possible(term, asked)]
         if met:

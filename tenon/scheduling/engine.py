@@ -15,7 +15,7 @@ from itertools import chain
 from tenon.kube.pod import Pod
 from tenon.kube.taints import Taint
 from tenon.scheduling import existing_nodes
-from tenon.scheduling.blast_radius import Shares
+from tenon.scheduling.blast_radius import BlastRadius
 from tenon.scheduling.claim_builder import claims_of
 from tenon.scheduling.constrained_placement import Placer
 from tenon.scheduling.daemons import read_daemons
@@ -23,7 +23,7 @@ from tenon.scheduling.deadline import Expired, never, without_rules
 from tenon.scheduling.domains import Domains
 from tenon.scheduling.explanation.topology_conflicts import obstacle
 from tenon.scheduling.explanation.unschedulable_pods import explain
-from tenon.scheduling.first_fit_baseline import Candidate, Order, best, worthwhile
+from tenon.scheduling.first_fit_baseline import FleetPlan, Order, best, worthwhile
 from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.model import Plan, Problem
 from tenon.scheduling.packing import Load
@@ -33,7 +33,7 @@ from tenon.scheduling.repacking import repack
 from tenon.scheduling.reservations import drop_far_limits, is_reserved, share_limits, split, used_up
 from tenon.scheduling.template import Template
 from tenon.scheduling.topology import Topology
-from tenon.scheduling.topology_counts import Ledger
+from tenon.scheduling.topology_counts import TopologyCounts
 from tenon.scheduling.topology_groups import AFFINITY
 from tenon.scheduling.type_table import TypeTable
 
@@ -51,7 +51,7 @@ def solve(problem: Problem, expired: Expired = never) -> Plan:
     return found.plan
 
 
-def _complete(problem: Problem, expired: Expired, in_turn: Order | None = None) -> Candidate:
+def _complete(problem: Problem, expired: Expired, in_turn: Order | None = None) -> FleetPlan:
     """Return a plan whose spread constraints compared every domain that they should."""
     compared: frozenset[tuple[int, str]] = frozenset()
     while True:
@@ -65,7 +65,7 @@ def _complete(problem: Problem, expired: Expired, in_turn: Order | None = None) 
 
 def _solve(
     problem: Problem, compared: frozenset[tuple[int, str]], in_turn: Order | None, expired: Expired
-) -> tuple[Candidate, frozenset[tuple[int, str]]]:
+) -> tuple[FleetPlan, frozenset[tuple[int, str]]]:
     """Return a plan, and the (group, domain) pairs beyond ``compared`` that spread constraints should have compared.
 
     With ``in_turn``, pods are placed one after another in queue order and stay where they are: plain first-fit.
@@ -74,7 +74,7 @@ def _solve(
     pods = [pod for pod in problem.pods if pod.key not in refused] if refused else list(problem.pods)
     names = resource_names([*pods, *problem.daemons])
     topology = Topology(problem)
-    shares = Shares(problem.most_pods_share, problem.pods, problem.nodes)
+    shares = BlastRadius(problem.most_pods_share, problem.pods, problem.nodes)
     classes = group(pods, names, topology, by_workload=shares.limited)
     rooms = existing_nodes.rooms_of(problem.nodes, problem.pools, names, shares)
 
@@ -89,7 +89,7 @@ def _solve(
     bulk = [pod_class for pod_class in classes if id(pod_class) not in chosen]
 
     domains = Domains(rooms)
-    ledger = Ledger(topology, domains, rooms, compared)
+    ledger = TopologyCounts(topology, domains, rooms, compared)
     placed = [] if stepwise else existing_nodes.place(bulk, rooms, expired)
     fleets: list[Fleet] = []
     if stepwise or sum(placed) < len(pods):
@@ -126,7 +126,7 @@ def _solve(
     refused |= hopeless
     plan = Plan(tuple(claims), placements, {key: refused[key] for key in sorted(refused)}, unreached)
     comparable = bool(stepwise) and worthwhile(len(pods), len(classes), len(claims))
-    return Candidate(plan, fleets, comparable), placer.missed_domains()
+    return FleetPlan(plan, fleets, comparable), placer.missed_domains()
 
 
 def _verdicts(left: Load, expired: Expired, why: Callable[[PodClass], str]) -> tuple[dict[str, str], frozenset[str]]:
@@ -184,7 +184,7 @@ def _looks_around(pod_class: PodClass, topology: Topology) -> bool:
     return any(topology.groups[group].kind == AFFINITY for group in counted)
 
 
-def _templates(problem: Problem, names: tuple[str, ...], shares: Shares, expired: Expired) -> list[Template]:
+def _templates(problem: Problem, names: tuple[str, ...], shares: BlastRadius, expired: Expired) -> list[Template]:
     """The pools in the order in which they are tried."""
     daemons = read_daemons(problem.daemons, names)
     tables: dict[int, TypeTable] = {}

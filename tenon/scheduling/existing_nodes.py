@@ -10,7 +10,7 @@ from tenon.kube.host_ports import HostPort, clash
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirement, Requirements
 from tenon.kube.taints import Taint
-from tenon.scheduling.blast_radius import Kin, Shares
+from tenon.scheduling.blast_radius import BlastRadius, WorkloadKey
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.hostname_rules import Counts
 from tenon.scheduling.model import Node, Pool
@@ -25,7 +25,9 @@ class Room:
         "running", "settled", "taints", "values",
     )  # fmt: skip
 
-    def __init__(self, node: Node, names: tuple[str, ...], startup_taints: Iterable[Taint], shares: Shares) -> None:
+    def __init__(
+        self, node: Node, names: tuple[str, ...], startup_taints: Iterable[Taint], shares: BlastRadius
+    ) -> None:
         self.name = node.name
         self.free = [node.allocatable.get(name, 0) - node.used.get(name, 0) for name in names]
         self.ports: list[HostPort] = list(node.host_ports)
@@ -44,7 +46,7 @@ class Room:
         self._attached = {volume for pod in node.pods for volume in pod.attachments} if node.volume_limits else set()
         self._suits: dict[tuple[object, ...], bool] = {}
         self._shares = shares
-        self._carried: Counter[Kin] = Counter(map(workload_key, node.pods) if shares.limited else ())
+        self._carried: Counter[WorkloadKey] = Counter(map(workload_key, node.pods) if shares.limited else ())
 
     def room_for(self, pod_class: PodClass, most: int) -> int:
         """How many of ``most`` pods of the class fit."""
@@ -136,12 +138,12 @@ def lasting_taints(node: Node, startup_taints: Iterable[Taint]) -> tuple[Taint, 
 
 
 def rooms_of(
-    nodes: Iterable[Node], pools: Iterable[Pool], names: tuple[str, ...], shares: Shares | None = None
+    nodes: Iterable[Node], pools: Iterable[Pool], names: tuple[str, ...], shares: BlastRadius | None = None
 ) -> list[Room]:
     """All nodes, including those that take no pods, in the order in which they are filled."""
     startup = {pool.name: pool.startup_taints for pool in pools}
     ordered = sorted(nodes, key=lambda node: (not node.initialized, node.name))
-    shares = shares or Shares()
+    shares = shares or BlastRadius()
     return [Room(node, names, startup.get(node.labels.get(labels.NODEPOOL, ""), ()), shares) for node in ordered]
 
 

@@ -29,7 +29,7 @@ class Order(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class FleetPlan:
     """A plan, and the new nodes that it consists of."""
 
     plan: Plan
@@ -59,7 +59,7 @@ def worthwhile(pods: int, kinds: int, nodes: int) -> bool:
     return nodes > 0 and pods * nodes <= EFFORT and kinds <= MOST_KINDS
 
 
-def best(packed: Candidate, first_fits: Sequence[Candidate]) -> Candidate:
+def best(packed: FleetPlan, first_fits: Sequence[FleetPlan]) -> FleetPlan:
     """Return the plan with the least cost among those whose price is at most that of every first-fit."""
     least = min(each.price() for each in first_fits)
-    return min((each for each in (packed, *first_fits) if each.price() <= least), key=Candidate.cost)
+    return min((each for each in (packed, *first_fits) if each.price() <= least), key=FleetPlan.cost)

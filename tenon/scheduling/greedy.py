@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from tenon.scheduling.balanced_packing import DealtNodes
-from tenon.scheduling.blast_radius import Kin
+from tenon.scheduling.balanced_packing import NodeRooms
+from tenon.scheduling.blast_radius import WorkloadKey
 from tenon.scheduling.first_fit import Packing, close, first_fit
 from tenon.scheduling.packing import Bin, Load, without
 from tenon.scheduling.template import State, Template
-from tenon.scheduling.type_candidates import Floats, Menu, Numbers, nodes_needed
+from tenon.scheduling.type_candidates import Floats, Numbers, TypeCandidates, nodes_needed
 
 
 def fill_best(template: Template, load: Load) -> Packing:
     """Open nodes one by one, each the best for the first waiting pods. Pods that no such node takes go to first-fit."""
     limits = template.limits.copy(template.pool)
     worth: dict[int, float] = {}
-    menus: dict[tuple[int, int], Menu] = {}
+    menus: dict[tuple[int, int], TypeCandidates] = {}
     bins: list[Bin] = []
     waiting = list(load)
     unplaced: Load = []
@@ -37,7 +37,11 @@ def fill_best(template: Template, load: Load) -> Packing:
 
 
 def _best_node(
-    template: Template, load: Load, permitted: int, menus: dict[tuple[int, int], Menu], worth: dict[int, float]
+    template: Template,
+    load: Load,
+    permitted: int,
+    menus: dict[tuple[int, int], TypeCandidates],
+    worth: dict[int, float],
 ) -> Bin | None:
     """Return a filled node with at least one pod of the first class; None if no type takes one."""
     first = load[0][0]
@@ -45,7 +49,7 @@ def _best_node(
         menu = menus.get((id(state), permitted))
         if menu is None:
             worthy = sum(1 << number for number in template.targets(state)) | state.types & template.burstable
-            menu = menus[id(state), permitted] = Menu(template, state, permitted & worthy)
+            menu = menus[id(state), permitted] = TypeCandidates(template, state, permitted & worthy)
         if not len(menu.numbers):
             return None
         taken, value = _taken(template, menu, load, worth)
@@ -61,16 +65,16 @@ def _best_node(
     return None
 
 
-def _taken(template: Template, menu: Menu, load: Load, worth: dict[int, float]) -> tuple[Numbers, Floats]:
+def _taken(template: Template, menu: TypeCandidates, load: Load, worth: dict[int, float]) -> tuple[Numbers, Floats]:
     """Return how many pods of each class (columns) a node of each type (rows) takes, and what these pods are worth.
 
     A pod is worth the price of the cheapest share of a node that holds it, in dollars an hour.
     """
-    nodes = DealtNodes(menu.room)
+    nodes = NodeRooms(menu.room)
     taken = np.zeros((len(menu.numbers), len(load)), dtype=np.int64)
     value = np.zeros(len(menu.numbers))
     state: State = menu.state
-    carried: dict[Kin, Numbers] = {}
+    carried: dict[WorkloadKey, Numbers] = {}
     for column, (pod_class, count) in enumerate(load):
         states = template.successors(state, pod_class)
         if not states:

@@ -14,11 +14,11 @@ from itertools import combinations
 
 import numpy as np
 
-from tenon.scheduling.blast_radius import Kin
+from tenon.scheduling.blast_radius import WorkloadKey
 from tenon.scheduling.packing import Load
 from tenon.scheduling.pod_classes import PodClass
 from tenon.scheduling.template import State, Template
-from tenon.scheduling.type_candidates import Floats, Menu, Numbers, nodes_needed
+from tenon.scheduling.type_candidates import Floats, Numbers, TypeCandidates, nodes_needed
 
 CUTS = 32
 """How many places are tried for cutting a portion in two."""
@@ -29,10 +29,10 @@ MOST_JOINED = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
+class LoadPart:
     """A part of a load as arrays: its classes, the requests of one pod of each, and the number of pods."""
 
-    menu: Menu
+    menu: TypeCandidates
     classes: list[PodClass]
     amounts: Floats
     counts: Numbers
@@ -43,10 +43,10 @@ class Portion:
         total: Floats = self.counts @ self.amounts
         return total
 
-    def some(self, counts: Numbers) -> Portion:
+    def some(self, counts: Numbers) -> LoadPart:
         """The portion with these numbers of pods per class."""
         kept = np.flatnonzero(counts)
-        return Portion(self.menu, [self.classes[number] for number in kept], self.amounts[kept], counts[kept])
+        return LoadPart(self.menu, [self.classes[number] for number in kept], self.amounts[kept], counts[kept])
 
     def load(self) -> Load:
         """The classes with their counts."""
@@ -55,7 +55,7 @@ class Portion:
     def least_nodes(self, template: Template) -> int:
         """The fewest nodes that the rules about pods on one node allow."""
         counted: dict[tuple[int, int], int] = {}
-        kin: Counter[Kin] = Counter()
+        kin: Counter[WorkloadKey] = Counter()
         least = 1
         for pod_class, count in self.load():
             alike = template.shares.kin(pod_class)
@@ -73,9 +73,9 @@ class Portion:
         )
 
 
-def ways_to_cut(template: Template, load: Load) -> Iterator[list[Portion]]:
+def ways_to_cut(template: Template, load: Load) -> Iterator[list[LoadPart]]:
     """Yield several ways to cut a load. Pods with required affinity to pods on the same node are in none of them."""
-    menus: dict[int, Menu] = {}
+    menus: dict[int, TypeCandidates] = {}
     found: dict[int, tuple[State, Load]] = {}
     for pod_class, count in load:
         if not pod_class.near:
@@ -96,15 +96,15 @@ def ways_to_cut(template: Template, load: Load) -> Iterator[list[Portion]]:
         yield spread
 
 
-def _portion(template: Template, menus: dict[int, Menu], state: State, load: Load) -> Portion:
+def _portion(template: Template, menus: dict[int, TypeCandidates], state: State, load: Load) -> LoadPart:
     if id(state) not in menus:
-        menus[id(state)] = Menu(template, state, template.limits.allowed(template.start.types))
+        menus[id(state)] = TypeCandidates(template, state, template.limits.allowed(template.start.types))
     amounts = np.array([pod_class.amounts for pod_class, _ in load], dtype=np.float64)
     counts = np.array([count for _, count in load], dtype=np.int64)
-    return Portion(menus[id(state)], [pod_class for pod_class, _ in load], amounts, counts)
+    return LoadPart(menus[id(state)], [pod_class for pod_class, _ in load], amounts, counts)
 
 
-def _cut(portion: Portion) -> list[Portion]:
+def _cut(portion: LoadPart) -> list[LoadPart]:
     """Cut the portion in two at the cheapest place, priced with fractional nodes; unchanged if no cut saves enough.
 
     Classes are ordered by their ratio of memory to CPU. A cut may divide one class.
@@ -130,7 +130,7 @@ def _cut(portion: Portion) -> list[Portion]:
     return [portion.some(part) for part in parts if part.any()]
 
 
-def _spread(template: Template, menus: dict[int, Menu], apart: list[Portion]) -> list[Portion]:
+def _spread(template: Template, menus: dict[int, TypeCandidates], apart: list[LoadPart]) -> list[LoadPart]:
     """Distribute the pods that may go anywhere over the other portions, in proportion to size."""
     free = next((portion for portion in apart if portion.menu.state is template.start), None)
     bound = [portion for portion in apart if portion is not free]
@@ -146,10 +146,10 @@ def _spread(template: Template, menus: dict[int, Menu], apart: list[Portion]) ->
     ]
 
 
-def _joined(template: Template, menus: dict[int, Menu], apart: list[Portion]) -> list[Portion]:
+def _joined(template: Template, menus: dict[int, TypeCandidates], apart: list[LoadPart]) -> list[LoadPart]:
     """Join portions, two at a time, as long as that makes them cheaper."""
     portions = list(apart)
-    known: dict[tuple[int, int], tuple[float, Portion | None]] = {}
+    known: dict[tuple[int, int], tuple[float, LoadPart | None]] = {}
     while len(portions) > 1:
         for one, other in combinations(portions, 2):
             if (id(one), id(other)) not in known:
@@ -162,7 +162,9 @@ def _joined(template: Template, menus: dict[int, Menu], apart: list[Portion]) ->
     return portions
 
 
-def _join(template: Template, menus: dict[int, Menu], one: Portion, other: Portion) -> tuple[float, Portion | None]:
+def _join(
+    template: Template, menus: dict[int, TypeCandidates], one: LoadPart, other: LoadPart
+) -> tuple[float, LoadPart | None]:
     """Return what joining two portions would save, and the joined portion; None if no node takes both."""
     state = joint_state(template, one.menu.state, other.load())
     if state is None:
@@ -171,7 +173,7 @@ def _join(template: Template, menus: dict[int, Menu], one: Portion, other: Porti
     return sum(_rough_price(template, portion) for portion in (one, other)) - _rough_price(template, joined), joined
 
 
-def _rough_price(template: Template, portion: Portion) -> float:
+def _rough_price(template: Template, portion: LoadPart) -> float:
     """The price of whole nodes of the best single type."""
     needed = np.ceil(nodes_needed(portion.menu.room, portion.total[None])[:, 0])
     needed = np.maximum(needed, portion.least_nodes(template))

@@ -12,7 +12,7 @@ import numpy as np
 from tenon.resources import CPU, MEMORY
 from tenon.scheduling.packing import Load
 from tenon.scheduling.template import Template
-from tenon.scheduling.type_candidates import Menu, nodes_needed
+from tenon.scheduling.type_candidates import TypeCandidates, nodes_needed
 
 FEW = 0.1
 """The largest share of the pods that counts as few."""
@@ -23,7 +23,7 @@ def outliers(template: Template, load: Load) -> tuple[Load, Load]:
 
     Outliers do not fit on the type for which the whole load costs least, by CPU and memory, which every pod needs.
     """
-    menu = Menu(template, template.start, template.limits.allowed(template.start.types))
+    menu = TypeCandidates(template, template.start, template.limits.allowed(template.start.types))
     if not len(menu.numbers) or len(load) < 2:
         return [], load
     amounts = np.array([pod_class.amounts for pod_class, _ in load], dtype=np.float64)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from operator import mul
 
 from tenon.kube.host_ports import HostPort, clash
-from tenon.scheduling.blast_radius import Kin
+from tenon.scheduling.blast_radius import WorkloadKey
 from tenon.scheduling.hostname_rules import Counts
 from tenon.scheduling.pod_classes import PodClass
 from tenon.scheduling.template import SPOT_FLEXIBILITY, State, Template
@@ -89,7 +89,7 @@ class Bin:
         ``state`` is the state of a new node with all these pods.
         """
         hosts: Counts = {}
-        alike: Counter[Kin] = Counter()
+        alike: Counter[WorkloadKey] = Counter()
         shares = self.template.shares
         for pod_class, count in load:
             kin = shares.kin(pod_class)

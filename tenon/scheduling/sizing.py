@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain
 
 from tenon.resources import CPU
-from tenon.scheduling.balanced_packing import deal
+from tenon.scheduling.balanced_packing import balance
 from tenon.scheduling.first_fit import Packing, first_fit
 from tenon.scheduling.greedy import fill_best
 from tenon.scheduling.limits import Limits
@@ -81,7 +81,7 @@ def _attempts(template: Template, load: Load, nodes: int) -> Iterator[Callable[[
         whole = max(whole, *(len(portion.classes) for portion in portions), 0)
         scattered = any(portion.scattered for portion in portions)
         for tight in (True,) if scattered and len(load) * nodes > FEW else (False, True):
-            yield partial(deal, template, load, portions, tight=tight)
+            yield partial(balance, template, load, portions, tight=tight)
     if whole < len(load) or scattered:
         if len(load) * nodes <= SMALL:
             yield partial(fill_best, template, load)

@@ -14,7 +14,7 @@ from tenon.apis import labels
 from tenon.kube.host_ports import HostPort, clash
 from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.scheduling import burstable
-from tenon.scheduling.blast_radius import Shares
+from tenon.scheduling.blast_radius import BlastRadius
 from tenon.scheduling.daemons import Daemon, deciding_labels, overhead_groups
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.label_values import possible
@@ -58,7 +58,7 @@ class Template:
         best_effort: bool = False,
         *,
         node_charge: float = NODE_CHARGE,
-        shares: Shares | None = None,
+        shares: BlastRadius | None = None,
         expired: Expired = never,
     ) -> None:
         """Take a pool and the index of its types. DaemonSets that do not tolerate the pool's taints are ignored.
@@ -69,7 +69,7 @@ class Template:
         self.expired = expired
         """Whether packing must stop and return what it has."""
         self.node_charge = node_charge
-        self.shares = shares or Shares()
+        self.shares = shares or BlastRadius()
         requirements = pool.requirements.with_(Requirements.from_labels({**pool.labels, labels.NODEPOOL: pool.name}))
         self.requirements = requirements
         self.contradiction = next((key for key in sorted(requirements) if requirements[key].contradicts()), "")

@@ -19,7 +19,7 @@ from tenon.scheduling.topology_groups import ANTI_AFFINITY, HOSTNAME, SPREAD, No
 Tally = dict[str, int]
 
 
-class Ledger:
+class TopologyCounts:
     """Counts of all groups of a batch."""
 
     def __init__(

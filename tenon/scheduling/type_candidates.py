@@ -16,7 +16,7 @@ MOST = 1e6
 """Caps how often a node holds a load, for loads that request nothing."""
 
 
-class Menu:
+class TypeCandidates:
     """The types of a state, with the room for pods and the price of each."""
 
     def __init__(self, template: Template, state: State, permitted: int) -> None:

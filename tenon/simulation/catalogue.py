@@ -11,8 +11,8 @@ from pydantic import Field, ValidationError, model_validator
 
 from tenon.apis.base import ApiModel
 from tenon.apis.labels import RESERVED
-from tenon.apis.validation import Problem
-from tenon.manifests.faults import Fault, Source
+from tenon.apis.validation import FieldError
+from tenon.manifests.faults import ManifestError, Source
 from tenon.scheduling.catalog import parse_catalog
 from tenon.scheduling.model import InstanceType
 from tenon.simulation.fields import Amounts, Text, located
@@ -52,10 +52,10 @@ class CatalogueFile(ApiModel):
     instance_types: Annotated[list[TypeEntry], Field(max_length=20_000)]
 
 
-def read_catalogue(document: Any, source: Source) -> tuple[list[InstanceType], list[Fault]]:
+def read_catalogue(document: Any, source: Source) -> tuple[list[InstanceType], list[ManifestError]]:
     """Return the instance types of a parsed catalogue, or its faults."""
     if not isinstance(document, Mapping):
-        return [], [Fault(source, "is not a mapping with the list instanceTypes")]
+        return [], [ManifestError(source, "is not a mapping with the list instanceTypes")]
     try:
         CatalogueFile.model_validate(dict(document))
     except ValidationError as error:
@@ -63,10 +63,10 @@ def read_catalogue(document: Any, source: Source) -> tuple[list[InstanceType], l
     try:
         return parse_catalog(document), []
     except ValueError as error:
-        return [], [Fault(source, str(error))]
+        return [], [ManifestError(source, str(error))]
 
 
-def _fault(document: Mapping[str, Any], problem: Problem, source: Source) -> Fault:
+def _fault(document: Mapping[str, Any], problem: FieldError, source: Source) -> ManifestError:
     """Build the fault for a problem, with the name of the instance type that has it."""
     entries, path = document.get("instanceTypes"), problem.path
     subject = ""
@@ -74,4 +74,4 @@ def _fault(document: Mapping[str, Any], problem: Problem, source: Source) -> Fau
         entry = entries[int(path[len("instanceTypes[") : end])]
         name = entry.get("name") if isinstance(entry, dict) else None
         subject = f"instance type {name}" if isinstance(name, str) else ""
-    return Fault(source, problem.sentence, subject, path)
+    return ManifestError(source, problem.sentence, subject, path)

@@ -9,7 +9,7 @@ from typing import Any
 
 from tenon.kube.pod import Pod
 from tenon.resources import format_resources
-from tenon.scheduling.explanation.type_choice import Winners
+from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import Plan, PlannedClaim, Problem
 
 Document = dict[str, Any]
@@ -41,7 +41,7 @@ def plan_document(
     """
     price = sum(claim.price for claim in plan.claims)
     least, least_with_charge = lower_bounds
-    winners = Winners(problem)
+    winners = TypeChoiceExplainer(problem)
     numbers: Counter[str] = Counter()
     claims = []
     for claim in plan.claims:

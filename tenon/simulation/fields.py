@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from tenon.apis.base import ApiModel
-from tenon.apis.validation import Problem
+from tenon.apis.validation import FieldError
 from tenon.resources import parse_quantity
 
 MOST = 2**63 - 1
@@ -72,9 +72,9 @@ class Condition(ApiModel):
     last_transition_time: Instant | None = None
 
 
-def located(error: ValidationError) -> list[Problem]:
+def located(error: ValidationError) -> list[FieldError]:
     """Convert a model's validation errors to problems with field paths."""
-    return [Problem(_path(fault["loc"]), _sentence(fault)) for fault in error.errors()]
+    return [FieldError(_path(fault["loc"]), _sentence(fault)) for fault in error.errors()]
 
 
 def _path(location: Sequence[int | str]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import Field, ValidationError, model_validator
 
 from tenon.apis.base import ApiModel
-from tenon.apis.validation import Problem
+from tenon.apis.validation import FieldError
 from tenon.simulation.fields import Amounts, Condition, Metadata, Text, located
 from tenon.simulation.pod_manifest import ClaimTemplateSpec, LabelSelector, PodSpec, Taint
 from tenon.simulation.storage_manifests import CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -145,7 +145,7 @@ MODELS: dict[str, type[ApiModel]] = {
 }
 
 
-def problems(kind: str, body: dict[str, Any]) -> list[Problem]:
+def problems(kind: str, body: dict[str, Any]) -> list[FieldError]:
     """Return all problems of an object of a built-in Kubernetes kind."""
     try:
         MODELS.get(kind, Labelled).model_validate(body)

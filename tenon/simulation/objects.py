@@ -11,7 +11,7 @@ from tenon.apis import capacitybuffer, labels
 from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.global_settings import is_settings
 from tenon.kube import scheduler_config
-from tenon.manifests.faults import Fault, Source
+from tenon.manifests.faults import ManifestError, Source
 
 CORE, APPS, STORAGE = "", "apps", "storage.k8s.io"
 KARPENTER, AWS = "karpenter.sh", labels.AWS_GROUP
@@ -92,9 +92,9 @@ class Found:
         """``Kind namespace/name``."""
         return f"{self.kind} {self.key}"
 
-    def fault(self, path: str, what: str) -> Fault:
+    def fault(self, path: str, what: str) -> ManifestError:
         """Return a fault of this object."""
-        return Fault(self.source, what, self.subject, path)
+        return ManifestError(self.source, what, self.subject, path)
 
 
 @dataclass
@@ -102,7 +102,7 @@ class Objects:
     """All objects of an input by kind and key, with the faults and notes."""
 
     by_kind: dict[str, dict[str, Found]] = field(default_factory=dict)
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[ManifestError] = field(default_factory=list)
     notes: dict[str, int] = field(default_factory=dict)
     """What was ignored or changed, with the number of occurrences."""
     followed: dict[tuple[str, str], Found] = field(default_factory=dict)
@@ -147,7 +147,7 @@ class Objects:
     def _opened(self, value: Any, source: Source, deeper: int) -> Iterator[JsonObject]:
         if not isinstance(value, dict):
             said = {list: "a list", str: "a text", type(None): "nothing"}.get(type(value), "a single value")
-            self.faults.append(Fault(source, f"is {said}, not a Kubernetes object"))
+            self.faults.append(ManifestError(source, f"is {said}, not a Kubernetes object"))
             return
         kind = value.get("kind")
         if not (isinstance(kind, str) and kind.endswith("List") and ("items" in value or kind == "List")):
@@ -155,9 +155,9 @@ class Objects:
             return
         items = value.get("items")
         if not isinstance(items, list) and items is not None:
-            self.faults.append(Fault(source, "is not a list", kind, "items"))
+            self.faults.append(ManifestError(source, "is not a list", kind, "items"))
         elif deeper == 0:
-            self.faults.append(Fault(source, "lists are nested in lists too deeply", kind, "items"))
+            self.faults.append(ManifestError(source, "lists are nested in lists too deeply", kind, "items"))
         else:
             named = {"kind": kind.removesuffix("List"), "apiVersion": value.get("apiVersion")} if kind != "List" else {}
             for item in items or ():
@@ -168,7 +168,9 @@ class Objects:
         kind, version, metadata = body.get("kind"), body.get("apiVersion"), body.get("metadata")
         for name, value in (("kind", kind), ("apiVersion", version)):
             if not isinstance(value, str) or not value:
-                self.faults.append(Fault(source, "is required" if value in (None, "") else "is not a text", path=name))
+                self.faults.append(
+                    ManifestError(source, "is required" if value in (None, "") else "is not a text", path=name)
+                )
                 return None
         assert isinstance(kind, str)
         assert isinstance(version, str)
@@ -178,14 +180,14 @@ class Objects:
         if kind in VERSIONS and GROUPS[kind] == group and number not in VERSIONS[kind]:
             known = " or ".join(f"{group}/{known}" for known in VERSIONS[kind])
             self.faults.append(
-                Fault(source, f"{version} is no version that is read: write {known}", subject, "apiVersion")
+                ManifestError(source, f"{version} is no version that is read: write {known}", subject, "apiVersion")
             )
             return None
         if GROUPS.get(kind) != group or (kind == "ConfigMap" and not is_settings(body)):
             self.note(f"{kind} ({version}) is not read")
             return None
         if not isinstance(metadata, dict):
-            self.faults.append(Fault(source, "is required", subject, "metadata"))
+            self.faults.append(ManifestError(source, "is required", subject, "metadata"))
             return None
         for part in ("name", "namespace"):
             value = metadata.get(part)
@@ -193,6 +195,6 @@ class Objects:
                 continue
             if not isinstance(value, str) or len(value) > 253 or not _NAME.fullmatch(value):
                 what = "is required" if value is None else f"{str(value)[:80]!r} is not the name of an object"
-                self.faults.append(Fault(source, what, subject, f"metadata.{part}"))
+                self.faults.append(ManifestError(source, what, subject, f"metadata.{part}"))
                 return None
         return Found(kind, body, source)

@@ -10,8 +10,8 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
-from tenon.apis.validation import Problem, parse
-from tenon.manifests.faults import Fault, Source
+from tenon.apis.validation import FieldError, parse
+from tenon.manifests.faults import ManifestError, Source
 from tenon.manifests.yaml_scalars import UnreadableError
 from tenon.manifests.yaml_values import read_documents
 from tenon.simulation import manifests, older_kinds
@@ -35,7 +35,7 @@ def read_text(objects: Objects, file: str, text: str) -> None:
         held = held or value is not None
         source = Source(file, number)
         if isinstance(value, UnreadableError):
-            objects.faults.append(Fault(source, str(value)))
+            objects.faults.append(ManifestError(source, str(value)))
         elif value is not None:
             objects.add(value, source)
     if not held:
@@ -55,7 +55,7 @@ def finish(objects: Objects) -> None:
         add_buffer_pods(objects)
 
 
-def _problems(found: Found) -> Iterable[Problem]:
+def _problems(found: Found) -> Iterable[FieldError]:
     model = OWN_KINDS.get(found.kind)
     if model is None or found.kind == "NodeClaim":
         yield from manifests.problems(found.kind, found.body)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tenon.manifests.faults import Fault, Source
+from tenon.manifests.faults import ManifestError, Source
 from tenon.provisioning.gates import AwsFeatureGates, FeatureGates, parse_aws_feature_gates, parse_feature_gates
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.scheduling.model import NODE_CHARGE
@@ -94,10 +94,10 @@ class PlanSettings:
         )
 
 
-def read_settings(texts: Iterable[str]) -> tuple[PlanSettings, list[Fault], list[str]]:
+def read_settings(texts: Iterable[str]) -> tuple[PlanSettings, list[ManifestError], list[str]]:
     """Parse ``NAME=VALUE`` texts. Return the settings, the faults, and notes on settings without effect."""
     settings = PlanSettings()
-    faults: list[Fault] = []
+    faults: list[ManifestError] = []
     notes: list[str] = []
     for text in texts:
         name, equals, value = text.partition("=")
@@ -128,5 +128,5 @@ def read_settings(texts: Iterable[str]) -> tuple[PlanSettings, list[Fault], list
         else:
             wrong = f"there is no setting {name[:80]}"
         if wrong:
-            faults.append(Fault(Source(f"--set {text}"), wrong))
+            faults.append(ManifestError(Source(f"--set {text}"), wrong))
     return settings, faults, notes

@@ -14,7 +14,7 @@ from activities.ec2.cluster import describe_cluster, version_by_eks
 from activities.ec2.errors import EC2Error, ThrottledError
 from activities.ec2.pricing import TTL_SECONDS, Pricing
 from activities.ec2.provider import Ec2Provider
-from activities.ec2.ttl_cache import Refresh, Remembered
+from activities.ec2.ttl_cache import Refresh, TtlCache
 from tests.ec2.samples import node_class
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def test_set29_by_default_every_look_at_a_class_asks_for_all(clients: Ec2, serve
 def test_an_answer_is_used_until_its_time_is_over_and_an_empty_one_never() -> None:
     clock = Clock()
     answers: list[list[int]] = [[], [1], [2]]
-    known: Remembered[int] = Remembered(60, clock)
+    known: TtlCache[int] = TtlCache(60, clock)
 
     def ask() -> list[int]:
         return answers.pop(0)

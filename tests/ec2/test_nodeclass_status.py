@@ -11,7 +11,7 @@ import pytest
 from tenon.apis.conditions import get_condition
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus, SecurityGroup, Subnet
 from tenon.ec2.amis import Image
-from tenon.ec2.nodeclass_status import Finding, Resolved, new_status, not_ready, readiness_unknown
+from tenon.ec2.nodeclass_status import CheckResult, Resolved, new_status, not_ready, readiness_unknown
 from tests.ec2.samples import CLUSTER, node_class
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -51,9 +51,9 @@ def test_everything_found_is_ready() -> None:
         ({"subnets": []}, "SubnetsReady", "SubnetsNotFound"),
         ({"security_groups": []}, "SecurityGroupsReady", "SecurityGroupsNotFound"),
         ({"images": []}, "AMIsReady", "AMINotFound"),
-        ({"images": [], "images_finding": Finding("UnsupportedAlias", "no AL2")}, "AMIsReady", "UnsupportedAlias"),
+        ({"images": [], "images_finding": CheckResult("UnsupportedAlias", "no AL2")}, "AMIsReady", "UnsupportedAlias"),
         (
-            {"profile_finding": Finding("InstanceProfileNotFound", "no role")},
+            {"profile_finding": CheckResult("InstanceProfileNotFound", "no role")},
             "InstanceProfileReady",
             "InstanceProfileNotFound",
         ),

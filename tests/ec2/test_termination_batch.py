@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from activities.ec2.errors import EC2Error, ThrottledError
 from activities.ec2.provider import Ec2Provider
-from activities.ec2.termination_batch import Endings
+from activities.ec2.termination_batch import Terminations
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tests.ec2.samples import node_claim
 
@@ -43,7 +43,7 @@ async def at_once(_: float) -> None:
 
 
 async def ended(machines: Machines, names: Iterable[str]) -> list[str | EC2Error | None]:
-    endings = Endings(machines, pause=at_once)
+    endings = Terminations(machines, pause=at_once)
     outcomes = await asyncio.gather(*(endings.end(name, 60) for name in names), return_exceptions=True)
     for outcome in outcomes:
         assert outcome is None or isinstance(outcome, (str, EC2Error))
@@ -92,7 +92,7 @@ async def test_more_than_a_filter_takes_are_looked_at_in_turn() -> None:
 
 
 async def test_patience_ends_with_the_last_state() -> None:
-    endings = Endings(Machines(looks=10**9), pause=at_once)
+    endings = Terminations(Machines(looks=10**9), pause=at_once)
     assert await endings.end("i-1", 0.2) == "shutting-down"
     assert not endings._open, "an instance without a waiting caller is not looked at"
 

@@ -11,23 +11,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenon.housekeeping.decide import GRACES, findings, within
-from tenon.housekeeping.facts import ClaimSeen, InstanceSeen, NodeSeen, Observed, TemplateSeen, WorkflowSeen
+from tenon.housekeeping.facts import (
+    Observations,
+    ObservedClaim,
+    ObservedInstance,
+    ObservedNode,
+    ObservedTemplate,
+    ObservedWorkflow,
+)
 from tenon.housekeeping.findings import Finding, Kind
 from tenon.housekeeping.instances import left_to_workflows, tags_to_write
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 OLD = NOW - timedelta(hours=5)
 OURS = "karpenter.sh/termination"
-EMPTY = Observed(now=NOW, claims=(), instances=(), nodes=(), workflows=(), templates=(), classes=frozenset({"default"}))
+EMPTY = Observations(
+    now=NOW, claims=(), instances=(), nodes=(), workflows=(), templates=(), classes=frozenset({"default"})
+)
 
 
 def provider_id(number: int) -> str:
     return f"aws:///us-west-2a/i-{number}"
 
 
-def claim(number: int, **fields: Any) -> ClaimSeen:
+def claim(number: int, **fields: Any) -> ObservedClaim:
     """A claim at rest."""
-    made = ClaimSeen(
+    made = ObservedClaim(
         name=f"c-{number}",
         uid=f"u-{number}",
         created_at=OLD,
@@ -42,25 +51,25 @@ def claim(number: int, **fields: Any) -> ClaimSeen:
     return replace(made, **fields)
 
 
-def instance(number: int, **fields: Any) -> InstanceSeen:
-    made = InstanceSeen(f"i-{number}", "running", OLD, claim=f"c-{number}", pool="web", name=f"n-{number}")
+def instance(number: int, **fields: Any) -> ObservedInstance:
+    made = ObservedInstance(f"i-{number}", "running", OLD, claim=f"c-{number}", pool="web", name=f"n-{number}")
     return replace(made, **fields)
 
 
-def node(number: int, **fields: Any) -> NodeSeen:
-    made = NodeSeen(f"n-{number}", f"nu-{number}", OLD, provider_id(number), f"c-{number}", ready=True, ours=True)
+def node(number: int, **fields: Any) -> ObservedNode:
+    made = ObservedNode(f"n-{number}", f"nu-{number}", OLD, provider_id(number), f"c-{number}", ready=True, ours=True)
     return replace(made, **fields)
 
 
-def workflow(number: int, **fields: Any) -> WorkflowSeen:
-    return replace(WorkflowSeen(f"c-{number}", OLD), **fields)
+def workflow(number: int, **fields: Any) -> ObservedWorkflow:
+    return replace(ObservedWorkflow(f"c-{number}", OLD), **fields)
 
 
-def world(**fields: Any) -> Observed:
+def world(**fields: Any) -> Observations:
     return replace(EMPTY, **fields)
 
 
-def found(seen: Observed) -> list[tuple[str, str]]:
+def found(seen: Observations) -> list[tuple[str, str]]:
     return [(each.kind.value, each.name) for each in findings(seen)]
 
 
@@ -89,7 +98,7 @@ def test_nc07_another_controllers_claim_answers_for_its_own_and_is_never_acted_o
 
 def test_nc07_a_launch_template_is_not_kept_for_another_controllers_class_of_the_same_name() -> None:
     waiting = claim(1, provider_id="", launched_at=None, registered=False, created_at=NOW, node_class="default")
-    template = TemplateSeen("lt-1", "t", OLD, "default")
+    template = ObservedTemplate("lt-1", "t", OLD, "default")
     kinds = [f.kind for f in findings(world(claims=(replace(waiting, managed=False),), templates=(template,)))]
     assert kinds == [Kind.UNUSED_TEMPLATE]
     assert findings(world(claims=(waiting,), templates=(template,))) == []
@@ -206,9 +215,9 @@ def test_a_node_without_claim_and_instance_is_let_go() -> None:
 def test_launch_templates_that_nothing_uses() -> None:
     """Of a class that is gone, or that launched nothing for an hour; a claim that waits keeps them."""
     templates = (
-        TemplateSeen("lt-1", "karpenter.k8s.aws/1", OLD, "gone"),
-        TemplateSeen("lt-2", "karpenter.k8s.aws/2", OLD, "default"),
-        TemplateSeen("lt-3", "karpenter.k8s.aws/3", NOW - timedelta(minutes=59), "gone"),
+        ObservedTemplate("lt-1", "karpenter.k8s.aws/1", OLD, "gone"),
+        ObservedTemplate("lt-2", "karpenter.k8s.aws/2", OLD, "default"),
+        ObservedTemplate("lt-3", "karpenter.k8s.aws/3", NOW - timedelta(minutes=59), "gone"),
     )
     both = [("unused_launch_template", "lt-1"), ("unused_launch_template", "lt-2")]
     at_rest = world(
@@ -271,11 +280,11 @@ def some(build: Any) -> Any:
 
 
 def _name(each: Any) -> str:
-    return str(each.claim if isinstance(each, WorkflowSeen) else each.name)
+    return str(each.claim if isinstance(each, ObservedWorkflow) else each.name)
 
 
 @st.composite
-def claims(draw: st.DrawFn) -> ClaimSeen:
+def claims(draw: st.DrawFn) -> ObservedClaim:
     number = draw(NUMBERS)
     return claim(
         number,
@@ -290,7 +299,7 @@ def claims(draw: st.DrawFn) -> ClaimSeen:
 
 
 WORLDS = st.builds(
-    Observed,
+    Observations,
     now=st.just(NOW),
     claims=some(claims()),
     instances=some(
@@ -314,7 +323,7 @@ WORLDS = st.builds(
     workflows=some(st.builds(lambda number, at: workflow(number, started_at=at), NUMBERS, INSTANTS)),
     templates=some(
         st.builds(
-            lambda number, at, of: TemplateSeen(f"lt-{number}", f"t-{number}", at, of),
+            lambda number, at, of: ObservedTemplate(f"lt-{number}", f"t-{number}", at, of),
             NUMBERS,
             INSTANTS,
             st.sampled_from(["default", "gone"]),
@@ -327,7 +336,7 @@ SOURCES = ("claims", "instances", "nodes", "workflows", "templates", "classes")
 
 @given(WORLDS, st.sets(st.sampled_from(SOURCES), min_size=1))
 @settings(max_examples=300, deadline=None)
-def test_what_is_not_read_never_counts_as_none(seen: Observed, unread: set[str]) -> None:
+def test_what_is_not_read_never_counts_as_none(seen: Observations, unread: set[str]) -> None:
     """Less knowledge gives fewer findings, never others: an API error ends no node."""
     less = replace(seen, **dict.fromkeys(unread))
     assert set(findings(less)) <= set(findings(seen))
@@ -335,7 +344,7 @@ def test_what_is_not_read_never_counts_as_none(seen: Observed, unread: set[str])
 
 @given(WORLDS)
 @settings(max_examples=300, deadline=None)
-def test_the_instance_that_a_claim_names_is_never_garbage(seen: Observed) -> None:
+def test_the_instance_that_a_claim_names_is_never_garbage(seen: Observations) -> None:
     """Nor is one within its grace, nor a claim that lives with its instance."""
     named = {each.instance_id for each in seen.claims or ()}
     running = {each.id for each in seen.instances or () if each.state == "running"}
@@ -359,7 +368,7 @@ def test_a_healthy_fleet_of_any_age_gives_nothing(numbers: set[int], at: datetim
         instances=tuple(instance(each, launched_at=at) for each in numbers),
         nodes=tuple(node(each, created_at=at) for each in numbers),
         workflows=tuple(workflow(each, started_at=at) for each in numbers),
-        templates=(TemplateSeen("lt-1", "t-1", NOW, "default"),),
+        templates=(ObservedTemplate("lt-1", "t-1", NOW, "default"),),
     )
     assert findings(seen) == []
     assert left_to_workflows(seen, GRACES) == {}

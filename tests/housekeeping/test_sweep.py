@@ -15,7 +15,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.ec2.client import Ec2
 from activities.ec2.provider import Ec2Provider
-from activities.housekeeping.node_workflows import Lives
+from activities.housekeeping.node_workflows import NodeWorkflows
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODES
 from tenon.apis import labels
@@ -175,10 +175,10 @@ async def test_a_list_that_misses_an_open_workflow_ends_nothing_under_it(
     await lost.begin("orphan-0")
     await lost.until_open({"orphan-0"})
 
-    async def none(_: Lives) -> tuple[()]:
+    async def none(_: NodeWorkflows) -> tuple[()]:
         return ()
 
-    monkeypatch.setattr(Lives, "opened", none)
+    monkeypatch.setattr(NodeWorkflows, "opened", none)
     lost.late = LATER
     await lost.sweep(left_since={instance: lost.now() - timedelta(minutes=1)})
     assert lost.alive() == {"orphan-0"}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tenon.apis import labels
 from tenon.scheduling.engine import solve
-from tenon.scheduling.explanation.type_choice import Winners
+from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import Problem
 from tests.scheduling.builders import (
     AMD64,
@@ -27,7 +27,7 @@ from tests.scheduling.builders import (
 def why(asked: Problem) -> str:
     """The sentence on the only claim of the plan."""
     (claim,) = solve(asked).claims
-    return Winners(asked).why(claim)
+    return TypeChoiceExplainer(asked).why(claim)
 
 
 SMALL = catalog(
@@ -123,7 +123,7 @@ def test_every_claim_of_every_plan_has_a_true_sentence(sizes: list[tuple[int, in
     """No type that is called too small holds the pods, and the figures are those of the claim."""
     pods = [pod(f"p-{n}", f"{cpu}", f"{gib}Gi") for n, (cpu, gib) in enumerate(sizes)]
     batch = problem([*pods, *replicas(3, prefix="r")], pool("default", *asked))  # type: ignore[arg-type]
-    winners, known = Winners(batch), {kind.name: kind for kind in CATALOG}
+    winners, known = TypeChoiceExplainer(batch), {kind.name: kind for kind in CATALOG}
     for claim in solve(batch).claims:
         head, *clauses = winners.why(claim).split("; ")
         capacity_type, instance_type, zone = claim.offering

@@ -15,7 +15,7 @@ from prometheus_client import REGISTRY
 
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODECLAIMS
-from activities.planning.blocked_pools import HeldPools
+from activities.planning.blocked_pools import BlockedPools
 from tenon.kube.decode import decode_object
 from tenon.lifecycle.breaker import refused
 from tenon.resources import Resources
@@ -77,7 +77,7 @@ def pool(name: str, edits: dict[str, Any] | None = None) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def keeping(
-    *pools: dict[str, Any], broken: str = "", measured: bool = True, held: HeldPools | None = None
+    *pools: dict[str, Any], broken: str = "", measured: bool = True, held: BlockedPools | None = None
 ) -> AsyncIterator[tuple[Cache, ApiServer, Recorder]]:
     """A keeper that has looked at these pools."""
     cache, told = Cache(), Recorder()
@@ -158,7 +158,7 @@ async def test_nc07_another_controllers_pool_and_claims_are_not_written() -> Non
 async def test_a_pool_that_ec2_refuses_says_so_and_stays_ready() -> None:
     """In a condition, an event and a metric; the condition stays, as True, when it is over."""
     changed: list[str] = []
-    held = HeldPools(changed.append, lambda: NOW)
+    held = BlockedPools(changed.append, lambda: NOW)
     breaker = refused(None, "refused", "Unauthorized", "you may not", NOW)
     async with keeping(pool("refused"), pool("other"), held=held) as (cache, server, told):
         assert server.condition("refused", "NodeLaunchHealthy") == {}, "nothing is said before it is known"

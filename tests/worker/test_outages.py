@@ -24,7 +24,7 @@ from tests.kubernetes.fake_api import serve
 from tests.worker.dev_server import Connected
 from tests.workflows.waiting import until
 from worker.runtime.api_server_health import watch_api_server
-from worker.runtime.log_rate_limit import LogRateLimiter, OnceAMinute
+from worker.runtime.log_rate_limit import ActivityFailureFilter, LogRateLimiter
 from worker.runtime.outage import Outage
 from worker.runtime.process import Readiness
 from worker.runtime.temporal_client import readable, watch_temporal
@@ -176,7 +176,7 @@ def _raised(error: Exception | None) -> Any:
 def test_with_ec2_away_each_action_is_told_once_a_minute() -> None:
     """Two hundred launches that retry every few seconds would hide everything else."""
     clock = Clock()
-    once = OnceAMinute(clock)
+    once = ActivityFailureFilter(clock)
     throttled, away = ApplicationError("x", type="Throttled"), ApplicationError("y", type="Unavailable")
     passed = [once.filter(record("launch", away)) for _ in range(200)]
     assert passed == [True] + [False] * 199
@@ -192,11 +192,11 @@ def test_with_ec2_away_each_action_is_told_once_a_minute() -> None:
 def test_what_says_all_in_a_sentence_is_logged_without_a_traceback() -> None:
     """Two who write one object: the one that came second tries again, and nobody need look at a stack."""
     conflict = record("release node", ConflictError(409, "Conflict", "the object has been modified"))
-    assert OnceAMinute(Clock()).filter(conflict)
+    assert ActivityFailureFilter(Clock()).filter(conflict)
     assert conflict.exc_info is None
     assert "the object has been modified" in vars(conflict)["error"]
     fault = record("release node", ValueError("a fault of ours"))
-    assert OnceAMinute(Clock()).filter(fault)
+    assert ActivityFailureFilter(Clock()).filter(fault)
     assert fault.exc_info is not None
 
 

@@ -15,7 +15,7 @@ from tenon.provisioning.buffer_status import Resolved
 from tenon.provisioning.buffers import buffer_of, buffer_pod
 
 
-class StandingPods:
+class BufferPods:
     """Virtual pods by buffer. The UID of each pod encodes its buffer, a hash of its template, and its number."""
 
     def __init__(self) -> None:

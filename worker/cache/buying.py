@@ -13,7 +13,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.planned_pods import parse_planned
 
 
-class Bought:
+class ClaimedPods:
     """Maps claims to the pods that they were bought for, and pods to claims."""
 
     def __init__(self) -> None:
@@ -21,9 +21,9 @@ class Bought:
         self._pods: dict[str, Mapping[str, str]] = {}
         self._claims: dict[str, tuple[str, ...]] = {}
 
-    def copy(self) -> Bought:
+    def copy(self) -> ClaimedPods:
         """An independent copy, which later changes do not affect."""
-        made = Bought()
+        made = ClaimedPods()
         made._text, made._pods, made._claims = self._text.copy(), self._pods.copy(), self._claims.copy()
         return made
 

@@ -21,7 +21,7 @@ Chosen = ValueRecord[Mapping[str, str] | None]
 Owning = ValueRecord[LabelSelector | None]
 
 
-class Spreading:
+class DefaultTopologySpread:
     """The tables ``services`` and ``owners`` (by plural), and pods with their default spread.
 
     ``tell`` is called with the key of each pod whose spread may have changed since it was last read.
@@ -36,7 +36,7 @@ class Spreading:
         self._known: dict[str, dict[str, tuple[Pod, Pod]]] = {}
         """By namespace and key: the pod without and with its spread."""
 
-    def adopt(self, other: Spreading) -> None:
+    def adopt(self, other: DefaultTopologySpread) -> None:
         """Take over another instance's current content without reporting changes."""
         self.defaults = other.defaults
         self.services.adopt(other.services)

@@ -25,7 +25,7 @@ def leaving(node: NodeRecord | None, claim: ClaimRecord | None) -> bool:
     return (claim is not None and claim.deleting) or (node is not None and node.deleting)
 
 
-class Moving:
+class EvacuatingPods:
     """The table ``budgets``, and which pods must move."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Moving:
         self._leaving: set[str] = set()
         self._holding: dict[str, list[LabelSelector]] | None = None
 
-    def adopt(self, other: Moving) -> None:
+    def adopt(self, other: EvacuatingPods) -> None:
         """Take over another instance's current content."""
         self.budgets.adopt(other.budgets)
         self._leaving = other._leaving.copy()

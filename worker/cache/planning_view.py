@@ -12,7 +12,7 @@ from activities.kubernetes.resources import NODECLAIMS, PODS
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NodePool
-from tenon.apis.validation import Problem, parse
+from tenon.apis.validation import FieldError, parse
 from tenon.disruption.model import ManagedNode
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod import Pod
@@ -61,7 +61,7 @@ class PlanningView:
         self._pools: dict[str, tuple[str, NodePool | None]] = {}
         self._supplies: dict[str, tuple[ObjectRecord, str]] = {}
         self._classes: dict[str, tuple[str, EC2NodeClass | None]] = {}
-        self._overlays: dict[str, tuple[str, tuple[NodeOverlay | None, list[Problem]]]] = {}
+        self._overlays: dict[str, tuple[str, tuple[NodeOverlay | None, list[FieldError]]]] = {}
 
     def synced(self) -> bool:
         """Whether every resource has been read completely once."""
@@ -137,7 +137,7 @@ class PlanningView:
         found = [(record, parsed) for record in self._cache.overlays if (parsed := self.node_overlay(record))[0]]
         return [model for record, (model, faults) in found if model is not None and not faults and not record.deleting]
 
-    def node_overlay(self, record: ObjectRecord) -> tuple[NodeOverlay | None, list[Problem]]:
+    def node_overlay(self, record: ObjectRecord) -> tuple[NodeOverlay | None, list[FieldError]]:
         """A NodeOverlay's model, and its validation errors."""
         known = self._overlays.get(record.name)
         if known is None or known[0] != record.resource_version:

@@ -13,10 +13,10 @@ from tenon.kube.decode import instant
 from tenon.kube.pod import Pod
 from tenon.kube.records import DaemonRecord, NamespacedRecord, NodeRecord, ObjectRecord, PodRecord, ValueRecord
 from tenon.resources import Resources, total
-from worker.cache.buying import Bought
+from worker.cache.buying import ClaimedPods
 from worker.cache.changes import Changes, Subscription, Topic
-from worker.cache.default_topology_spread import Spreading
-from worker.cache.evacuating_pods import Moving, leaving
+from worker.cache.default_topology_spread import DefaultTopologySpread
+from worker.cache.evacuating_pods import EvacuatingPods, leaving
 from worker.cache.storage import Storage
 from worker.cache.table import Table
 
@@ -56,8 +56,8 @@ class ClusterState:
         self.buffers: Table[NamespacedRecord] = Table(self._spec_teller(Topic.BUFFER))
         self.csi_nodes: Table[ValueRecord[Mapping[str, int]]] = Table(lambda _key, _before, _after: None)
         self.storage = Storage(self._asks_otherwise)
-        self.moving = Moving()
-        self.spreading = Spreading(self._asks_otherwise)
+        self.moving = EvacuatingPods()
+        self.spreading = DefaultTopologySpread(self._asks_otherwise)
         self.usage_parts: Mapping[str, object] = {}
         """The usage of each node, which `worker.cache.usage` caches here."""
         self.node_changes = 0
@@ -76,7 +76,7 @@ class ClusterState:
         self._nodes_by_provider: dict[str, set[str]] = {}
         """All Nodes of an instance. An instance that joined again under another name leaves its first Node behind."""
         self._claim_by_provider: dict[str, str] = {}
-        self.bought = Bought()
+        self.bought = ClaimedPods()
         self.limits_eased: Counter[str] = Counter()
         """By NodePool: how often its limits may have got room, because a claim went away or its instance type became
         known.

@@ -43,7 +43,7 @@ from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import Cluster, problem_of
 from tenon.provisioning.solving import solved
 from tenon.scheduling.model import Plan
-from worker.cache.buffer_pods import StandingPods
+from worker.cache.buffer_pods import BufferPods
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
@@ -90,7 +90,7 @@ class CapacityBufferController(Controller):
         self._room = room
         self._policy = policy
         self._reserved = reserved
-        self._standing = StandingPods()
+        self._standing = BufferPods()
         self._resolved: dict[str, Resolved] = {}
         self._read_at = float("-inf")
         """When the buffers are read again even if none of them changed."""

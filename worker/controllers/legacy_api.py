@@ -19,7 +19,7 @@ from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.apis.legacy.conversion import name_of
 from tenon.apis.legacy.leftovers import left_over
-from tenon.apis.legacy.materialized_objects import Made
+from tenon.apis.legacy.materialized_objects import Materialized
 from tenon.apis.legacy.old_status import (
     CONVERTED,
     LEFT_OVER,
@@ -108,7 +108,7 @@ class LegacyApiController(Controller):
         self,
         resource: Resource,
         record: ObjectRecord,
-        made: Mapping[str, Made],
+        made: Mapping[str, Materialized],
         claimed: dict[tuple[str, str], str],
         scaled: Mapping[str, list[str]],
     ) -> None:

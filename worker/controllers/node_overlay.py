@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODEOVERLAYS
 from activities.planning.interfaces import Types
-from activities.planning.offerings import sold_by
+from activities.planning.offerings import instance_types_by_pool
 from tenon.apis.nodeoverlay import NodeOverlayStatus
 from tenon.kube.records import ObjectRecord
 from tenon.provisioning.overlay_status import overlay_conditions
@@ -48,7 +48,7 @@ class NodeOverlayController(Controller):
 
         async def evaluate() -> None:
             pools = usable_pools(self._view.node_pools(), self._view.node_class)
-            seen = await sold_by(self._view, self._types, pools)
+            seen = await instance_types_by_pool(self._view, self._types, pools)
             for record in self._cache.overlays:
                 written.append(await self.isolate(record.name, self._write(record, seen)))
 

@@ -10,7 +10,7 @@ from activities import metrics
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
-from activities.planning.blocked_pools import HeldPools
+from activities.planning.blocked_pools import BlockedPools
 from tenon.apis import labels
 from tenon.apis.conditions import READY, get_condition
 from tenon.apis.hashing import NODEPOOL_VERSION, nodepool_hashes, taken_over
@@ -48,7 +48,7 @@ class NodePoolStatusController(Controller):
         *,
         static_capacity: bool = False,
         measured: bool = True,
-        held: HeldPools | None = None,
+        held: BlockedPools | None = None,
     ) -> None:
         """Create the controller.
 
@@ -58,7 +58,7 @@ class NodePoolStatusController(Controller):
             held: the NodePools whose launches EC2 refuses.
         """
         super().__init__(cache)
-        self._held = held or HeldPools()
+        self._held = held or BlockedPools()
         self._measured = measured
         self._metrics = PoolMetrics()
         self._static_capacity = static_capacity

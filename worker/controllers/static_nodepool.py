@@ -20,7 +20,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ConflictError
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
 from activities.planning.interfaces import Types
-from activities.planning.offerings import sold_by
+from activities.planning.offerings import instance_types_by_pool
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim
 from tenon.apis.nodepool import NodePool
@@ -150,7 +150,7 @@ class StaticNodePoolController(Controller):
     async def _create(self, pool: NodePool, decision: StaticDecision, backoff: LaunchBackoff) -> None:
         name = pool.metadata.name
         try:
-            seen = await sold_by(self._view, self._types, [pool])
+            seen = await instance_types_by_pool(self._view, self._types, [pool])
             planned, why = await asyncio.to_thread(
                 static_node, pool, seen.sold[0][1], self._view.daemons(), self._view.namespaces(), self._policy
             )

@@ -11,7 +11,7 @@ from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.apis.legacy.conversion import NODE_CLASS_KIND, name_of
 from tenon.apis.legacy.kubelets import class_of
-from tenon.apis.legacy.materialized_objects import Made, made_of_provisioner, made_of_template
+from tenon.apis.legacy.materialized_objects import Materialized, made_of_provisioner, made_of_template
 from tenon.apis.legacy.provider_classes import provider_class, wanted_by_others
 from tenon.apis.legacy.v1alpha5 import DEFAULT_CLASS
 from tenon.kube.records import ObjectRecord
@@ -25,12 +25,12 @@ class ConversionCache:
 
     def __init__(self, cache: ClusterCache) -> None:
         self._cache = cache
-        self._known: dict[str, tuple[object, Made]] = {}
+        self._known: dict[str, tuple[object, Materialized]] = {}
         """By UID of the old object: the inputs of the conversion, and its result."""
 
     def of(
         self, templates: Sequence[ObjectRecord], provisioners: Sequence[ObjectRecord], defaults: Defaults
-    ) -> dict[str, Made]:
+    ) -> dict[str, Materialized]:
         """Convert all old objects. Returns the results by UID."""
         made = {record.uid: self._template(record, defaults) for record in templates}
         classes = {name_of(body): body["spec"] for one in made.values() for body in one.manifests}
@@ -47,13 +47,13 @@ class ConversionCache:
         self._known = {uid: known for uid, known in self._known.items() if uid in made}
         return made
 
-    def _template(self, record: ObjectRecord, defaults: Defaults) -> Made:
+    def _template(self, record: ObjectRecord, defaults: Defaults) -> Materialized:
         body = whole(AWSNODETEMPLATES, record)
         return self._remembered(record, defaults, lambda: made_of_template(body, defaults))
 
     def _provisioner(
         self, record: ObjectRecord, class_spec: Callable[[str], Mapping[str, Any] | None], defaults: Defaults, own: str
-    ) -> Made:
+    ) -> Materialized:
         body = whole(PROVISIONERS, record)
         reference = record.spec.get("providerRef")
         named = str(reference.get("name")) if isinstance(reference, dict) else DEFAULT_CLASS
@@ -75,7 +75,7 @@ class ConversionCache:
         own.sort(key=lambda name: (name != in_use, name))
         return provider_class(record.name, {*taken, *theirs}, own)
 
-    def _remembered(self, record: ObjectRecord, beside: object, work_out: Callable[[], Made]) -> Made:
+    def _remembered(self, record: ObjectRecord, beside: object, work_out: Callable[[], Materialized]) -> Materialized:
         origin = (record.body["metadata"].get("generation"), dict(record.annotations), beside)
         known = self._known.get(record.uid)
         if known is None or known[0] != origin:
@@ -83,7 +83,7 @@ class ConversionCache:
                 made = work_out()
             except Exception:  # one object that fails must not stop the conversion of the others
                 log.exception("could not be converted", extra={"object": record.name})
-                made = Made(problem="it could not be converted: the log of Tenon's cluster process says why")
+                made = Materialized(problem="it could not be converted: the log of Tenon's cluster process says why")
             known = self._known[record.uid] = (origin, made)
         return known[1]
 
@@ -102,7 +102,7 @@ def whole(resource: Resource, record: ObjectRecord) -> dict[str, Any]:
     return {**record.body, "apiVersion": resource.api_version, "kind": resource.kind}
 
 
-def not_used_any_more(cache: ClusterCache, made: Mapping[str, Made]) -> dict[str, list[str]]:
+def not_used_any_more(cache: ClusterCache, made: Mapping[str, Materialized]) -> dict[str, list[str]]:
     """By UID of an old object: the objects that it owns but that no conversion produces any more, as text for a
     message.
     """
@@ -118,7 +118,7 @@ def not_used_any_more(cache: ClusterCache, made: Mapping[str, Made]) -> dict[str
     return found
 
 
-def without_use(present: Mapping[str, Any], wanted: JsonObject, made: Mapping[str, Made]) -> bool:
+def without_use(present: Mapping[str, Any], wanted: JsonObject, made: Mapping[str, Materialized]) -> bool:
     """Whether an object belongs to an existing old object that is now converted to something else."""
     owner = next((one for one in present["metadata"].get("ownerReferences") or () if one.get("controller")), None)
     becomes = made.get(owner["uid"]) if owner is not None else None

@@ -12,7 +12,7 @@ from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import EC2NODECLASSES, NODEPOOLS, Resource
 from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.conversion import NODE_CLASS_KIND, name_of
-from tenon.apis.legacy.materialized_objects import Made, belongs_to, changes, differs
+from tenon.apis.legacy.materialized_objects import Materialized, belongs_to, changes, differs
 from tenon.apis.legacy.old_status import INVALID, NAME_TAKEN, REFUSED, WAITING, Outcome
 from tenon.kube.records import ObjectRecord
 from worker.cache.cluster import ClusterCache
@@ -49,7 +49,7 @@ class Materializer:
         return table.get(name_of(body))
 
     async def keep(
-        self, old: Mapping[str, Any], made: Made, claimed: Mapping[tuple[str, str], str], free: Free
+        self, old: Mapping[str, Any], made: Materialized, claimed: Mapping[tuple[str, str], str], free: Free
     ) -> Outcome:
         """Create or update the objects that represent an old object.
 

@@ -22,7 +22,7 @@ from temporalio.worker import Worker
 
 from activities.kubernetes.client import Kube
 from activities.planning.batching import Batcher, Window
-from activities.planning.blocked_pools import HeldPools
+from activities.planning.blocked_pools import BlockedPools
 from activities.planning.buffers import BufferRoom
 from activities.planning.disrupting import Disruptor
 from activities.planning.planner import Planner
@@ -196,7 +196,7 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
     gates, policy = settings.feature_gates, settings.plan_policy()
     room = BufferRoom(gate=gates.capacity_buffer)
     window = Window(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
-    held = HeldPools(lambda pool: cache.changes.tell(Topic.POOL, pool))
+    held = BlockedPools(lambda pool: cache.changes.tell(Topic.POOL, pool))
     batcher = Batcher(view, buffers=room, window=window, held=held)
     planner = Planner(
         view, clients.ec2, clients.kube, clients.recorder, batcher, policy=policy, buffers=room, held=held

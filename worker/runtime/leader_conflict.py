@@ -44,7 +44,7 @@ STANDING_BY = "StandingBy"
 
 
 @dataclass(frozen=True)
-class Rival:
+class ForeignLease:
     """Another controller's Lease that is being renewed, or was just released."""
 
     namespace: str
@@ -66,7 +66,7 @@ class Rival:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _Observation:
     """The observed state of one Lease."""
 
     renewal: tuple[str, str]
@@ -95,14 +95,14 @@ class LeaderConflict:
         self._recorder = recorder
         self._own = (namespace, name)
         self._names = sorted({LEASE_NAME, name})
-        self._seen: dict[tuple[str, str], _Seen] = {}
+        self._seen: dict[tuple[str, str], _Observation] = {}
         self._blind = False
         self._log_limiter = LogRateLimiter()
         self.unseen = "it is not known yet whether another controller, such as Karpenter, leads"
         """Why this is unknown. Empty after the first check that succeeded."""
         self._free = asyncio.Event()
         self._taken = asyncio.Event()
-        self.rival: Rival | None = None
+        self.rival: ForeignLease | None = None
 
     def stand_by(self, leading: bool) -> bool:
         """Whether Tenon must not act now.
@@ -161,19 +161,19 @@ class LeaderConflict:
             seen = self._look_at(key, lease, before.get(key), clock)
             self._seen[key] = seen
             if seen.lasts:
-                rivals.append(Rival(*key, holder=seen.holder, lease=lease))
+                rivals.append(ForeignLease(*key, holder=seen.holder, lease=lease))
         self._blind = False
         # Prefer a Karpenter over another Tenon, because the other Tenon gives way to it as well.
         await self._become(min(rivals, key=lambda each: (each.is_tenon, each.namespace, each.name), default=None))
 
-    def _look_at(self, key: tuple[str, str], lease: Object, before: _Seen | None, clock: float) -> _Seen:
+    def _look_at(self, key: tuple[str, str], lease: Object, before: _Observation | None, clock: float) -> _Observation:
         """Compare one Lease with its previous observation."""
         spec = lease.get("spec") or {}
         holds = str(spec.get("holderIdentity") or "")
         renewal = (holds, str(spec.get("renewTime") or ""))
         holder = holds or (before.holder if before is not None else "")
         if key == self._own and (is_tenons(holder) or released_by_tenon(lease)):
-            return _Seen(renewal, clock, holder, lasts=False)
+            return _Observation(renewal, clock, holder, lasts=False)
         if before is None:
             since = float("-inf") if not holds and self._long_ago(spec.get("renewTime")) else clock
         elif before.renewal != renewal or (before.lasts and self._blind):
@@ -181,7 +181,7 @@ class LeaderConflict:
         else:
             since = before.since
         said = duration(spec, DURATION)
-        return _Seen(renewal, since, holder, lasts=clock < since + (said if holds else max(said, DURATION)))
+        return _Observation(renewal, since, holder, lasts=clock < since + (said if holds else max(said, DURATION)))
 
     def _long_ago(self, stamp: Any) -> bool:
         try:
@@ -189,7 +189,7 @@ class LeaderConflict:
         except (ValueError, TypeError):  # missing, or without a time zone: the age is unknown
             return False
 
-    async def _become(self, rival: Rival | None) -> None:
+    async def _become(self, rival: ForeignLease | None) -> None:
         changed = bool(self.unseen) or rival != self.rival
         gone, self.rival, self.unseen = self.rival, rival, ""
         if not changed:

@@ -34,7 +34,7 @@ class LogRateLimiter:
         return withheld
 
 
-class OnceAMinute(logging.Filter):
+class ActivityFailureFilter(logging.Filter):
     """Passes one record a minute for each activity and type of error, with the number of those that it withheld."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

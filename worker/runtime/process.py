@@ -16,7 +16,7 @@ from activities.kubernetes.errors import ApiError, ApiUnreachableError, ConfigEr
 from worker.runtime import logs
 from worker.runtime.hard_exit import end
 from worker.runtime.health_report import REPORT_FD, report_failure, report_health
-from worker.runtime.log_rate_limit import OnceAMinute
+from worker.runtime.log_rate_limit import ActivityFailureFilter
 from worker.runtime.loop_lag import LoopLag
 from worker.runtime.memory import share_arenas, watch_memory
 from worker.runtime.profiling import serve_profiles
@@ -52,7 +52,7 @@ def run(name: str, main: Main) -> None:
     try:
         settings = load()
         logs.set_up(name, settings)
-        logging.getLogger("temporalio.activity").addFilter(OnceAMinute())
+        logging.getLogger("temporalio.activity").addFilter(ActivityFailureFilter())
         set_up_tracing(name, settings.cluster_name)
         asyncio.run(_run(name, settings, main))
     except (SettingsError, TemporalError, ApiUnreachableError, ConfigError, ApiError, EC2Error) as error:

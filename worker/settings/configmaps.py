@@ -18,7 +18,7 @@ from tenon.apis.legacy.global_settings import LOGGING, SETTINGS, Settings, conve
 
 
 @dataclass(frozen=True)
-class Old:
+class ConfigMapSettings:
     """The settings of the ConfigMaps, and what to report about reading them."""
 
     settings: Settings = field(default_factory=Settings)
@@ -28,7 +28,7 @@ class Old:
     """One sentence that says why the ConfigMaps could not be read. Empty if they could."""
 
 
-async def read_config_maps(kube: Kube, namespace: str) -> Old:
+async def read_config_maps(kube: Kube, namespace: str) -> ConfigMapSettings:
     """Read the settings of the ConfigMaps in this namespace. If RBAC forbids it, the result says so in ``unread``.
 
     Raises:
@@ -39,17 +39,17 @@ async def read_config_maps(kube: Kube, namespace: str) -> Old:
         try:
             manifest = await kube.get(CONFIGMAPS, name, namespace)
         except ForbiddenError:
-            return Old(
+            return ConfigMapSettings(
                 unread=f"The ConfigMaps {SETTINGS} and {LOGGING} in the namespace {namespace} are not read: the worker "
                 "may not get them there (deploy/rbac.yaml has the rule)."
             )
         if manifest is not None:
             found.append(name)
             parts.append(convert_settings(manifest))
-    return Old(merged(parts), found)
+    return ConfigMapSettings(merged(parts), found)
 
 
-async def look(namespace: str, kubeconfig: str | None = None) -> Old:
+async def look(namespace: str, kubeconfig: str | None = None) -> ConfigMapSettings:
     """Read the ConfigMaps of the cluster that the environment names. If it names none, the result says so in
     ``unread``.
 
@@ -59,14 +59,16 @@ async def look(namespace: str, kubeconfig: str | None = None) -> Old:
     try:
         kube = await Kube.connect(kubeconfig)
     except ConfigError as error:
-        return Old(unread=f"The ConfigMaps {SETTINGS} and {LOGGING} are not read, for no cluster is named: {error}")
+        return ConfigMapSettings(
+            unread=f"The ConfigMaps {SETTINGS} and {LOGGING} are not read, for no cluster is named: {error}"
+        )
     try:
         return await read_config_maps(kube, namespace)
     finally:
         await kube.close()
 
 
-def look_apart(namespace: str) -> Old | str:
+def look_apart(namespace: str) -> ConfigMapSettings | str:
     """Run `look` in a child process. Returns the sentence of an ApiError instead of raising it.
 
     The Kubernetes client holds a hundred megabytes until its process ends, and the worker's parent needs it only here.
@@ -76,7 +78,7 @@ def look_apart(namespace: str) -> Old | str:
         return apart.submit(_answer, namespace).result()
 
 
-def _answer(namespace: str) -> Old | str:
+def _answer(namespace: str) -> ConfigMapSettings | str:
     try:
         return asyncio.run(look(namespace))
     except ApiError as error:

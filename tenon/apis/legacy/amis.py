@@ -10,7 +10,7 @@ from tenon.apis.conditions import READY
 from tenon.apis.ec2nodeclass import AMIS_READY
 from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.conversion import Note, without_empty
-from tenon.apis.validation import Problem
+from tenon.apis.validation import FieldError
 from tenon.apis.versions.nodeclasses import images_up, is_incompatible, ubuntu_up
 
 OldFamily = Literal["AL2", "AL2023", "Bottlerocket", "Ubuntu", "Windows2019", "Windows2022", "Custom"]
@@ -49,9 +49,9 @@ def family_notes(family: str, fields: Mapping[str, Any], added: Mapping[str, str
     return [note] if family == "Custom" else []
 
 
-def family_problem(family: str, terms: Sequence[object], path: str) -> Problem | None:
+def family_problem(family: str, terms: Sequence[object], path: str) -> FieldError | None:
     """The family Custom requires AMI terms."""
-    return Problem(path, "is required with amiFamily Custom") if family == "Custom" and not terms else None
+    return FieldError(path, "is required with amiFamily Custom") if family == "Custom" and not terms else None
 
 
 def incompatible_status(status: Mapping[str, Any]) -> JsonObject:

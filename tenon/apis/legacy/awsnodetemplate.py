@@ -25,7 +25,7 @@ from tenon.apis.legacy.conversion import (
     read,
     without_empty,
 )
-from tenon.apis.validation import Problem
+from tenon.apis.validation import FieldError
 from tenon.apis.versions.nodeclasses import is_incompatible
 
 METADATA_OPTIONS: JsonObject = {
@@ -88,7 +88,7 @@ def convert_template(manifest: Mapping[str, Any], defaults: Defaults | None = No
     for field, given in (("subnetSelector", found.spec.subnet_selector), ("securityGroupSelector", None)):
         wanted = found.spec.security_group_selector if given is None else given
         if not wanted and not (field == "securityGroupSelector" and found.spec.launch_template):
-            problems.append(Problem(f"spec.{field}", "is required"))
+            problems.append(FieldError(f"spec.{field}", "is required"))
     if problems:
         return Converted(problems=problems)
     return _converted(manifest, found, defaults or Defaults())
@@ -101,7 +101,9 @@ def convert_provider(name: str, provider: Mapping[str, Any], defaults: Defaults 
     if found is not None:
         problems = [*_problems(found.spec, provider, defaults or Defaults())]
     if found is None or problems:
-        return Converted(problems=[Problem(p.path.replace("spec", "spec.provider", 1), p.sentence) for p in problems])
+        return Converted(
+            problems=[FieldError(p.path.replace("spec", "spec.provider", 1), p.sentence) for p in problems]
+        )
     return _converted(manifest, found, defaults or Defaults())
 
 
@@ -164,7 +166,7 @@ def _tags(spec: TemplateSpec, defaults: Defaults, notes: list[str]) -> dict[str,
     return {**spec.tags, **added}
 
 
-def _problems(spec: TemplateSpec, given: Mapping[str, Any], defaults: Defaults) -> Iterable[Problem]:
+def _problems(spec: TemplateSpec, given: Mapping[str, Any], defaults: Defaults) -> Iterable[FieldError]:
     if problem := family_problem(spec.ami_family, [*spec.ami_selector], "spec.amiSelector"):
         yield problem
     for field, selector in (
@@ -174,22 +176,22 @@ def _problems(spec: TemplateSpec, given: Mapping[str, Any], defaults: Defaults) 
     ):
         ids = [key for key in IDS if key in selector]
         if ids and len(selector) > 1:
-            yield Problem(f"spec.{field}[{ids[0]}]", "stands alone: ids are not combined with tags")
+            yield FieldError(f"spec.{field}[{ids[0]}]", "stands alone: ids are not combined with tags")
         elif ids and not _split(selector[ids[0]]):
-            yield Problem(f"spec.{field}[{ids[0]}]", "names no id")
+            yield FieldError(f"spec.{field}[{ids[0]}]", "names no id")
         if "" in selector:
-            yield Problem(f"spec.{field}", "has an empty key")
+            yield FieldError(f"spec.{field}", "has an empty key")
     if spec.launch_template:
         for name in EXCLUDED_BY_LAUNCH_TEMPLATE:
             if given.get(name):
-                yield Problem(f"spec.{name}", "is not combined with launchTemplate")
+                yield FieldError(f"spec.{name}", "is not combined with launchTemplate")
     for tag in RESTRICTED_TAGS:
         if tag in spec.tags:
-            yield Problem(f"spec.tags[{tag}]", "is a tag that Karpenter kept for itself")
+            yield FieldError(f"spec.tags[{tag}]", "is a tag that Karpenter kept for itself")
     own, every = len(spec.tags), len({**defaults.tags, **spec.tags})
     if own <= MOST_TAGS < every:
         sentence = f"has {own} tags, {every} with those of the settings: an EC2NodeClass takes {MOST_TAGS}"
-        yield Problem("spec.tags", sentence)
+        yield FieldError("spec.tags", sentence)
 
 
 def ami_terms(selector: Mapping[str, str]) -> list[JsonObject]:

@@ -12,7 +12,7 @@ from tenon.apis import labels
 from tenon.apis.base import ApiModel, as_stored
 from tenon.apis.json_object import JsonObject
 from tenon.apis.managed import KIND
-from tenon.apis.validation import Problem, parse, unreadable_fields
+from tenon.apis.validation import FieldError, parse, unreadable_fields
 
 NODE_CLASS_KIND = KIND
 PROVISIONER_NAME = labels.PROVISIONER
@@ -71,10 +71,10 @@ class Converted:
     """The v1 objects: the converted object first, then the objects that had to be created with it."""
     notes: Sequence[str] = ()
     """Sentences that explain the change to the user. A `Note` names the field that it concerns."""
-    problems: Sequence[Problem] = ()
+    problems: Sequence[FieldError] = ()
 
 
-def read(model: type[ModelT], manifest: Mapping[str, Any]) -> tuple[ModelT | None, list[Problem]]:
+def read(model: type[ModelT], manifest: Mapping[str, Any]) -> tuple[ModelT | None, list[FieldError]]:
     """Parse the old manifest into its model; None if it has problems."""
     found, problems = parse(model, manifest)
     return (None, problems) if problems else (found, [])
@@ -86,7 +86,7 @@ _COMMON = ("metadata.labels.*", "metadata.annotations.*", "status")
 
 def stored(
     model: type[ApiModel], manifest: Mapping[str, Any], fields: Iterable[str]
-) -> tuple[JsonObject, list[Problem]]:
+) -> tuple[JsonObject, list[FieldError]]:
     """Return the manifest as the API server stores it, and the problems in the fields that its conversion reads.
 
     Problems in other fields show up in v1, where these fields are the same. So the conversion rejects nothing that v1

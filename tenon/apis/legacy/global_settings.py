@@ -13,7 +13,7 @@ from tenon.apis.json_object import parse_json_object
 from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.apis.legacy.conversion import Note, OldObject, read
 from tenon.apis.legacy.global_tags import DEFAULT_TAGS, is_of_tags, tags_of
-from tenon.apis.validation import Problem
+from tenon.apis.validation import FieldError
 
 SETTINGS = "karpenter-global-settings"
 LOGGING = "config-logging"
@@ -53,7 +53,7 @@ class Settings:
     """The defaults that the settings provide for node classes."""
     notes: tuple[str, ...] = ()
     """One sentence each. A note on a value that cannot be used is a `Note` with its path."""
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[FieldError, ...] = ()
 
 
 class ConfigMap(OldObject):
@@ -100,7 +100,7 @@ def merged(parts: Iterable[Settings]) -> Settings:
     values: dict[str, str] = {}
     defaults = Defaults()
     notes: list[str] = []
-    problems: list[Problem] = []
+    problems: list[FieldError] = []
     for part in parts:
         values |= part.values
         notes += part.notes

@@ -31,7 +31,7 @@ ClassSpec = Callable[[str], Mapping[str, Any] | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class Materialized:
     """The objects generated from one old object. There are none if there is a ``problem``."""
 
     manifests: tuple[JsonObject, ...] = ()
@@ -49,7 +49,7 @@ class Made:
 
 def made_of_provisioner(
     body: Mapping[str, Any], class_spec: ClassSpec, defaults: Defaults | None = None, provider_class: str = ""
-) -> Made:
+) -> Materialized:
     """Return the NodePool of a Provisioner, and an EC2NodeClass if it has an inline provider or kubelet settings.
 
     ``provider_class`` is the class of its provider, if its name differs from the name of the Provisioner.
@@ -68,7 +68,9 @@ def made_of_provisioner(
         return _made(PROVISIONER, body, replace(converted, notes=[*missing, *converted.notes]))
     settings = json.loads(kubelet)
     if base is None:
-        return Made(problem=f"its kubelet settings wait for AWSNodeTemplate {named}, which is not here: create it")
+        return Materialized(
+            problem=f"its kubelet settings wait for AWSNodeTemplate {named}, which is not here: create it"
+        )
     own = name_of(classes[0]) if classes else f"{named}-{name_of(body)}"
     node_class = {
         "apiVersion": f"{labels.AWS_GROUP}/v1",
@@ -84,7 +86,7 @@ def made_of_provisioner(
     )
 
 
-def made_of_template(body: Mapping[str, Any], defaults: Defaults | None = None) -> Made:
+def made_of_template(body: Mapping[str, Any], defaults: Defaults | None = None) -> Materialized:
     """Return the EC2NodeClass of an AWSNodeTemplate."""
     converted = convert_template(_without_status(body), defaults)
     return _refused(converted) if converted.problems else _made(TEMPLATE, body, converted)
@@ -146,14 +148,14 @@ def _stays(one: Mapping[str, Any], mine: JsonObject) -> bool:
     return one.get("uid") == mine["uid"] or not one.get("controller")
 
 
-def _made(kind: str, owner: Mapping[str, Any], converted: Converted) -> Made:
+def _made(kind: str, owner: Mapping[str, Any], converted: Converted) -> Materialized:
     manifests = tuple(_owned(kind, owner, body) for body in converted.manifests)
     for body in manifests:
         model: type[ApiModel] = MODELS[body["kind"]]
         _, problems = parse(model, body)
         if problems:
-            return Made(problem=f"what it becomes is no valid {body['kind']}: {'; '.join(map(str, problems))}")
-    return Made(manifests, tuple(map(str, converted.notes)))
+            return Materialized(problem=f"what it becomes is no valid {body['kind']}: {'; '.join(map(str, problems))}")
+    return Materialized(manifests, tuple(map(str, converted.notes)))
 
 
 def _owned(kind: str, owner: Mapping[str, Any], body: JsonObject) -> JsonObject:
@@ -193,5 +195,5 @@ def _without_status(body: Mapping[str, Any]) -> JsonObject:
     return {key: value for key, value in body.items() if key != "status"}
 
 
-def _refused(converted: Converted) -> Made:
-    return Made(problem="; ".join(map(str, converted.problems)))
+def _refused(converted: Converted) -> Materialized:
+    return Materialized(problem="; ".join(map(str, converted.problems)))

@@ -29,7 +29,7 @@ from tenon.apis.legacy.conversion import (
     text_of_seconds,
     without_empty,
 )
-from tenon.apis.validation import Problem
+from tenon.apis.validation import FieldError
 
 LABELS_GONE = labels.GONE
 CHOOSING_TYPES = frozenset(
@@ -110,10 +110,10 @@ def convert_provisioner(
         return Converted(problems=problems)
     spec, name = provisioner.spec, name_of(manifest)
     if spec.provider is not None and spec.provider_ref is not None:
-        return Converted(problems=[Problem("spec.provider", "and providerRef exclude each other: keep one of them")])
+        return Converted(problems=[FieldError("spec.provider", "and providerRef exclude each other: keep one of them")])
     if spec.consolidation.enabled and spec.ttl_seconds_after_empty is not None:
         sentence = "and consolidation.enabled exclude each other: keep one of them"
-        return Converted(problems=[Problem("spec.ttlSecondsAfterEmpty", sentence)])
+        return Converted(problems=[FieldError("spec.ttlSecondsAfterEmpty", sentence)])
     own = provider_class or name
     made = Converted() if spec.provider is None else convert_provider(own, spec.provider, defaults)
     if made.problems:

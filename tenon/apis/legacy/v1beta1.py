@@ -19,7 +19,7 @@ from tenon.apis.legacy.amis import family_notes, family_problem, incompatible_st
 from tenon.apis.legacy.conversion import NODE_CLASS_KIND, Converted, Note, metadata_of, renamed, stored
 from tenon.apis.legacy.kinds.v1beta1 import NodeClaim, NodePool
 from tenon.apis.legacy.kinds.v1beta1_ec2nodeclass import EC2NodeClass
-from tenon.apis.validation import Problem
+from tenon.apis.validation import FieldError
 from tenon.apis.versions.nodeclasses import is_incompatible
 from tenon.apis.versions.objects import DEFAULT_EXPIRY, converted
 
@@ -123,7 +123,7 @@ def convert_nodeclass(manifest: Mapping[str, Any]) -> Converted:
 
 def _read(
     model: type[ApiModel], manifest: Mapping[str, Any], fields: Sequence[str]
-) -> tuple[JsonObject | None, list[Problem]]:
+) -> tuple[JsonObject | None, list[FieldError]]:
     """Return a copy of the manifest for the converter, or the problems that prevent the conversion.
 
     The copy lacks the annotations from which the converter would restore fields, because users edit files by hand.
@@ -185,13 +185,15 @@ def _annotations(node: Mapping[str, Any], made: JsonObject) -> tuple[dict[str, s
     return annotations, notes
 
 
-def _disruption_problem(given: Mapping[str, Any]) -> Problem | None:
+def _disruption_problem(given: Mapping[str, Any]) -> FieldError | None:
     path = "spec.disruption.consolidateAfter"
     policy, after = given.get("consolidationPolicy"), given.get("consolidateAfter")
     if policy == "WhenEmpty" and after is None:
-        return Problem(path, "is required with consolidationPolicy WhenEmpty")
+        return FieldError(path, "is required with consolidationPolicy WhenEmpty")
     if policy == "WhenUnderutilized" and after not in (None, NEVER_TEXT):
-        return Problem(path, "is not taken with consolidationPolicy WhenUnderutilized before v1: leave one of them out")
+        return FieldError(
+            path, "is not taken with consolidationPolicy WhenUnderutilized before v1: leave one of them out"
+        )
     return None
 
 

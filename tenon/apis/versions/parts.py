@@ -20,7 +20,7 @@ Values = dict[str, Any]
 """The present fields of a part, by their names within the part."""
 Path = tuple[str, ...]
 Change = Callable[[Any], Any]
-Taken = Callable[[str, Any], bool]
+Accepts = Callable[[str, Any], bool]
 """Whether v1 accepts a value in the field of this name."""
 
 
@@ -47,7 +47,7 @@ class Part:
     up: Change
     down: Change
     by_item: bool = False
-    takes: Taken = anything
+    takes: Accepts = anything
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def text_of(value: Any) -> str:
 
 
 def _restored(
-    given: Values, kept: Any, fields: Mapping[str, Path], there: Change, back: Change, takes: Taken
+    given: Values, kept: Any, fields: Mapping[str, Path], there: Change, back: Change, takes: Accepts
 ) -> Values:
     """Return the original values if they are kept and still match the given values; otherwise convert the values."""
     fits = isinstance(kept, dict) and kept.keys() <= fields.keys() and _image(kept, back) == given
@@ -98,7 +98,7 @@ def _restored(
     return dict(there(given))
 
 
-def _items(given: Values, kept: Any, there: Change, back: Change, takes: Taken) -> tuple[Values, Values]:
+def _items(given: Values, kept: Any, there: Change, back: Change, takes: Accepts) -> tuple[Values, Values]:
     """Convert a list item by item. Return the result, and by index the items that converting back would not restore."""
     made: Values = {}
     lost: Values = {}
@@ -115,12 +115,12 @@ def _items(given: Values, kept: Any, there: Change, back: Change, takes: Taken) 
     return made, lost
 
 
-def _added_is_taken(kept: Values, image: Values, takes: Taken) -> bool:
+def _added_is_taken(kept: Values, image: Values, takes: Accepts) -> bool:
     """Whether v1 accepts the kept values that differ from what the object shows."""
     return all(takes(name, value) for name, value in kept.items() if name not in image or image[name] != value)
 
 
-def _origins(items: Sequence[Any], kept: Mapping[str, Any], back: Change, takes: Taken) -> dict[int, Any]:
+def _origins(items: Sequence[Any], kept: Mapping[str, Any], back: Change, takes: Accepts) -> dict[int, Any]:
     """Return the kept originals of the items, by index. Look at the original index first, then for a moved item."""
     if not kept:
         return {}

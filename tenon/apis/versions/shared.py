@@ -12,7 +12,7 @@ from tenon.apis.base import ApiModel, kubernetes_name
 from tenon.apis.common import SelectorRequirement
 from tenon.apis.json_object import JsonObject, parse_json_object
 from tenon.apis.managed import KIND as NODE_CLASS_KIND
-from tenon.apis.versions.parts import Part, Path, Taken, UnconvertibleError, Values, text_of
+from tenon.apis.versions.parts import Accepts, Part, Path, UnconvertibleError, Values, text_of
 
 ANNOTATIONS: Path = ("metadata", "annotations")
 
@@ -22,7 +22,7 @@ def same(value: Any) -> Any:
     return value
 
 
-def taken_by(model: type[ApiModel]) -> Taken:
+def taken_by(model: type[ApiModel]) -> Accepts:
     """Return a check whether a field of the model accepts a value, ignoring cross-field rules and unknown fields."""
     fields = {kubernetes_name(name): (name, info) for name, info in model.model_fields.items()}
 
@@ -45,7 +45,7 @@ def taken_by(model: type[ApiModel]) -> Taken:
     return takes
 
 
-def only_v1(name: str, path: Path, takes: Taken) -> Part:
+def only_v1(name: str, path: Path, takes: Accepts) -> Part:
     """A field that v1beta1 does not have."""
     return Part(name, {name: path}, {}, same, lambda _: {}, takes=takes)
 
@@ -53,7 +53,7 @@ def only_v1(name: str, path: Path, takes: Taken) -> Part:
 _REQUIREMENT_TAKES = taken_by(SelectorRequirement)
 
 
-def node_parts(place: Path, takes: Taken) -> tuple[Part, ...]:
+def node_parts(place: Path, takes: Accepts) -> tuple[Part, ...]:
     """Return the parts of a node template at this path."""
     reference = {"nodeClassRef": (*place, "nodeClassRef"), "original": (*ANNOTATIONS, labels.V1BETA1_REFERENCE)}
     kubelet = {"annotation": (*ANNOTATIONS, labels.V1BETA1_KUBELET)}

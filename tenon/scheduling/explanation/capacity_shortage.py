@@ -13,7 +13,7 @@ from tenon.scheduling.pod_classes import PodClass
 from tenon.scheduling.template import State, Template
 from tenon.scheduling.type_table import members
 
-Held = Sequence[tuple[State, int]]
+StateCounts = Sequence[tuple[State, int]]
 """For each state of a node with the pod on it, the types that hold the pod."""
 
 _UNLIKELY_CPU = 1_000_000_000
@@ -87,7 +87,7 @@ def _room_beside(pod_class: PodClass, template: Template, states: Sequence[State
     return most
 
 
-def _too_uniform(template: Template, held: Held) -> str:
+def _too_uniform(template: Template, held: StateCounts) -> str:
     offered = {
         key: max(template.offered(state, types, key) if types else 0 for state, types in held) for key in template.least
     }
@@ -96,7 +96,7 @@ def _too_uniform(template: Template, held: Held) -> str:
     return f"the types that hold the pod do not offer the minValues of the pool ({'; '.join(wanted)})"
 
 
-def _beyond_limits(template: Template, held: Held, limits: Limits) -> str:
+def _beyond_limits(template: Template, held: StateCounts, limits: Limits) -> str:
     types = 0
     for _, some in held:
         types |= some

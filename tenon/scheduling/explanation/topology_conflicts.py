@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tenon.scheduling.constrained_placement import Placer
-from tenon.scheduling.domain_candidates import MOST_CHOICES, Choice
+from tenon.scheduling.domain_candidates import MOST_CHOICES, DomainCandidate
 from tenon.scheduling.pod_classes import PodClass
 from tenon.scheduling.topology import AreaRules
-from tenon.scheduling.topology_counts import Ledger
+from tenon.scheduling.topology_counts import TopologyCounts
 from tenon.scheduling.topology_groups import HOSTNAME
 
 _DOMAINS_SHOWN = 4
 
 
-def obstacle(pod_class: PodClass, placer: Placer, ledger: Ledger) -> str:
+def obstacle(pod_class: PodClass, placer: Placer, ledger: TopologyCounts) -> str:
     """The rule between pods that prevents placement, in words that follow the name of a NodePool; may be empty.
 
     ``pod_class`` is the form without preferences.
@@ -56,7 +56,9 @@ def obstacle(pod_class: PodClass, placer: Placer, ledger: Ledger) -> str:
     return f"{said}, and in {_listed(open_to)} no node can take it" if open_to else said
 
 
-def _blocking(pod_class: PodClass, choice: Choice, ledger: Ledger) -> tuple[str, str, AreaRules | None]:
+def _blocking(
+    pod_class: PodClass, choice: DomainCandidate, ledger: TopologyCounts
+) -> tuple[str, str, AreaRules | None]:
     """The first rule that keeps the pods out of these domains, with its name and key."""
     for name, key, rules in _single(pod_class.area or AreaRules()):
         if not ledger.quota(pod_class, choice.chosen, rules):
@@ -64,7 +66,7 @@ def _blocking(pod_class: PodClass, choice: Choice, ledger: Ledger) -> tuple[str,
     return "", "", None
 
 
-def _finds_nobody(rules: AreaRules, ledger: Ledger) -> bool:
+def _finds_nobody(rules: AreaRules, ledger: TopologyCounts) -> bool:
     return bool(rules.affine) and not any(ledger.totals.get(term.group) for term in rules.affine)
 
 

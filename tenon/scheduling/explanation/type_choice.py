@@ -45,7 +45,7 @@ class _Market:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shelf:
+class _PoolTypes:
     """The types of a pool, with the facts that all its claims share."""
 
     pool: Pool
@@ -58,13 +58,13 @@ class _Shelf:
     markets: dict[Requirements, _Market] = field(default_factory=dict)
 
 
-class Winners:
+class TypeChoiceExplainer:
     """Explains the claims of a plan for one problem. Caches what claims share."""
 
     def __init__(self, problem: Problem) -> None:
         """Take the problem that was solved."""
         self._pools = {pool.name: pool for pool in problem.pools}
-        self._shelves: dict[str, _Shelf] = {}
+        self._shelves: dict[str, _PoolTypes] = {}
         self._told: dict[tuple[str, Requirements, tuple[tuple[str, int], ...], tuple[str, ...]], str] = {}
 
     def why(self, claim: PlannedClaim) -> str:
@@ -78,7 +78,7 @@ class Winners:
             self._told[same] = self._tell(claim, shelf, asked)
         return self._told[same]
 
-    def _tell(self, claim: PlannedClaim, shelf: _Shelf, asked: Requirements) -> str:
+    def _tell(self, claim: PlannedClaim, shelf: _PoolTypes, asked: Requirements) -> str:
         capacity_type, name, zone = claim.offering
         market = _market(shelf, asked)
         count = len(claim.instance_types)
@@ -92,7 +92,7 @@ class Winners:
         parts += [clause for clause in (_too_small(claim, market), _ruled_out(claim, market)) if clause]
         return "; ".join(parts)
 
-    def _shelf(self, name: str) -> _Shelf:
+    def _shelf(self, name: str) -> _PoolTypes:
         if name not in self._shelves:
             pool = self._pools[name]
             rooms = ((kind, kind.allocatable) for kind in pool.instance_types)
@@ -101,7 +101,7 @@ class Winners:
             ordered = sorted(sales, key=lambda s: (s.price, s.name, s.offering.zone, s.offering.capacity_type))
             known |= {labels.INSTANCE_TYPE, *OFFERING_KEYS}
             own = Requirements({key: wanted for key, wanted in pool.requirements.items() if key in known})
-            self._shelves[name] = _Shelf(pool, own, frozenset(known), ordered)
+            self._shelves[name] = _PoolTypes(pool, own, frozenset(known), ordered)
         return self._shelves[name]
 
 
@@ -119,7 +119,7 @@ def _reservation(claim: PlannedClaim) -> str:
     return f"reservation {names[0]}" if names else "its reservation"
 
 
-def _market(shelf: _Shelf, asked: Requirements) -> _Market:
+def _market(shelf: _PoolTypes, asked: Requirements) -> _Market:
     if asked in shelf.markets:
         return shelf.markets[asked]
     forbidding = {kind.name: _forbidding(kind, asked) for kind in shelf.pool.instance_types}

@@ -12,7 +12,7 @@ from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.apis.legacy.materialized_objects import (
-    Made,
+    Materialized,
     belongs_to,
     changes,
     differs,
@@ -51,7 +51,7 @@ def class_spec(name: str) -> Any:
     return made_of_template(template()).manifests[0]["spec"] if name == "mine" else None
 
 
-def made(edits: dict[str, Any] | None = None, **metadata: Any) -> Made:
+def made(edits: dict[str, Any] | None = None, **metadata: Any) -> Materialized:
     found = made_of_provisioner(provisioner(edits, **metadata), class_spec)
     assert not found.problem
     return found
