@@ -22,7 +22,7 @@ from tenon.lifecycle.messages import (
 
 log = logging.getLogger("controller.disruption")
 
-AT_ONCE = 20
+CONCURRENCY = 20
 
 
 @activity.defn(name=ActivityName.DISRUPT)
@@ -30,7 +30,7 @@ async def disrupt(given: DisruptInput) -> DisruptResult:
     """Ask each candidate's workflow to leave. A candidate without a running workflow counts as refused."""
     accepted: list[str] = []
     refused: dict[str, str] = {}
-    gate = asyncio.Semaphore(AT_ONCE)
+    gate = asyncio.Semaphore(CONCURRENCY)
 
     async def ask(candidate: Candidate) -> DisruptAnswer:
         async with gate:

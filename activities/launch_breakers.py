@@ -26,14 +26,14 @@ UNANSWERED = 3
 """The number of consecutive calls without an answer after which EC2 counts as down for a NodePool."""
 TURN = timedelta(seconds=60)
 """How long a launch may hold its turn without reporting an outcome. After that its worker is assumed dead."""
-PATIENCE = 10.0
+WAIT_SECONDS = 10.0
 """Seconds that a launch waits for the outcome of the launches ahead of it."""
 
 
 class LaunchBreakers:
     """Holds launches back and keeps the reasons. The process reports all of it to the provisioner workflow."""
 
-    def __init__(self, now: Callable[[], datetime], patience: float = PATIENCE) -> None:
+    def __init__(self, now: Callable[[], datetime], patience: float = WAIT_SECONDS) -> None:
         self._now = now
         self._patience = patience
         self._avoided_until: dict[OfferingKey, datetime] = {}

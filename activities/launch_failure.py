@@ -30,7 +30,7 @@ log = logging.getLogger("controller.nodeclaim.lifecycle")
 
 TRIES_IN_PLACE = 3
 """How often an activity attempts a call while EC2 is busy or does not answer, before its workflow waits longer."""
-SOONEST = timedelta(seconds=2)
+MIN_PAUSE = timedelta(seconds=2)
 """The shortest wait of a launch that is held back while another launch probes EC2."""
 
 
@@ -59,7 +59,7 @@ class LaunchRetry:
             message=f"{held.message} (held back while launches of NodePool {held.pool} are refused)",
             answered=not held.outage,
             held=True,
-            not_before=max(held.next_probe_at, self._now() + SOONEST),
+            not_before=max(held.next_probe_at, self._now() + MIN_PAUSE),
         )
 
     async def failed(self, ref: ClaimRef, pool: str, error: EC2Error) -> LaunchWait:

@@ -20,8 +20,8 @@ from tenon.provisioning.launch_groups import group_of, members_there
 
 WRITTEN_WITHIN = timedelta(seconds=10)
 """A group that is still incomplete this long after one of its members was created is not completed any more."""
-LOOK_SECONDS = 0.3
-MOST_REMEMBERED = 1000
+POLL_SECONDS = 0.3
+MAX_CACHED = 1000
 """The maximum number of groups remembered as complete, and of groups remembered as refused."""
 
 
@@ -58,7 +58,7 @@ class LaunchGroups:
                     if group.id not in self._whole and late:
                         return None
                     if group.id not in self._whole:
-                        await self._pause(LOOK_SECONDS)
+                        await self._pause(POLL_SECONDS)
         finally:
             if not looking.locked():
                 self._looking.pop(batch, None)
@@ -71,7 +71,7 @@ class LaunchGroups:
         have launched alone.
         """
         self._left[group.id] = None
-        while len(self._left) > MOST_REMEMBERED:
+        while len(self._left) > MAX_CACHED:
             del self._left[next(iter(self._left))]
 
     def is_left(self, group: LaunchGroup) -> bool:
@@ -85,7 +85,7 @@ class LaunchGroups:
             group = group_of(claim["metadata"].get("annotations") or {})
             if group is not None and counts[group.id] >= group.size:
                 self._whole[group.id] = None
-        while len(self._whole) > MOST_REMEMBERED and next(iter(self._whole)) != wanted.id:
+        while len(self._whole) > MAX_CACHED and next(iter(self._whole)) != wanted.id:
             del self._whole[next(iter(self._whole))]
 
 

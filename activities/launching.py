@@ -56,7 +56,7 @@ log = logging.getLogger("controller.nodeclaim.lifecycle")
 
 TEMPLATE_NOT_FOUND = "LaunchTemplateNotFound"
 CLASS_UNKNOWN = "NodeClassReadinessUnknown"
-TAKEN_UP_AGAIN_AFTER = timedelta(seconds=15)
+RESUMED_AFTER = timedelta(seconds=15)
 """If a claim is older than this when its workflow starts, an earlier workflow may have launched it already."""
 SENDERS = 64
 """Threads for launches. They may wait long within EC2's rate limits and must not block the threads of other calls."""
@@ -251,7 +251,7 @@ class Launching:
                 return None, f"instance {instance_id} is {state or 'unknown to EC2'}: the node cannot go on"
             return await asyncio.to_thread(self._ec2.describe_instance, instance_id), ""
         created = parse_instant(raw["metadata"].get("creationTimestamp"))
-        young = created is None or self._now() - created < TAKEN_UP_AGAIN_AFTER
+        young = created is None or self._now() - created < RESUMED_AFTER
         if young and not sent_before:
             return None, ""
         found = await bought_for(self._ec2, ref.name, raw)

@@ -58,7 +58,7 @@ SCHEDULER_SECONDS = 2.0
 pods at the same time, the node may get more than it can run, and its kubelet rejects the excess."""
 NAME_SECONDS = 5.0
 """Seconds that a registration waits until the instance is tagged. After that, tagging continues in the background."""
-TERMINATION_PATIENCE = 120.0
+TERMINATION_WAIT_SECONDS = 120.0
 """Seconds that one attempt waits for EC2 to terminate an instance."""
 NAMING_THREADS = 4
 """Threads for tagging instances. EC2's rate limit makes tagging slow, and it must not block other calls."""
@@ -205,7 +205,7 @@ class NodeActivities:
                 return TerminateResult(terminated=settled, state="" if settled else "not visible, if there is one")
             instance_id = found.id
         await nodeclaims.mark_instance_terminating(self._kube, given.claim, now)
-        state = await beating(self._endings.end(instance_id, TERMINATION_PATIENCE))
+        state = await beating(self._endings.end(instance_id, TERMINATION_WAIT_SECONDS))
         if state is None and await self._may_not_be_shown_yet(given):
             return TerminateResult(state="not shown by EC2 yet")
         if state in (None, TERMINATED):

@@ -30,13 +30,13 @@ from tenon.scheduling.model import InstanceType
 Model = TypeVar("Model", bound=ApiModel)
 SeenTypes = dict[str, Sequence[InstanceType]]
 """NodePool name to its instance types."""
-TRACES = (labels.PRICE_OVERLAY_APPLIED, labels.CAPACITY_OVERLAY_APPLIED)
+OVERLAY_ANNOTATIONS = (labels.PRICE_OVERLAY_APPLIED, labels.CAPACITY_OVERLAY_APPLIED)
 
 
 def bears_trace(claim: Mapping[str, Any]) -> bool:
     """Whether a raw NodeClaim has an annotation that says it was planned with NodeOverlays."""
     annotations = claim["metadata"].get("annotations") or {}
-    return any(annotations.get(trace) == "true" for trace in TRACES)
+    return any(annotations.get(trace) == "true" for trace in OVERLAY_ANNOTATIONS)
 
 
 class OverlaidTypes:

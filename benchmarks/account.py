@@ -36,9 +36,9 @@ CLUSTERS = ("first", "second")
 REGION = "us-west-2"
 THREADS = 64
 """As many as a worker uses for launches."""
-PATIENCE = 300.0
-MOST_FLEETS_OF_A_GROUP = 2
-MOST_LOOKS_A_SECOND = 3
+TIMEOUT = 300.0
+MAX_FLEETS_PER_GROUP = 2
+MAX_POLLS_PER_SECOND = 3
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class Figures:
             found.append(f"{len(self.failures)} launches failed: {Counter(self.failures).most_common(3)}")
         if self.launched != self.launches:
             found.append(f"{self.launched} instances were bought for {self.launches} claims")
-        if self.fleets_of_a_group > MOST_FLEETS_OF_A_GROUP:
+        if self.fleets_of_a_group > MAX_FLEETS_PER_GROUP:
             found.append(f"a group took {self.fleets_of_a_group} CreateFleet calls")
-        if self.looks_a_second > MOST_LOOKS_A_SECOND:
+        if self.looks_a_second > MAX_POLLS_PER_SECOND:
             found.append(f"{self.looks_a_second} DescribeInstances calls came within a second")
         return found
 
@@ -193,7 +193,7 @@ async def _end(clusters: Sequence[_Cluster], each: int) -> int:
     async def of(cluster: _Cluster) -> int:
         endings = Terminations(cluster.provider)
         bought = [one.instance.id for one in cluster.results if isinstance(one, LaunchResult) and one.instance]
-        states = await asyncio.gather(*(endings.end(instance_id, PATIENCE) for instance_id in bought[:each]))
+        states = await asyncio.gather(*(endings.end(instance_id, TIMEOUT) for instance_id in bought[:each]))
         return sum(state in (None, "terminated") for state in states)
 
     return sum(await asyncio.gather(*(of(cluster) for cluster in clusters)))

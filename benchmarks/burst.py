@@ -33,7 +33,7 @@ from sandbox.cluster import Sandbox
 WITHIN = 300.0
 SLOWEST, FAST, DEAREST = 40.0, 30.0, 1.03
 """The goals: upstream's seconds, the targeted seconds, and the price over a repack."""
-MOST_CPUS = 16
+MAX_CPUS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def loads(pods: int) -> list[Load]:
 async def measure(sandbox: Sandbox, worker: Worker, count: int, logs: Path | None = None) -> Figures:
     """Create the pods and wait until all of them run."""
     kube = await Kube.connect(str(sandbox.kubeconfig), qps=1000, burst=1000)
-    await prepare(sandbox, kube, node_pool(most_cpus=MOST_CPUS))
+    await prepare(sandbox, kube, node_pool(most_cpus=MAX_CPUS))
     pods, claims, watching = await followed(kube, LABEL)
     with Usage(worker_and_sandbox(sandbox, worker)) as usage:
         began = time.monotonic()

@@ -34,7 +34,7 @@ app = typer.Typer(add_completion=False)
 Cluster = Annotated[str | None, typer.Option("--cluster", envvar="CLUSTER_NAME", help="Name of the cluster.")]
 Lease = Annotated[str, typer.Option("--lease", envvar="LEADER_ELECTION_NAME", help="Name of the workers' Lease.")]
 
-AT_ONCE = 20
+CONCURRENCY = 20
 PAUSE = 1.0
 LEASE_SECONDS = 15.0
 
@@ -69,7 +69,7 @@ async def _hand_back(cluster: str | None, lease: str) -> None:
         ended = await end_workflows(client, context.cluster)
         print(f"ended {ended} workflows of cluster {context.cluster}, and the Schedule {schedule_id(context.cluster)}")
         nodes, claims = await _ours(kube)
-        cleaned = sum(await bounded([*nodes, *claims], AT_ONCE, lambda obj: _clean(kube, obj)))
+        cleaned = sum(await bounded([*nodes, *claims], CONCURRENCY, lambda obj: _clean(kube, obj)))
         print(f"took Tenon's marks off {cleaned} of {len(nodes)} Nodes and {len(claims)} NodeClaims")
         unlaunched = sorted(c["metadata"]["name"] for c in claims if not (c.get("status") or {}).get("providerID"))
         if unlaunched:
@@ -133,7 +133,7 @@ async def end_workflows(client: Client, cluster: str) -> int:
     query = f'TaskQueue = "{names.task_queue(cluster)}" AND ExecutionStatus = "Running"'
     ended: set[str] = set()
     while found := [each.id async for each in client.list_workflows(query)]:
-        await bounded(found, AT_ONCE, lambda workflow_id: _terminate(client, workflow_id))
+        await bounded(found, CONCURRENCY, lambda workflow_id: _terminate(client, workflow_id))
         ended.update(found)
         await asyncio.sleep(PAUSE)
     return len(ended)

@@ -17,7 +17,7 @@ from worker.settings.env_typos import REMOVED as REMOVED_SETTINGS
 
 CHART = Path("deploy/chart")
 RIGHTS = Path("deploy/rbac.yaml")
-ELSEWHERE = {
+OTHER_VALUE_NAMES = {
     "feature_gates": "settings.featureGates",
     "aws_feature_gates": "settings.awsFeatureGates",
     "metrics_port": "controller.metrics.port",
@@ -62,7 +62,7 @@ def value_name(field: str) -> str:
 
 def chart_texts() -> dict[Path, str]:
     """Text of each generated chart file, by path."""
-    fields = [*(field for field in Settings.model_fields if field not in ELSEWHERE), *REMOVED_VALUES]
+    fields = [*(field for field in Settings.model_fields if field not in OTHER_VALUE_NAMES), *REMOVED_VALUES]
     names = {value_name(field): field.upper() for field in fields}
     source = _HEADER.format("worker/settings/model.py")
     return {
@@ -74,7 +74,7 @@ def chart_texts() -> dict[Path, str]:
 
 def _schema(source: str) -> dict[str, Any]:
     settings: dict[str, Any] = {
-        value_name(field): _value(field) for field in Settings.model_fields if field not in ELSEWHERE
+        value_name(field): _value(field) for field in Settings.model_fields if field not in OTHER_VALUE_NAMES
     }
     for field in REMOVED_VALUES:
         settings[value_name(field)] = {"description": REMOVED_SETTINGS[field.upper()], "type": ["null", "string"]}

@@ -37,9 +37,9 @@ from workflows.provisioner import ProvisionerWorkflow
 app = typer.Typer(no_args_is_help=True, help="Watch and steer nodes through their workflows.")
 T = TypeVar("T")
 
-AT_ONCE = 10
+CONCURRENCY = 10
 """Maximum number of blocked nodes that are queried concurrently."""
-ASK_FOR = timedelta(seconds=10)
+QUERY_TIMEOUT = timedelta(seconds=10)
 
 Name = Annotated[str, typer.Argument(help="A NodeClaim, or the Node it became.")]
 Cluster = Annotated[str | None, typer.Option("--cluster", envvar="CLUSTER_NAME", help="Name of the cluster.")]
@@ -220,12 +220,12 @@ async def _collect(
             NodeClaimWorkflow.run, names.nodeclaim_id(context.cluster, row["nodeClaim"])
         )
         try:
-            return await handle.query(NodeClaimWorkflow.status, rpc_timeout=ASK_FOR)
+            return await handle.query(NodeClaimWorkflow.status, rpc_timeout=QUERY_TIMEOUT)
         except (WorkflowQueryFailedError, RPCError) as error:
             print(f"{row['nodeClaim']} does not say what blocks it: {error}", file=sys.stderr)
             return None
 
-    found = await bounded([row for row in rows if row["blocked"]], AT_ONCE, ask)
+    found = await bounded([row for row in rows if row["blocked"]], CONCURRENCY, ask)
     states = {state.claim.name: state for state in found if state is not None}
     return rows, states, await _held(client, context.cluster) if blocked else []
 
@@ -234,7 +234,7 @@ async def _held(client: Client, cluster: str) -> list[LaunchBreaker]:
     """Return the NodePools whose launches are paused, or none if the provisioner's workflow does not answer."""
     handle = client.get_workflow_handle(names.provisioner_id(cluster))
     try:
-        return (await handle.query(ProvisionerWorkflow.launches, rpc_timeout=ASK_FOR)).breakers
+        return (await handle.query(ProvisionerWorkflow.launches, rpc_timeout=QUERY_TIMEOUT)).breakers
     except WorkflowQueryFailedError as error:
         why = str(error)
     except RPCError as error:

@@ -38,7 +38,7 @@ app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 
 UNUSABLE = 2
 ONLY_BUILT_IN = "the built-in catalogue knows us-west-2 only: name one of your region with --catalog"
-MOST_FAULTS = 1000
+MAX_ERRORS = 1000
 """Maximum number of faults that are printed."""
 
 
@@ -85,10 +85,10 @@ def simulate(
         with patience("Reading and planning ..."):
             shown = _simulate(filename or [], live, catalog, disruption, now, setting or [])
     except InputError as error:
-        for fault in error.faults[:MOST_FAULTS]:
+        for fault in error.faults[:MAX_ERRORS]:
             print(fault, file=sys.stderr)
-        if len(error.faults) > MOST_FAULTS:
-            print(f"... and {len(error.faults) - MOST_FAULTS} more", file=sys.stderr)
+        if len(error.faults) > MAX_ERRORS:
+            print(f"... and {len(error.faults) - MAX_ERRORS} more", file=sys.stderr)
         raise typer.Exit(UNUSABLE) from None
     if output is Form.json:
         sys.stdout.write(to_json(shown.document))

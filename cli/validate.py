@@ -18,7 +18,7 @@ from tenon.manifests.faults import ManifestError, one_line
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 
 INVALID = 2
-MOST_SHOWN = 1000
+MAX_SHOWN = 1000
 """Maximum number of findings printed in text output."""
 
 
@@ -48,10 +48,10 @@ def validate(
     elif sys.stdout.isatty():
         from cli.findings import show
 
-        show(found.findings[:MOST_SHOWN])
+        show(found.findings[:MAX_SHOWN])
         print(_total(found))
     else:
-        for finding in found.findings[:MOST_SHOWN]:
+        for finding in found.findings[:MAX_SHOWN]:
             print(one_line(f"{'warning: ' if finding.warning else ''}{finding}"))
             for line in finding.mended:
                 print(f"    write: {as_shown(line)}")
@@ -62,7 +62,7 @@ def validate(
 
 def _total(found: Checked) -> str:
     """Summarize the findings in one line."""
-    more = len(found.findings) - MOST_SHOWN
+    more = len(found.findings) - MAX_SHOWN
     hidden = f"... and {more} more; " if more > 0 else ""
     skipped = sum(found.skipped.values())
     kinds = f" ({', '.join(sorted(found.skipped))})" if 0 < len(found.skipped) < 12 else ""

@@ -13,7 +13,7 @@ with workflow.unsafe.imports_passed_through():
     from tenon.housekeeping.messages import COLLECT_GARBAGE, HousekeepingInput, HousekeepingResult
 
 SWEEP_WITHIN = timedelta(minutes=10)
-SILENCE = timedelta(minutes=3)
+HEARTBEAT_TIMEOUT = timedelta(minutes=3)
 """The heartbeat timeout. One AWS call with its retries may take half of it."""
 TRIES = 2
 """The maximum attempts of one sweep. A second attempt helps only after a lost worker: it skips work that is already
@@ -46,7 +46,7 @@ class HousekeepingWorkflow:
             begin,
             result_type=HousekeepingResult,
             start_to_close_timeout=SWEEP_WITHIN,
-            heartbeat_timeout=SILENCE,
+            heartbeat_timeout=HEARTBEAT_TIMEOUT,
             retry_policy=RetryPolicy(maximum_attempts=TRIES, initial_interval=timedelta(seconds=10)),
             summary=begin.cluster,
         )

@@ -38,7 +38,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows import names
     from workflows.options import OPTIONS
 
-LONGEST_HISTORY = 2000
+MAX_HISTORY = 2000
 """The number of history events after which a run continues as new in any stage."""
 LONG_HISTORY = 200
 """The number of history events after which the run of a live node continues as new even if its state is unchanged."""
@@ -165,7 +165,7 @@ class NodeClaimWorkflow:
     def _too_long(self) -> bool:
         """Whether the run must continue as new in the middle of a stage, such as a drain that is blocked for days."""
         info = workflow.info()
-        return info.is_continue_as_new_suggested() or info.get_current_history_length() > LONGEST_HISTORY
+        return info.is_continue_as_new_suggested() or info.get_current_history_length() > MAX_HISTORY
 
     def _worth_folding(self) -> bool:
         if self.state.stage is not Stage.LIVE or self.state.pending is not None or self.inbox:

@@ -38,7 +38,7 @@ with workflow.unsafe.imports_passed_through():
 
 UNAVAILABLE_FOR = timedelta(minutes=3)
 """How long plans avoid an offering after EC2 had no capacity for it (AWS-033)."""
-MOST_REPORTS = 200
+MAX_REPORTS = 200
 """The number of refusal reports after which a run continues as new, even in the middle of a long poll."""
 
 
@@ -84,7 +84,7 @@ class ProvisionerWorkflow(PlannerCaller):
             if batch is not None and batch.pods:
                 await self._plan(batch)
             long = batch is not None and workflow.info().get_current_history_length() > 500
-            if long or self.reports >= MOST_REPORTS or workflow.info().is_continue_as_new_suggested():
+            if long or self.reports >= MAX_REPORTS or workflow.info().is_continue_as_new_suggested():
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 workflow.continue_as_new(
                     evolve(
@@ -105,7 +105,7 @@ class ProvisionerWorkflow(PlannerCaller):
         return await self.poll(ActivityName.AWAIT_BATCH, given, BatchSummary, "batch window", self._outdated)
 
     def _outdated(self) -> bool:
-        return self.breakers_changed or self.reports >= MOST_REPORTS
+        return self.breakers_changed or self.reports >= MAX_REPORTS
 
     async def _plan(self, batch: BatchSummary) -> None:
         now = workflow.now()

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 TTL_SECONDS = 12 * 3600.0
 RETRY_SECONDS = 300.0
-MOST_BUILT = 100
+MAX_BUILT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Catalogue:
             place = node_class.metadata.name, json.dumps(kubelet_map(node_class), sort_keys=True), unpriced
             known = self._built.get(place)
             if known is None or known[0] != key:
-                if len(self._built) >= MOST_BUILT:
+                if len(self._built) >= MAX_BUILT:
                     self._built.clear()  # it holds entries of deleted classes and of former settings
                 known = self._built[place] = (key, self._build(node_class, region, unpriced))
         return without(known[1], unavailable) if unavailable else known[1]

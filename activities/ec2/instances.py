@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 ALIVE = ("pending", "running", "stopping", "stopped")
 """The states of an instance that costs money or may do so again."""
 VISIBLE = (*ALIVE, "shutting-down")
-EVERY = (*VISIBLE, "terminated")
+ALL_STATES = (*VISIBLE, "terminated")
 
-MOST_VALUES = 200
+MAX_VALUES = 200
 """The maximum number of values in one EC2 filter."""
-MOST_ENDED = 500
+MAX_TERMINATED = 500
 """The maximum number of instances in one TerminateInstances call."""
 COLLECT_SECONDS = 0.1
 """Seconds that a describe request waits for others, so that one call serves them all."""
@@ -45,7 +45,7 @@ class Instances:
         self._clients = clients
         self._cluster = cluster
         self._price_of = price_of
-        self._described = Batcher(self._by_ids, window=COLLECT_SECONDS, most=MOST_VALUES, sleep=sleep)
+        self._described = Batcher(self._by_ids, window=COLLECT_SECONDS, most=MAX_VALUES, sleep=sleep)
 
     def describe(self, instance_id: str) -> Instance | None:
         """The instance, or None if EC2 does not know it."""
@@ -71,7 +71,7 @@ class Instances:
         The members take the group's instances in the order of instance ids, terminated ones included. If EC2 does not
         show all of them, DescribeFleets returns every instance that the group's fleet has bought.
         """
-        seen = self._tagged({labels.TAG_GROUP: group.id}, states=EVERY, marks=(labels.TAG_GROUP,))
+        seen = self._tagged({labels.TAG_GROUP: group.id}, states=ALL_STATES, marks=(labels.TAG_GROUP,))
         bought = sorted(each["InstanceId"] for each in seen)
         if len(seen) < group.size:
             fleets = {_tags(each).get(labels.TAG_FLEET, "") for each in seen} - {""}
@@ -135,7 +135,7 @@ class Instances:
     def end(self, instance_ids: Sequence[str]) -> dict[str, str | EC2Error | None]:
         """Terminate instances. Return for each its new state, None if EC2 does not know it, or the error."""
         outcomes: dict[str, str | EC2Error | None] = {}
-        for some in _chunks(instance_ids, MOST_ENDED):
+        for some in _chunks(instance_ids, MAX_TERMINATED):
             outcomes |= self._end(some)
         return outcomes
 
@@ -143,7 +143,7 @@ class Instances:
         """Instance id to state. Instances that EC2 does not know are left out."""
         return {
             instance_id: found["State"]["Name"]
-            for some in _chunks(instance_ids, MOST_VALUES)
+            for some in _chunks(instance_ids, MAX_VALUES)
             for instance_id, found in self._by_ids(some).items()
         }
 

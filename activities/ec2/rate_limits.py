@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from types_boto3_ec2 import EC2Client
 
 FIRST_PAUSE = 1.0
-LONGEST_PAUSE = 30.0
+MAX_PAUSE = 30.0
 READING = ("Describe", "Get", "List")
 _ROUNDING = 1e-6
 """The fraction of a token that may be missing because of rounding. Without it, the last wait would never end."""
@@ -75,7 +75,7 @@ class Pace:
         """Record that EC2 throttled a call. Calls that were sent before the last pause began do not extend it."""
         if self._pause and sent <= self._paused_at:
             return
-        self._pause = min(max(self._pause * 2, FIRST_PAUSE), LONGEST_PAUSE)
+        self._pause = min(max(self._pause * 2, FIRST_PAUSE), MAX_PAUSE)
         self._paused_at, self._paused_until = now, now + self._pause
         self._tokens, self._since = 1.0, self._paused_until
 

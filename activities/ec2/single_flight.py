@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 Result = TypeVar("Result")
-FOR_EVER = float("inf")
+FOREVER = float("inf")
 
 
 @dataclass(eq=False)
 class _Result(Generic[Result]):
     result: Future[Result] = field(default_factory=Future)
-    until: float = FOR_EVER
+    until: float = FOREVER
 
 
 class SingleFlight(Generic[Result]):

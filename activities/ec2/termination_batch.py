@@ -21,7 +21,7 @@ COLLECT_SECONDS = 0.1
 """Seconds that the first request waits for others."""
 ROUND_SECONDS = 1.0
 """Seconds between two checks of the instances that are terminating."""
-MOST_LOOKED_AT = 200
+MAX_CHECKED = 200
 """The maximum number of ids in one EC2 filter."""
 
 Pause = Callable[[float], Awaitable[None]]
@@ -115,7 +115,7 @@ class Terminations:
 
     async def _look(self) -> None:
         """Check the instances whose last check is the longest ago."""
-        asked = [instance_id for instance_id, ending in self._open.items() if ending.asked][:MOST_LOOKED_AT]
+        asked = [instance_id for instance_id, ending in self._open.items() if ending.asked][:MAX_CHECKED]
         if not asked:
             return
         try:

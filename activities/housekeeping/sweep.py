@@ -30,10 +30,10 @@ from tenon.housekeeping.messages import COLLECT_GARBAGE, Figures, HousekeepingIn
 
 log = logging.getLogger("controller.housekeeping")
 
-BEAT_AFTER = 20.0
+HEARTBEAT_AFTER = 20.0
 """Seconds of work between heartbeats. Heartbeats are billed, so a sweep that finds little sends none."""
 BETWEEN_TAGS = 1.0
-FAULTS_TOLD = 10
+MAX_REPORTED = 10
 FAILED_KEPT = 1000
 """The maximum number of failed findings in the result, which must stay small."""
 
@@ -84,7 +84,7 @@ class Housekeeping:
         return HousekeepingResult(
             figures={kind: row for kind, row in figures.items() if row.found},
             unread=unread,
-            faults=list(faults.values())[:FAULTS_TOLD],
+            faults=list(faults.values())[:MAX_REPORTED],
             failed=failed[:FAILED_KEPT],
             left_since=left_to_workflows(seen, self._graces),
         )
@@ -96,7 +96,7 @@ class Housekeeping:
         faults: dict[str, str] = {}
         beaten = time.monotonic()
         for found in todo:
-            if time.monotonic() - beaten > BEAT_AFTER:
+            if time.monotonic() - beaten > HEARTBEAT_AFTER:
                 activity.heartbeat()
                 beaten = time.monotonic()
             try:

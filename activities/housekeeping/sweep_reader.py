@@ -30,7 +30,7 @@ from tenon.kube.timestamps import parse_instant
 from tenon.provisioning.launch_groups import group_of
 
 PAGE = 500
-NEVER_OLD = datetime.max.replace(tzinfo=UTC)
+NO_CREATION_TIME = datetime.max.replace(tzinfo=UTC)
 """The creation time of objects that do not state one. Their grace periods never end."""
 SAID = 300
 """The maximum length of an error message in the report."""
@@ -133,7 +133,7 @@ async def _each(kube: Kube, resource: Resource) -> AsyncIterator[Mapping[str, An
 
 
 def _created(metadata: Mapping[str, Any]) -> datetime:
-    return parse_instant(metadata.get("creationTimestamp")) or NEVER_OLD
+    return parse_instant(metadata.get("creationTimestamp")) or NO_CREATION_TIME
 
 
 def _name(raw: Mapping[str, Any]) -> str:

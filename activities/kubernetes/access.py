@@ -30,7 +30,7 @@ READ_BUFFER_BYTES = 2**21
 """The same size as in the official client, because an object may be larger than aiohttp's default buffer."""
 LOAD_SECONDS = 60.0
 """The timeout for loading a kubeconfig, which may run a command to get credentials."""
-LOOK_SECONDS = 30.0
+CHECK_SECONDS = 30.0
 """Seconds between two checks of the files."""
 _LOADING = threading.Lock()
 _NO_KUBECONFIG = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError)
@@ -66,7 +66,7 @@ class Access:
         """Read all files again if one has changed. If they cannot be used, keep the client until the next check."""
         if time.monotonic() < self._next_look:
             return
-        self._next_look = time.monotonic() + LOOK_SECONDS
+        self._next_look = time.monotonic() + CHECK_SECONDS
         if _contents(self._files) == self._files:
             return
         try:
@@ -86,7 +86,7 @@ class Access:
     async def _gain(self) -> None:
         from activities.kubernetes.asynchronous import client, config
 
-        self._next_look = time.monotonic() + LOOK_SECONDS
+        self._next_look = time.monotonic() + CHECK_SECONDS
         settings = client.Configuration()
         loader, path = None, None
         try:

@@ -29,7 +29,7 @@ from tenon.lifecycle.messages import BindResult, NodeInput
 
 log = logging.getLogger("controller.nodeclaim.binding")
 
-AT_ONCE = 20
+CONCURRENCY = 20
 """The maximum number of requests in flight for one node."""
 
 Object = Mapping[str, Any]
@@ -88,7 +88,7 @@ async def _bind(kube: Kube, entries: Sequence[PlannedPod], node: Object, default
             log.warning("a pod was not bound", extra={"pod": pods.key(pod), "error": str(error)})
             return False
 
-    bound = sum(await bounded(choice.bind, AT_ONCE, post))
+    bound = sum(await bounded(choice.bind, CONCURRENCY, post))
     return BindResult(
         bound=bound + len(choice.here),
         planned=len(entries),
@@ -142,5 +142,5 @@ async def _read(kube: Kube, entries: Sequence[PlannedPod]) -> dict[str, Object]:
     async def read(entry: PlannedPod) -> dict[str, Any] | None:
         return await kube.get(PODS, entry.name, entry.namespace)
 
-    answers = await bounded(entries, AT_ONCE, read)
+    answers = await bounded(entries, CONCURRENCY, read)
     return {entry.key: pod for entry, pod in zip(entries, answers, strict=True) if pod is not None}

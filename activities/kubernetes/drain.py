@@ -25,7 +25,7 @@ from tenon.lifecycle.messages import DrainInput, DrainResult
 Object = Mapping[str, Any]
 
 POLL_SECONDS = 1.0
-SLOWEST_POLL_SECONDS = 5.0
+MAX_POLL_SECONDS = 5.0
 """The maximum pause. While nothing changes, each pause is 1.5 times as long as the previous one."""
 MAX_SENTENCES = 10
 
@@ -88,7 +88,7 @@ async def drain(
                 next_force_at=next_force_at,
             )
         idle = len(waited) == before and not wanted.force
-        pause, before = min(pause * 1.5, SLOWEST_POLL_SECONDS) if idle else POLL_SECONDS, len(waited)
+        pause, before = min(pause * 1.5, MAX_POLL_SECONDS) if idle else POLL_SECONDS, len(waited)
         if next_force_at is not None:
             left = min(left, max((next_force_at - now()).total_seconds(), POLL_SECONDS))
         await sleep(min(pause, left))

@@ -25,9 +25,9 @@ from tenon.lifecycle.messages import DrainInput
 
 Object = Mapping[str, Any]
 
-AT_ONCE = 20
+CONCURRENCY = 20
 """The maximum number of requests in flight for one node."""
-SLOWEST_RETRY_SECONDS = 10
+MAX_RETRY_SECONDS = 10
 """The maximum pause before a refused eviction is retried. The pauses are 1, 2, 4 ... seconds."""
 
 
@@ -65,7 +65,7 @@ class Evictor:
         async def one(pod: Object) -> None:
             await self._one(pod, now, turn=decide.wave(pod) == turn)
 
-        await bounded(waited, AT_ONCE, one)
+        await bounded(waited, CONCURRENCY, one)
         await self._tell([pod for pod in waited if pods.uid(pod) in self._held and pods.uid(pod) not in known])
 
     async def _tell(self, held: Sequence[Object]) -> None:
@@ -76,7 +76,7 @@ class Evictor:
         async def one(pod: Object) -> None:
             await self._recorder.publish(pod, "FailedDraining", self._held[pods.uid(pod)], "Warning")
 
-        await bounded(held, AT_ONCE, one)
+        await bounded(held, CONCURRENCY, one)
         text = "; ".join(self._held[pods.uid(pod)] for pod in held[:3])
         more = f"; and {len(held) - 3} more" if len(held) > 3 else ""
         await self._recorder.publish(self._node, "FailedDraining", text + more, "Warning")
@@ -145,7 +145,7 @@ class Evictor:
         self._held[uid] = f"pod {pods.key(pod)} {why}{drain_blockers.sentenced(pod, force_at, now)}"
         count = self._refusals.get(uid, 0)
         self._refusals[uid] = count + 1
-        wait = SLOWEST_RETRY_SECONDS if count > 3 else 2**count
+        wait = MAX_RETRY_SECONDS if count > 3 else 2**count
         self._retry_at[uid] = now + timedelta(seconds=wait)
 
     async def _budgets_of(self, namespace: str) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from tenon.lifecycle.initialization import ready_condition
 log = logging.getLogger(__name__)
 
 Object = Mapping[str, Any]
-AT_ONCE = 20
+CONCURRENCY = 20
 """The maximum number of requests in flight for one node."""
 
 
@@ -60,4 +60,4 @@ async def forget_pods(kube: Kube, recorder: EventRecorder, node: Object, found: 
         return True
 
     stranded = [pod for pod in found if not (pods.is_terminal(pod) or pods.is_daemon(pod) or pods.is_mirror(pod))]
-    return sum(await bounded(stranded, AT_ONCE, forget))
+    return sum(await bounded(stranded, CONCURRENCY, forget))

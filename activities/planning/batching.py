@@ -31,14 +31,14 @@ BOUGHT_FOR = timedelta(seconds=2)
 PLANNED_WITHIN = timedelta(seconds=30)
 """How long a plan may take after its batch is complete."""
 FIRST_RETRY = timedelta(seconds=10)
-LONGEST_RETRY = timedelta(minutes=1)
+MAX_RETRY = timedelta(minutes=1)
 """The longest pause before a pod that fits nowhere is planned again. A futile plan costs a few Temporal actions and, on
 5,000 nodes, two seconds of a core, so once a minute is cheap. It bounds the wait of a pod after a change that the
 fingerprint does not cover."""
-LONGEST_NOMINATION = timedelta(minutes=5)
-MOST_APART = 30
+MAX_NOMINATION = timedelta(minutes=5)
+MAX_ISOLATED = 30
 """How many kinds of pods that were set apart come back one after another. The remaining kinds come back together."""
-LONGEST_APART = timedelta(minutes=5)
+MAX_ISOLATION = timedelta(minutes=5)
 """The longest pause for pods on which the engine failed or whose NodeClaim the API server refused."""
 
 
@@ -119,7 +119,7 @@ class Batcher:
         for node, pods in placements.items():
             for pod in (pod for pod in pods if not pod.buffer):
                 attempts = self._attempts(pod) if pod.node_name else 0  # a drain may take its time
-                pause = _growing(NOMINATED_FOR, attempts, LONGEST_NOMINATION)
+                pause = _growing(NOMINATED_FOR, attempts, MAX_NOMINATION)
                 self._answered[pod.uid] = _PlanOutcome(now + pause, attempts, None, node)
 
     def reserved(self) -> dict[str, list[Pod]]:
@@ -169,7 +169,7 @@ class Batcher:
         now = self._now()
         for pod in pods:
             attempts = self._attempts(pod)
-            pause = _growing(FIRST_RETRY, attempts, LONGEST_RETRY)
+            pause = _growing(FIRST_RETRY, attempts, MAX_RETRY)
             if offered_again is not None:
                 pause = min(pause, max(FIRST_RETRY, offered_again - now))
             # A pod that must leave its node still runs, so a change of the claims is not worth another plan for it.
@@ -198,7 +198,7 @@ class Batcher:
         for number, (_, alike) in enumerate(sorted(kinds.items(), key=lambda kind: str(kind[0]))):
             for pod in alike:
                 attempts = self._attempts(pod)
-                pause = _growing(FIRST_RETRY, attempts, LONGEST_APART) + min(number, MOST_APART) * apart
+                pause = _growing(FIRST_RETRY, attempts, MAX_ISOLATION) + min(number, MAX_ISOLATED) * apart
                 self._answered[pod.uid] = _PlanOutcome(now + pause, attempts, None, pod=pod, pool=pool)
 
     def _generations(self) -> dict[str, int | None]:

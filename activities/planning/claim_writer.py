@@ -38,11 +38,11 @@ PAUSES = (0.2, 1.0)
 """Seconds between the attempts of a request with a transient failure."""
 REQUEST_SECONDS = 35.0
 """The timeout of one request in seconds. An admission webhook may take 30 seconds."""
-PATIENCE = 40.0
+TIMEOUT = 40.0
 """Seconds after which a request with a transient failure is not retried, so that a plan ends within its time."""
 NAMES = 5
 """How many names are tried for one NodeClaim if other NodeClaims have them already."""
-MOST_FAILURES = 3
+MAX_FAILURES = 3
 """How many NodeClaims may have transient failures before the first is written. After that, the plan fails."""
 
 _BY_CHANCE = frozenset({0, 401, 408, 429})
@@ -162,7 +162,7 @@ class _Writing:
                 return wanted[tried:]
             by_chance = [error for error in self._failed.values() if _by_chance(error)]
             error = self._failed[one.ordinal]
-            if error.status == 0 or len(by_chance) in (len(wanted), MOST_FAILURES):
+            if error.status == 0 or len(by_chance) in (len(wanted), MAX_FAILURES):
                 raise error
         return ()
 
@@ -245,7 +245,7 @@ def _by_chance(error: ApiError) -> bool:
 async def _patiently(request: Callable[[], Awaitable[_T]]) -> _T:
     """Send a request, and retry it a few times after transient failures."""
     loop = asyncio.get_running_loop()
-    until = loop.time() + PATIENCE
+    until = loop.time() + TIMEOUT
     for pause in PAUSES:
         try:
             return await _in_time(request)

@@ -21,9 +21,9 @@ from tenon.lifecycle.messages import AwaitDisruptionInput, DisruptionDecision
 
 log = logging.getLogger("controller.disruption")
 
-LOOK_EVERY = 1.0
+POLL_SECONDS = 1.0
 """The minimum number of seconds between two evaluations of a cluster that changes constantly."""
-LOOK_AGAIN = 30.0
+RECHECK_SECONDS = 30.0
 """Seconds after which budgets and schedules are evaluated even if nothing has changed in the cluster."""
 
 
@@ -45,7 +45,7 @@ class Disruptor:
         self._buffers = buffers or BufferRoom()
         self._now = now
         self._turn = 0
-        self._pace = Pace(LOOK_EVERY)
+        self._pace = Pace(POLL_SECONDS)
 
     async def await_candidates(self, given: AwaitDisruptionInput) -> DisruptionDecision:
         """Wait until a node may be disrupted within its budgets. Return no commands if the wait ends before that."""
@@ -63,7 +63,7 @@ class Disruptor:
                 for command in decision.commands:
                     _report(command)
                 return DisruptionDecision(commands=[message_of(command) for command in decision.commands], gone=gone)
-            pause = min(left, LOOK_AGAIN)
+            pause = min(left, RECHECK_SECONDS)
             if decision.look_again is not None:
                 pause = min(pause, max(0.05, (decision.look_again - self._now()).total_seconds()))
             await self._view.nodes_changed(pause)

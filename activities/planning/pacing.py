@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 SHARE = 0.05
 """The fraction of a core that repeated evaluations may use."""
-LONGEST = 1.0
+MAX_PAUSE = 1.0
 """The maximum number of seconds before the next evaluation, however long the last one took."""
 NEGLIGIBLE = 0.005
 """The CPU seconds that an evaluation may take without a pause after it."""
@@ -34,7 +34,7 @@ class Pace:
             yield
         finally:
             took = self._computed() - began
-            pause = min(LONGEST, took / SHARE) if took > NEGLIGIBLE else 0.0
+            pause = min(MAX_PAUSE, took / SHARE) if took > NEGLIGIBLE else 0.0
             self._next = asyncio.get_running_loop().time() + max(self._least, pause)
 
     async def wait(self, seconds: float) -> None:

@@ -60,7 +60,7 @@ from tenon.scheduling.model import Plan
 
 log = logging.getLogger("controller.provisioner")
 
-AGAIN = 0.5
+RETRY_SECONDS = 0.5
 """The fraction of a solve's time limit for a second solve of a batch. Both must fit in the activity's timeout."""
 
 _T = TypeVar("_T")
@@ -148,7 +148,7 @@ class Planner:
             return PlanResult(batch=given.batch, claims=before)
         made = await self._decide(given)
         if made is not None and made.plan.claims and await self._caught_up(self._view.confirm_pods()):
-            made = await self._decide(given, part=AGAIN)
+            made = await self._decide(given, part=RETRY_SECONDS)
         if made is None:
             return PlanResult(batch=given.batch)
         try:

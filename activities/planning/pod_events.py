@@ -19,7 +19,7 @@ from tenon.scheduling.model import Plan
 
 log = logging.getLogger("controller.provisioner")
 
-AT_ONCE = 50
+CONCURRENCY = 50
 """The number of events that a plan waits for."""
 PAUSE = 0.05
 """Seconds between the events that are written in the background."""
@@ -61,7 +61,7 @@ class PodEvents:
         """
         for word in _words(plan, {pod.key: pod for pod in pods}, claims, in_flight):
             self._put(word)
-        chosen = [one for _ in range(AT_ONCE) if (one := self._next()) is not None]
+        chosen = [one for _ in range(CONCURRENCY) if (one := self._next()) is not None]
         for one in chosen:
             if one.warning:
                 log.warning("could not schedule pod", extra={"pod": one.pod.key, "reason": one.message})

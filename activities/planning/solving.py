@@ -26,14 +26,14 @@ from tenon.scheduling.model import Plan, Problem
 
 log = logging.getLogger("controller.provisioner")
 
-LONGEST = 60.0
+MAX_SECONDS = 60.0
 """Seconds that one solve may take (SCH-011). The rest of the plan must fit in the remaining time of its activity."""
 FOLDER = Path(tempfile.gettempdir()) / "tenon-problems"
 """The directory for problems that the engine failed on."""
-MOST_FILES = 3
-MOST_BYTES = 8 * 2**20
+MAX_FILES = 3
+MAX_BYTES = 8 * 2**20
 """The maximum size of one file. In a pod, this directory is in memory."""
-_MOST_OF_AN_ERROR = 200
+_MAX_ERROR_TEXT = 200
 
 
 class Limit:
@@ -70,7 +70,7 @@ class Solver:
         self,
         solve: Solve = solved,
         *,
-        longest: float = LONGEST,
+        longest: float = MAX_SECONDS,
         folder: Path = FOLDER,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -149,11 +149,11 @@ class Solver:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if path.exists():
                 return f"{path} (of an earlier failure of the same kind)"
-            if len(list(self._folder.glob("problem-*"))) >= MOST_FILES:
-                return f"not written: {self._folder} holds {MOST_FILES} of them, delete those that were reported"
+            if len(list(self._folder.glob("problem-*"))) >= MAX_FILES:
+                return f"not written: {self._folder} holds {MAX_FILES} of them, delete those that were reported"
             text = gzip.compress(to_json(found.failing), mtime=0)
-            if len(text) > MOST_BYTES:
-                return f"not written: it has {len(text)} bytes, and more than {MOST_BYTES} may be too many"
+            if len(text) > MAX_BYTES:
+                return f"not written: it has {len(text)} bytes, and more than {MAX_BYTES} may be too many"
             path.touch(mode=0o600)
             path.write_bytes(text)
         except OSError as error:
@@ -171,6 +171,6 @@ async def _quietly(thread: asyncio.Future[IsolatedPlan]) -> None:
 
 def _sentence(error: str) -> str:
     return (
-        f"Tenon failed to plan for it, by a fault of its own ({error[:_MOST_OF_AN_ERROR]}): please report it with the"
+        f"Tenon failed to plan for it, by a fault of its own ({error[:_MAX_ERROR_TEXT]}): please report it with the"
         " file that the worker's log names. It is tried again with growing pauses"
     )

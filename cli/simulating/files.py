@@ -15,7 +15,7 @@ from tenon.simulation.catalogue import read_catalogue
 from tenon.simulation.objects import Objects
 from tenon.simulation.reading import read_text
 
-LARGEST = 128 * 2**20
+MAX_SIZE = 128 * 2**20
 """Maximum size of one file, in bytes."""
 SUFFIXES = (".yaml", ".yml", ".json")
 STANDARD_INPUT = "-"
@@ -95,8 +95,8 @@ def _text(name: str, faults: list[ManifestError]) -> str | None:
     shown = NAME_OF_STANDARD_INPUT if name == STANDARD_INPUT else name
     try:
         raw = _bytes(name)
-        if len(raw) > LARGEST:
-            faults.append(ManifestError(Source(shown), f"is larger than {LARGEST // 2**20} MiB: split it"))
+        if len(raw) > MAX_SIZE:
+            faults.append(ManifestError(Source(shown), f"is larger than {MAX_SIZE // 2**20} MiB: split it"))
             return None
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -110,9 +110,9 @@ def _bytes(name: str) -> bytes:
     if name == STANDARD_INPUT:
         if sys.stdin is None:
             raise ValueError("it is closed")
-        return sys.stdin.buffer.read(LARGEST + 1)
+        return sys.stdin.buffer.read(MAX_SIZE + 1)
     with open(name, "rb") as file:
-        return file.read(LARGEST + 1)
+        return file.read(MAX_SIZE + 1)
 
 
 def _why(error: Any) -> str:

@@ -14,10 +14,10 @@ from tenon.resources import CPU, MEMORY
 from tenon.simulation.document import Document
 from tenon.simulation.report import NodeReport, Report
 
-MOST_ROWS = 60
+MAX_ROWS = 60
 """Maximum number of nodes listed one by one. Above it, similar nodes share a row."""
-MOST_REASONS = 25
-MOST_WHYS = 12
+MAX_REASONS = 25
+MAX_EXPLANATIONS = 12
 """Maximum number of explanations of instance types that are printed."""
 WIDTH = 140
 """Columns of a table that is written to a file or a pipe."""
@@ -76,17 +76,17 @@ def _whys(reasons: Mapping[str, Sequence[str]]) -> Table:
     shown = Table(title="Why these types", title_justify="left", box=None, show_header=False, pad_edge=False)
     shown.add_column(no_wrap=True)
     shown.add_column(style="dim")
-    common = sorted(reasons, key=lambda why: -len(reasons[why]))[:MOST_WHYS]
+    common = sorted(reasons, key=lambda why: -len(reasons[why]))[:MAX_EXPLANATIONS]
     for why, names in reasons.items():
         if why in common:
             shown.add_row(escape(names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"), escape(why))
-    if len(reasons) > MOST_WHYS:
-        shown.add_row("", f"and {len(reasons) - MOST_WHYS} more reasons: see -o json")
+    if len(reasons) > MAX_EXPLANATIONS:
+        shown.add_row("", f"and {len(reasons) - MAX_EXPLANATIONS} more reasons: see -o json")
     return shown
 
 
 def _rows(nodes: Sequence[NodeReport]) -> list[list[NodeReport]]:
-    if len(nodes) <= MOST_ROWS:
+    if len(nodes) <= MAX_ROWS:
         return [[node] for node in nodes]
     kind = lambda node: (node.pool, node.instance_type, node.zone, node.capacity_type)  # noqa: E731
     return [list(alike) for _, alike in groupby(sorted(nodes, key=kind), key=kind)]
@@ -113,11 +113,11 @@ def _unschedulable(console: Console, entries: Sequence[Document]) -> None:
     if not reasons:
         return
     console.print("[bold]Unschedulable[/bold]")
-    for reason, pods in list(reasons.items())[:MOST_REASONS]:
+    for reason, pods in list(reasons.items())[:MAX_REASONS]:
         named = pods[0] if len(pods) == 1 else f"{pods[0]} and {len(pods) - 1} more"
         console.print(f"  [red]{escape(named)}[/red]: {escape(reason)}")
-    if len(reasons) > MOST_REASONS:
-        console.print(f"  and {len(reasons) - MOST_REASONS} more reasons: see -o json")
+    if len(reasons) > MAX_REASONS:
+        console.print(f"  and {len(reasons) - MAX_REASONS} more reasons: see -o json")
     console.print()
 
 

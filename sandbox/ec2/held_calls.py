@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Event, Lock
 
-CLIENT_LOOK_SECONDS = 0.1
+CLIENT_POLL_SECONDS = 0.1
 """Seconds between two checks of a held call whether its client is still connected."""
 
 
@@ -56,7 +56,7 @@ class HoldTable:
             released = self._released
             self._waiting += 1
         try:
-            while not released.wait(CLIENT_LOOK_SECONDS):
+            while not released.wait(CLIENT_POLL_SECONDS):
                 if gone():
                     return False
             return True

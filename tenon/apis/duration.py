@@ -14,7 +14,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 NEVER_TEXT = "Never"
-LONGEST_SECONDS = 2.0**63 / 1e9
+MAX_SECONDS = 2.0**63 / 1e9
 """About 292 years, the maximum in Kubernetes. Longer durations are capped, so that adding them to a time is safe."""
 
 DURATION_OR_NEVER = r"^(([0-9]+(s|m|h))+|Never)$"
@@ -24,7 +24,7 @@ HOURS_AND_MINUTES = r"^(([0-9]+h)?[0-9]+m|[0-9]+h)(0s)?$"
 _PART = re.compile(r"([0-9]+)(s|m|h)")
 _UNIT_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _GO_PART = re.compile(r"([0-9]{1,18}\.?[0-9]{0,18}|\.[0-9]{1,18})(ns|us|µs|ms|s|m|h)")
-_GO_LONGEST_TEXT = 128
+_GO_MAX_TEXT = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class Duration:
         seconds = None
         if text != NEVER_TEXT:
             total = sum(float(number) * _UNIT_SECONDS[unit] for number, unit in _PART.findall(text))
-            seconds = min(total, LONGEST_SECONDS)
+            seconds = min(total, MAX_SECONDS)
         object.__setattr__(self, "text", text)
         object.__setattr__(self, "seconds", seconds)
 
@@ -132,6 +132,6 @@ def go_seconds(text: str) -> float | None:
     sign, body = (-1.0, text[1:]) if text.startswith("-") else (1.0, text.removeprefix("+"))
     if body == "0":
         return 0.0
-    if not body or len(body) > _GO_LONGEST_TEXT or _GO_PART.sub("", body):
+    if not body or len(body) > _GO_MAX_TEXT or _GO_PART.sub("", body):
         return None
-    return sign * min(sum(float(n) * _UNIT_SECONDS[unit] for n, unit in _GO_PART.findall(body)), LONGEST_SECONDS)
+    return sign * min(sum(float(n) * _UNIT_SECONDS[unit] for n, unit in _GO_PART.findall(body)), MAX_SECONDS)

@@ -60,7 +60,7 @@ OWN_TAGS = (
 )
 """Tags that identify the owner of an instance. Users cannot set them."""
 CLUSTER_TAG_PREFIX = "kubernetes.io/cluster"
-MOST_TAGS = 50
+MAX_TAGS = 50
 """The maximum in Karpenter's schema. EC2 allows 50 tags per resource, including the tags that identify the owner."""
 _OWN_TAG_LIST = ", ".join(f"'{tag}'" for tag in OWN_TAGS)
 
@@ -186,7 +186,7 @@ class EC2NodeClassSpec(ApiModel):
     """The IAM role of the nodes, for which an instance profile is made."""
     instance_profile: Annotated[str, Field(min_length=1)] | None = None
     """An instance profile that exists already."""
-    tags: Annotated[dict[str, str], Field(max_length=MOST_TAGS)] = {}
+    tags: Annotated[dict[str, str], Field(max_length=MAX_TAGS)] = {}
     """Tags of everything that is made in EC2."""
     kubelet: KubeletConfiguration | None = None
     """Settings of the nodes' kubelet."""

@@ -16,7 +16,7 @@ from tenon.errors import TenonError
 
 MAX_LENGTH = 1024
 """The maximum length of an expression, in characters."""
-MOST = 2**31 - 1
+MAX_VALUE = 2**31 - 1
 """The largest result: the maximum that the kubelet accepts as a number of pods."""
 WHOLE_VARIABLES = ("vcpus", "memory_mib", "default_enis", "ips_per_eni", "max_pods")
 VARIABLES = (*WHOLE_VARIABLES, "instance_type")
@@ -25,7 +25,7 @@ FORM = rf"[^-][\s\S]*[-+*/%(?<>=][\s\S]*|([^-][\s\S]*)?({'|'.join(VARIABLES)})[\
 neither.
 """
 _FUNCTIONS = {"min": min, "max": max}
-_MOST_COMPILED = 256
+_MAX_COMPILED = 256
 _CODE = re.compile(r"^[A-Z_]+: (ERROR: )?(<input>:(?P<line>-?\d+):(?P<column>-?\d+): )?")
 _ASIDE = re.compile(r" expecting \{.*\}| \(in container ''\)| \[[A-Z_]+\]$")
 _MIXED = re.compile(r"'\((int, double|double, int|bool, int, double|bool, double, int)\)'")
@@ -53,7 +53,7 @@ def _environment() -> Any:
     return cel.NewEnv(variables=variables, functions=functions)
 
 
-@lru_cache(_MOST_COMPILED)
+@lru_cache(_MAX_COMPILED)
 def _compiled(text: str) -> Any:
     """Compile the expression. The cache keeps successes only; a compiled expression never becomes stale."""
     if len(text) > MAX_LENGTH:
@@ -94,8 +94,8 @@ def evaluate(text: str, variables: Mapping[str, int | str]) -> int:
     if not math.isfinite(value):
         raise ExpressionError("it gives no finite number")
     whole: int = math.trunc(value)
-    if not 0 <= whole <= MOST:
-        raise ExpressionError(f"it gives {value:g}, and a number from 0 to {MOST} is needed")
+    if not 0 <= whole <= MAX_VALUE:
+        raise ExpressionError(f"it gives {value:g}, and a number from 0 to {MAX_VALUE} is needed")
     return whole
 
 

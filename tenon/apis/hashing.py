@@ -24,7 +24,7 @@ NODEPOOL_VERSION = "tenon-v1"
 EC2NODECLASS_VERSION = "tenon-v1"
 """Change this when the same EC2NodeClass would get a different hash."""
 
-FOUND_BY_LOOKING = frozenset(
+UNHASHED_SELECTORS = frozenset(
     {
         "subnet_selector_terms",
         "security_group_selector_terms",
@@ -46,8 +46,8 @@ def nodepool_hash(pool: NodePool) -> str:
 
 
 def ec2nodeclass_hash(node_class: EC2NodeClass, ca_bundle: str = "") -> str:
-    """Hash the class: its spec without `FOUND_BY_LOOKING`, its AMI family, and the cluster's CA bundle."""
-    spec = _plain(node_class.spec, FOUND_BY_LOOKING)
+    """Hash the class: its spec without `UNHASHED_SELECTORS`, its AMI family, and the cluster's CA bundle."""
+    spec = _plain(node_class.spec, UNHASHED_SELECTORS)
     return _digest({"spec": spec, "family": node_class.spec.resolved_family, "caBundle": ca_bundle})
 
 

@@ -77,7 +77,7 @@ WELL_KNOWN = AWS_INSTANCE_LABELS | frozenset(
 )
 """Labels that a pod may require even if the NodePool does not define them."""
 
-GONE = frozenset({f"{AWS_GROUP}/instance-pods", f"{AWS_GROUP}/instance-ami-id"})
+REMOVED_LABELS = frozenset({f"{AWS_GROUP}/instance-pods", f"{AWS_GROUP}/instance-ami-id"})
 """Labels that nodes carried before v1beta1 and no longer carry."""
 
 # Tenancies: whether an instance shares its hardware with instances of other accounts

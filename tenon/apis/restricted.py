@@ -29,7 +29,7 @@ def restricted_reason(key: str) -> str | None:
     """
     if key == labels.HOSTNAME:
         return f"label {key} is not allowed: a node's name is not known before its launch"
-    if key in labels.GONE:
+    if key in labels.REMOVED_LABELS:
         return f"label {key} is not allowed: no node carries it any more, since v1beta1"
     if key == labels.PROVISIONER:
         return f"label {key} is not allowed: it is {labels.NODEPOOL} now, and nodes of Provisioners alone carry it too"

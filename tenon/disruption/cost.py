@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 NODE_BASE = 1.0
 """The cost of removing a node even if no pod on it needs another node."""
-LEAST, MOST = -10.0, 10.0
+MIN_COST, MAX_COST = -10.0, 10.0
 
 
 def eviction_cost(priority: int, deletion_cost: int) -> float:
     """Return the cost of moving one pod: 1 by default, adjusted by its priority and pod-deletion-cost."""
-    return min(MOST, max(LEAST, 1.0 + deletion_cost / 2**27 + priority / 2**25))
+    return min(MAX_COST, max(MIN_COST, 1.0 + deletion_cost / 2**27 + priority / 2**25))
 
 
 def rescheduling_cost(pods: Iterable[tuple[int, int]]) -> float:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from tenon.disruption.model import ManagedNode
 from tenon.lifecycle.messages import LedgerEntry
 
-SETTLES_AFTER = timedelta(seconds=30)
+GRACE_PERIOD = timedelta(seconds=30)
 """How long after its due time a node that accepted its command has started to leave."""
 
 
@@ -19,5 +19,5 @@ def settled(ledger: Mapping[str, LedgerEntry], nodes: Sequence[ManagedNode], now
         claim
         for claim, entry in ledger.items()
         if claim not in present
-        or (entry.due is not None and now > entry.due + SETTLES_AFTER and not present[claim].leaving)
+        or (entry.due is not None and now > entry.due + GRACE_PERIOD and not present[claim].leaving)
     )

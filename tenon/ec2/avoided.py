@@ -8,7 +8,7 @@ from datetime import datetime
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages import RefusedTypes
 
-MOST = 3000
+MAX_AVOIDED = 3000
 """How many offerings a message carries, about 60 KB. Those that are avoided the longest are kept."""
 
 
@@ -23,7 +23,7 @@ class Avoided(frozenset[OfferingKey]):
 
 def grouped(until: Mapping[OfferingKey, datetime]) -> list[RefusedTypes]:
     """Group offerings by zone for messages. Listing them one by one would make messages five times as long."""
-    newest = sorted(until.items(), key=lambda one: (one[1], one[0]), reverse=True)[:MOST]
+    newest = sorted(until.items(), key=lambda one: (one[1], one[0]), reverse=True)[:MAX_AVOIDED]
     groups: dict[tuple[str, str, datetime], list[str]] = {}
     for (capacity_type, name, zone), instant in newest:
         groups.setdefault((capacity_type, zone, instant), []).append(name)

@@ -10,7 +10,7 @@ from tenon.housekeeping.facts import Graces, Observations, ObservedInstance
 from tenon.housekeeping.findings import Finding, Kind
 
 NAME = "Name"
-MOST_LEFT = 100
+MAX_LEFT = 100
 """How many instances that are left to workflows a sweep remembers for the next one."""
 
 
@@ -39,7 +39,7 @@ def left_to_workflows(seen: Observations, graces: Graces) -> dict[str, datetime]
         for instance in _unclaimed(seen, graces)
         if _left_to_workflow(seen, instance)
     }
-    return dict(sorted(left.items(), key=lambda item: (item[1], item[0]))[:MOST_LEFT])
+    return dict(sorted(left.items(), key=lambda item: (item[1], item[0]))[:MAX_LEFT])
 
 
 def untagged(seen: Observations) -> Iterator[Finding]:

@@ -43,7 +43,7 @@ from tenon.kube.structs import (
 from tenon.kube.taints import Taint, Toleration
 from tenon.kube.volumes import VolumeClaim, VolumeUse, ephemeral_claim
 
-NOBODY = ("", "")
+NO_OWNER = ("", "")
 UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 AnyRecord = TypeVar("AnyRecord", bound=ObjectRecord)
@@ -225,7 +225,7 @@ def scheduling_pod(metadata: Metadata, spec: PodSpec, status: PodStatus | None) 
 
 def _selector_owner(namespace: str, owner: Owner | None) -> tuple[str, str]:
     plural = OWNERS.get((owner.api_version, owner.kind)) if owner else None
-    return share_value((plural, f"{namespace}/{owner.name}")) if owner and plural else NOBODY
+    return share_value((plural, f"{namespace}/{owner.name}")) if owner and plural else NO_OWNER
 
 
 def _whole_number(text: str | None) -> int:

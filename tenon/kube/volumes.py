@@ -37,7 +37,7 @@ AUTO_MODE_DRIVERS = frozenset({"ebs.csi.eks.amazonaws.com"})
 """Drivers that run only on nodes of EKS Auto Mode."""
 AUTO_MODE_KEYS = frozenset({"eks.amazonaws.com/compute-type"})
 """Labels that only nodes of EKS Auto Mode have."""
-MOST_WAYS = 64
+MAX_ALTERNATIVES = 64
 """The maximum number of combined alternatives for the volumes of one pod."""
 
 
@@ -203,6 +203,6 @@ def _together(ways: Sequence[tuple[Requirements, ...]]) -> tuple[Requirements, .
         combined = dict.fromkeys(one for one in crossed if not any(one[key].contradicts() for key in one))
         if not combined:
             raise UnplacedVolumeError("no node can reach all of its volumes: they are in different zones")
-        if len(combined) > MOST_WAYS:
-            raise UnplacedVolumeError(f"its volumes have more than {MOST_WAYS} alternatives together")
+        if len(combined) > MAX_ALTERNATIVES:
+            raise UnplacedVolumeError(f"its volumes have more than {MAX_ALTERNATIVES} alternatives together")
     return tuple(combined) if ways else ()

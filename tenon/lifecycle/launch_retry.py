@@ -19,17 +19,17 @@ from tenon.lifecycle.timeline import record
 
 LAUNCH_WITHIN = timedelta(minutes=5)
 """The age at which a claim is given up if EC2 still refuses its launch (LIF-05)."""
-LAUNCH_SETTLES = timedelta(minutes=2)
+ANSWER_GRACE = timedelta(minutes=2)
 """How long an instance may take to appear after a fleet request whose answer was lost."""
 FIRST_PAUSE = timedelta(seconds=5)
-LONGEST_PAUSE = timedelta(seconds=20)
+MAX_PAUSE = timedelta(seconds=20)
 """Also limits the launch breaker of a NodePool, so that launches resume within a minute after a refusal ends."""
 
 
 def pause(failures: int) -> timedelta:
     """Return how long to wait after this many failures in a row."""
     doublings = min(max(failures - 1, 0), 10)
-    return min(FIRST_PAUSE * (1 << doublings), LONGEST_PAUSE)
+    return min(FIRST_PAUSE * (1 << doublings), MAX_PAUSE)
 
 
 def given_up(created_at: datetime | None, now: datetime, *, answered: bool) -> bool:
@@ -47,7 +47,7 @@ def put_off(state: NodeState, wait: LaunchWait, now: datetime) -> NodeState:
     """
     failures = state.launch_failures + (not wait.held)
     again_at = max(now if wait.held else now + pause(failures), wait.not_before or now)
-    unsettled_until = now + LAUNCH_SETTLES if wait.unsettled else state.launch_unsettled_until
+    unsettled_until = now + ANSWER_GRACE if wait.unsettled else state.launch_unsettled_until
     update: dict[str, object] = {
         "deadline": again_at,
         "look": False,

@@ -52,11 +52,11 @@ NO_NODE_JOINS = "registration timeout: terminates the instance unless its Node h
 LAUNCH_ATTEMPTS = 3
 RECHECK = timedelta(minutes=10)
 """How often to check an uninitialized or blocked node if no poke arrives."""
-FIRST_LOOK = timedelta(minutes=1)
+FIRST_CHECK = timedelta(minutes=1)
 """How soon after registration to check a Node that is not ready, so that its timeline says why."""
 FIRST_RECHECK = timedelta(seconds=5)
 """How soon to check a node again that is not initialized. The interval doubles up to `RECHECK`."""
-FAILED_RETRY, LONGEST_FAILED_RETRY = timedelta(seconds=30), timedelta(minutes=2)
+FAILED_RETRY, MAX_FAILED_RETRY = timedelta(seconds=30), timedelta(minutes=2)
 """How soon to retry a step that used up its attempts. The interval doubles from the first value up to the second."""
 DONE = (
     RegisterResult,
@@ -371,7 +371,7 @@ def _registered(state: NodeState, event: RegisterResult, now: datetime) -> NodeS
         registered=True,
         registered_at=now,
         blocked="",
-        deadline=now + FIRST_LOOK,
+        deadline=now + FIRST_CHECK,
     )
     return record(registered, now, f"registered node {event.node_name}")
 
@@ -521,12 +521,12 @@ def _failed(state: NodeState, event: Failed, now: datetime) -> NodeState:
         wait = LaunchWait(reason="LaunchFailed", message=event.message, unsettled=True)
         return launch_retry.put_off(state, wait, now)
     if event.activity is ActivityName.LAUNCH:
-        state = evolve(state, launch_unsettled_until=now + launch_retry.LAUNCH_SETTLES)
+        state = evolve(state, launch_unsettled_until=now + launch_retry.ANSWER_GRACE)
     if event.activity in (ActivityName.PREPARE_LAUNCH, ActivityName.LAUNCH):
         return termination.leave(state, LeaveRequest(reason=Reason.LAUNCH_TIMEOUT, message=event.message), now)
     text = f"{event.activity.value} failed: {event.message}"
     update: dict[str, object] = {"blocked": text, "failures": state.failures + 1}
     if state.stage is not Stage.REGISTERING:  # its deadline is the registration timeout, so it retries at once
-        pause = min(FAILED_RETRY * 2 ** min(state.failures, 8), LONGEST_FAILED_RETRY)
+        pause = min(FAILED_RETRY * 2 ** min(state.failures, 8), MAX_FAILED_RETRY)
         update |= {"deadline": now + pause, "look": False}
     return record(evolve(state, **update), now, text)

@@ -19,7 +19,7 @@ Object = Mapping[str, Any]
 
 UNSCHEDULABLE_TAINT = ("node.kubernetes.io/unschedulable", "NoSchedule")
 """The taint that the node lifecycle controller adds to a cordoned node."""
-LONGEST = timedelta(seconds=45)
+MAX_CORDON = timedelta(seconds=45)
 """A registered node that is not ready is opened after this time: kube-scheduler may know more than Tenon."""
 
 
@@ -52,4 +52,4 @@ def _marked(node: Object) -> bool:
 def closed_long(claim: Object, now: datetime) -> bool:
     """True if the claim's Node was registered so long ago that it must be opened."""
     since = true_since(claim, REGISTERED)
-    return since is not None and now - since > LONGEST
+    return since is not None and now - since > MAX_CORDON

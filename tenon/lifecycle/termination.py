@@ -15,7 +15,7 @@ BLOCKED_RETRY = timedelta(seconds=30)
 """How soon to retry a drain that a PodDisruptionBudget blocks, or an instance that does not terminate."""
 
 
-LONGEST_BLOCKED_RETRY = timedelta(minutes=5)
+MAX_BLOCKED_RETRY = timedelta(minutes=5)
 FIRST_DRAIN_SECONDS, DRAIN_SECONDS = 15.0, 60.0
 """The first drain attempt is short, so that it reports soon what blocks it.
 
@@ -94,7 +94,7 @@ def drained(state: NodeState, result: DrainResult, now: datetime) -> NodeState:
         done = evolve(state, stage=after, blocked="", deadline=None, volumes_attached=result.volumes_attached)
         return record(done, now, f"drained, {state.evicted_pods} pods evicted in all")
     blocked = "; ".join(result.blocked[:3])
-    pause = min(BLOCKED_RETRY * 2 ** min(state.drain_rounds - 1, 8), LONGEST_BLOCKED_RETRY)
+    pause = min(BLOCKED_RETRY * 2 ** min(state.drain_rounds - 1, 8), MAX_BLOCKED_RETRY)
     again = min(now + pause, result.next_force_at or now + pause)
     waits = evolve(state, blocked=blocked, deadline=again if blocked else None)
     return record(waits, now, f"{result.remaining} pods left{': ' + blocked if blocked else ''}")

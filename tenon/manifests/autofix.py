@@ -14,7 +14,7 @@ from tenon.manifests.paths import Path, has, path_of, value_at
 from tenon.manifests.schemas import Schema, choices_at, nearest
 from tenon.manifests.yaml_writer import as_yaml
 
-MOST_TRIED = 300
+MAX_TRIES = 300
 """Maximum number of replacements to try for one object."""
 
 Check = Callable[[dict[str, Any]], Sequence[FieldError]]
@@ -45,7 +45,7 @@ def mends(
     for problem in problems:
         path = path_of(problem.path, item.body)
         for mend in _guesses(item, path, schema, unknown, problem.sentence):
-            if tried >= MOST_TRIED:
+            if tried >= MAX_TRIES:
                 return found, solved
             tried += 1
             body = applied(item.body, mend)

@@ -31,8 +31,8 @@ _NEW: Mapping[str, str] = {
     "spec.metadataOptions": _WRITTEN_OUT,
 }
 """Why a new field exists, by the path of the field or of one that contains it."""
-_LONGEST_VALUE = 60
-_WIDEST_NOTE = 100
+_MAX_VALUE_LENGTH = 60
+_MAX_NOTE_WIDTH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def _place_notes(found: Sequence[Changed], notes: Sequence[str]) -> list[set[Pat
 
 
 def _put_wrapped(comments: Comments, path: Path, text: str) -> None:
-    for line in wrap(text, _WIDEST_NOTE, break_long_words=False, break_on_hyphens=False):
+    for line in wrap(text, _MAX_NOTE_WIDTH, break_long_words=False, break_on_hyphens=False):
         comments.put_above(path, line)
 
 
@@ -230,4 +230,4 @@ def _gone(
 def _short(value: Any) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     text = " ".join(text.split())
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[:_MAX_VALUE_LENGTH]}..."

@@ -15,7 +15,7 @@ from tenon.manifests.tab_indentation import without_tab
 from tenon.manifests.yaml_scalars import UnreadableError
 from tenon.manifests.yaml_values import read_documents
 
-_DEEPEST_LIST = 3
+_MAX_LIST_DEPTH = 3
 _LINE = re.compile(r"line (\d+)(, column \d+)?: ")
 
 
@@ -140,7 +140,7 @@ def read(file: str, text: str) -> tuple[list[Document], list[Diagnostic]]:
 def items(document: Document, findings: list[Diagnostic]) -> Iterator[Item]:
     """Return the objects of a document: itself, or the items of a list. Anything else is added to ``findings``."""
     if document.value is not None:
-        yield from _opened(Item(document, document.value, document.root), findings, _DEEPEST_LIST)
+        yield from _opened(Item(document, document.value, document.root), findings, _MAX_LIST_DEPTH)
 
 
 def _opened(item: Item, findings: list[Diagnostic], deeper: int) -> Iterator[Item]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-LONGEST = 300
+MAX_TEXT = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def in_order(faults: Sequence[ManifestError]) -> list[ManifestError]:
 
 
 def one_line(text: str) -> str:
-    """Return the text without line breaks and control characters, truncated to twice ``LONGEST`` characters."""
+    """Return the text without line breaks and control characters, truncated to twice ``MAX_TEXT`` characters."""
     readable = "".join(character if character.isprintable() else " " for character in text)
     shown = " ".join(readable.split())
-    return shown if len(shown) <= LONGEST * 2 else f"{shown[: LONGEST * 2]}..."
+    return shown if len(shown) <= MAX_TEXT * 2 else f"{shown[: MAX_TEXT * 2]}..."

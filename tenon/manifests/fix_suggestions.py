@@ -19,7 +19,7 @@ _PART = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]+)\s*")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _SECONDS |= {"sec": 1, "secs": 1, "second": 1, "seconds": 1, "min": 60, "mins": 60, "minute": 60, "minutes": 60}
 _SECONDS |= {"hr": 3600, "hrs": 3600, "hour": 3600, "hours": 3600, "day": 86400, "days": 86400}
-_LONGEST = 40
+_MAX_LENGTH = 40
 _SHARE = re.compile(r"[0-9]+\s+%")
 _SIZE = re.compile(r"([1-9][0-9]*)\s*(?:([GT])(i?)b?)?", re.IGNORECASE)
 _SIZED = "volumeSize"
@@ -110,7 +110,7 @@ def _durations(text: str) -> Iterator[str]:
 
 def _seconds(text: str) -> int | None:
     """Parse a duration with units into seconds. Return None if it is not a duration or not whole seconds."""
-    if not text or len(text) > _LONGEST or _PART.sub("", text):
+    if not text or len(text) > _MAX_LENGTH or _PART.sub("", text):
         return None
     total = 0.0
     for number, unit in _PART.findall(text):

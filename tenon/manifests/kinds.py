@@ -18,7 +18,7 @@ MODELS: Mapping[tuple[str, str], type[ApiModel]] = {
 """Model of each kind and version."""
 KINDS = frozenset(kind for kind, _ in MODELS)
 _GROUPS = (labels.GROUP, labels.AWS_GROUP)
-_NEAR = 0.85
+_MIN_SIMILARITY = 0.85
 
 
 def is_karpenters(item: Item) -> bool:
@@ -26,7 +26,7 @@ def is_karpenters(item: Item) -> bool:
     group = item.api_version.rpartition("/")[0]
     if (item.kind, item.api_version) in MODELS or group in _GROUPS:
         return True
-    return item.kind in KINDS and bool(get_close_matches(group, _GROUPS, 1, _NEAR))
+    return item.kind in KINDS and bool(get_close_matches(group, _GROUPS, 1, _MIN_SIMILARITY))
 
 
 def unknown_kind(item: Item) -> tuple[str, str, str] | None:

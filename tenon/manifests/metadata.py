@@ -10,9 +10,9 @@ from tenon.apis.common import KEY_PATTERN, LABEL_VALUE_PATTERN
 from tenon.apis.validation import FieldError
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_LONGEST_NAME = 253
-_LONGEST_VALUE = 63
-_MOST_BYTES = 256 * 1024
+_MAX_NAME_LENGTH = 253
+_MAX_VALUE_LENGTH = 63
+_MAX_BYTES = 256 * 1024
 
 
 def metadata_problems(body: Mapping[str, Any]) -> Iterator[FieldError]:
@@ -29,7 +29,7 @@ def metadata_problems(body: Mapping[str, Any]) -> Iterator[FieldError]:
         given = metadata.get(field)
         text = given if isinstance(given, str) else ""
         stem = text.rstrip("-.") if field == "generateName" else text
-        if stem and (len(stem) > _LONGEST_NAME or _NAME.fullmatch(stem) is None):
+        if stem and (len(stem) > _MAX_NAME_LENGTH or _NAME.fullmatch(stem) is None):
             said = "is not the name of an object: use lower case letters, digits, - and ."
             yield FieldError(f"metadata.{field}", f"{text[:80]!r} {said}")
     for field in ("labels", "annotations"):
@@ -40,8 +40,8 @@ def metadata_problems(body: Mapping[str, Any]) -> Iterator[FieldError]:
             if field == "labels" and isinstance(value, str) and not _is_value(value):
                 yield FieldError(f"metadata.labels[{key}]", f"{value[:80]!r} is not a label value")
     annotations = metadata.get("annotations")
-    if isinstance(annotations, dict) and sum(len(f"{k}{v}".encode()) for k, v in annotations.items()) > _MOST_BYTES:
-        yield FieldError("metadata.annotations", f"are more than {_MOST_BYTES // 1024} KiB together")
+    if isinstance(annotations, dict) and sum(len(f"{k}{v}".encode()) for k, v in annotations.items()) > _MAX_BYTES:
+        yield FieldError("metadata.annotations", f"are more than {_MAX_BYTES // 1024} KiB together")
 
 
 def _is_key(key: str) -> bool:
@@ -50,4 +50,4 @@ def _is_key(key: str) -> bool:
 
 
 def _is_value(value: str) -> bool:
-    return len(value) <= _LONGEST_VALUE and re.fullmatch(LABEL_VALUE_PATTERN, value) is not None
+    return len(value) <= _MAX_VALUE_LENGTH and re.fullmatch(LABEL_VALUE_PATTERN, value) is not None

@@ -30,7 +30,7 @@ CHART: Mapping[str, str] = {
 """Helm value of each setting that a ConfigMap could hold."""
 _NO_TEXTS = ("ISOLATED_VPC", "VM_MEMORY_OVERHEAD_PERCENT", "RESERVED_ENIS")
 _LISTS = ("LOG_OUTPUT_PATHS", "LOG_ERROR_OUTPUT_PATHS")
-_WIDEST_NOTE = 100
+_MAX_NOTE_WIDTH = 100
 
 
 def settings_block(item: Item) -> tuple[str, Sequence[str]]:
@@ -52,7 +52,7 @@ def settings_block(item: Item) -> tuple[str, Sequence[str]]:
         lines += as_yaml(_chart_values(settings.values)).splitlines()
     dropped = [note for note in settings.notes if note.partition(" is ")[2].partition(" now")[0] not in settings.values]
     for note in dropped:
-        lines += wrap(note, _WIDEST_NOTE, break_long_words=False, break_on_hyphens=False)
+        lines += wrap(note, _MAX_NOTE_WIDTH, break_long_words=False, break_on_hyphens=False)
     return "\n" + "".join(f"# {comment_line(line)}".rstrip() + "\n" for line in lines), settings.notes
 
 

@@ -9,7 +9,7 @@ from tenon.manifests.source_map import Lines
 from tenon.manifests.yaml_scalars import UnreadableError
 from tenon.manifests.yaml_values import read_documents
 
-_LARGEST = 100_000
+_MAX_SIZE = 100_000
 """Maximum size, in characters, of a document in which indentations are tried."""
 _INDENTED = re.compile(r"[ \t]*\t[ \t]*(?=\S)")
 _LEVELS = re.compile(r"^ *(?:- +)*(?=\S)", re.MULTILINE)
@@ -30,7 +30,7 @@ def without_tab(lines: Lines, start: int, number: int) -> str | None:
     tabbed = _INDENTED.match(lines.text, first, last)
     later = _NEXT.search(lines.text, last)
     end = later.start() if later else len(lines.text)
-    if tabbed is None or end - start > _LARGEST:
+    if tabbed is None or end - start > _MAX_SIZE:
         return None
     before, rest = lines.text[start:first], lines.text[tabbed.end() : last].rstrip()
     behind = lines.text[last:end]

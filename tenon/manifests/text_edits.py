@@ -17,7 +17,7 @@ from tenon.manifests.documents import Document, read
 from tenon.manifests.paths import Path
 from tenon.manifests.source_map import Place
 from tenon.manifests.trailing_newline import closed
-from tenon.manifests.yaml_writer import WIDEST, Comments, with_comments
+from tenon.manifests.yaml_writer import MAX_WIDTH, Comments, with_comments
 
 _RENAMED = {PROVISIONER_NAME: labels.NODEPOOL, **dict.fromkeys(KEPT_FROM_DISRUPTION, labels.DO_NOT_DISRUPT)}
 """Renamed keys of labels, selectors and annotations."""
@@ -140,7 +140,7 @@ def _in_place(document: Document, root: Place, edits: list[Edit]) -> str | None:
             continue  # an earlier conversion already added this comment
         place = max((p for _, p in root.walk() if p.begin < last and p.entries is None), key=lambda p: p.end)
         indent = line[: len(line) - len(line.lstrip())]
-        if "#" in line or place.end > first + len(line) or len(line) + len(text) > WIDEST - 12:
+        if "#" in line or place.end > first + len(line) or len(line) + len(text) > MAX_WIDTH - 12:
             spans.append((first, first, f"{indent}# {text}\n"))
         else:
             spans.append((first + len(line), first + len(line), f" # {text}"))

@@ -14,7 +14,7 @@ _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9_]*)")
 _BASED = re.compile(r"[-+]?0(x[0-9a-fA-F_]+|b[01_]+|o?[0-7_]+)")
 _FLOAT = re.compile(r"[-+]?([0-9][0-9_]*)?\.?[0-9_]*([eE][-+]?[0-9]+)?")
 _NO_NUMBER = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-_MOST_DIGITS = 400
+_MAX_DIGITS = 400
 _TAG = "tag:yaml.org,2002:"
 
 
@@ -62,14 +62,14 @@ def plain_value(text: str, line: int = 0) -> Any:
     if _NO_NUMBER.fullmatch(text):
         raise UnreadableError(f"line {line}: {text} is no number that a manifest can hold")
     try:
-        if _INTEGER.fullmatch(text) and len(text) <= _MOST_DIGITS:
+        if _INTEGER.fullmatch(text) and len(text) <= _MAX_DIGITS:
             return int(text.replace("_", ""))
-        if _BASED.fullmatch(text) and len(text) <= _MOST_DIGITS:
+        if _BASED.fullmatch(text) and len(text) <= _MAX_DIGITS:
             bare = text.replace("_", "")
             octal = bare.lstrip("+-")[1:].isdigit()
             return int(bare, 8 if octal else 0)
         if _FLOAT.fullmatch(text) and any(character.isdigit() for character in text):
-            number = float(text.replace("_", "")) if len(text) <= _MOST_DIGITS else float("inf")
+            number = float(text.replace("_", "")) if len(text) <= _MAX_DIGITS else float("inf")
             if number in (float("inf"), float("-inf")):
                 raise UnreadableError(f"line {line}: {text[:80]} is too large for any field")
             return number

@@ -15,9 +15,9 @@ import yaml
 from tenon.manifests.json_values import read_json
 from tenon.manifests.yaml_scalars import UnreadableError, check_tag, scalar_value
 
-DEEPEST = 100
+MAX_DEPTH = 100
 """Maximum nesting depth, far above that of any Kubernetes object."""
-MOST_ALIASED = 200_000
+MAX_ALIASED = 200_000
 """Maximum number of values that all aliases of one document may stand for."""
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -43,7 +43,7 @@ def read_documents(text: str) -> Iterator[tuple[int, Any | UnreadableError]]:
     A YAML syntax error ends the text. Documents before it are returned. The document that contains the error is not,
     because the parser may have read only its beginning.
     """
-    whole = read_json(text, DEEPEST)
+    whole = read_json(text, MAX_DEPTH)
     if whole is not None:
         yield 1, whole
         return
@@ -106,8 +106,8 @@ class _Builder:
         """
         if isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
             self._depth += 1
-            if self._depth > DEEPEST:
-                raise UnreadableError(f"line {line}: lists and mappings nest deeper than {DEEPEST}")
+            if self._depth > MAX_DEPTH:
+                raise UnreadableError(f"line {line}: lists and mappings nest deeper than {MAX_DEPTH}")
         elif isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
             self._depth -= 1
 
@@ -126,8 +126,8 @@ class _Builder:
                 raise UnreadableError(f"line {line}: alias *{event.anchor} {why}")
             value, weight = self._anchors[event.anchor]
             self._aliased += weight
-            if self._aliased > MOST_ALIASED:
-                raise UnreadableError(f"line {line}: its aliases stand for more than {MOST_ALIASED} values")
+            if self._aliased > MAX_ALIASED:
+                raise UnreadableError(f"line {line}: its aliases stand for more than {MAX_ALIASED} values")
             self._add(value, weight, line, None, value if isinstance(value, str) else None)
         elif isinstance(event, yaml.SequenceStartEvent):
             check_tag(event.tag, "seq", line)

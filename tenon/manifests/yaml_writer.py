@@ -17,9 +17,9 @@ from tenon.manifests.paths import Path
 from tenon.manifests.source_map import Lines, find_documents
 from tenon.manifests.yaml_scalars import UnreadableError, plain_value
 
-WIDEST = 120
+MAX_WIDTH = 120
 """Maximum columns of a line including its comment. A longer comment goes above the line."""
-_LONGEST_ROW = 80
+_MAX_ROW = 80
 """Maximum columns of a list that is written on one line."""
 _RARE_BREAKS = frozenset("\x85\u2028\u2029")
 """Additional line breaks of YAML 1.1. Unless escaped, they change the text when it is read back."""
@@ -49,7 +49,7 @@ def _is_quoted(text: str) -> bool:
 
 def _list(dumper: Any, values: list[Any]) -> Any:
     row = bool(values) and not any(isinstance(value, (dict, list)) or "\n" in str(value) for value in values)
-    short = sum(len(str(value)) + 2 for value in values) <= _LONGEST_ROW
+    short = sum(len(str(value)) + 2 for value in values) <= _MAX_ROW
     return dumper.represent_sequence("tag:yaml.org,2002:seq", values, flow_style=(row and short) or not values)
 
 
@@ -101,7 +101,7 @@ def with_comments(body: Mapping[str, Any], comments: Comments) -> str:
     found: list[str] = []
     for number, line in enumerate(written, 1):
         said = "; ".join(beside.get(number, ()))
-        fits = len(line) + len(said) + 3 <= WIDEST and not line.rstrip().endswith(("|", "|-", "|+"))
+        fits = len(line) + len(said) + 3 <= MAX_WIDTH and not line.rstrip().endswith(("|", "|-", "|+"))
         indent = line[: len(line) - len(line.lstrip())]
         remarks = [*above.get(number, ()), *([said] if said and not fits else [])]
         found += [f"{indent}# {remark}".rstrip() for remark in remarks]

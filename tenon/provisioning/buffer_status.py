@@ -24,7 +24,7 @@ NOT_READY = "NotReadyForProvisioning"
 EMPTY = "BufferEmpty"
 
 POD_TEMPLATE = "PodTemplate"
-MOST_PODS = 10_000
+MAX_PODS = 10_000
 """The most pods that one buffer may stand for."""
 
 
@@ -83,8 +83,8 @@ def resolved(buffer: CapacityBuffer, found: Mapping[str, Any] | None) -> Resolve
         count = buffer_size(buffer.spec, unit_requests(template), replicas)
     except ValueError as error:
         return unreadable(f"what a pod of {kind} {name} asks for cannot be read: {error}")
-    if count > MOST_PODS:
-        return unreadable(f"it stands for {count} pods, and {MOST_PODS} are the most that are planned for: lower it")
+    if count > MAX_PODS:
+        return unreadable(f"it stands for {count} pods, and {MAX_PODS} are the most that are planned for: lower it")
     generation = found["metadata"].get("generation") if of_template else None
     return Resolved(RESOLVED, "", template, count, name if of_template else "", generation)
 

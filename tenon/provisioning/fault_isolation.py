@@ -15,7 +15,7 @@ from tenon.kube.pod import Pod
 from tenon.scheduling.deadline import Expired
 from tenon.scheduling.model import Plan, Problem
 
-MOST_SOLVES = 40
+MAX_SOLVES = 40
 """The most engine calls for one batch. Pods that are not isolated by then wait."""
 
 Solve: TypeAlias = Callable[[Problem, Expired], Plan]
@@ -43,7 +43,7 @@ def narrowed(problem: Problem, expired: Expired, solve: Solve) -> IsolatedPlan:
     while waiting:
         chunk = waiting.pop(0)
         tried = replace(problem, pods=[*good, *(pod for kind in chunk for pod in kind)])
-        if solves >= MOST_SOLVES or (solves and expired()):
+        if solves >= MAX_SOLVES or (solves and expired()):
             found = _set_apart(found, chunk)
             continue
         solves += 1

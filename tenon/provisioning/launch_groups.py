@@ -15,7 +15,7 @@ from typing import Any
 from tenon.apis import labels
 from tenon.lifecycle.messages import LaunchGroup
 
-MOST_MEMBERS = 100
+MAX_MEMBERS = 100
 """The most members of a group. It keeps EC2's answers small, and limits how many claims a failed request delays."""
 OF_ITS_PODS = frozenset({labels.PLANNED_PODS, labels.PLANNED_REQUESTS, labels.EXPLANATION})
 """Annotations that may differ between claims of a group."""
@@ -28,8 +28,8 @@ def annotate(bodies: Sequence[dict[str, Any]], batch: int) -> None:
         alike.setdefault(_what_it_asks_for(body), []).append(body)
     number = 0
     for members in alike.values():
-        for start in range(0, len(members), MOST_MEMBERS):
-            chunk = members[start : start + MOST_MEMBERS]
+        for start in range(0, len(members), MAX_MEMBERS):
+            chunk = members[start : start + MAX_MEMBERS]
             if len(chunk) == 1:
                 continue
             for ordinal, body in enumerate(chunk):
@@ -45,7 +45,7 @@ def group_of(annotations: Mapping[str, str]) -> LaunchGroup | None:
     if not (name and ordinal.isdecimal() and size.isdecimal()):
         return None
     group = LaunchGroup(id=name, ordinal=int(ordinal), size=int(size))
-    return group if group.ordinal < group.size <= MOST_MEMBERS else None
+    return group if group.ordinal < group.size <= MAX_MEMBERS else None
 
 
 def group_token(cluster: str, group: LaunchGroup) -> str:

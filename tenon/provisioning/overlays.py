@@ -67,8 +67,8 @@ class _Overlay:
         return self.price is not None or self.adjustment is not None
 
 
-MOST_UNITS = 2**63 - 1
-MOST_DOLLARS = 1e6
+MAX_UNITS = 2**63 - 1
+MAX_DOLLARS = 1e6
 
 
 @dataclass(slots=True)
@@ -175,10 +175,10 @@ def _read(overlay: NodeOverlay) -> _Overlay:
 def _beyond(overlay: _Overlay) -> str:
     """Say which figure of the overlay is implausibly large; empty if none is."""
     for name, amount in overlay.capacity.items():
-        if amount > MOST_UNITS:
+        if amount > MAX_UNITS:
             return f"its capacity of {name} is larger than can be counted"
-    if overlay.price is not None and float(overlay.price) > MOST_DOLLARS:
-        return f"its price is above {MOST_DOLLARS:,.0f} dollars an hour"
+    if overlay.price is not None and float(overlay.price) > MAX_DOLLARS:
+        return f"its price is above {MAX_DOLLARS:,.0f} dollars an hour"
     return ""
 
 

@@ -10,7 +10,7 @@ from tenon.scheduling.model import PlannedClaim, Problem
 NAMED_PODS, NAMED_TYPES = 5, 5
 MAX_LINES, MAX_LINE = 6, 300
 """Lines, and bytes per line, that a workflow accepts: it carries them through each of its runs."""
-MOST_EXPLAINED = 200
+MAX_EXPLAINED = 200
 """How many claims of a plan get their type explained. More would delay the pods of a large plan."""
 
 
@@ -18,7 +18,7 @@ def explanations(problem: Problem, claims: Sequence[PlannedClaim]) -> list[str]:
     """Returns, for each claim of a plan for the problem, the lines that say why it is bought."""
     winners = TypeChoiceExplainer(problem)
     return [
-        explanation(claim, winners.why(claim) if number < MOST_EXPLAINED else "") for number, claim in enumerate(claims)
+        explanation(claim, winners.why(claim) if number < MAX_EXPLAINED else "") for number, claim in enumerate(claims)
     ]
 
 

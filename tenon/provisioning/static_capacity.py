@@ -19,7 +19,7 @@ from tenon.provisioning.claims import name_after
 from tenon.provisioning.readiness import NodeClasses, why_class_unready
 from tenon.resources import parse_resources
 
-MOST_AT_ONCE = 50
+MAX_CHANGES = 50
 """The most NodeClaims of a pool to create or delete before the pool, which may have changed, is read again."""
 
 _ORDINAL = re.compile(r"[0-9]{1,18}")
@@ -56,7 +56,7 @@ class Balance:
 
 @dataclass(frozen=True, slots=True)
 class StaticDecision:
-    """What brings a static pool closer to its replicas: at most `MOST_AT_ONCE` NodeClaims."""
+    """What brings a static pool closer to its replicas: at most `MAX_CHANGES` NodeClaims."""
 
     create: tuple[str, ...] = ()
     """Names of NodeClaims."""
@@ -85,7 +85,7 @@ def balance(pool: NodePool, staying: int, leaving: int) -> Balance:
     return Balance(missing=allowed, held_back=missing - allowed)
 
 
-def decide(pool: NodePool, claims: Sequence[StaticClaim], may_make: int = MOST_AT_ONCE) -> StaticDecision:
+def decide(pool: NodePool, claims: Sequence[StaticClaim], may_make: int = MAX_CHANGES) -> StaticDecision:
     """Decide which NodeClaims to create and delete.
 
     Args:
@@ -96,8 +96,8 @@ def decide(pool: NodePool, claims: Sequence[StaticClaim], may_make: int = MOST_A
     staying = [claim for claim in claims if not claim.leaving]
     found = balance(pool, len(staying), len(claims) - len(staying))
     if found.surplus:
-        return StaticDecision(delete=tuple(sorted(staying, key=_first_to_go)[: min(found.surplus, MOST_AT_ONCE)]))
-    return _new_names(pool, min(found.missing, may_make, MOST_AT_ONCE), {claim.name for claim in claims})
+        return StaticDecision(delete=tuple(sorted(staying, key=_first_to_go)[: min(found.surplus, MAX_CHANGES)]))
+    return _new_names(pool, min(found.missing, may_make, MAX_CHANGES), {claim.name for claim in claims})
 
 
 def next_ordinal(pool: NodePool) -> int:

@@ -21,7 +21,7 @@ from tenon.scheduling.engine import solve
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import InstanceType, PlannedClaim, Problem
 
-_NOBODY = Pod("", "static", "static", {PODS: 1}, tolerations=(Toleration(operator="Exists"),))
+_PLACEHOLDER_POD = Pod("", "static", "static", {PODS: 1}, tolerations=(Toleration(operator="Exists"),))
 """A pod that every node of every pool accepts."""
 
 
@@ -49,7 +49,7 @@ def static_node(
         NoStaticNodeError: no type fits.
     """
     problem = Problem(
-        pods=[_NOBODY],
+        pods=[_PLACEHOLDER_POD],
         pools=[replace(scheduling_pool(pool, types, {}), limits=None)],
         daemons=daemons,
         namespaces=namespaces,
@@ -60,7 +60,7 @@ def static_node(
     if not plan.claims:
         raise NoStaticNodeError("; ".join(plan.unschedulable.values()))
     (planned,) = plan.claims
-    requests = {name: units for name, units in subtract(planned.requests, _NOBODY.requests).items() if units}
+    requests = {name: units for name, units in subtract(planned.requests, _PLACEHOLDER_POD.requests).items() if units}
     planned = replace(planned, pods=(), requests=requests)
     occasion = f"one of {pool.spec.replicas} replicas of static NodePool {pool.metadata.name}"
     return planned, explanation(planned, TypeChoiceExplainer(problem).why(planned), occasion)

@@ -16,7 +16,7 @@ from tenon.scheduling.packing import Bin
 from tenon.scheduling.pod_classes import PodClass
 from tenon.scheduling.template import State, Template
 
-_MOST = 2**62
+_MAX = 2**62
 """The largest amount that a row stores. Larger amounts are capped to it."""
 
 
@@ -46,7 +46,7 @@ class BinIndex:
 
     def update(self, position: int, node: Bin) -> None:
         """Store what the node has left."""
-        self._spare[position] = [min(amount, _MOST) for amount in node.spare_amounts()]
+        self._spare[position] = [min(amount, _MAX) for amount in node.spare_amounts()]
         self._floor[position] = node.spot_floor
         number = self._numbers.get(id(node.state))
         if number is None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tenon.scheduling.bound_columns import Column, Demand, Reservation
 
-MOST_CLASSES = 500
+MAX_CLASSES = 500
 """The number of kinds of pods above which similar kinds are merged."""
 
 Floats = npt.NDArray[np.float64]
@@ -118,7 +118,7 @@ def merged(tables: Tables) -> Tables:
         classes: dict[tuple[bytes, bytes], int] = {}
         for c in range(len(tables.counts)):
             classes.setdefault((packed[c].tobytes(), rounded[c].tobytes()), c)
-        if len(classes) <= MOST_CLASSES:
+        if len(classes) <= MAX_CLASSES:
             break
     firsts = list(classes.values())
     number = {key: position for position, key in enumerate(classes)}

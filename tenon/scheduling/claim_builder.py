@@ -14,7 +14,7 @@ from tenon.scheduling.packing import Bin, Load
 from tenon.scheduling.requirement_defaults import settled_requirements
 from tenon.scheduling.template import State, Template
 
-MOST_TYPES = 600
+MAX_TYPES = 600
 """The most instance types that one NodeClaim lists."""
 
 
@@ -68,11 +68,11 @@ def _shared_limit(template: Template, node: Bin, limits: Limits, waiting: int) -
 def _listed(template: Template, node: Bin, types: int) -> list[int]:
     """The cheapest types, up to the most that a claim lists. Types that ``minValues`` need replace other ones."""
     ordered = template.by_price(node.state, types)
-    if len(ordered) <= MOST_TYPES:
+    if len(ordered) <= MAX_TYPES:
         return ordered
-    chosen = ordered[:MOST_TYPES]
-    replaced = MOST_TYPES
-    for number in ordered[MOST_TYPES:]:
+    chosen = ordered[:MAX_TYPES]
+    replaced = MAX_TYPES
+    for number in ordered[MAX_TYPES:]:
         types = sum(1 << n for n in chosen)
         if all(template.offered(node.state, types, key) >= least for key, least in template.wished.items()):
             break

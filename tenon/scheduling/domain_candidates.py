@@ -18,7 +18,7 @@ Chosen = dict[str, str | None]
 
 Terms = tuple[Requirements, ...]
 
-MOST_CHOICES = 5_000
+MAX_CANDIDATES = 5_000
 """The most combinations of domains to try. Zone and instance type together have about three thousand. Rules with more
 combinations are hardly intended, and every pod would have to check them all.
 """
@@ -73,7 +73,7 @@ class DomainCandidates:
         self._boundless: set[tuple[object, ...]] = set()
 
     def boundless(self, pod_class: PodClass) -> bool:
-        """Whether the pods' rules allow more than `MOST_CHOICES` combinations of domains, so that none is tried."""
+        """Whether the pods' rules allow more than `MAX_CANDIDATES` combinations of domains, so that none is tried."""
         return pod_class.area is not None and self._asked(pod_class) in self._boundless
 
     def of(self, pod_class: PodClass) -> list[DomainCandidate]:
@@ -102,8 +102,8 @@ class DomainCandidates:
         known = self._options.get(asked)
         if known is None:
             ways = _KeyOptions(pod_class, *_settled_keys(rules))
-            known = list(islice(self._find(ways, rules.keys, {}, pod_class.terms), MOST_CHOICES + 1))
-            if len(known) > MOST_CHOICES:
+            known = list(islice(self._find(ways, rules.keys, {}, pod_class.terms), MAX_CANDIDATES + 1))
+            if len(known) > MAX_CANDIDATES:
                 self._boundless.add(asked)
                 known = []
             self._options[asked] = known

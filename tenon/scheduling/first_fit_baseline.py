@@ -17,7 +17,7 @@ from tenon.scheduling.model import Plan
 
 EFFORT = 10_000
 """Plans are compared if pods x new nodes is at most this."""
-MOST_KINDS = 100
+MAX_CLASSES = 100
 """Plans are compared if the pods are of at most this many kinds."""
 
 
@@ -56,7 +56,7 @@ class FleetPlan:
 
 def worthwhile(pods: int, kinds: int, nodes: int) -> bool:
     """Whether to compare a plan with this many pods, kinds of pods and new nodes."""
-    return nodes > 0 and pods * nodes <= EFFORT and kinds <= MOST_KINDS
+    return nodes > 0 and pods * nodes <= EFFORT and kinds <= MAX_CLASSES
 
 
 def best(packed: FleetPlan, first_fits: Sequence[FleetPlan]) -> FleetPlan:

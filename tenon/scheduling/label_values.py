@@ -12,7 +12,7 @@ import re
 from tenon.apis.common import LABEL_VALUE_PATTERN
 from tenon.kube.requirements import IN, Requirement, Requirements
 
-_LONGEST = 63
+_MAX_LENGTH = 63
 _VALUE = re.compile(LABEL_VALUE_PATTERN)
 _SHOWN = 100
 
@@ -43,11 +43,11 @@ def impossible(term: Requirements) -> str:
         if wanted.operator == IN and not any(map(_is_value, wanted.members)):
             return (
                 f"it asks for a node with label {key} {wanted.values[0][:_SHOWN]!r}, and no label can have that value:"
-                f" at most {_LONGEST} letters, digits, '-', '_' and '.' may be in it, and it begins and ends with a"
+                f" at most {_MAX_LENGTH} letters, digits, '-', '_' and '.' may be in it, and it begins and ends with a"
                 " letter or digit"
             )
     return ""
 
 
 def _is_value(text: str) -> bool:
-    return len(text) <= _LONGEST and _VALUE.fullmatch(text) is not None
+    return len(text) <= _MAX_LENGTH and _VALUE.fullmatch(text) is not None

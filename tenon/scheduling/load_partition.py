@@ -24,7 +24,7 @@ CUTS = 32
 """How many places are tried for cutting a portion in two."""
 WORTHWHILE = 0.002
 """The share of the price that a cut must save."""
-MOST_JOINED = 12
+MAX_JOINED = 12
 """Portions are joined only if there are at most this many."""
 
 
@@ -87,7 +87,7 @@ def ways_to_cut(template: Template, load: Load) -> Iterator[list[LoadPart]]:
     if any(portion.scattered for portion in apart):
         yield spread or apart
         return
-    joined = _joined(template, menus, apart) if 1 < len(apart) <= MOST_JOINED else apart
+    joined = _joined(template, menus, apart) if 1 < len(apart) <= MAX_JOINED else apart
     yield joined
     cut = [part for portion in joined for part in _cut(portion)]
     if len(cut) > len(joined):

@@ -10,7 +10,7 @@ from tenon.kube.pod import Pod
 from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.scheduling.template import Template
 
-_LARGEST = 2**31 - 1
+_MAX_INT = 2**31 - 1
 
 
 def settled_requirements(
@@ -46,7 +46,7 @@ def _with_least(wanted: Requirement, least: int) -> Requirement:
 def _some_value(wanted: Requirement, seed: str) -> str:
     """A whole number that the requirement allows. Equal seeds give equal numbers; different seeds mostly do not."""
     low = max(0, wanted.gte or 0)
-    high = wanted.lte if wanted.lte is not None else low + _LARGEST
+    high = wanted.lte if wanted.lte is not None else low + _MAX_INT
     start = int.from_bytes(hashlib.sha256(f"{wanted.key}/{seed}".encode()).digest()[:8]) % (high - low + 1)
     span = min(high - low + 1, len(wanted.members) + 1)
     numbers = (str(low + (start + step) % (high - low + 1)) for step in range(span))

@@ -26,7 +26,7 @@ from tenon.scheduling.type_table import OFFERING_KEYS, Market, TypeTable, member
 SPOT_FLEXIBILITY = 15
 """Number of types that a spot node should leave open, if that many fit. Fewer types make interruptions more likely."""
 
-MOST_APART = 64
+MAX_VARIANTS = 64
 """How many variants of a state to try in which other DaemonSets, or fewer of them, run next to a pod."""
 
 
@@ -169,7 +169,7 @@ class Template:
         """
         values = [sorted(self._open_values(state, key)) for key in self._deciding]
         alike: dict[tuple[str, ...], list[str]] = {}
-        for chosen in islice(product(*values), MOST_APART):
+        for chosen in islice(product(*values), MAX_VARIANTS):
             settled = self._with(state, *((value,) for value in chosen))
             if len(values) > 1:
                 yield settled

@@ -12,7 +12,7 @@ Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
 
 
-MOST = 1e6
+MAX_PART = 1e6
 """Caps how often a node holds a load, for loads that request nothing."""
 
 
@@ -64,7 +64,7 @@ def nodes_needed(room: Floats, totals: Floats) -> Floats:
 
 def _parts(room: Floats, total: Floats, largest: Floats) -> Floats:
     asked = total > 0
-    parts: Floats = (room[:, asked] / total[asked]).min(axis=1, initial=MOST)
+    parts: Floats = (room[:, asked] / total[asked]).min(axis=1, initial=MAX_PART)
     return np.where((room >= largest).all(axis=1), parts, 0.0)
 
 

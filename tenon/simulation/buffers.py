@@ -6,7 +6,7 @@ from tenon.apis.capacitybuffer import ACTIVE_CAPACITY, CapacityBuffer
 from tenon.apis.json_object import JsonObject
 from tenon.provisioning.buffers import buffer_pod, buffer_size, unit_requests
 from tenon.simulation.objects import Found, Objects
-from tenon.simulation.workloads import MOST_PODS, replicas
+from tenon.simulation.workloads import MAX_PODS, replicas
 
 
 def add_buffer_pods(objects: Objects) -> None:
@@ -22,8 +22,8 @@ def add_buffer_pods(objects: Objects) -> None:
             objects.note(f"{found.subject} is left out: {missing} is not here")
             continue
         count = buffer_size(spec, unit_requests(template), scaled)
-        if len(pods) + count > MOST_PODS:
-            found_fault = f"{count} pods are too many: a simulation takes {MOST_PODS}"
+        if len(pods) + count > MAX_PODS:
+            found_fault = f"{count} pods are too many: a simulation takes {MAX_PODS}"
             objects.faults.append(found.fault("spec.replicas", found_fault))
             continue
         for number in range(count):

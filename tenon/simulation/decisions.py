@@ -19,7 +19,7 @@ from tenon.provisioning.readiness import usable_pools
 from tenon.provisioning.solving import solved
 from tenon.scheduling.model import InstanceType, Plan, Problem
 
-OVERLAPS_TOLD = 5
+MAX_OVERLAP_NOTES = 5
 """Maximum number of notes about NodePools that accept the same pods."""
 
 
@@ -57,7 +57,7 @@ def decide(cluster: Cluster, question: Question, clock: Callable[[], float]) -> 
     plan = explained(solved(problem), cluster, question.pods)
     seconds = clock() - began
     notes = [f"NodeOverlay {name} is left out: {why}" for name, why in sorted(seen.refused.items())]
-    notes += overlap_notes(overlapping([pool for pool, _ in sold]))[:OVERLAPS_TOLD]
+    notes += overlap_notes(overlapping([pool for pool, _ in sold]))[:MAX_OVERLAP_NOTES]
     return Decision(problem, plan, seconds, notes)
 
 

@@ -14,7 +14,7 @@ from tenon.apis.base import ApiModel
 from tenon.apis.validation import FieldError
 from tenon.resources import parse_quantity
 
-MOST = 2**63 - 1
+MAX_AMOUNT = 2**63 - 1
 """The largest quantity that Kubernetes accepts."""
 
 
@@ -27,8 +27,8 @@ def _amount(value: Any) -> Any:
     number = parse_quantity(text)
     if number < 0:
         raise ValueError(f"{text} is below zero: a quantity must not be negative")
-    if number > MOST:
-        raise ValueError(f"{text} is larger than any quantity that Kubernetes keeps ({MOST})")
+    if number > MAX_AMOUNT:
+        raise ValueError(f"{text} is larger than any quantity that Kubernetes keeps ({MAX_AMOUNT})")
     return text
 
 

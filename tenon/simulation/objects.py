@@ -61,7 +61,7 @@ VERSIONS: Mapping[str, tuple[str, ...]] = {
 """Supported versions of the kinds that have several."""
 
 _NAME = re.compile(r"[a-z0-9A-Z]([-a-zA-Z0-9._:]*[a-zA-Z0-9])?")
-_DEEPEST_LIST = 3
+_MAX_LIST_DEPTH = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class Objects:
             source: where the document was read.
             yields: skip an object that already exists, instead of reporting a duplicate.
         """
-        for body in self._opened(value, source, _DEEPEST_LIST):
+        for body in self._opened(value, source, _MAX_LIST_DEPTH):
             if body.get("kind") == scheduler_config.KIND:
                 self.scheduler_configs.append((body, source))
                 continue

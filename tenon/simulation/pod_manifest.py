@@ -15,14 +15,14 @@ from tenon.apis.common import KEY_PATTERN, LABEL_VALUE_PATTERN
 from tenon.resources import parse_quantity
 from tenon.simulation.fields import Amounts, Text
 
-_LEAST_BOUND, _MOST_BOUND = -(2**63), 2**63 - 1
-_MOST_DIGITS = 19
-_LONGEST_NAME, _LONGEST_DOMAIN = 63, 253
+_MIN_BOUND, _MAX_BOUND = -(2**63), 2**63 - 1
+_MAX_DIGITS = 19
+_MAX_NAME_LENGTH, _MAX_DOMAIN_LENGTH = 63, 253
 
 
 def _label_key(key: str) -> str:
     domain, _, name = key.rpartition("/")
-    if len(name) > _LONGEST_NAME or len(domain) > _LONGEST_DOMAIN or re.fullmatch(KEY_PATTERN, key) is None:
+    if len(name) > _MAX_NAME_LENGTH or len(domain) > _MAX_DOMAIN_LENGTH or re.fullmatch(KEY_PATTERN, key) is None:
         raise ValueError(f"{key[:80]!r} is not a label name: write name or domain/name")
     return key
 
@@ -30,7 +30,7 @@ def _label_key(key: str) -> str:
 def _labels(values: dict[str, str]) -> dict[str, str]:
     for key, value in values.items():
         _label_key(key)
-        if len(value) > _LONGEST_NAME or re.fullmatch(LABEL_VALUE_PATTERN, value) is None:
+        if len(value) > _MAX_NAME_LENGTH or re.fullmatch(LABEL_VALUE_PATTERN, value) is None:
             raise ValueError(f"{value[:80]!r} of {key} is not a label value")
     return values
 
@@ -105,8 +105,8 @@ def _values_suit(operator: str, values: Sequence[str]) -> None:
             raise ValueError(f"operator {operator} takes no values")
     elif operator in ("Gt", "Lt"):
         digits = values[0].removeprefix("-") if len(values) == 1 else ""
-        whole = digits.isascii() and digits.isdecimal() and len(digits) <= _MOST_DIGITS
-        if not (whole and _LEAST_BOUND <= int(values[0]) <= _MOST_BOUND):
+        whole = digits.isascii() and digits.isdecimal() and len(digits) <= _MAX_DIGITS
+        if not (whole and _MIN_BOUND <= int(values[0]) <= _MAX_BOUND):
             raise ValueError(f"operator {operator} takes one whole number, in quotes")
     elif not values:
         raise ValueError(f"operator {operator} needs values")

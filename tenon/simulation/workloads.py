@@ -10,7 +10,7 @@ from tenon.simulation.objects import Found, Objects
 from tenon.simulation.volumes import add_template_claims
 
 WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "Job")
-MOST_PODS = 200_000
+MAX_PODS = 200_000
 """Maximum number of pods in one simulation, more than any cluster holds."""
 
 
@@ -21,11 +21,11 @@ def expand(objects: Objects) -> None:
     for kind in WORKLOADS:
         for workload in objects.of(kind):
             count = replicas(workload)
-            if len(pods) + count > MOST_PODS:
+            if len(pods) + count > MAX_PODS:
                 objects.faults.append(
                     workload.fault(
                         "spec.parallelism" if kind == "Job" else "spec.replicas",
-                        f"{count} pods are too many: a simulation takes {MOST_PODS}",
+                        f"{count} pods are too many: a simulation takes {MAX_PODS}",
                     )
                 )
                 continue

@@ -18,7 +18,7 @@ from tests.cache.objects import claim, node, owned_by, pod, running, waiting
 from tests.kubernetes.fake_api import FakeApi
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
-from worker.cache.served import LOOK_AGAIN
+from worker.cache.served import RECHECK_SECONDS
 from worker.cache.table import PORTION
 
 START = "2026-01-01T00:00:00Z"
@@ -321,7 +321,7 @@ async def test_a_gate_whose_definition_is_missing_stops_nothing_else(caplog: pyt
     task = asyncio.create_task(cache.run())
     async with asyncio.timeout(5):
         await cache.wait_synced()
-    await asyncio.sleep(5 * LOOK_AGAIN)
+    await asyncio.sleep(5 * RECHECK_SECONDS)
     assert [record.message for record in caplog.records if "nodeoverlays" in record.message] == [
         "nodeoverlays.karpenter.sh is not served, so its feature gate has no effect: apply the "
         "CustomResourceDefinitions of deploy/crds"
@@ -329,6 +329,6 @@ async def test_a_gate_whose_definition_is_missing_stops_nothing_else(caplog: pyt
     api.put("o", "1")
     assert cache.overlays.get("o") is None
     api.served = True
-    await asyncio.sleep(2 * LOOK_AGAIN)
+    await asyncio.sleep(2 * RECHECK_SECONDS)
     assert cache.overlays.get("o") is not None
     task.cancel()

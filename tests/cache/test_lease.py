@@ -13,7 +13,7 @@ from activities.kubernetes.errors import ApiUnreachableError, ConflictError
 from worker.runtime.lease import LeaseElection
 
 NAME = "karpenter-leader-election"
-LONGEST = 6 * 3600.0
+MAX_DURATION = 6 * 3600.0
 
 
 class Api:
@@ -91,10 +91,10 @@ class Cable:
 
 
 def virtually(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a test in virtual time; one that still waits after `LONGEST` has failed."""
+    """Run a test in virtual time; one that still waits after `MAX_DURATION` has failed."""
     loop = looptime.new_event_loop()
     try:
-        loop.run_until_complete(asyncio.wait_for(main(), LONGEST))
+        loop.run_until_complete(asyncio.wait_for(main(), MAX_DURATION))
     finally:
         loop.close()
 

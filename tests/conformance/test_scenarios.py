@@ -13,7 +13,7 @@ from tests.conformance.running import failure, run
 from tests.conformance.scenario import BUILT_IN, CATALOGS, ROW, SCENARIOS, read, scenario_files, title_of
 from tests.scheduling.builders import ordinary_entries
 
-FEWEST = 300
+MIN_SCENARIOS = 300
 """Scenarios that there are at least."""
 SPANS = ((1, 19), (20, 31), (40, 45), (50, 67), (70, 83), (90, 108))
 """First and last numbers of the SCH rows, section by section."""
@@ -53,11 +53,11 @@ def test_every_row_that_a_plan_can_show_is_shown() -> None:
     rows = set(_rows())
     assert {row for row in shown if row.startswith("SCH-")} - rows == set(), "there are no such rows"
     assert rows - shown == NOT_IN_A_PLAN.keys()
-    assert len(scenario_files()) >= FEWEST
+    assert len(scenario_files()) >= MIN_SCENARIOS
 
 
 def test_enough_of_them_pin_the_outcome_and_its_explanation() -> None:
-    assert sum(read(path).explained for path in scenario_files()) >= FEWEST
+    assert sum(read(path).explained for path in scenario_files()) >= MIN_SCENARIOS
 
 
 def test_each_catalogue_is_used() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.helm_values import ELSEWHERE, value_name
+from cli.helm_values import OTHER_VALUE_NAMES, value_name
 from sandbox import helm
 from sandbox.cluster import Sandbox
 from worker.settings import Settings, load_all
@@ -119,7 +119,9 @@ def test_ops07_every_setting_can_be_set() -> None:
     """SET-01 to SET-30: what the chart cannot set, nobody who installs by chart has."""
     usual = Settings(cluster_name="prod").as_environment()
     under = {
-        value_name(field): usual[field.upper()] or "given" for field in Settings.model_fields if field not in ELSEWHERE
+        value_name(field): usual[field.upper()] or "given"
+        for field in Settings.model_fields
+        if field not in OTHER_VALUE_NAMES
     }
     found = environment(rendered("--set-json", f"settings={json.dumps(under)}"))
     assert found.keys() >= usual.keys()

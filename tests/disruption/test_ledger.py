@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tenon.disruption.ledger import SETTLES_AFTER, settled
+from tenon.disruption.ledger import GRACE_PERIOD, settled
 from tenon.disruption.model import ManagedNode
 from tenon.lifecycle.messages import LedgerEntry
 
@@ -20,7 +20,7 @@ LEDGER = {"a": LedgerEntry(command="c1", reason="Empty", pool="default", until=D
     ("nodes", "after", "expected"),
     [
         ([NODE], timedelta(), []),
-        ([NODE], SETTLES_AFTER + timedelta(seconds=1), ["a"]),
+        ([NODE], GRACE_PERIOD + timedelta(seconds=1), ["a"]),
         ([LEAVING], timedelta(minutes=5), []),
         ([], timedelta(), ["a"]),
     ],

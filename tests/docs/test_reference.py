@@ -22,8 +22,8 @@ NOT_ROWS = frozenset({"KEP-753", "SHA-256", "UTF-16"})
 """Texts that look like a row and are none."""
 UNUSED = frozenset({"SET-19", *(f"LEG-{number}" for number in (*range(16, 20), *range(23, 30), *range(44, 50)))})
 """Numbers inside cited ranges that have no row."""
-LONGEST = 160
-FEWEST = 500
+MAX_LENGTH = 160
+MIN_ROWS = 500
 """Cited rows. Fewer mean that the search no longer finds them."""
 
 ROW = r"[A-Z][A-Z0-9]{1,2}-(?:[SV]\d{1,2}|\d{2,3})(?!\d)"
@@ -37,7 +37,7 @@ FINDING = re.compile(r"test_([chms]\d)_")
 def test_each_cited_row_has_a_line_in_the_reference() -> None:
     rows = dict(_lines())
     cited = _citations(rows)
-    assert len(cited) >= FEWEST
+    assert len(cited) >= MIN_ROWS
     missing = {row: sorted(files) for row, files in cited.items() if row not in rows}
     assert not missing, f"add a line to {PAGE.name}, or to NOT_ROWS what is no row: {missing}"
 
@@ -51,7 +51,7 @@ def test_each_line_of_the_reference_is_cited() -> None:
 def test_a_line_of_the_reference_is_one_short_sentence() -> None:
     lines = _lines()
     assert [row for row, count in Counter(row for row, _ in lines).items() if count > 1] == [], "listed twice"
-    assert [row for row, sentence in lines if len(sentence) > LONGEST or not sentence.endswith(".")] == []
+    assert [row for row, sentence in lines if len(sentence) > MAX_LENGTH or not sentence.endswith(".")] == []
 
 
 @pytest.mark.parametrize(

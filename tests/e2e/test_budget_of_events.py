@@ -16,9 +16,9 @@ from tests.workflows.waiting import until
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
 
-MOST_EVENTS = 110
-MOST_ACTIONS = 40
-MOST_RESTING_EVENTS = 10
+MAX_EVENTS = 110
+MAX_ACTIONS = 40
+MAX_IDLE_EVENTS = 10
 STAGES = [
     ActivityName.PREPARE_LAUNCH,
     ActivityName.LAUNCH,
@@ -50,7 +50,7 @@ async def test_a_life_without_incident_is_cheap(
     await until(rests)
     assert (await handle.query(NodeClaimWorkflow.status)).stage is Stage.LIVE
     _, resting = await runs_of(client, workflow_id, first_run)
-    assert len(resting) <= MOST_RESTING_EVENTS
+    assert len(resting) <= MAX_IDLE_EVENTS
 
     node = pods[0]["spec"]["nodeName"]
     for number in range(10):  # a crowd that comes and goes beside the pods that stay
@@ -75,5 +75,5 @@ async def test_a_life_without_incident_is_cheap(
     assert activities(events) == [stage.value for stage in STAGES]
     actions = billable(events)
     print(f"{len(events)} events, {actions.total()} actions: {dict(actions)}; {len(resting)} events at rest")
-    assert len(events) <= MOST_EVENTS
-    assert actions.total() <= MOST_ACTIONS, dict(actions)
+    assert len(events) <= MAX_EVENTS
+    assert actions.total() <= MAX_ACTIONS, dict(actions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from activities.ec2.rate_limits import CHANGES, FIRST_PAUSE, LONGEST_PAUSE, Pace, Pacer
+from activities.ec2.rate_limits import CHANGES, FIRST_PAUSE, MAX_PAUSE, Pace, Pacer
 
 
 class Clock:
@@ -50,7 +50,7 @@ def test_h7_a_refusal_makes_an_action_pause_longer_each_time() -> None:
         pauses.append(round(clock.now - before, 3))
         clock.now += 1
     assert pauses[:4] == [FIRST_PAUSE, 2.0, 4.0, 8.0]
-    assert pauses[-1] == LONGEST_PAUSE
+    assert pauses[-1] == MAX_PAUSE
     before = clock.now
     pacer.wait("DescribeInstances")
     assert clock.now == before, "other actions go on"

@@ -13,7 +13,7 @@ from tests.faults.conftest import Observe
 from tests.workflows.waiting import until
 from worker.runtime.lease import LEASE_NAME
 
-LONGEST = 2147483647
+MAX_DURATION = 2147483647
 """Seconds: the most that a Lease can say, 68 years."""
 
 
@@ -27,7 +27,7 @@ async def test_ops04_a_lease_that_says_68_years_does_not_stop_tenon(
         return await asyncio.to_thread(worker.metric, "tenon_standing_by") > 0
 
     async with observe(pool) as seen:
-        spec = {"holderIdentity": "karpenter-7d_1f", "leaseDurationSeconds": LONGEST}
+        spec = {"holderIdentity": "karpenter-7d_1f", "leaseDurationSeconds": MAX_DURATION}
         body = {"metadata": {"name": LEASE_NAME, "namespace": NAMESPACE}, "spec": spec}
         await kube.create(LEASES, body, NAMESPACE)
         try:

@@ -71,7 +71,7 @@ def write_inline(folder: Path, server: Server, authority: Authority) -> None:
 
 
 def look_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(access, "CHECK_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize("write", [write_files, write_inline])

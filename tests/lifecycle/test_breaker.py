@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from tenon.ec2.avoided import MOST, Avoided, by_offering, grouped
+from tenon.ec2.avoided import MAX_AVOIDED, Avoided, by_offering, grouped
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.breaker import UNTRIED_FOR, merged, refused, untried
-from tenon.lifecycle.launch_retry import LAUNCH_WITHIN, LONGEST_PAUSE, given_up
+from tenon.lifecycle.launch_retry import LAUNCH_WITHIN, MAX_PAUSE, given_up
 from tenon.lifecycle.messages import LaunchBreaker, LaunchReport
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -26,7 +26,7 @@ def test_probes_grow_rare_up_to_every_20_seconds() -> None:
         breaker = refused(breaker, "web", "Unauthorized", "still not", now)
     assert probes == [0, 5, 15, 35, 55, 75, 95, 115]
     assert (breaker.failures, breaker.opened_at, breaker.message) == (8, NOW, "still not")
-    assert breaker.next_probe_at - now == LONGEST_PAUSE
+    assert breaker.next_probe_at - now == MAX_PAUSE
 
 
 def test_a_late_answer_of_an_earlier_launch_puts_no_probe_off() -> None:
@@ -71,7 +71,9 @@ def test_a_capacity_type_as_a_whole_travels_too() -> None:
 
 def test_a_storm_of_refusals_stays_a_message_of_bounded_size() -> None:
     """Those that are avoided for longest are kept."""
-    many = {OfferingKey("spot", f"t{n}", "a"): NOW + timedelta(seconds=n) for n in range(2 * MOST)}
+    many = {OfferingKey("spot", f"t{n}", "a"): NOW + timedelta(seconds=n) for n in range(2 * MAX_AVOIDED)}
     report = LaunchReport(refused=grouped(many))
-    assert sum(len(group.instance_types) for group in report.refused) == MOST
-    assert by_offering(report.refused, NOW).keys() == {OfferingKey("spot", f"t{n}", "a") for n in range(MOST, 2 * MOST)}
+    assert sum(len(group.instance_types) for group in report.refused) == MAX_AVOIDED
+    assert by_offering(report.refused, NOW).keys() == {
+        OfferingKey("spot", f"t{n}", "a") for n in range(MAX_AVOIDED, 2 * MAX_AVOIDED)
+    }

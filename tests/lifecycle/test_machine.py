@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tenon.apis.reasons import Reason
 from tenon.lifecycle import machine
-from tenon.lifecycle.launch_retry import LAUNCH_SETTLES, LONGEST_PAUSE
+from tenon.lifecycle.launch_retry import ANSWER_GRACE, MAX_PAUSE
 from tenon.lifecycle.messages import (
     ActivityName,
     BindResult,
@@ -474,10 +474,10 @@ def test_a_request_that_ec2_did_not_answer_is_sent_again_as_it_was() -> None:
     """Its token finds what it bought; a new request might buy a second instance."""
     state = machine.apply(NodeState(claim=REF), PrepareLaunchResult(view=VIEW, request=REQUEST), NOW)
     state = machine.apply(state, LaunchResult(waits=UNANSWERED), NOW)
-    refused = machine.apply(state, LaunchResult(waits=REFUSED), NOW + LONGEST_PAUSE)
+    refused = machine.apply(state, LaunchResult(waits=REFUSED), NOW + MAX_PAUSE)
     for each in (state, refused):
         assert (each.stage, each.request, each.attempt) == (Stage.LAUNCHING, REQUEST, 1)
-    settled = machine.apply(refused, LaunchResult(waits=REFUSED), NOW + LAUNCH_SETTLES)
+    settled = machine.apply(refused, LaunchResult(waits=REFUSED), NOW + ANSWER_GRACE)
     assert (settled.stage, settled.request, settled.attempt) == (Stage.PREPARING, None, 2)
 
 
@@ -579,7 +579,7 @@ def test_a_lost_launch_is_searched_for_a_while() -> None:
     state = machine.apply(state, CordonResult(node_exists=False), NOW)
     step = machine.next_step(state, NOW)
     assert isinstance(step, Run)
-    assert step.input.model_dump()["search_until"] == NOW + LAUNCH_SETTLES
+    assert step.input.model_dump()["search_until"] == NOW + ANSWER_GRACE
 
 
 def test_v1b20_a_node_is_let_go_of_only_when_its_instance_is_gone() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from activities.planning.disrupting import LOOK_AGAIN, Disruptor
+from activities.planning.disrupting import RECHECK_SECONDS, Disruptor
 from tenon.disruption.model import ManagedNode, policy_of
 from tenon.lifecycle.messages import AwaitDisruptionInput, DisruptionDecision, LedgerEntry
 from tests.planning.fake_view import START, FakeView, loop_clock, node_pool
@@ -99,7 +99,7 @@ async def test_a_budget_that_reopens_by_its_schedule_is_noticed_without_any_chan
     """No event tells of 13:00: the wait looks again by itself."""
     at = Setting(managed("a"), after="0s", budgets=[{"nodes": "0", "schedule": "0 12 * * *", "duration": "5m"}])
     assert claims(await at.disruptor.await_candidates(QUESTION)) == ["a"]
-    assert at.seconds() == pytest.approx(300.0, abs=LOOK_AGAIN + 1)
+    assert at.seconds() == pytest.approx(300.0, abs=RECHECK_SECONDS + 1)
 
 
 async def test_an_unsynced_cache_takes_nobody_away() -> None:

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from activities.planning.disrupting import LOOK_EVERY
-from activities.planning.pacing import LONGEST, NEGLIGIBLE, SHARE, Pace
+from activities.planning.disrupting import POLL_SECONDS
+from activities.planning.pacing import MAX_PAUSE, NEGLIGIBLE, SHARE, Pace
 from tests.planning.test_disrupting import QUESTION, Setting, managed
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
@@ -27,7 +27,7 @@ async def pause_after(took: float, *, least: float = 0.0, at_most: float = 60.0)
 async def test_dear_looks_are_put_off_and_cheap_ones_are_not() -> None:
     assert await pause_after(NEGLIGIBLE) == pytest.approx(0.0)
     assert await pause_after(0.02) == pytest.approx(0.02 / SHARE)
-    assert await pause_after(3.0) == pytest.approx(LONGEST)
+    assert await pause_after(3.0) == pytest.approx(MAX_PAUSE)
     assert await pause_after(3.0, at_most=0.3) == pytest.approx(0.3)
     assert await pause_after(0.0, least=1.0) == pytest.approx(1.0)
 
@@ -46,4 +46,4 @@ async def test_disruption_looks_once_a_second_at_a_cluster_that_changes_all_the_
     for number in range(1000):
         asyncio.get_running_loop().call_later(number * 0.01, at.view.tell)
     await at.disruptor.await_candidates(QUESTION.model_copy(update={"wait_seconds": 10.0}))
-    assert len(looks) <= 10.0 / LOOK_EVERY + 2
+    assert len(looks) <= 10.0 / POLL_SECONDS + 2

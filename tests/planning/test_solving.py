@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.planning.solving import MOST_FILES, Solver
+from activities.planning.solving import MAX_FILES, Solver
 from tenon.lifecycle.messages import PlanResult
 from tenon.provisioning.problem_json import from_json
 from tenon.provisioning.solving import solved
@@ -70,11 +70,11 @@ async def test_the_problem_is_kept_for_developers(tmp_path: Path) -> None:
 
 
 async def test_no_more_than_a_few_problems_are_kept(tmp_path: Path) -> None:
-    for number in range(MOST_FILES):
+    for number in range(MAX_FILES):
         (tmp_path / f"problem-{number}").touch()
     found = await Solver(failing_on("bad"), folder=tmp_path).solve(problem([pod("bad")], pool()))
     assert found.failed.keys() == {"default/bad"}
-    assert len(files(tmp_path)) == MOST_FILES
+    assert len(files(tmp_path)) == MAX_FILES
 
 
 async def test_a_folder_that_cannot_be_written_does_not_matter(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.kube.pod import Pod
-from tenon.provisioning.fault_isolation import MOST_SOLVES, narrowed
+from tenon.provisioning.fault_isolation import MAX_SOLVES, narrowed
 from tenon.provisioning.problem_json import from_json, to_json
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.engine import solve
@@ -52,7 +52,7 @@ def test_only_those_that_cause_it_are_set_apart(bad: set[int]) -> None:
     assert {key.removeprefix("default/") for key in found.apart} == names
     assert len(placed(found.plan)) == 50 - len(names)
     assert set(found.apart.values()) == {"KeyError: 'zone'"}
-    assert len(asked) <= MOST_SOLVES + 1
+    assert len(asked) <= MAX_SOLVES + 1
 
 
 def test_of_two_that_only_fail_together_one_is_planned() -> None:
@@ -75,7 +75,7 @@ def test_pods_that_are_alike_stay_together() -> None:
 def test_an_engine_that_always_fails_is_given_up_after_a_while() -> None:
     asked: list[int] = []
     found = narrowed(problem(kinds(500), pool()), never, raising(lambda _: True, asked))
-    assert len(asked) <= MOST_SOLVES + 1
+    assert len(asked) <= MAX_SOLVES + 1
     assert len(found.apart) == 500
     assert found.failing is not None
     assert len(found.failing.pods) < 20

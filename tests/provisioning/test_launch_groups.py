@@ -8,7 +8,7 @@ import pytest
 
 from tenon.apis import labels
 from tenon.lifecycle.messages import LaunchGroup
-from tenon.provisioning.launch_groups import MOST_MEMBERS, annotate, group_of, group_token, members_there
+from tenon.provisioning.launch_groups import MAX_MEMBERS, annotate, group_of, group_token, members_there
 
 
 def body(name: str, cpu: str = "1", **annotations: str) -> dict[str, Any]:
@@ -34,8 +34,8 @@ def test_a_claim_that_is_like_no_other_has_no_group() -> None:
 
 
 def test_a_group_has_bounded_size() -> None:
-    found = places(*(body(f"n-{number}") for number in range(MOST_MEMBERS + 2)))
-    assert found[0] == f"7-0/0/{MOST_MEMBERS}"
+    found = places(*(body(f"n-{number}") for number in range(MAX_MEMBERS + 2)))
+    assert found[0] == f"7-0/0/{MAX_MEMBERS}"
     assert found[-2:] == ["7-1/0/2", "7-1/1/2"]
     assert len(set(found)) == len(found)
 

@@ -20,7 +20,7 @@ from tenon.provisioning.claims import standing_claim
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.readiness import pool_conditions
 from tenon.provisioning.static_capacity import (
-    MOST_AT_ONCE,
+    MAX_CHANGES,
     Balance,
     StaticClaim,
     balance,
@@ -134,8 +134,8 @@ def test_what_was_given_out_over_the_years_costs_nothing() -> None:
 
 def test_much_is_done_in_parts() -> None:
     """Between them the pool is read again, which may say something else by then."""
-    assert len(decide(static(5000), []).create) == MOST_AT_ONCE
-    assert len(decide(static(0), [StaticClaim(f"c-{number}") for number in range(120)]).delete) == MOST_AT_ONCE
+    assert len(decide(static(5000), []).create) == MAX_CHANGES
+    assert len(decide(static(0), [StaticClaim(f"c-{number}") for number in range(120)]).delete) == MAX_CHANGES
     assert decide(static(5000), [], may_make=1).create == (static_claim_name(static(1), 0),)
     assert decide(static(5000), [], may_make=0).create == ()
 

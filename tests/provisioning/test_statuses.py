@@ -9,7 +9,7 @@ import pytest
 
 from tenon.apis.capacitybuffer import CapacityBuffer
 from tenon.apis.common import Condition
-from tenon.provisioning.buffer_status import MOST_PODS, Resolved, Room, buffer_status, resolved
+from tenon.provisioning.buffer_status import MAX_PODS, Resolved, Room, buffer_status, resolved
 from tenon.provisioning.overlay_status import overlay_conditions
 from tenon.provisioning.overlays import Overlaid
 from tests.apis.case import edited
@@ -64,7 +64,7 @@ def test_cb05_of_a_workload_there_is_only_the_number() -> None:
     [
         (OF_TEMPLATE, None, "PodTemplateNotFound", "PodTemplate small"),
         (OF_WORKLOAD, None, "ScalableRefNotFound", "Deployment web"),
-        ({**OF_TEMPLATE, "replicas": MOST_PODS + 1}, STORED, "ResolutionFailed", "lower it"),
+        ({**OF_TEMPLATE, "replicas": MAX_PODS + 1}, STORED, "ResolutionFailed", "lower it"),
         (
             OF_TEMPLATE,
             {**STORED, "template": {"spec": {"containers": [{"resources": {"requests": {"cpu": "x"}}}]}}},

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from sandbox.ports import free_ports
-from tenon.apis.versions.review import MOST_OBJECTS, reviewed
+from tenon.apis.versions.review import MAX_OBJECTS, reviewed
 from tests.apis.versions.test_review import claim, review
 from worker.webhook.certificates import Served, issued
-from worker.webhook.server import LARGEST_BODY, MOST_CONNECTIONS, MOST_CONVERSIONS, WebhookServer
+from worker.webhook.server import MAX_BODY, MAX_CONNECTIONS, MAX_CONVERSIONS, WebhookServer
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_what_is_no_conversion_is_refused_in_a_sentence(server: WebhookServer, s
 def test_a_body_is_bounded_before_it_is_read(server: WebhookServer, served: Served) -> None:
     asked = connection(server, served)
     asked.putrequest("POST", "/convert")
-    asked.putheader("Content-Length", str(LARGEST_BODY + 1))
+    asked.putheader("Content-Length", str(MAX_BODY + 1))
     asked.endheaders()
     assert asked.getresponse().status == 413
     chunked = connection(server, served)
@@ -138,18 +138,18 @@ def test_ops05_a_request_has_one_deadline_however_slowly_it_comes(
 
 def test_ops05_those_who_hold_all_connections_give_way_to_who_asks(server: WebhookServer, served: Served) -> None:
     with contextlib.ExitStack() as held:
-        for _ in range(MOST_CONNECTIONS + 5):
+        for _ in range(MAX_CONNECTIONS + 5):
             silent = socket.create_connection(("127.0.0.1", server.port))
             held.enter_context(silent)
         assert post(server, served, json.dumps(review(claim())).encode())[0] == 200
 
 
 def test_ops05_the_objects_of_one_review_are_bounded(server: WebhookServer, served: Served) -> None:
-    status, answer = post(server, served, many_pools(MOST_OBJECTS + 1))
+    status, answer = post(server, served, many_pools(MAX_OBJECTS + 1))
     result = json.loads(answer)["response"]["result"]
     assert (status, result["status"]) == (200, "Failure")
-    assert f"at most {MOST_OBJECTS}" in result["message"]
-    assert json.loads(post(server, served, many_pools(MOST_OBJECTS))[1])["response"]["result"]["status"] == "Success"
+    assert f"at most {MAX_OBJECTS}" in result["message"]
+    assert json.loads(post(server, served, many_pools(MAX_OBJECTS))[1])["response"]["result"]["status"] == "Success"
 
 
 def test_ops05_few_reviews_are_converted_at_a_time(
@@ -160,13 +160,13 @@ def test_ops05_few_reviews_are_converted_at_a_time(
     at_once: list[int] = []
     running = [0]
     lock = threading.Lock()
-    as_many_as_may, too_many = threading.Event(), threading.Barrier(MOST_CONVERSIONS + 1)
+    as_many_as_may, too_many = threading.Event(), threading.Barrier(MAX_CONVERSIONS + 1)
 
     def counted(*given: Any) -> Any:
         with lock:
             running[0] += 1
             at_once.append(running[0])
-            if running[0] == MOST_CONVERSIONS:
+            if running[0] == MAX_CONVERSIONS:
                 as_many_as_may.set()
         as_many_as_may.wait(10)
         with contextlib.suppress(threading.BrokenBarrierError):
@@ -178,10 +178,10 @@ def test_ops05_few_reviews_are_converted_at_a_time(
 
     monkeypatch.setattr("worker.webhook.server.reviewed", counted)
     body = json.dumps(review(claim())).encode()
-    with ThreadPoolExecutor(4 * MOST_CONVERSIONS) as clients:
-        answers = list(clients.map(lambda _: post(server, served, body)[0], range(4 * MOST_CONVERSIONS)))
+    with ThreadPoolExecutor(4 * MAX_CONVERSIONS) as clients:
+        answers = list(clients.map(lambda _: post(server, served, body)[0], range(4 * MAX_CONVERSIONS)))
     assert set(answers) == {200}
-    assert max(at_once) == MOST_CONVERSIONS
+    assert max(at_once) == MAX_CONVERSIONS
 
 
 def test_it_is_reached_by_ipv6_too(served: Served) -> None:

@@ -25,7 +25,7 @@ from tests.lifecycle_k8s.fake_kube import Clock, FakeKube, Recorder
 from tests.planning.fake_view import READY, FakeTypes, loop_clock
 from tests.worker.test_nodeclaim_workflows import Cache
 from worker.cache.planning_view import PlanningView
-from worker.controllers.capacity_buffer import LOOK_AGAIN, LOOK_SOON, CapacityBufferController
+from worker.controllers.capacity_buffer import RECHECK, RECHECK_SOON, CapacityBufferController
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
@@ -189,7 +189,7 @@ async def test_the_reason_of_a_plan_stays_in_the_status_until_a_plan_knows_bette
         pool["spec"] = {**pool["spec"], "limits": {"cpu": "1"}}
         at.cache.pools.on_event("default", decode_object(json.dumps(pool).encode()))
         assert await at.plan() == []
-        await asyncio.sleep(2 * LOOK_AGAIN)
+        await asyncio.sleep(2 * RECHECK)
         (message,) = [one["message"] for one in at.server.status["conditions"] if one["type"] == "Provisioning"]
         assert "limit leaves no room" in message
         assert "no NodePool is ready" not in message
@@ -214,11 +214,11 @@ async def test_a_workload_is_followed_as_it_scales() -> None:
         assert at.server.reason("ReadyForProvisioning") == "ScalableRefNotFound"
         assert at.batcher.undecided() == []
         at.server.add(DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": {"replicas": 4, "template": TEMPLATE}})
-        await asyncio.sleep(LOOK_SOON + MOMENT)
+        await asyncio.sleep(RECHECK_SOON + MOMENT)
         assert (at.server.status["replicas"], len(at.room.pods())) == (2, 2)
         before = [pod.uid for pod in at.room.pods()]
         at.server.add(DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": {"replicas": 6, "template": TEMPLATE}})
-        await asyncio.sleep(LOOK_AGAIN + MOMENT)
+        await asyncio.sleep(RECHECK + MOMENT)
         assert [pod.uid for pod in at.room.pods()][:2] == before
         assert at.server.status["replicas"] == 3
 
@@ -228,7 +228,7 @@ async def test_pods_of_another_template_are_other_pods() -> None:
     async with keeping() as at:
         before = {pod.uid for pod in at.room.pods()}
         at.server.template(cpu="2")
-        await asyncio.sleep(LOOK_AGAIN + MOMENT)
+        await asyncio.sleep(RECHECK + MOMENT)
         assert not before & {pod.uid for pod in at.room.pods()}
         assert {pod.requests["cpu"] for pod in at.room.pods()} == {2000}
 
@@ -237,16 +237,16 @@ async def test_an_api_server_that_is_away_takes_no_buffer_away() -> None:
     """Nor does a new leader, that has never read them, take their nodes for empty."""
     async with keeping() as at:
         at.server.fault = ApiError(503, "ServiceUnavailable", "away")
-        await asyncio.sleep(LOOK_AGAIN + MOMENT)
+        await asyncio.sleep(RECHECK + MOMENT)
         assert len(at.room.pods()) == 2
         fresh = World()
         fresh.server.buffer()
         fresh.server.fault = at.server.fault
         task = asyncio.create_task(fresh.keeper.run())
-        await asyncio.sleep(LOOK_AGAIN)
+        await asyncio.sleep(RECHECK)
         assert not fresh.room.known
         fresh.server.fault = ForbiddenError(403, "Forbidden", "podtemplates is forbidden")
-        await asyncio.sleep(LOOK_AGAIN + MOMENT)
+        await asyncio.sleep(RECHECK + MOMENT)
         assert fresh.room.known, "that is an answer"
         assert fresh.server.reason("ReadyForProvisioning") == "ResolutionFailed"
         task.cancel()
@@ -271,7 +271,7 @@ async def test_one_buffer_that_cannot_be_resolved_stands_in_no_others_way() -> N
     assert (told["reason"], "many" in told["message"]) == ("ResolutionFailed", True)
     assert not at.room.known, "the room of the one that could not be asked for is not known"
     at.server.fault = None
-    await asyncio.sleep(LOOK_AGAIN + MOMENT)
+    await asyncio.sleep(RECHECK + MOMENT)
     assert at.room.known
     task.cancel()
 
@@ -285,7 +285,7 @@ async def test_cb01_buffers_of_another_strategy_are_somebody_elses() -> None:
 async def test_a_status_that_is_true_is_not_written_again() -> None:
     async with keeping() as at:
         written = len(at.server.calls)
-        await asyncio.sleep(4 * LOOK_AGAIN)
+        await asyncio.sleep(4 * RECHECK)
         assert len(at.server.calls) == written
 
 

@@ -11,7 +11,7 @@ import pytest
 from temporalio.client import Client
 
 from tests.worker.test_nodeclaim_workflows import NOT_FOUND, UNAVAILABLE, FakeTemporal
-from worker.runtime.leader_announcements import LOOK, Announcements
+from worker.runtime.leader_announcements import PERIOD, Announcements
 from workflows import names
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
@@ -43,14 +43,14 @@ async def test_a_new_leader_announces_itself_at_once_and_is_silent_while_it_is_a
     """Each message is billed: an hour of questions costs none."""
     temporal = FakeTemporal()
     async with announced(temporal) as announcements:
-        await asyncio.sleep(LOOK / 2)
+        await asyncio.sleep(PERIOD / 2)
         assert (heard(temporal, PROVISIONER), heard(temporal, DISRUPTION)) == (1, 1)
         with announcements.question_of(PROVISIONER), announcements.question_of(DISRUPTION):
             await asyncio.sleep(3600)
         for _ in range(100):  # between a batch and its plan there is a moment without a question
             with announcements.question_of(PROVISIONER), announcements.question_of(DISRUPTION):
-                await asyncio.sleep(6 * LOOK + 1)
-            await asyncio.sleep(3 * LOOK)
+                await asyncio.sleep(6 * PERIOD + 1)
+            await asyncio.sleep(3 * PERIOD)
         assert (heard(temporal, PROVISIONER), heard(temporal, DISRUPTION)) == (1, 1)
 
 
@@ -61,7 +61,7 @@ async def test_a_workflow_whose_question_is_lost_is_told_again() -> None:
         with announcements.question_of(PROVISIONER), announcements.question_of(DISRUPTION):
             await asyncio.sleep(100)
         with announcements.question_of(DISRUPTION):
-            await asyncio.sleep(10 * LOOK)
+            await asyncio.sleep(10 * PERIOD)
         assert (heard(temporal, PROVISIONER), heard(temporal, DISRUPTION)) == (1, 0)
 
 
@@ -79,7 +79,7 @@ async def test_an_announcement_that_is_lost_is_repeated(failure: Exception) -> N
     temporal = FakeTemporal()
     temporal.fails[f"signal {PROVISIONER}"] = [failure]
     async with announced(temporal):
-        await asyncio.sleep(6 * LOOK + 1)
+        await asyncio.sleep(6 * PERIOD + 1)
         assert heard(temporal, PROVISIONER) == 1
 
 

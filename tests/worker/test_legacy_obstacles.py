@@ -25,7 +25,7 @@ from tests.apis.legacy.test_materialized_objects import provisioner, template
 from tests.cache.objects import claim
 from tests.worker.legacy_cluster import Cluster, keeping, looked
 from worker.cache.changes import Changes
-from worker.cache.served import LOOK_AGAIN
+from worker.cache.served import RECHECK_SECONDS
 from worker.controllers.legacy_api import RESYNC
 from worker.legacy.watches import LegacyObjects
 
@@ -262,7 +262,7 @@ async def test_without_their_crds_nothing_is_read_and_nothing_fails() -> None:
     try:
         await objects.wait_known()
         asked = len(server.asked)
-        await asyncio.sleep(3 * LOOK_AGAIN)
+        await asyncio.sleep(3 * RECHECK_SECONDS)
         assert len(server.asked) > asked
         assert not objects.there
         assert not task.done()

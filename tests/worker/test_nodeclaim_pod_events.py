@@ -12,7 +12,7 @@ import pytest
 from activities.kubernetes.errors import ApiUnreachableError
 from tests.cache.objects import claim, node, running
 from tests.worker.test_nodeclaim_workflows import MOMENT, Cache
-from worker.controllers.nodeclaim_pod_events import AT_ONCE, MOST_BUSY, QUIET, PodEventsController
+from worker.controllers.nodeclaim_pod_events import CONCURRENCY, MAX_PENDING, QUIET, PodEventsController
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
@@ -86,7 +86,7 @@ async def test_few_writes_wait_at_once_however_many_nodes_changed() -> None:
     await asyncio.sleep(QUIET * 40)
     task.cancel()
     assert len(server.noted) == len(names)
-    assert server.most == AT_ONCE
+    assert server.most == CONCURRENCY
 
 
 class SlowServer(ApiServer):
@@ -107,7 +107,7 @@ class SlowServer(ApiServer):
 async def test_of_many_busy_nodes_some_are_noted_at_a_time_and_empty_ones_at_once() -> None:
     """The time of a node's last pod event begins to matter when it is empty."""
     async with keeping() as (cache, server):
-        names = [f"busy{number:03d}" for number in range(2 * MOST_BUSY)]
+        names = [f"busy{number:03d}" for number in range(2 * MAX_PENDING)]
         cache.tell(*(node(name) for name in (*names, "empty")))
         cache.tell(*(claim(f"claim-{name}", node_name=name) for name in (*names, "empty")))
         pods = [running(f"p-{name}", name, since="2026-01-01T00:01:00Z") for name in (*names, "empty")]
@@ -115,7 +115,7 @@ async def test_of_many_busy_nodes_some_are_noted_at_a_time_and_empty_ones_at_onc
             cache.pods.on_event(pod.key, pod)
         cache.pods.on_event(pods[-1].key, None)
         await asyncio.sleep(MOMENT)
-        assert len(server.noted) == MOST_BUSY + 1
+        assert len(server.noted) == MAX_PENDING + 1
         assert "claim-empty" in [name for name, _ in server.noted]
         await asyncio.sleep(QUIET)
         assert sorted(name for name, _ in server.noted) == sorted(["claim-empty", *(f"claim-{n}" for n in names)])

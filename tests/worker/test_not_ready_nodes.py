@@ -14,7 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from tenon.kube.records import NodeRecord
 from tests.cache.objects import claim, node
 from tests.worker.test_nodeclaim_workflows import Cache
-from worker.controllers.not_ready_nodes import LOOKS, RETRY, NotReadyNodeController
+from worker.controllers.not_ready_nodes import CHECKS, RETRY, NotReadyNodeController
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
@@ -65,14 +65,14 @@ async def test_a_node_that_falls_silent_is_looked_at_soon_and_once_more() -> Non
         assert sweeps == []
         live(cache, "a", ready=False)
         await asyncio.sleep(3600)
-        assert [at - 300 for at in sweeps] == pytest.approx(LOOKS)
+        assert [at - 300 for at in sweeps] == pytest.approx(CHECKS)
 
 
 async def test_a_node_that_reports_again_is_no_longer_looked_for() -> None:
     cache = Cache()
     live(cache, "a", ready=False)
     async with watched(cache) as sweeps:
-        await asyncio.sleep(LOOKS[0] / 2)
+        await asyncio.sleep(CHECKS[0] / 2)
         live(cache, "a", ready=True)
         await asyncio.sleep(600)
         assert sweeps == []
@@ -83,7 +83,7 @@ async def test_many_nodes_of_one_accident_are_one_sweep() -> None:
     for name in "abcdef":
         live(cache, name, ready=False)
     async with watched(cache) as sweeps:
-        await asyncio.sleep(LOOKS[0] + 1)
+        await asyncio.sleep(CHECKS[0] + 1)
         assert len(sweeps) == 1
 
 
@@ -97,7 +97,7 @@ async def test_trm09_a_node_that_falls_silent_while_it_drains_is_looked_for() ->
     )
     async with watched(cache) as sweeps:
         await asyncio.sleep(3600)
-        assert sweeps == pytest.approx(LOOKS)
+        assert sweeps == pytest.approx(CHECKS)
 
 
 async def test_nodes_that_start_end_or_are_not_ours_are_not_looked_for() -> None:
@@ -118,5 +118,5 @@ async def test_a_call_that_temporal_did_not_take_is_made_again() -> None:
     cache = Cache()
     live(cache, "a", ready=False)
     async with watched(cache, fails=2) as sweeps:
-        await asyncio.sleep(LOOKS[0] + 2 * RETRY + 1)
+        await asyncio.sleep(CHECKS[0] + 2 * RETRY + 1)
         assert len(sweeps) == 1

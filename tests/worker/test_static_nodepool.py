@@ -19,7 +19,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import decode_nodeclaim, decode_object
 from tenon.kube.records import NodeRecord, PodRecord
 from tenon.provisioning.planning_policy import PlanPolicy
-from tenon.provisioning.static_capacity import MOST_AT_ONCE
+from tenon.provisioning.static_capacity import MAX_CHANGES
 from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
 from tests.cache.objects import claim, metadata, node, running
 from tests.planning.fake_view import READY, FakeTypes
@@ -465,17 +465,17 @@ async def test_a_pool_that_is_scaled_far_up_is_read_again_on_the_way() -> None:
     server.on_create = lambda: server.put_pool(10, told=False) if len(server.made) == 20 else None
     async with keeping(server):
         await settle()
-        assert len(server.made) == MOST_AT_ONCE
+        assert len(server.made) == MAX_CHANGES
         await settle(RESYNC)
         assert len(server.standing()) == 10
 
 
 async def test_all_parts_follow_each_other() -> None:
-    server = served(2 * MOST_AT_ONCE + 1)
+    server = served(2 * MAX_CHANGES + 1)
     server.watching = False
     async with keeping(server):
         await settle(3 * MOMENT)
-        assert len(server.standing()) == 2 * MOST_AT_ONCE + 1
+        assert len(server.standing()) == 2 * MAX_CHANGES + 1
 
 
 async def test_where_nothing_can_be_launched_it_is_tried_again_ever_less_often() -> None:

@@ -14,7 +14,7 @@ from activities.kubernetes.errors import ApiError
 from tenon.apis import labels
 from tests.cache.objects import node
 from tests.worker.test_nodeclaim_workflows import Cache
-from worker.controllers.uncordon import LONGEST, RETRY, UncordonController
+from worker.controllers.uncordon import MAX_CORDON, RETRY, UncordonController
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
@@ -72,20 +72,20 @@ async def opening(fails: int = 0) -> AsyncIterator[tuple[Nodes, float]]:
 async def test_a_node_that_nobody_opens_is_opened_after_a_while() -> None:
     async with opening() as (nodes, began):
         nodes.add("a")
-        await asyncio.sleep(LONGEST - 1)
+        await asyncio.sleep(MAX_CORDON - 1)
         nodes.add("b")
         assert not nodes.opened
         await asyncio.sleep(2)
-        assert nodes.opened == [("a", began + LONGEST)]
-        await asyncio.sleep(LONGEST)
+        assert nodes.opened == [("a", began + MAX_CORDON)]
+        await asyncio.sleep(MAX_CORDON)
         assert [name for name, _ in nodes.opened] == ["a", "b"]
 
 
 async def test_an_api_server_that_does_not_answer_is_asked_again() -> None:
     async with opening(fails=2) as (nodes, began):
         nodes.add("a")
-        await asyncio.sleep(LONGEST + 3 * RETRY)
-        assert nodes.opened == [("a", began + LONGEST + 2 * RETRY)]
+        await asyncio.sleep(MAX_CORDON + 3 * RETRY)
+        assert nodes.opened == [("a", began + MAX_CORDON + 2 * RETRY)]
 
 
 async def test_a_node_that_its_workflow_opened_or_that_is_gone_is_left_alone() -> None:
@@ -94,5 +94,5 @@ async def test_a_node_that_its_workflow_opened_or_that_is_gone_is_left_alone() -
         del nodes.bodies["gone"]
         nodes.add("open")
         nodes.bodies["open"] = {"metadata": {"name": "open", "uid": "uid-open"}, "spec": {"unschedulable": True}}
-        await asyncio.sleep(3 * LONGEST)
+        await asyncio.sleep(3 * MAX_CORDON)
         assert not nodes.opened

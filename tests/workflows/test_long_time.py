@@ -118,7 +118,7 @@ async def test_a_kept_node_outlives_its_expiry_until_the_wish_is_over(
 def rarely(monkeypatch: pytest.MonkeyPatch, pause: timedelta) -> None:
     """Blocked nodes are tried again so rarely that weeks take few tries: each wait that is skipped costs a second."""
     monkeypatch.setattr(termination, "BLOCKED_RETRY", pause)
-    monkeypatch.setattr(termination, "LONGEST_BLOCKED_RETRY", pause)
+    monkeypatch.setattr(termination, "MAX_BLOCKED_RETRY", pause)
 
 
 async def test_two_days_of_grace_for_a_drain_that_a_budget_blocks(

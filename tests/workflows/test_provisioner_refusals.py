@@ -25,7 +25,7 @@ from tenon.lifecycle.messages import (
 from tests.workflows.waiting import until
 from worker.runtime.launch_reports import keep_told
 from workflows import names
-from workflows.provisioner import MOST_REPORTS, ProvisionerInput, ProvisionerWorkflow
+from workflows.provisioner import MAX_REPORTS, ProvisionerInput, ProvisionerWorkflow
 
 SPOT = OfferingRef(capacity_type="spot", instance_type="m5.large", zone="us-west-2a")
 
@@ -119,7 +119,7 @@ async def test_m4_many_reports_fold_the_run_and_nothing_is_forgotten(
     async with provisioner(temporal, cluster, planning) as handle:
         first = (await handle.describe()).run_id
         report = refusing().report()
-        for _ in range(MOST_REPORTS):
+        for _ in range(MAX_REPORTS):
             await handle.signal(ProvisionerWorkflow.launches_reported, report)
 
         async def folded() -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.1
+FIRST_PAUSE, MAX_PAUSE = 0.02, 0.1
 """Seconds between two looks: looking costs processor time that is then missing where the answer is made."""
 
 
@@ -19,4 +19,4 @@ async def until(condition: Callable[[], Awaitable[bool]], *, within: float = 60.
     async with asyncio.timeout(within):
         while not await condition():
             await asyncio.sleep(pause)
-            pause = min(1.5 * pause, LONGEST_PAUSE)
+            pause = min(1.5 * pause, MAX_PAUSE)

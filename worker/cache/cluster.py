@@ -32,7 +32,7 @@ from tenon.scheduling.model import Node
 from worker.cache import capacity
 from worker.cache.changes import Topic
 from worker.cache.reflector import SILENCE_SECONDS, Reflector
-from worker.cache.served import LOOK_AGAIN, served
+from worker.cache.served import RECHECK_SECONDS, served
 from worker.cache.state import ClusterState
 from worker.cache.table import Table
 from worker.cache.usage import pool_usages
@@ -124,7 +124,7 @@ class ClusterCache(ClusterState):
                     resource.group,
                 )
             reflector.synced.set()
-            await asyncio.sleep(LOOK_AGAIN)
+            await asyncio.sleep(RECHECK_SECONDS)
         await reflector.run()
 
     @property

@@ -41,7 +41,7 @@ SILENCE_SECONDS = 75.0
 HEALTHY_SECONDS = 60.0
 BRIEF_SECONDS = 1.0
 INITIAL_END = "k8s.io/initial-events-end"
-_BREATH = 200
+_ITEMS_PER_YIELD = 200
 
 _pages = msgspec.json.Decoder(Page)
 _events = msgspec.json.Decoder(WatchEvent)
@@ -184,7 +184,7 @@ class Reflector(Generic[R]):
                 raise
             for number, raw in enumerate(page.items or ()):
                 self._take(records, raw)
-                if number % _BREATH == 0:
+                if number % _ITEMS_PER_YIELD == 0:
                     await asyncio.sleep(0)
             if not page.metadata.continue_:
                 break
@@ -211,7 +211,7 @@ class Reflector(Generic[R]):
                 self._heard = clock()
                 self._silences = 0
                 self._answered()
-                if number % _BREATH == 0:
+                if number % _ITEMS_PER_YIELD == 0:
                     await asyncio.sleep(0)
                 event = _events.decode(line)
                 if event.type == "ERROR":

@@ -13,7 +13,7 @@ from worker.runtime.log_rate_limit import LogRateLimiter
 
 log = logging.getLogger(__name__)
 
-LOOK_AGAIN = 30.0
+RECHECK_SECONDS = 30.0
 """Seconds until the next check of a kind that is not served."""
 
 
@@ -28,4 +28,4 @@ async def served(kube: Kube, resource: Resource, log_limiter: LogRateLimiter) ->
         except (ApiError, ValueError) as error:
             if log_limiter.count(resource.plural) is not None:
                 log.warning("the API server does not say what it serves", extra={"error": str(error)})
-            await asyncio.sleep(LOOK_AGAIN / 10)
+            await asyncio.sleep(RECHECK_SECONDS / 10)

@@ -23,7 +23,7 @@ from activities.kubernetes.resources import (
     Resource,
 )
 from activities.planning.buffers import BufferRoom
-from activities.planning.solving import LONGEST, Limit
+from activities.planning.solving import MAX_SECONDS, Limit
 from tenon.apis.capacitybuffer import ACTIVE_CAPACITY, CapacityBuffer, CapacityBufferStatus
 from tenon.apis.validation import parse
 from tenon.kube.pod import Pod
@@ -51,16 +51,16 @@ from worker.controllers.base import Controller, logger
 
 NAME = "capacitybuffer"
 
-LOOK_AGAIN = 30.0
+RECHECK = 30.0
 """Seconds after which everything is read and checked again, even if the cluster has not changed."""
-LOOK_SOON = 3.0
+RECHECK_SOON = 3.0
 """The same while a buffer refers to an object that does not exist, because it may be applied just after its buffer."""
-SETTLE = 0.5
+COLLECT = 0.5
 """Seconds in which changes gather before the controller looks for room."""
 SHARE = 0.05
 """The fraction of a core that looking for room may take on a busy cluster."""
-LONGEST_PAUSE = 10.0
-AT_ONCE = 10
+MAX_PAUSE = 10.0
+CONCURRENCY = 10
 SCALABLE: Mapping[str, Resource] = {resource.kind: resource for resource in (DEPLOYMENTS, STATEFULSETS, REPLICASETS)}
 """Workloads that a buffer may refer to. Other autoscalers, which serve the same CRD, may support more."""
 REFERRED: Mapping[str, Resource] = {**SCALABLE, PODTEMPLATES.kind: PODTEMPLATES}
@@ -100,7 +100,7 @@ class CapacityBufferController(Controller):
         clock = asyncio.get_running_loop().time
         if clock() >= self._read_at or any(topic is Topic.BUFFER for topic, _ in changes):
             await self.isolate("", self._read())
-            self._read_at = clock() + (LOOK_SOON if self._awaits_something() else LOOK_AGAIN)
+            self._read_at = clock() + (RECHECK_SOON if self._awaits_something() else RECHECK)
         await self.isolate("", self._look())
         return max(0.0, self._read_at - clock())
 
@@ -110,7 +110,7 @@ class CapacityBufferController(Controller):
     async def _read(self) -> None:
         """Resolve the pods of all buffers. A buffer whose target could not be read keeps its previous result."""
         records = [record for record in self._cache.buffers if self._followed(record)]
-        found = await bounded(records, AT_ONCE, self._resolve)
+        found = await bounded(records, CONCURRENCY, self._resolve)
         known = {
             record.key: answer or self._resolved.get(record.key) for record, answer in zip(records, found, strict=True)
         }
@@ -158,7 +158,7 @@ class CapacityBufferController(Controller):
             plan, ready, cost = await asyncio.to_thread(
                 _looked, self._view.snapshot(), pods, self._policy, self._reserved()
             )
-            self.settle = min(LONGEST_PAUSE, max(SETTLE, cost / SHARE))
+            self.settle = min(MAX_PAUSE, max(COLLECT, cost / SHARE))
         if version == self._room.simulations:  # otherwise a plan has newer results
             self._room.simulated(plan, ready, bought=False)
         if before != self._found():
@@ -219,7 +219,7 @@ def _looked(
     """
     began = time.thread_time()
     problem = problem_of(cluster, pods, [], policy, reserved)
-    found = narrowed(problem, Limit(LONGEST), solved)
+    found = narrowed(problem, Limit(MAX_SECONDS), solved)
     if found.error is not None:
         logger(NAME).error(
             "the scheduling engine failed on pods of buffers", exc_info=found.error, extra={"pods": [*found.apart]}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tenon.provisioning.static_capacity import MOST_AT_ONCE, StaticClaim
+from tenon.provisioning.static_capacity import MAX_CHANGES, StaticClaim
 
 PAUSES = (30.0, 60.0, 120.0, 180.0)
 """Seconds to wait after the first, second, ... round that launched nothing. The last value repeats."""
@@ -80,4 +80,4 @@ class LaunchBackoff:
             return 0
         if self._failed:
             return 0 if self._awaited else 1
-        return MOST_AT_ONCE
+        return MAX_CHANGES

@@ -18,11 +18,11 @@ from worker.controllers.base import Controller
 
 QUIET = 10.0
 """Seconds between two writes for one node: a busy node costs no more than this."""
-MOST_BUSY = 50
+MAX_PENDING = 50
 """Maximum number of nodes with pods that are written at once. Their time matters only when they become empty, and empty
 nodes are always written, so a large cluster needs no hundreds of writes every few seconds.
 """
-AT_ONCE = 10
+CONCURRENCY = 10
 """Maximum number of writes in flight. Other writers of this process wait only for these in the request limit."""
 
 
@@ -48,9 +48,9 @@ class PodEventsController(Controller):
         """Write the time for empty nodes, and for a few of the others."""
         nodes = list(self._unwritten | dict.fromkeys(node for _, node in changes))
         busy = [node for node in nodes if node not in self._cache.vacant]
-        self._unwritten = dict.fromkeys(busy[MOST_BUSY:])
+        self._unwritten = dict.fromkeys(busy[MAX_PENDING:])
         now = [node for node in nodes if node not in self._unwritten]
-        await bounded(now, AT_ONCE, self._reconcile_node)
+        await bounded(now, CONCURRENCY, self._reconcile_node)
         return 0.0 if self._unwritten else None
 
     async def _reconcile_node(self, node_name: str) -> None:

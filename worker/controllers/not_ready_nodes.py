@@ -16,7 +16,7 @@ from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.controllers.base import Controller
 
-LOOKS = (10.0, 120.0)
+CHECKS = (10.0, 120.0)
 """Seconds after a Node stopped being Ready at which housekeeping runs; afterwards the Schedule takes over."""
 RETRY = 15.0
 
@@ -66,14 +66,14 @@ class NotReadyNodeController(Controller):
         return claim is not None and claim.initialized and not claim.terminating
 
     def _next_look(self) -> float | None:
-        looks = (since + LOOKS[looks] for since, looks in self._not_ready.values() if looks < len(LOOKS))
+        looks = (since + CHECKS[looks] for since, looks in self._not_ready.values() if looks < len(CHECKS))
         return min(looks, default=None)
 
     async def _look(self, now: float) -> None:
         due = [
             name
             for name, (since, looks) in self._not_ready.items()
-            if looks < len(LOOKS) and since + LOOKS[looks] <= now
+            if looks < len(CHECKS) and since + CHECKS[looks] <= now
         ]
         self._log.info("Nodes stopped reporting, so housekeeping looks for their instances", extra={"nodes": due[:20]})
         try:

@@ -30,7 +30,7 @@ from tenon.kube.records import ObjectRecord
 from tenon.provisioning.claims import standing_claim
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.static_capacity import (
-    MOST_AT_ONCE,
+    MAX_CHANGES,
     Balance,
     StaticClaim,
     StaticDecision,
@@ -116,7 +116,7 @@ class StaticNodePoolController(Controller):
         await self._delete(pool, decision, backoff)
         if decision.create:
             await self._create(pool, decision, backoff)
-        return MOST_AT_ONCE in (len(decision.create), len(decision.delete))
+        return MAX_CHANGES in (len(decision.create), len(decision.delete))
 
     async def _read_pool(self, name: str, uid: str | None) -> NodePool | None:
         """Read the NodePool from the API server. None if it is gone, was replaced or cannot be parsed."""

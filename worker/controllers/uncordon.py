@@ -16,7 +16,7 @@ from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.controllers.base import ObjectController
 
-LONGEST = 90.0
+MAX_CORDON = 90.0
 """Maximum number of seconds that a node may be closed. Its own workflow needs a few. Opening a node early only costs a
 poorer fit.
 """
@@ -52,7 +52,7 @@ class UncordonController(ObjectController):
     async def reconcile_object(self, name: str) -> float | None:
         """Open the Node if it has been closed for too long."""
         now = asyncio.get_running_loop().time()
-        opens_at = self._closed_since.setdefault(name, now) + LONGEST
+        opens_at = self._closed_since.setdefault(name, now) + MAX_CORDON
         if opens_at > now:
             return opens_at - now
         if await open_named(self._kube, name):

@@ -17,7 +17,7 @@ from tenon.kube.decode import decode_object
 from tenon.kube.records import ObjectRecord
 from worker.cache.changes import Changes, Topic
 from worker.cache.reflector import SILENCE_SECONDS, Reflector
-from worker.cache.served import LOOK_AGAIN, served
+from worker.cache.served import RECHECK_SECONDS, served
 from worker.cache.table import Table
 from worker.runtime.log_rate_limit import LogRateLimiter
 
@@ -62,7 +62,7 @@ class LegacyObjects:
     async def _follow(self, resource: Resource, table: Table[ObjectRecord]) -> None:
         while not await served(self._kube, resource, self._log_limiter):
             self._known[resource].set()
-            await asyncio.sleep(LOOK_AGAIN)
+            await asyncio.sleep(RECHECK_SECONDS)
         log.info("objects of an older API are read", extra={"kind": resource.kind, "version": resource.api_version})
         reflector = Reflector(self._kube, resource, decode_object, table, silence_limit=self._silence_limit)
         async with asyncio.TaskGroup() as group:

@@ -21,8 +21,8 @@ class Concurrency:
     """Also in addition: nodes that wait for their instance to terminate. One call a second polls all of them."""
 
 
-LEAST = Concurrency(50, 10, 50, 500)
-MOST = Concurrency(1000, 200, 1000, 2000)
+MIN = Concurrency(50, 10, 50, 500)
+MAX = Concurrency(1000, 200, 1000, 2000)
 
 
 def concurrency(millicores: float) -> Concurrency:
@@ -31,7 +31,7 @@ def concurrency(millicores: float) -> Concurrency:
     usual = Concurrency()
 
     def scaled(figure: str) -> int:
-        return int(min(max(getattr(usual, figure) * share, getattr(LEAST, figure)), getattr(MOST, figure)))
+        return int(min(max(getattr(usual, figure) * share, getattr(MIN, figure)), getattr(MAX, figure)))
 
     return Concurrency(
         activities=scaled("activities"),

@@ -34,7 +34,7 @@ CATCH_UP = timedelta(minutes=1)
 """Sweeps missed during an outage are not caught up on, because the next sweep finds the same."""
 JITTER_SHARE = 10
 """The jitter is the interval divided by this number, so that clusters of one namespace do not sweep together."""
-AGAIN = 600.0
+RESYNC = 600.0
 """Seconds until the Schedule is checked again, in case someone deleted it."""
 RETRY = 15.0
 
@@ -67,7 +67,7 @@ async def keep_schedule(client: Client, cluster: str, every: timedelta = EVERY) 
             if not begun:
                 await sweep_now(client, cluster)
                 begun = True
-            pause = AGAIN
+            pause = RESYNC
         except RPCError as error:
             log.warning("The housekeeping Schedule was not reconciled and is retried", extra={"error": error.message})
             pause = RETRY

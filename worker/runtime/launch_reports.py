@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 GATHER = 1.0
 """Seconds in which refusals gather before they are reported."""
-AGAIN = 5.0
+RETRY = 5.0
 """Seconds until a message that Temporal did not accept is sent again."""
 
 
@@ -37,7 +37,7 @@ async def keep_told(client: Client, cluster: str, breakers: LaunchBreakers) -> N
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 break
-            await asyncio.sleep(AGAIN)
+            await asyncio.sleep(RETRY)
     while True:
         await breakers.news.wait()
         await asyncio.sleep(GATHER)
@@ -48,6 +48,6 @@ async def keep_told(client: Client, cluster: str, breakers: LaunchBreakers) -> N
         except RPCError as error:
             log.info("the provisioner's workflow was not told what EC2 refuses", extra={"error": error.message})
             breakers.news.set()
-            await asyncio.sleep(AGAIN)
+            await asyncio.sleep(RETRY)
         else:
             breakers.told(report)

@@ -22,9 +22,9 @@ from workflows import names
 
 log = logging.getLogger(__name__)
 
-LOOK = 2.0
+PERIOD = 2.0
 """Seconds between two checks."""
-FIRST_PATIENCE, LONGEST_PATIENCE = 5, 150
+FIRST_PATIENCE, MAX_PATIENCE = 5, 150
 """A leader announces itself again after this many checks without a call. The number doubles each time."""
 
 
@@ -52,7 +52,7 @@ class Announcements:
         """Announce the leader immediately, and again whenever needed, until cancelled."""
         while True:
             await self.look()
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(PERIOD)
 
     async def look(self) -> None:
         """Check both workflows once."""
@@ -93,5 +93,5 @@ class _Patience:
         return self._left < 0
 
     def announced(self) -> None:
-        self._left, self._next = self._next, min(2 * self._next, LONGEST_PATIENCE)
+        self._left, self._next = self._next, min(2 * self._next, MAX_PATIENCE)
         self.repeated = True

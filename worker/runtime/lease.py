@@ -37,13 +37,13 @@ renewTime.
 """
 
 
-LONGEST_DURATION = 60.0
+MAX_DURATION = 60.0
 """Maximum duration of a Lease in seconds, whatever its holder states. A live holder renews every few seconds."""
 
 
 def duration(spec: Object, default: float) -> float:
     """Seconds that a Lease lasts after a renewal."""
-    return min(float(spec.get("leaseDurationSeconds") or default), LONGEST_DURATION)
+    return min(float(spec.get("leaseDurationSeconds") or default), MAX_DURATION)
 
 
 def is_tenons(identity: str) -> bool:

@@ -24,9 +24,9 @@ from urllib.parse import parse_qs, urlsplit
 
 SOCKETS = "profile-*.sock"
 HERTZ = 100
-LONGEST = 120.0
+MAX_SECONDS = 120.0
 DEFAULT_SECONDS = 30.0
-ASKING = 15.0
+REQUEST_TIMEOUT = 15.0
 """Seconds in addition to the profile's own that a process has to answer."""
 
 _gathering = threading.Lock()
@@ -90,7 +90,7 @@ def asked(path: str) -> tuple[str, float] | None:
         return None
     if not math.isfinite(seconds):
         return None
-    return what, min(max(seconds, 0.0), LONGEST)
+    return what, min(max(seconds, 0.0), MAX_SECONDS)
 
 
 def gather(folder: str, what: str, seconds: float) -> str | None:
@@ -112,7 +112,7 @@ async def _gather(sockets: list[Path], what: str, seconds: float) -> str:
 
 async def _ask(path: Path, what: str, seconds: float) -> str:
     try:
-        async with asyncio.timeout(seconds + ASKING):
+        async with asyncio.timeout(seconds + REQUEST_TIMEOUT):
             reader, writer = await asyncio.open_unix_connection(path)
             writer.write(json.dumps({"what": what, "seconds": seconds}).encode() + b"\n")
             await writer.drain()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
-PATIENCE, LONGEST_PATIENCE = 60.0, 960.0
+PATIENCE, MAX_PATIENCE = 60.0, 960.0
 """Seconds that a leader waits for Temporal. They double each time until Temporal answers again."""
 STANDS_BACK = 60.0
 """Seconds for which a replica that gave up leaves the Lease to others."""
@@ -54,5 +54,5 @@ class TemporalIsolation:
             STANDS_BACK,
         )
         self._back_until = now + STANDS_BACK
-        self._patience = min(2 * self._patience, LONGEST_PATIENCE)
+        self._patience = min(2 * self._patience, MAX_PATIENCE)
         return True

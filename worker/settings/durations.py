@@ -13,7 +13,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 NEVER = "Never"
 SHORTEST_WAIT = timedelta(seconds=10)
-LONGEST = timedelta(hours=876_000)
+MAX_DURATION = timedelta(hours=876_000)
 """A hundred years. A longer duration overflows dates, and Temporal cannot wait for it."""
 
 
@@ -30,7 +30,7 @@ def parse_duration(value: Any) -> timedelta:
     if not parts or "".join(number + unit for number, unit in parts) not in (text, f"{text}s"):
         raise ValueError(f"{text!r} is not a duration: write it like 10s, 1m30s or 2h")
     seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    if seconds > LONGEST.total_seconds():
+    if seconds > MAX_DURATION.total_seconds():
         raise ValueError(f"{text!r} is longer than any duration that can be waited for: a hundred years, 876000h")
     return timedelta(seconds=seconds)
 

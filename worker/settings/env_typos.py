@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from worker.settings.model import Settings
 
-NEAR = 0.9
+MIN_SIMILARITY = 0.9
 """Similarity, from 0 to 1, from which a name counts as a misspelling of another."""
 PREFIXES = ("KARPENTER_", "TENON_")
 REMOVED: Mapping[str, str] = {
@@ -60,7 +60,7 @@ def _meant(name: str, known: list[str]) -> str:
     for prefix in PREFIXES:
         if name.removeprefix(prefix) in known:
             return name.removeprefix(prefix)
-    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=NEAR)), "")
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=MIN_SIMILARITY)), "")
 
 
 def _is_service_link(name: str, value: str) -> bool:

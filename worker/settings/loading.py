@@ -21,7 +21,7 @@ from worker.settings.model import Settings
 
 Source = Literal["flag", "environment", "ConfigMap", "default"]
 
-LONGEST_SHOWN = 500
+MAX_SHOWN = 500
 """Maximum number of characters of a value that a message quotes."""
 _PLAINER = {
     "bool_parsing": "it is true or false",
@@ -169,6 +169,6 @@ def _sentence(fault: ErrorDetails, given: Mapping[str, Given]) -> str:
 
 
 def _shown(value: Any) -> str:
-    """The value in quotes, cut off after `LONGEST_SHOWN` characters."""
+    """The value in quotes, cut off after `MAX_SHOWN` characters."""
     shown = repr(value)
-    return shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}..."
+    return shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}..."

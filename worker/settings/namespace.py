@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-ELSEWHERE = "tenon"
+DEFAULT_NAMESPACE = "tenon"
 """The namespace used outside a pod."""
 
 
@@ -14,4 +14,4 @@ def own_namespace() -> str:
     try:
         return NAMESPACE_FILE.read_text(encoding="utf-8").strip()
     except FileNotFoundError:
-        return ELSEWHERE
+        return DEFAULT_NAMESPACE

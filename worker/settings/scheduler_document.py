@@ -14,7 +14,7 @@ from tenon.kube.scheduler_config import NOTHING, DefaultSpread, scheduler_config
 from tenon.manifests.yaml_scalars import UnreadableError
 from tenon.manifests.yaml_values import read_documents
 
-LARGEST = 2**20
+MAX_SIZE = 2**20
 """Maximum size of the file, in bytes."""
 
 
@@ -51,12 +51,12 @@ def _document(text: str) -> Any:
 def _text(path: str) -> str:
     try:
         with Path(path).open("rb") as file:
-            raw = file.read(LARGEST + 1)
+            raw = file.read(MAX_SIZE + 1)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise ValueError(f"it is neither a document nor a file that can be read ({why})") from None
-    if len(raw) > LARGEST:
-        raise ValueError(f"the file is larger than {LARGEST // 2**20} MiB")
+    if len(raw) > MAX_SIZE:
+        raise ValueError(f"the file is larger than {MAX_SIZE // 2**20} MiB")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -18,8 +18,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from worker.runtime.certificate_authority import CertificateAuthority, general_name, new_key, pem
 
 RENEWED_BEFORE = timedelta(days=90)
-MOST_NAMES = 20
-MOST_OLDER = 4
+MAX_NAMES = 20
+MAX_OLDER = 4
 """Maximum number of older authorities in a new certificate's bundle: the Secret's, and those that a replica uses."""
 LAST_MOMENT = timedelta(days=1)
 """This long before it expires, a certificate is replaced by its successor, whether or not the API server trusts that
@@ -41,7 +41,7 @@ def issued(names: Sequence[str], now: datetime, before: bytes = b"") -> Served:
     authority, key = CertificateAuthority("tenon-webhook-ca", now), new_key()
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tenon-webhook")])
     certificate = authority.issue(subject, key.public_key(), ExtendedKeyUsageOID.SERVER_AUTH, names)
-    older = dict.fromkeys(pem(old) for old in _read(before)[:MOST_OLDER] if old.not_valid_after_utc > now)
+    older = dict.fromkeys(pem(old) for old in _read(before)[:MAX_OLDER] if old.not_valid_after_utc > now)
     known = [pem(authority.certificate), *older]
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -94,7 +94,7 @@ def names_of(served: Served) -> list[str]:
     found = _read(served.certificate)
     if len(found) != 1:
         return []
-    return [str(name.value) for name in _names(found[0])][:MOST_NAMES]
+    return [str(name.value) for name in _names(found[0])][:MAX_NAMES]
 
 
 def _names(certificate: x509.Certificate) -> list[x509.GeneralName]:

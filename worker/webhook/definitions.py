@@ -35,7 +35,7 @@ from worker.webhook.serving import service
 log = logging.getLogger("worker.webhook")
 
 PERIOD = 20.0
-SOON = 1.0
+RETRY = 1.0
 SERVICE_PORT = 8443
 _RESOURCES = dict(zip(NAMES, (NODEPOOLS, NODECLAIMS, EC2NODECLASSES), strict=True))
 
@@ -48,7 +48,7 @@ async def keep_definitions(kube: Kube, settings: Settings) -> None:
     keeper = DefinitionKeeper(kube, settings)
     while True:
         done = await keeper.keep()
-        await asyncio.sleep(PERIOD if done else SOON)
+        await asyncio.sleep(PERIOD if done else RETRY)
 
 
 async def tell_of_disabled(kube: Kube) -> None:

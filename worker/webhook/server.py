@@ -33,15 +33,15 @@ _unheard = logging.getLogger("worker.webhook.http")
 _unheard.disabled = True  # malformed requests of clients must not fill the log
 
 PATH = "/convert"
-LARGEST_BODY = 3 << 20
+MAX_BODY = 3 << 20
 """Bytes. An object takes at most 1.5 MB in etcd, and the API server sends few at a time."""
 SMALL_BODY = 128 << 10
-MOST_LARGE_BODIES = 4
+MAX_LARGE_BODIES = 4
 """Maximum number of large bodies at a time, because they and their conversions take memory."""
-MOST_CONNECTIONS = 64
-PATIENCE = 0.1
+MAX_CONNECTIONS = 64
+QUEUE_SECONDS = 0.1
 """Seconds that a new connection waits for other connections to end by themselves."""
-MOST_CONVERSIONS = 2
+MAX_CONVERSIONS = 2
 """Maximum number of conversions at a time: they hold the interpreter lock, which the rest of the process needs too."""
 REQUEST_SECONDS = 10.0
 """Time limit for a handshake, and for a request with its answer. The API server waits 30 s at most."""
@@ -113,9 +113,9 @@ class _Connections:
         self._ended = asyncio.Event()
         self._open: dict[socket.socket, None] = {}
         """Open connections, the one that has been silent the longest first."""
-        self._large = asyncio.Semaphore(MOST_LARGE_BODIES)
-        self._converting = asyncio.Semaphore(MOST_CONVERSIONS)
-        self._threads = ThreadPoolExecutor(MOST_CONVERSIONS, "webhook-conversion")
+        self._large = asyncio.Semaphore(MAX_LARGE_BODIES)
+        self._converting = asyncio.Semaphore(MAX_CONVERSIONS)
+        self._threads = ThreadPoolExecutor(MAX_CONVERSIONS, "webhook-conversion")
         self._log_limiter = LogRateLimiter()
 
     def run(self) -> None:
@@ -143,7 +143,7 @@ class _Connections:
             try:
                 connection, _ = await self._loop.sock_accept(self._listener)
             except OSError:  # no file descriptor is left, or the client has disconnected
-                await asyncio.sleep(PATIENCE)
+                await asyncio.sleep(QUEUE_SECONDS)
                 continue
             await self._make_room()
             self._open[connection] = None
@@ -151,10 +151,10 @@ class _Connections:
 
     async def _make_room(self) -> None:
         quietest = iter(tuple(self._open))
-        while len(self._open) >= MOST_CONNECTIONS:
+        while len(self._open) >= MAX_CONNECTIONS:
             self._ended.clear()
             try:
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(QUEUE_SECONDS):
                     await self._ended.wait()
             except TimeoutError:
                 if (quiet := next(quietest, None)) is not None:
@@ -207,8 +207,8 @@ class _Connections:
             return _refusal(405, f"{PATH} takes POST only")
         if not length.isdecimal():
             return _refusal(411, "the length of the body is not given")
-        if int(length) > LARGEST_BODY:
-            return _refusal(413, f"the body is larger than {LARGEST_BODY >> 20} MiB")
+        if int(length) > MAX_BODY:
+            return _refusal(413, f"the body is larger than {MAX_BODY >> 20} MiB")
         try:
             if int(length) <= SMALL_BODY:
                 return await self._converted(request, protocol)

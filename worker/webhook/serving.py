@@ -33,7 +33,7 @@ log = logging.getLogger("worker.webhook")
 
 PERIOD = 10.0
 """Seconds between two reads of the Secret and the NodePools."""
-SOON = 1.0
+RETRY = 1.0
 """Seconds until the next attempt while there is no certificate."""
 
 
@@ -113,7 +113,7 @@ class Webhook:
             while not self._stopping.is_set():
                 await self._try("certificate", self._certify(kube))
                 await self._try("NodePools", self._read_pools(kube))
-                await asyncio.to_thread(self._stopping.wait, PERIOD if self._served else SOON)
+                await asyncio.to_thread(self._stopping.wait, PERIOD if self._served else RETRY)
         finally:
             await kube.close()
 

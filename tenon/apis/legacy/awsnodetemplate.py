@@ -11,7 +11,7 @@ from typing import Any
 
 from tenon.apis import labels
 from tenon.apis.base import ApiModel
-from tenon.apis.ec2nodeclass import MOST_TAGS
+from tenon.apis.ec2nodeclass import MAX_TAGS
 from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.amis import OldFamily, convert_family, family_problem, incompatible_status
 from tenon.apis.legacy.conversion import (
@@ -189,8 +189,8 @@ def _problems(spec: TemplateSpec, given: Mapping[str, Any], defaults: Defaults) 
         if tag in spec.tags:
             yield FieldError(f"spec.tags[{tag}]", "is a tag that Karpenter kept for itself")
     own, every = len(spec.tags), len({**defaults.tags, **spec.tags})
-    if own <= MOST_TAGS < every:
-        sentence = f"has {own} tags, {every} with those of the settings: an EC2NodeClass takes {MOST_TAGS}"
+    if own <= MAX_TAGS < every:
+        sentence = f"has {own} tags, {every} with those of the settings: an EC2NodeClass takes {MAX_TAGS}"
         yield FieldError("spec.tags", sentence)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tenon.apis.ec2nodeclass import CLUSTER_TAG_PREFIX, MOST_TAGS, OWN_TAGS
+from tenon.apis.ec2nodeclass import CLUSTER_TAG_PREFIX, MAX_TAGS, OWN_TAGS
 from tenon.apis.json_object import parse_json_object
 from tenon.apis.legacy.awsnodetemplate import RESTRICTED_TAGS
 from tenon.apis.legacy.conversion import Note
@@ -15,7 +15,7 @@ from tenon.apis.legacy.conversion import Note
 SETTING = "aws.tags"
 _EACH = f"{SETTING}."
 DEFAULT_TAGS = "DEFAULT_TAGS"
-LONGEST_KEY, LONGEST_VALUE = 128, 256
+MAX_KEY_LENGTH, MAX_VALUE_LENGTH = 128, 256
 """EC2's limits, in characters."""
 
 
@@ -46,7 +46,7 @@ def tags_of(data: Mapping[str, str]) -> tuple[dict[str, str], list[Note]]:
             used.append(Note(f"{key} is {DEFAULT_TAGS} now"))
         notes += [Note(f"the tag {tag!r} of {SETTING} is left out: {why}", path) for tag, why in refused.items()]
         found |= {tag: value for tag, value in given.items() if tag not in refused}
-    if len(found) > MOST_TAGS:
+    if len(found) > MAX_TAGS:
         return {}, [*notes, Note(f"{SETTING} is left out: {_too_many(found)}", "data")]
     return found, [*used, *notes]
 
@@ -61,7 +61,7 @@ def default_tags(text: str) -> dict[str, str]:
     for tag, value in tags.items():
         if why := _refusal(tag, value):
             raise ValueError(f"leave out the tag {tag!r}, for {why}")
-    if len(tags) > MOST_TAGS:
+    if len(tags) > MAX_TAGS:
         raise ValueError(_too_many(tags))
     return tags
 
@@ -79,11 +79,11 @@ def _refusal(tag: str, value: str) -> str:
         return "a tag has a name"
     if tag.lower().startswith("aws:"):
         return "names that begin with aws: are those of AWS"
-    if len(tag) > LONGEST_KEY or len(value) > LONGEST_VALUE:
-        return f"EC2 takes {LONGEST_KEY} characters of a name and {LONGEST_VALUE} of a value"
+    if len(tag) > MAX_KEY_LENGTH or len(value) > MAX_VALUE_LENGTH:
+        return f"EC2 takes {MAX_KEY_LENGTH} characters of a name and {MAX_VALUE_LENGTH} of a value"
     kept = tag in OWN_TAGS or tag in RESTRICTED_TAGS or tag.startswith(CLUSTER_TAG_PREFIX)
     return "it says whose an instance is, and nobody but the worker sets that" if kept else ""
 
 
 def _too_many(tags: Mapping[str, str]) -> str:
-    return f"it has {len(tags)} tags, and an EC2NodeClass takes {MOST_TAGS}"
+    return f"it has {len(tags)} tags, and an EC2NodeClass takes {MAX_TAGS}"

@@ -16,7 +16,7 @@ ACTIVE, CONVERTED = "Active", "Converted"
 WAITING, INVALID, REFUSED, NAME_TAKEN = "Waiting", "Invalid", "Refused", "NameTaken"
 NOT_TAKEN_OVER = "NotTakenOver"
 LEFT_OVER = "LeftOver"
-MOST_TEXT = 4000
+MAX_TEXT = 4000
 """The maximum length of a message in characters, so that an object with a hundred notes stays readable."""
 
 
@@ -151,4 +151,4 @@ def _only(given: Mapping[str, Any], *names: str) -> JsonObject:
 
 
 def _bounded(text: str) -> str:
-    return text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 4]} ..."
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 4]} ..."

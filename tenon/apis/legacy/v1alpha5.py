@@ -31,7 +31,7 @@ from tenon.apis.legacy.conversion import (
 )
 from tenon.apis.validation import FieldError
 
-LABELS_GONE = labels.GONE
+REMOVED_LABELS = labels.REMOVED_LABELS
 CHOOSING_TYPES = frozenset(
     {
         labels.INSTANCE_TYPE,
@@ -187,7 +187,7 @@ def _requirements(terms: Sequence[JsonObject], notes: list[str], path: str) -> l
     kept = []
     for term in terms:
         key = str(term.get("key"))
-        if key in labels.GONE:
+        if key in labels.REMOVED_LABELS:
             notes.append(Note(f"the requirement on label {key} is dropped: no node has that label any more", path))
         elif key == PROVISIONER_NAME:
             notes.append(Note(f"the requirement on label {key} is dropped: a node's pool is known from its name", path))

@@ -11,8 +11,8 @@ from tenon.apis.versions.parts import UnconvertibleError
 
 API_VERSION = "apiextensions.k8s.io/v1"
 KIND = "ConversionReview"
-LONGEST_MESSAGE = 1000
-MOST_OBJECTS = 2000
+MAX_MESSAGE = 1000
+MAX_OBJECTS = 2000
 """The API server sends one object, or one page of a list. Larger requests are treated as malicious and rejected."""
 
 
@@ -36,8 +36,8 @@ def _response(request: JsonObject, expiry: Mapping[str, str] | None) -> JsonObje
     uid, wanted, objects = request.get("uid"), request.get("desiredAPIVersion"), request.get("objects")
     if not isinstance(wanted, str) or not isinstance(objects, list):
         return _failure(uid, "the request names no desiredAPIVersion, or its objects are no list")
-    if len(objects) > MOST_OBJECTS:
-        return _failure(uid, f"the request has {len(objects)} objects: at most {MOST_OBJECTS} are converted at once")
+    if len(objects) > MAX_OBJECTS:
+        return _failure(uid, f"the request has {len(objects)} objects: at most {MAX_OBJECTS} are converted at once")
     found = []
     for body in objects:
         try:
@@ -50,7 +50,7 @@ def _response(request: JsonObject, expiry: Mapping[str, str] | None) -> JsonObje
 
 
 def _failure(uid: Any, message: str) -> JsonObject:
-    return {"uid": uid, "result": {"status": "Failure", "message": message[:LONGEST_MESSAGE]}}
+    return {"uid": uid, "result": {"status": "Failure", "message": message[:MAX_MESSAGE]}}
 
 
 def _named(body: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tenon.scheduling.constrained_placement import Placer
-from tenon.scheduling.domain_candidates import MOST_CHOICES, DomainCandidate
+from tenon.scheduling.domain_candidates import MAX_CANDIDATES, DomainCandidate
 from tenon.scheduling.pod_classes import PodClass
 from tenon.scheduling.topology import AreaRules
 from tenon.scheduling.topology_counts import TopologyCounts
@@ -33,7 +33,9 @@ def obstacle(pod_class: PodClass, placer: Placer, ledger: TopologyCounts) -> str
     choices = [c for c in placer.choices(pod_class) if None not in c.chosen.values()]
     if placer.boundless(pod_class):
         keys = " and ".join(pod_class.area.keys)
-        return f"its rules between pods allow more than {MOST_CHOICES} combinations of {keys}: spread over fewer labels"
+        return (
+            f"its rules between pods allow more than {MAX_CANDIDATES} combinations of {keys}: spread over fewer labels"
+        )
     settled = [c for c in choices if len(c.chosen) == len(pod_class.area.keys)]
     for choice in settled:
         name, key, rules = _blocking(pod_class, choice, ledger)

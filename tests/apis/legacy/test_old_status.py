@@ -8,7 +8,7 @@ from typing import Any
 from tenon.apis.legacy.kinds.v1alpha1 import AWSNodeTemplate
 from tenon.apis.legacy.kinds.v1alpha5 import Machine, Provisioner
 from tenon.apis.legacy.old_status import (
-    MOST_TEXT,
+    MAX_TEXT,
     NAME_TAKEN,
     Outcome,
     machine_status,
@@ -66,7 +66,7 @@ def test_a_provisioner_that_cannot_act_says_so_and_keeps_its_time_of_change() ->
 def test_messages_are_bounded_and_conditions_of_old_controllers_do_no_harm() -> None:
     old = {**provisioner(), "status": {"conditions": [{"type": "Active", "status": "True"}], "lastScaleTime": SINCE}}
     status = provisioner_status(old, Outcome(became="it", notes=["n" * 100] * 100), None, (), NOW)
-    assert len(said(status, "Converted")["message"]) <= MOST_TEXT
+    assert len(said(status, "Converted")["message"]) <= MAX_TEXT
     assert [one["type"] for one in status["conditions"]].count("Active") == 1
     assert status["lastScaleTime"] == SINCE
 
