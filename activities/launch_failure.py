@@ -10,12 +10,13 @@ from temporalio import activity
 
 from activities.ec2.errors import EC2Error, ThrottledError
 from activities.kubernetes import nodeclaims
-from activities.kubernetes.client import Kube, Object
+from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
 from activities.launch_breakers import LaunchBreakers
 from tenon.apis.reasons import Reason
 from tenon.ec2.errors import reason_for
 from tenon.evolve import evolve
+from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle import launch_retry as rules
 from tenon.lifecycle.messages import (
     ClaimRef,
@@ -79,16 +80,18 @@ class LaunchRetry:
             raise error
         return LaunchWait(reason=reason, message=message, answered=not error.retryable, unsettled=error.retryable)
 
-    async def unprepared(self, raw: Object, ref: ClaimRef, view: ClaimView, wait: LaunchWait) -> PrepareLaunchResult:
+    async def unprepared(
+        self, claim: ClaimRecord, ref: ClaimRef, view: ClaimView, wait: LaunchWait
+    ) -> PrepareLaunchResult:
         """Postpone the launch, or give the claim up if its launch timeout is over."""
         if rules.given_up(view.created_at, self._now(), answered=wait.answered):
             return await self.given_up(ref, view, Reason.LAUNCH_TIMEOUT, f"{wait.reason}: {wait.message}")
-        await self._tell(raw, ref, wait)
+        await self._tell(claim, ref, wait)
         # This attempt sent no request, and the caller has already looked for instances of earlier requests.
         waits = evolve(wait, unsettled=False)
         return PrepareLaunchResult(view=view, reason=wait.reason, message=wait.message, waits=waits)
 
-    async def unlaunched(self, raw: Object, ref: ClaimRef, result: LaunchResult) -> LaunchResult:
+    async def unlaunched(self, claim: ClaimRecord, ref: ClaimRef, result: LaunchResult) -> LaunchResult:
         """Handle a launch that bought nothing: postpone it, or delete the claim at once if EC2 has no capacity."""
         wait = result.waits
         if wait is None:
@@ -98,7 +101,7 @@ class LaunchRetry:
             return result
         if wait.answered and self._tries() == 1:
             wait = evolve(wait, unsettled=False)  # the first attempt was answered, so no earlier answer is missing
-        await self._tell(raw, ref, wait)
+        await self._tell(claim, ref, wait)
         return evolve(result, reason=wait.reason, message=wait.message, waits=wait)
 
     async def given_up(self, ref: ClaimRef, view: ClaimView, reason: str, message: str) -> PrepareLaunchResult:
@@ -108,9 +111,9 @@ class LaunchRetry:
         log.warning("cannot launch", extra={"nodeclaim": ref.name, "reason": message})
         return PrepareLaunchResult(view=view, reason=reason, message=message)
 
-    async def _tell(self, raw: Object, ref: ClaimRef, wait: LaunchWait) -> None:
+    async def _tell(self, claim: ClaimRecord, ref: ClaimRef, wait: LaunchWait) -> None:
         await nodeclaims.mark_launch_failed(self._kube, ref, wait.reason, wait.message, self._now)
-        await self._recorder.publish(raw, nodeclaims.LAUNCH_FAILED, f"{wait.reason}: {wait.message}", "Warning")
+        await self._recorder.publish(claim.body, nodeclaims.LAUNCH_FAILED, f"{wait.reason}: {wait.message}", "Warning")
         level = logging.INFO if wait.held else logging.WARNING
         log.log(level, "not launched, tried again later", extra={"nodeclaim": ref.name, "reason": wait.message})
 

@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
 from activities.ec2.provider import Ec2Provider
-from activities.kubernetes.client import Kube, Object
+from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS
 from tenon.apis import labels
-from tenon.kube.timestamps import parse_instant
+from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.messages import Instance, LaunchGroup
-from tenon.provisioning.launch_groups import group_of, members_there
+from tenon.provisioning.launch_groups import group_of, whole_groups
 
 WRITTEN_WITHIN = timedelta(seconds=10)
 """A group that is still incomplete this long after one of its members was created is not completed any more."""
@@ -41,12 +41,10 @@ class LaunchGroups:
         self._left: dict[str, None] = {}
         self._looking: dict[str, asyncio.Lock] = {}
 
-    async def whole(self, claim: Object) -> LaunchGroup | None:
+    async def whole(self, claim: ClaimRecord) -> LaunchGroup | None:
         """Wait for the claim's group to be complete and return it, or None if the claim launches alone."""
-        metadata = claim["metadata"]
-        group = group_of(metadata.get("annotations") or {})
-        batch = (metadata.get("labels") or {}).get(labels.BATCH, "")
-        created = parse_instant(metadata.get("creationTimestamp"))
+        group, created = group_of(claim.annotations), claim.created_at
+        batch = claim.labels.get(labels.BATCH, "")
         if group is None or not batch or created is None:
             return None
         looking = self._looking.setdefault(batch, asyncio.Lock())
@@ -80,24 +78,21 @@ class LaunchGroups:
 
     async def _look(self, batch: str, wanted: LaunchGroup) -> None:
         there = await self._kube.list(NODECLAIMS, label_selector=f"{labels.BATCH}={batch}")
-        counts = members_there(there)
-        for claim in there:
-            group = group_of(claim["metadata"].get("annotations") or {})
-            if group is not None and counts[group.id] >= group.size:
-                self._whole[group.id] = None
+        for group in whole_groups(ClaimRecord.of(claim).annotations for claim in there):
+            self._whole[group] = None
         while len(self._whole) > MAX_CACHED and next(iter(self._whole)) != wanted.id:
             del self._whole[next(iter(self._whole))]
 
 
-def in_group(claim: Object) -> bool:
+def in_group(claim: ClaimRecord) -> bool:
     """Whether a claim belongs to a launch group. Its instance then gets the claim's tags only after the launch."""
-    return group_of(claim["metadata"].get("annotations") or {}) is not None
+    return group_of(claim.annotations) is not None
 
 
-async def bought_for(ec2: Ec2Provider, name: str, claim: Object | None) -> Instance | None:
+async def bought_for(ec2: Ec2Provider, name: str, claim: ClaimRecord | None) -> Instance | None:
     """Find the living instance of a NodeClaim without a provider ID, by its tag or its place in the launch group."""
     found = await asyncio.to_thread(ec2.find_instance, name)
-    group = group_of(claim["metadata"].get("annotations") or {}) if claim is not None else None
+    group = group_of(claim.annotations) if claim is not None else None
     if found is not None or group is None:
         return found
     return await asyncio.to_thread(ec2.group_instance, group, name)

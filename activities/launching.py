@@ -21,7 +21,7 @@ from activities.ec2.errors import (
 from activities.ec2.provider import Ec2Provider
 from activities.heartbeat import beating
 from activities.kubernetes import cordon, nodeclaims
-from activities.kubernetes.client import Kube, Object
+from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import EC2NODECLASSES
 from activities.kubernetes.uncordon import open_named
@@ -38,7 +38,7 @@ from tenon.apis.validation import parse
 from tenon.ec2.launched_labels import launched_labels
 from tenon.ec2.own_kubelet import with_own_kubelet
 from tenon.evolve import evolve
-from tenon.kube.timestamps import parse_instant
+from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.messages import (
     ClaimRef,
     ClaimView,
@@ -64,6 +64,11 @@ SHOWS_WITHIN = timedelta(minutes=2)
 """How long after its launch an instance may exist although EC2 does not show it yet."""
 TAGGED = {labels.TAGGED: "true", labels.CLUSTER_TAGGED: "true"}
 """The annotations of a NodeClaim whose instance has all its tags. They keep Karpenter from writing tags."""
+
+
+def launched_recently(claim: ClaimRecord, now: datetime) -> bool:
+    """Whether EC2 may not show the claim's instance yet."""
+    return claim.launched_at is not None and now - claim.launched_at < SHOWS_WITHIN
 
 
 class Launching:
@@ -92,24 +97,24 @@ class Launching:
 
     async def prepare(self, given: PrepareLaunchInput) -> PrepareLaunchResult:
         """Return what the claim asks for and, unless it was launched before, the exact request of this attempt."""
-        raw = await nodeclaims.read_claim(self._kube, given.claim)
-        if raw is None:
+        claim = await nodeclaims.read_claim(self._kube, given.claim)
+        if claim is None:
             return PrepareLaunchResult(view=ClaimView())
-        view = evolve(nodeclaims.view_of(raw), initialization_timeout_seconds=self._initialization_seconds)
-        waits_for_launch = not view.deleting and not (raw.get("status") or {}).get("providerID")
+        view = evolve(nodeclaims.view_of(claim), initialization_timeout_seconds=self._initialization_seconds)
+        waits_for_launch = not claim.deleting and not claim.provider_id
         if waits_for_launch and (held := await self._breakers.admit(view.pool, given.claim.name)):
-            return await self._putting_off.unprepared(raw, given.claim, view, self._putting_off.held_back(held))
+            return await self._putting_off.unprepared(claim, given.claim, view, self._putting_off.held_back(held))
         request: LaunchRequest | None = None
         try:
-            result = await self._prepare(given, raw, view)
+            result = await self._prepare(given, claim, view)
             request = result.request
             return result
         finally:
             if request is None:
                 self._breakers.leave(given.claim.name)
 
-    async def _prepare(self, given: PrepareLaunchInput, raw: Object, view: ClaimView) -> PrepareLaunchResult:
-        known, lost = await self._launched_before(raw, given.claim, sent_before=given.attempt > 1)
+    async def _prepare(self, given: PrepareLaunchInput, claim: ClaimRecord, view: ClaimView) -> PrepareLaunchResult:
+        known, lost = await self._launched_before(claim, given.claim, sent_before=given.attempt > 1)
         if lost and not view.deleting:
             return await self._putting_off.given_up(given.claim, view, Reason.INSTANCE_GONE, lost)
         if known is not None:
@@ -123,17 +128,17 @@ class Launching:
             return PrepareLaunchResult(view=evolve(view, instance=known))
         if view.deleting:
             return PrepareLaunchResult(view=view)
-        if not await nodeclaims.ensure_claim_finalizer(self._kube, given.claim, seen=raw):
+        if not await nodeclaims.ensure_claim_finalizer(self._kube, given.claim, seen=claim.body):
             return PrepareLaunchResult(view=ClaimView())
         try:
-            claim, faults = parse(NodeClaim, raw)
-            if claim is None or faults:
+            wanted, faults = parse(NodeClaim, claim.body)
+            if wanted is None or faults:
                 raise ValueError("the NodeClaim cannot be read: " + "; ".join(str(fault) for fault in faults))
             node_class = await self._node_class(view.node_class)
-            own = with_own_kubelet(node_class, claim.metadata.annotations)
-            types = await self._types.of(raw, own)
+            own = with_own_kubelet(node_class, claim.annotations)
+            types = await self._types.of(claim, own)
             avoided = self._breakers.avoided()
-            prepare = partial(self._ec2.prepare_launch, claim, own, given.attempt, avoided, types)
+            prepare = partial(self._ec2.prepare_launch, wanted, own, given.attempt, avoided, types)
             request = await beating(asyncio.get_running_loop().run_in_executor(self._senders, prepare))
         except NodeClassNotReadyError as error:
             return await self._putting_off.given_up(given.claim, view, Reason.NODECLASS_NOT_READY, str(error))
@@ -142,16 +147,16 @@ class Launching:
             return await self._putting_off.given_up(given.claim, view, Reason.INSUFFICIENT_CAPACITY, str(error))
         except NodeClassReadinessUnknownError as error:
             return await self._putting_off.unprepared(
-                raw, given.claim, view, LaunchWait(reason=CLASS_UNKNOWN, message=str(error))
+                claim, given.claim, view, LaunchWait(reason=CLASS_UNKNOWN, message=str(error))
             )
         except ValueError as error:
             wait = LaunchWait(reason=nodeclaims.LAUNCH_FAILED, message=str(error))
             self._breakers.refused(view.pool, wait.reason, wait.message)
-            return await self._putting_off.unprepared(raw, given.claim, view, wait)
+            return await self._putting_off.unprepared(claim, given.claim, view, wait)
         except EC2Error as error:
             wait = await self._putting_off.failed(given.claim, view.pool, error)
-            return await self._putting_off.unprepared(raw, given.claim, view, wait)
-        group = await self._groups.whole(raw) if given.attempt == 1 else None
+            return await self._putting_off.unprepared(claim, given.claim, view, wait)
+        group = await self._groups.whole(claim) if given.attempt == 1 else None
         request = evolve(request, made_from=_origin(node_class), group=group)
         return PrepareLaunchResult(view=view, request=request)
 
@@ -168,31 +173,30 @@ class Launching:
             self._breakers.leave(given.claim.name)
 
     async def _launch(self, given: LaunchInput) -> LaunchResult:
-        raw = await nodeclaims.read_claim(self._kube, given.claim)
-        if raw is None:
+        claim = await nodeclaims.read_claim(self._kube, given.claim)
+        if claim is None:
             raise ApplicationError(
                 f"NodeClaim {given.claim.name} is gone: nothing is bought for it", type=ErrorType.CLAIM_GONE
             )
-        if (raw.get("status") or {}).get("providerID"):
+        if claim.provider_id:
             # The workflow was reset to a point before its launch. EC2 forgets client tokens in time, so ask the claim.
-            known, lost = await self._launched_before(raw, given.claim)
+            known, lost = await self._launched_before(claim, given.claim)
             return LaunchResult(instance=known, reason=Reason.INSTANCE_GONE if lost else "", message=lost)
-        pool = nodeclaims.pool_of(raw)
         if given.request.group is not None and self._groups.is_left(given.request.group):
             message = "the launch group was refused: its NodeClaims launch alone"
             wait = LaunchWait(reason=nodeclaims.LAUNCH_FAILED, message=message)
-            return await self._putting_off.unlaunched(raw, given.claim, LaunchResult(waits=wait))
-        if held := await self._breakers.admit(pool, given.claim.name, sends=True):
+            return await self._putting_off.unlaunched(claim, given.claim, LaunchResult(waits=wait))
+        if held := await self._breakers.admit(claim.pool, given.claim.name, sends=True):
             return await self._putting_off.unlaunched(
-                raw, given.claim, LaunchResult(waits=self._putting_off.held_back(held))
+                claim, given.claim, LaunchResult(waits=self._putting_off.held_back(held))
             )
-        result = await self._send(given, pool)
+        result = await self._send(given, claim.pool)
         if result.instance is None and result.reason == TEMPLATE_NOT_FOUND:
             # The next attempt creates the template again.
             return evolve(result, reason=Reason.TEMPLATE_GONE)
         if result.instance is None:
-            return await self._putting_off.unlaunched(raw, given.claim, result)
-        await self._mark(given.claim, result.instance, raw, given.request.made_from)
+            return await self._putting_off.unlaunched(claim, given.claim, result)
+        await self._mark(given.claim, result.instance, claim, given.request.made_from)
         instance = result.instance
         log.info(
             "launched instance",
@@ -233,7 +237,7 @@ class Launching:
         return evolve(result, reason=reason, unavailable=[])
 
     async def _launched_before(
-        self, raw: Object, ref: ClaimRef, *, sent_before: bool = False
+        self, claim: ClaimRecord, ref: ClaimRef, *, sent_before: bool = False
     ) -> tuple[Instance | None, str]:
         """Find the instance of an earlier launch.
 
@@ -241,22 +245,21 @@ class Launching:
             The instance, or None if there was no earlier launch; and why the instance that the claim names cannot be
             used any more, or an empty string.
         """
-        provider_id = (raw.get("status") or {}).get("providerID") or ""
-        if provider_id:
-            instance_id = provider_id.rsplit("/", 1)[-1]
+        if claim.provider_id:
+            instance_id = claim.instance_id
             state = await asyncio.to_thread(self._ec2.instance_state, instance_id)
-            if state is None and self._now() - nodeclaims.launched_at(raw) < SHOWS_WITHIN:
+            if state is None and launched_recently(claim, self._now()):
                 raise EC2Error("InvalidInstanceID.NotFound", f"EC2 does not show {instance_id} yet", retryable=True)
             if state in (None, "shutting-down", "terminated"):
                 return None, f"instance {instance_id} is {state or 'unknown to EC2'}: the node cannot go on"
             return await asyncio.to_thread(self._ec2.describe_instance, instance_id), ""
-        created = parse_instant(raw["metadata"].get("creationTimestamp"))
+        created = claim.created_at
         young = created is None or self._now() - created < RESUMED_AFTER
         if young and not sent_before:
             return None, ""
-        found = await bought_for(self._ec2, ref.name, raw)
-        if found is not None and not raw["metadata"].get("deletionTimestamp"):
-            await self._mark(ref, found, raw)
+        found = await bought_for(self._ec2, ref.name, claim)
+        if found is not None and not claim.deleting:
+            await self._mark(ref, found, claim)
         return found, ""
 
     async def _node_class(self, name: str) -> EC2NodeClass:
@@ -269,20 +272,20 @@ class Launching:
         return node_class
 
     async def _mark(
-        self, ref: ClaimRef, instance: Instance, raw: Object, made_from: Mapping[str, str] | None = None
+        self, ref: ClaimRef, instance: Instance, claim: ClaimRecord, made_from: Mapping[str, str] | None = None
     ) -> None:
         """Write the launch on the claim.
 
         Args:
             ref: the claim.
             instance: the instance that was launched.
-            raw: the claim as read before the launch. The write reads it again if it has changed since.
+            claim: the claim as read before the launch. The write reads it again if it has changed since.
             made_from: the hashes of the EC2NodeClass that the request was made from. If None, they are unknown, and
                 the current EC2NodeClass is used.
         """
-        node_class = await self._node_class((raw["spec"].get("nodeClassRef") or {}).get("name", ""))
-        own = with_own_kubelet(node_class, raw["metadata"].get("annotations") or {})
-        types = await self._types.of(raw, own)
+        node_class = await self._node_class(claim.node_class)
+        own = with_own_kubelet(node_class, claim.annotations)
+        types = await self._types.of(claim, own)
         kind = next((kind for kind in types if kind.name == instance.instance_type), None)
         await nodeclaims.mark_launched(
             self._kube,
@@ -290,10 +293,10 @@ class Launching:
             instance,
             capacity=kind.capacity if kind else {},
             allocatable=kind.allocatable if kind else {},
-            labels_=launched_labels(raw, instance, kind),
+            labels_=launched_labels(claim.body, instance, kind),
             now=self._now,
-            annotations={**_asked_for(made_from, node_class), **({} if in_group(raw) else TAGGED)},
-            seen=raw,
+            annotations={**_asked_for(made_from, node_class), **({} if in_group(claim) else TAGGED)},
+            seen=claim.body,
         )
 
     async def _tag(self, ref: ClaimRef, instance: Instance, node_name: str) -> None:

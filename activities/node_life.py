@@ -18,14 +18,15 @@ from activities.ec2.provider import Ec2Provider
 from activities.ec2.termination_batch import TERMINATED, Terminations
 from activities.heartbeat import beating
 from activities.kubernetes import binding, cordon, drain, initialization, nodeclaims, registration, release, volumes
-from activities.kubernetes.client import Kube, Object
+from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventRecorder
 from activities.launch_breakers import LaunchBreakers
 from activities.launch_groups import bought_for, in_group
-from activities.launching import SHOWS_WITHIN, TAGGED, Launching
+from activities.launching import TAGGED, Launching, launched_recently
 from tenon.apis import labels
 from tenon.apis.reasons import Reason, snake_case
+from tenon.kube.claim_record import instance_id_of
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.lifecycle.cordon import drain_reason
 from tenon.lifecycle.messages import (
@@ -105,11 +106,11 @@ class NodeActivities:
         """Adopt the Node that joined the cluster, and tag its instance with the Node's name."""
         result = await registration.register(self._kube, self._recorder, given, now)
         if result.node_name:
-            raw = await nodeclaims.read_claim(self._kube, given.claim) or {"metadata": {}}
-            found = raw["metadata"].get("labels") or {}
-            pool, zone = found.get(labels.NODEPOOL, ""), found.get(labels.ZONE, "")
-            metrics.NODES_CREATED.labels(pool, zone).inc()
-            name = asyncio.create_task(self._name_instance(given, result.node_name, tells=in_group(raw)))
+            claim = await nodeclaims.read_claim(self._kube, given.claim)
+            found = claim.labels if claim is not None else {}
+            metrics.NODES_CREATED.labels(found.get(labels.NODEPOOL, ""), found.get(labels.ZONE, "")).inc()
+            tells = claim is not None and in_group(claim)
+            name = asyncio.create_task(self._name_instance(given, result.node_name, tells=tells))
             self._names.add(name)
             name.add_done_callback(self._names.discard)
             await asyncio.wait({name}, timeout=NAME_SECONDS)
@@ -122,7 +123,7 @@ class NodeActivities:
         ``tells``: annotate the claim afterwards. Set for members of a launch group, because their instances have no
         other tags that name the claim.
         """
-        instance_id = given.provider_id.rsplit("/", 1)[-1]
+        instance_id = instance_id_of(given.provider_id)
         name = partial(self._ec2.name_instance, instance_id, given.claim.name, node_name)
         try:
             await asyncio.get_running_loop().run_in_executor(self._naming, name)
@@ -197,7 +198,8 @@ class NodeActivities:
     async def terminate(self, given: TerminateInput) -> TerminateResult:
         """Terminate the instance and wait until EC2 reports that it is gone."""
         claim = None if given.instance_id else await nodeclaims.read_claim(self._kube, given.claim)
-        instance_id = given.instance_id or _instance_of(claim)
+        # A workflow that was asked to leave early may not know its instance, and the instance's tags may appear late.
+        instance_id = given.instance_id or (claim.instance_id if claim is not None else "")
         if not instance_id:
             found = await beating(bought_for(self._ec2, given.claim.name, claim))
             if found is None:
@@ -218,7 +220,7 @@ class NodeActivities:
         if given.shown:
             return False
         claim = await nodeclaims.read_claim(self._kube, given.claim)
-        return claim is not None and now() - nodeclaims.launched_at(claim) < SHOWS_WITHIN
+        return claim is not None and launched_recently(claim, now())
 
     @activity.defn(name=ActivityName.RELEASE)
     async def release(self, given: ReleaseInput) -> ReleaseInput:
@@ -256,15 +258,6 @@ class NodeActivities:
     def all(self) -> Sequence[Callable[..., Any]]:
         """All activities of all lanes."""
         return [*self.steps(), *self.draining(), *self.ending()]
-
-
-def _instance_of(claim: Object | None) -> str:
-    """The instance id in the claim's provider ID, or an empty string.
-
-    A workflow that was asked to leave early may not know its instance, and the instance's tags may appear late.
-    """
-    provider_id = ((claim or {}).get("status") or {}).get("providerID") or ""
-    return str(provider_id).rsplit("/", 1)[-1]
 
 
 def _count_end(given: ReleaseInput) -> None:

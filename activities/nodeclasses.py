@@ -12,15 +12,15 @@ from activities.cluster_version import ClusterVersion
 from activities.ec2.provider import Ec2Provider
 from activities.kubernetes.client import Kube, Object
 from activities.kubernetes.events import EventRecorder
-from activities.kubernetes.nodeclaims import conditions_of
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
 from tenon.apis import labels
-from tenon.apis.conditions import READY, get_condition, is_true
+from tenon.apis.conditions import READY, get_condition
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hashes, taken_over
 from tenon.apis.managed import manages_claim
 from tenon.apis.nodeclaim import DRIFTED
 from tenon.apis.validation import parse
+from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.messages import ActivityName, NodeClassInput, NodeClassResult
 
 log = logging.getLogger("controller.nodeclass")
@@ -90,18 +90,19 @@ class NodeClassActivities:
 
     async def _take_claims_over(self, name: str, hashes: dict[str, str]) -> None:
         """Take over a class that another controller hashed: treat its claims as launched from its current state."""
-        for claim in await self._kube.list(NODECLAIMS):
-            metadata = claim["metadata"]
-            if not _uses(claim, name):
-                continue
-            drifted = is_true(conditions_of(claim), DRIFTED)
-            if change := taken_over(metadata.get("annotations") or {}, hashes, drifted=drifted):
-                await self._kube.patch(NODECLAIMS, metadata["name"], {"metadata": {"annotations": change}})
+        for claim in await self._users(name):
+            if change := taken_over(claim.annotations, hashes, drifted=claim.is_true(DRIFTED)):
+                await self._kube.patch(NODECLAIMS, claim.name, {"metadata": {"annotations": change}})
+
+    async def _users(self, name: str) -> list[ClaimRecord]:
+        """The NodeClaims that reference the EC2NodeClass of this name, not an object of another kind."""
+        claims = [ClaimRecord.of(claim) for claim in await self._kube.list(NODECLAIMS) if manages_claim(claim)]
+        return [claim for claim in claims if claim.node_class == name]
 
     async def _let_go(self, raw: Object, node_class: EC2NodeClass | None) -> NodeClassResult:
         """Wait until no NodeClaim uses the class, then delete its launch templates and profile, and its finalizer."""
         name = raw["metadata"]["name"]
-        users = [claim["metadata"]["name"] for claim in await self._kube.list(NODECLAIMS) if _uses(claim, name)]
+        users = [claim.name for claim in await self._users(name)]
         if users:
             message = f"waiting for {len(users)} NodeClaims to end: {', '.join(sorted(users)[:5])}"
             await self._recorder.publish(raw, "WaitingOnNodeClaimTermination", message)
@@ -114,8 +115,3 @@ class NodeClassActivities:
         await self._kube.patch(EC2NODECLASSES, name, patch)
         log.info("deleted EC2NodeClass", extra={"ec2nodeclass": name})
         return NodeClassResult(exists=False, deleting=True)
-
-
-def _uses(claim: Object, name: str) -> bool:
-    """Whether a NodeClaim references the EC2NodeClass of this name, not an object of another kind."""
-    return manages_claim(claim) and (claim["spec"].get("nodeClassRef") or {}).get("name") == name

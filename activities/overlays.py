@@ -23,6 +23,7 @@ from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse
 from tenon.ec2.own_kubelet import with_own_kubelet
+from tenon.kube.claim_record import ClaimRecord
 from tenon.provisioning.overlays import overlaid
 from tenon.provisioning.readiness import usable_pools, why_class_unready
 from tenon.scheduling.model import InstanceType
@@ -33,10 +34,9 @@ SeenTypes = dict[str, Sequence[InstanceType]]
 OVERLAY_ANNOTATIONS = (labels.PRICE_OVERLAY_APPLIED, labels.CAPACITY_OVERLAY_APPLIED)
 
 
-def bears_trace(claim: Mapping[str, Any]) -> bool:
-    """Whether a raw NodeClaim has an annotation that says it was planned with NodeOverlays."""
-    annotations = claim["metadata"].get("annotations") or {}
-    return any(annotations.get(trace) == "true" for trace in OVERLAY_ANNOTATIONS)
+def bears_trace(claim: ClaimRecord) -> bool:
+    """Whether a NodeClaim has an annotation that says it was planned with NodeOverlays."""
+    return any(claim.annotations.get(trace) == "true" for trace in OVERLAY_ANNOTATIONS)
 
 
 class OverlaidTypes:
@@ -53,17 +53,16 @@ class OverlaidTypes:
         self._gathering: tuple[set[str], asyncio.Task[SeenTypes]] | None = None
         self._parsed: dict[tuple[str, str], tuple[str, Any]] = {}
 
-    async def of(self, claim: Mapping[str, Any], node_class: EC2NodeClass) -> Sequence[InstanceType]:
+    async def of(self, claim: ClaimRecord, node_class: EC2NodeClass) -> Sequence[InstanceType]:
         """The types of a claim's class, with the current overlays for the claim's NodePool applied."""
         seen = None
         if bears_trace(claim):
-            pool = (claim["metadata"].get("labels") or {}).get(labels.NODEPOOL, "")
             if self._gathering is None:
                 asking: set[str] = set()
                 self._gathering = asking, asyncio.create_task(self._answer(asking), name="types with overlays")
             asking, answer = self._gathering
-            asking.add(pool)
-            seen = (await asyncio.shield(answer)).get(pool)
+            asking.add(claim.pool)
+            seen = (await asyncio.shield(answer)).get(claim.pool)
         # If the claim has no overlay annotation, or its pool is gone, use the types as EC2 describes them.
         return await asyncio.to_thread(self._ec2.instance_types, node_class) if seen is None else seen
 

@@ -13,6 +13,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODES
 from tenon.housekeeping.facts import ENDED_STATES, GONE_STATES, Graces, Observations, ObservedClaim, ObservedTemplate
 from tenon.housekeeping.findings import Finding, Kind
+from tenon.kube.claim_record import instance_id_of
 from tenon.lifecycle.messages import Poke
 from tenon.lifecycle.release import without_finalizer
 
@@ -55,7 +56,7 @@ class SweepActions:
             return False
         await beating(asyncio.to_thread(self._ec2.terminate, found.instance_id))
         for node in seen.nodes or ():
-            if node.provider_id.rsplit("/", 1)[-1] == found.instance_id:
+            if instance_id_of(node.provider_id) == found.instance_id:
                 await self._free(node.name, node.uid)
         return True
 

@@ -23,9 +23,9 @@ from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODES, Resource
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim, may_manage_node
-from tenon.apis.nodeclaim import INSTANCE_TERMINATING, LAUNCHED, REGISTERED
 from tenon.housekeeping.facts import Observations, ObservedClaim, ObservedNode
-from tenon.kube.conditions import is_true, true_since
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.conditions import is_true
 from tenon.kube.timestamps import parse_instant
 from tenon.provisioning.launch_groups import group_of
 
@@ -80,21 +80,21 @@ async def read_claims(kube: Kube) -> tuple[ObservedClaim, ...]:
 
 def claim_seen(raw: Mapping[str, Any]) -> ObservedClaim:
     """The fields of a raw NodeClaim that the sweep needs."""
-    metadata, status = raw["metadata"], raw.get("status") or {}
-    group = group_of(metadata.get("annotations") or {})
+    claim = ClaimRecord.of(raw)
+    group = group_of(claim.annotations)
     return ObservedClaim(
-        name=metadata["name"],
-        uid=metadata["uid"],
-        created_at=_created(metadata),
-        pool=(metadata.get("labels") or {}).get(labels.NODEPOOL, ""),
-        node_class=((raw.get("spec") or {}).get("nodeClassRef") or {}).get("name", ""),
-        provider_id=status.get("providerID") or "",
-        launched_at=true_since(raw, LAUNCHED),
-        registered=is_true(raw, REGISTERED),
-        node_name=status.get("nodeName") or "",
-        deleted_at=parse_instant(metadata.get("deletionTimestamp")),
-        terminating=is_true(raw, INSTANCE_TERMINATING),
-        finalizers=tuple(metadata.get("finalizers") or ()),
+        name=claim.name,
+        uid=claim.uid,
+        created_at=claim.created_at or NO_CREATION_TIME,
+        pool=claim.pool,
+        node_class=claim.node_class,
+        provider_id=claim.provider_id,
+        launched_at=claim.launched_at,
+        registered=claim.registered,
+        node_name=claim.node_name,
+        deleted_at=claim.deleted_at,
+        terminating=claim.terminating,
+        finalizers=tuple(claim.finalizers),
         managed=manages_claim(raw),
         group=group.id if group else "",
     )
@@ -107,7 +107,7 @@ def node_seen(raw: Mapping[str, Any]) -> ObservedNode:
     return ObservedNode(
         name=metadata["name"],
         uid=metadata["uid"],
-        created_at=_created(metadata),
+        created_at=parse_instant(metadata.get("creationTimestamp")) or NO_CREATION_TIME,
         provider_id=(raw.get("spec") or {}).get("providerID") or "",
         claim=next((owner["name"] for owner in owners if owner.get("kind") == NODECLAIMS.kind), ""),
         ready=is_true(raw, "Ready"),
@@ -130,10 +130,6 @@ async def _each(kube: Kube, resource: Resource) -> AsyncIterator[Mapping[str, An
         query["continue"] = (page.get("metadata") or {}).get("continue") or ""
         if not query["continue"]:
             return
-
-
-def _created(metadata: Mapping[str, Any]) -> datetime:
-    return parse_instant(metadata.get("creationTimestamp")) or NO_CREATION_TIME
 
 
 def _name(raw: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ one request per pod would delay every other node.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from activities.kubernetes.bounded_concurrency import bounded
@@ -21,8 +21,10 @@ from activities.kubernetes.uncordon import open_node
 from tenon.apis import labels
 from tenon.evolve import evolve
 from tenon.kube import pods
-from tenon.kube.planned_pods import PlannedPod, planned_pods
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.planned_pods import PlannedPod
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
+from tenon.kube.structs import Object
 from tenon.lifecycle import startup_cordon
 from tenon.lifecycle.binding import BindingDecision, choose, waits
 from tenon.lifecycle.messages import BindResult, NodeInput
@@ -32,7 +34,6 @@ log = logging.getLogger("controller.nodeclaim.binding")
 CONCURRENCY = 20
 """The maximum number of requests in flight for one node."""
 
-Object = Mapping[str, Any]
 WaitForCache = Callable[[], Awaitable[None]]
 
 
@@ -53,13 +54,13 @@ async def bind(
         The counts. ``bound`` includes pods that are already on the node, so that a retry returns the same.
     """
     claim, node = await _read_both(kube, wanted)
-    entries = _planned(claim)
+    entries = claim.planned_pods if claim is not None else []
     if node is not None and not startup_cordon.closed(node):
         if await _any_waits(kube, _missing(entries, await pods_on(kube, node["metadata"]["name"]))):
             await settle()
         # While waiting, the claim may have been deleted and the Node cordoned.
         claim, node = await _read_both(kube, wanted)
-    if claim is None or node is None or claim["metadata"].get("deletionTimestamp"):
+    if claim is None or node is None or claim.deleting:
         return BindResult(planned=len(entries), left=len(entries))
     result = await _bind(kube, entries, node, default_spread)
     if startup_cordon.closed(node):
@@ -102,7 +103,7 @@ def _running(company: Sequence[Object]) -> int:
     return sum(pods.is_reschedulable(pod) for pod in company)
 
 
-async def _read_both(kube: Kube, wanted: NodeInput) -> tuple[Object | None, Object | None]:
+async def _read_both(kube: Kube, wanted: NodeInput) -> tuple[ClaimRecord | None, Object | None]:
     claim = await read_claim(kube, wanted.claim)
     return claim, (await find_node(kube, wanted, claim)).node if claim is not None else None
 
@@ -126,10 +127,6 @@ async def _any_waits(kube: Kube, entries: Sequence[PlannedPod]) -> bool:
         if waits(entry, await kube.get(PODS, entry.name, entry.namespace)):
             return True
     return False
-
-
-def _planned(claim: Object | None) -> list[PlannedPod]:
-    return planned_pods(claim["metadata"].get("annotations")) if claim else []
 
 
 def _missing(entries: Sequence[PlannedPod], company: Sequence[Object]) -> list[PlannedPod]:

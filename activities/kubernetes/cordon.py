@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -18,21 +17,19 @@ from activities.kubernetes.nodeclaims import (
     read_claim,
     request_deletion,
     set_facts,
-    was_registered,
 )
 from activities.kubernetes.nodes import find_node, pods_on
 from activities.kubernetes.resources import NODES
 from tenon.apis import labels
-from tenon.apis.duration import go_seconds
 from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.apis.reasons import camel_case
 from tenon.kube import pods
-from tenon.kube.timestamps import format_instant, parse_instant
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.structs import Object
+from tenon.kube.timestamps import format_instant
 from tenon.lifecycle import cordon as decide
 from tenon.lifecycle import drain
 from tenon.lifecycle.messages import ClaimRef, CordonInput, CordonResult, NodeInput
-
-Object = Mapping[str, Any]
 
 
 async def cordon(kube: Kube, recorder: EventRecorder, wanted: CordonInput, now: Clock) -> CordonResult:
@@ -43,7 +40,7 @@ async def cordon(kube: Kube, recorder: EventRecorder, wanted: CordonInput, now: 
     """
     claim = await read_claim(kube, wanted.claim)
     # A claim that never had a Node has nothing to cordon. If the claim is gone, look for the Node anyway.
-    node = (await find_node(kube, wanted, claim)).node if claim is None or was_registered(claim) else None
+    node = (await find_node(kube, wanted, claim)).node if claim is None or claim.registered else None
     found: list[dict[str, Any]] = []
     if node is not None:
         node = await change(kube, NODES, node["metadata"]["name"], decide.cordoned, uid=pods.uid(node))
@@ -65,7 +62,7 @@ async def cordon(kube: Kube, recorder: EventRecorder, wanted: CordonInput, now: 
             await kube.delete(NODES, name, uid=pods.uid(node))
         if force_at is not None:
             text = f"all pods will be deleted by {format_instant(force_at)}, whatever protects them"
-            for subject in (node, claim):
+            for subject in (node, claim.body if claim is not None else None):
                 if subject is not None:
                     await recorder.publish(subject, "TerminationGracePeriodExpiring", text, "Warning")
     return CordonResult(
@@ -86,7 +83,7 @@ async def withdraw(kube: Kube, ref: ClaimRef, node_name: str) -> bool:
         Whether something was removed. Nothing is removed if the claim or Node is being deleted or is gone.
     """
     claim = await read_claim(kube, ref)
-    if claim is None or not was_registered(claim):
+    if claim is None or not claim.registered:
         return False
     node = (await find_node(kube, NodeInput(claim=ref, node_name=node_name), claim)).node
     if node is None or _is_leaving(claim, node):
@@ -103,13 +100,13 @@ async def _uncordon(kube: Kube, node: Object) -> bool:
     return marked
 
 
-def _is_leaving(claim: Object | None, node: Object) -> bool:
-    return claim is None or any(obj["metadata"].get("deletionTimestamp") for obj in (claim, node))
+def _is_leaving(claim: ClaimRecord | None, node: Object) -> bool:
+    return claim is None or claim.deleting or pods.deletion_instant(node) is not None
 
 
 async def _delete_claim(
-    kube: Kube, wanted: CordonInput, claim: dict[str, Any], now: Clock
-) -> tuple[dict[str, Any] | None, datetime | None]:
+    kube: Kube, wanted: CordonInput, claim: ClaimRecord, now: Clock
+) -> tuple[ClaimRecord | None, datetime | None]:
     """Record the reason on the claim and delete it. Then write when the drain becomes forceful.
 
     That time is counted from the deletion.
@@ -120,13 +117,11 @@ async def _delete_claim(
     await request_deletion(kube, claim)
     deleted = await read_claim(kube, wanted.claim)
     subject = deleted or claim
-    annotations = subject["metadata"].get("annotations") or {}
-    written = annotations.get(labels.TERMINATION_TIMESTAMP)
     force_at = drain.force_instant(
-        parse_instant(subject["metadata"].get("deletionTimestamp")) or now(),
-        go_seconds((subject.get("spec") or {}).get("terminationGracePeriod") or ""),
+        subject.deleted_at or now(),
+        subject.termination_grace_seconds,
         wanted.termination_timestamp,
-        parse_instant(written),
+        subject.termination_timestamp,
     )
     if force_at is not None and deleted is not None:
         await annotate_claim(kube, wanted.claim, {labels.TERMINATION_TIMESTAMP: format_instant(force_at)})

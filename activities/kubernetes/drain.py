@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
@@ -17,12 +16,12 @@ from activities.kubernetes.vanished import forget_pods, is_dead
 from activities.kubernetes.volumes import Heartbeat, Sleep, attached_volumes
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DRAINED
-from tenon.kube.timestamps import format_instant, parse_instant
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.structs import Object
+from tenon.kube.timestamps import format_instant
 from tenon.lifecycle import drain as decide
 from tenon.lifecycle import drain_blockers
 from tenon.lifecycle.messages import DrainInput, DrainResult
-
-Object = Mapping[str, Any]
 
 POLL_SECONDS = 1.0
 MAX_POLL_SECONDS = 5.0
@@ -98,9 +97,9 @@ async def drain(
     return DrainResult(drained=True, evicted=evictor.evicted if evictor else 0)
 
 
-async def _remember_force(kube: Kube, wanted: DrainInput, claim: Object, now: datetime) -> None:
+async def _remember_force(kube: Kube, wanted: DrainInput, claim: ClaimRecord, now: datetime) -> None:
     """Write on the claim that its grace period is over, because a restarted workflow knows only what the claim says."""
-    written = parse_instant((claim["metadata"].get("annotations") or {}).get(labels.TERMINATION_TIMESTAMP))
+    written = claim.termination_timestamp
     force_at = min(wanted.force_at or now, now)
     if written is None or force_at < written:
         await annotate_claim(kube, wanted.claim, {labels.TERMINATION_TIMESTAMP: format_instant(force_at)})

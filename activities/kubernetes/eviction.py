@@ -5,7 +5,7 @@ Refusals are kept only for one attempt of the activity, so a retry on another wo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,13 +17,12 @@ from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import PDBS, PODS
 from tenon.apis import labels
 from tenon.kube import pods, protection
+from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle import budgets, drain_blockers
 from tenon.lifecycle import drain as decide
 from tenon.lifecycle.drain import Kind
 from tenon.lifecycle.messages import DrainInput
-
-Object = Mapping[str, Any]
 
 CONCURRENCY = 20
 """The maximum number of requests in flight for one node."""

@@ -27,7 +27,7 @@ async def initialize(kube: Kube, wanted: NodeInput, now: Clock) -> InitializeRes
     found = await find_node(kube, wanted, claim)
     if found.node is None:
         return await _awaited(kube, wanted, found.reason, found.message, now)
-    verdict = initialization(claim, found.node)
+    verdict = initialization(claim.body, found.node)
     if not verdict.initialized:
         if startup_cordon.closed_long(claim, now()):
             await open_node(kube, found.node)
@@ -35,7 +35,7 @@ async def initialize(kube: Kube, wanted: NodeInput, now: Clock) -> InitializeRes
     name = found.node["metadata"]["name"]
     if await change(kube, NODES, name, _label, uid=pods.uid(found.node), seen=found.node) is None:
         return await _awaited(kube, wanted, "NodeNotFound", f"Node {name} went away", now)
-    if not await set_facts(kube, wanted.claim, [Fact(INITIALIZED, "True")], now, seen=claim):
+    if not await set_facts(kube, wanted.claim, [Fact(INITIALIZED, "True")], now, seen=claim.body):
         return InitializeResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
     return InitializeResult(initialized=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from temporalio.exceptions import ApplicationError
@@ -15,18 +15,18 @@ from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import NODECLAIMS
 from tenon.apis import labels
 from tenon.apis.common import Condition, ConditionStatus
-from tenon.apis.conditions import clear_condition, is_true, set_condition, set_root
-from tenon.apis.duration import go_seconds
+from tenon.apis.conditions import clear_condition, set_condition, set_root
 from tenon.apis.managed import manages_claim
-from tenon.apis.nodeclaim import INITIALIZED, INSTANCE_TERMINATING, LAUNCHED, READY_DEPENDENTS, REGISTERED
+from tenon.apis.nodeclaim import INSTANCE_TERMINATING, LAUNCHED, READY_DEPENDENTS
 from tenon.apis.reasons import Reason, camel_case
-from tenon.kube.planned_pods import planned_pods
-from tenon.kube.timestamps import format_instant, parse_instant
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.structs import Object
+from tenon.kube.timestamps import format_instant
 from tenon.lifecycle.messages import ClaimRef, ClaimView, ErrorType, Instance
+from tenon.lifecycle.release import with_finalizer
 from tenon.provisioning.purchase import bounded_lines
 from tenon.resources import Resources, format_resources
 
-Object = Mapping[str, Any]
 Clock = Callable[[], datetime]
 
 LAUNCH_FAILED = "LaunchFailed"
@@ -48,7 +48,7 @@ class Fact:
     message: str = ""
 
 
-async def read_claim(kube: Kube, ref: ClaimRef) -> dict[str, Any] | None:
+async def read_claim(kube: Kube, ref: ClaimRef) -> ClaimRecord | None:
     """The claim, or None if it is gone or another claim has its name.
 
     Raises:
@@ -58,7 +58,7 @@ async def read_claim(kube: Kube, ref: ClaimRef) -> dict[str, Any] | None:
     if claim is None or claim["metadata"].get("uid") != ref.uid:
         return None
     _check_managed(claim)
-    return claim
+    return ClaimRecord.of(claim)
 
 
 def _check_managed(claim: Object) -> None:
@@ -70,47 +70,28 @@ def _check_managed(claim: Object) -> None:
         )
 
 
-def conditions_of(claim: Object) -> list[Condition]:
-    """The conditions in the claim's status."""
+def _conditions(claim: Object) -> list[Condition]:
+    """The conditions in the claim's status, to be changed and written back."""
     return [Condition.model_validate(raw) for raw in (claim.get("status") or {}).get("conditions") or ()]
 
 
-def pool_of(claim: Object) -> str:
-    """The name of the claim's NodePool; empty for a stand-alone claim."""
-    return str((claim["metadata"].get("labels") or {}).get(labels.NODEPOOL, ""))
-
-
-def was_registered(claim: Object) -> bool:
-    """Whether the claim ever had a Node. If not, there is nothing to cordon or drain."""
-    return is_true(conditions_of(claim), REGISTERED)
-
-
-def view_of(claim: Object) -> ClaimView:
-    """The workflow's view of a raw NodeClaim. A duration that is Never or cannot be parsed becomes None."""
-    metadata, spec, status = claim["metadata"], claim.get("spec") or {}, claim.get("status") or {}
-    annotations = metadata.get("annotations") or {}
-    conditions = conditions_of(claim)
+def view_of(claim: ClaimRecord) -> ClaimView:
+    """The workflow's view of a NodeClaim."""
     return ClaimView(
         exists=True,
-        deleting=bool(metadata.get("deletionTimestamp")),
-        pool=(metadata.get("labels") or {}).get(labels.NODEPOOL, ""),
-        node_class=(spec.get("nodeClassRef") or {}).get("name", ""),
-        created_at=parse_instant(metadata.get("creationTimestamp")),
-        expire_after_seconds=go_seconds(spec.get("expireAfter") or ""),
-        termination_grace_seconds=go_seconds(spec.get("terminationGracePeriod") or ""),
-        keep_until=parse_instant(annotations.get(labels.KEEP_UNTIL)),
-        node_name=status.get("nodeName") or "",
-        registered=is_true(conditions, REGISTERED),
-        initialized=is_true(conditions, INITIALIZED),
-        planned_pods=len(planned_pods(annotations)),
-        explanation=bounded_lines(annotations.get(labels.EXPLANATION) or ""),
+        deleting=claim.deleting,
+        pool=claim.pool,
+        node_class=claim.node_class,
+        created_at=claim.created_at,
+        expire_after_seconds=claim.expire_after_seconds,
+        termination_grace_seconds=claim.termination_grace_seconds,
+        keep_until=claim.keep_until,
+        node_name=claim.node_name,
+        registered=claim.registered,
+        initialized=claim.initialized,
+        planned_pods=len(claim.planned_pods),
+        explanation=bounded_lines(claim.annotations.get(labels.EXPLANATION) or ""),
     )
-
-
-def launched_at(claim: Object) -> datetime:
-    """When the claim was launched; the earliest datetime if it does not say."""
-    launched = next((c for c in conditions_of(claim) if c.type == LAUNCHED and c.status == "True"), None)
-    return (launched.last_transition_time if launched else None) or datetime.min.replace(tzinfo=UTC)
 
 
 async def ensure_claim_finalizer(kube: Kube, ref: ClaimRef, seen: Object | None = None) -> bool:
@@ -121,10 +102,7 @@ async def ensure_claim_finalizer(kube: Kube, ref: ClaimRef, seen: Object | None 
 
     def compute(claim: Object) -> dict[str, Any]:
         _check_managed(claim)
-        finalizers = list(claim["metadata"].get("finalizers") or ())
-        if labels.TERMINATION_FINALIZER in finalizers or claim["metadata"].get("deletionTimestamp"):
-            return {}
-        return {"metadata": {"finalizers": [*finalizers, labels.TERMINATION_FINALIZER]}}
+        return with_finalizer(claim)
 
     return await change(kube, NODECLAIMS, ref.name, compute, uid=ref.uid, seen=seen) is not None
 
@@ -212,7 +190,7 @@ async def clear_fact(kube: Kube, ref: ClaimRef, type_: str) -> bool:
 
     def compute(claim: Object) -> dict[str, Any]:
         nonlocal was_there
-        before = conditions_of(claim)
+        before = _conditions(claim)
         after = clear_condition(before, type_)
         was_there = after != before
         return {"status": {"conditions": _raw(after)}} if was_there else {}
@@ -230,7 +208,7 @@ def status_patch(claim: Object, facts: Sequence[Fact], now: datetime, fields: Ma
     """The merge patch for the status: only the fields and conditions that change."""
     status = claim.get("status") or {}
     patch: dict[str, Any] = {name: value for name, value in fields.items() if status.get(name) != value}
-    before = conditions_of(claim)
+    before = _conditions(claim)
     after = before
     generation = claim["metadata"].get("generation")
     for fact in facts:
@@ -260,16 +238,15 @@ async def delete_claim(kube: Kube, recorder: EventRecorder, ref: ClaimRef, reaso
         return False
     known = Reason.of(reason)
     if known in LAUNCH_EVENTS:
-        await recorder.publish(claim, LAUNCH_EVENTS[known], message, "Warning")
+        await recorder.publish(claim.body, LAUNCH_EVENTS[known], message, "Warning")
     await request_deletion(kube, claim)
     return True
 
 
-async def request_deletion(kube: Kube, claim: Object) -> None:
+async def request_deletion(kube: Kube, claim: ClaimRecord) -> None:
     """Request the deletion of exactly this claim. Its finalizer keeps it until the instance is gone."""
-    if claim["metadata"].get("deletionTimestamp"):
-        return
-    await kube.delete(NODECLAIMS, claim["metadata"]["name"], uid=claim["metadata"]["uid"])
+    if not claim.deleting:
+        await kube.delete(NODECLAIMS, claim.name, uid=claim.uid)
 
 
 async def _merge_metadata(

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODES, PODS
+from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle import registration
 from tenon.lifecycle.messages import NodeInput
 from tenon.lifecycle.registration import Match
-
-Object = Mapping[str, Any]
 
 
 class _Named(msgspec.Struct):
@@ -31,23 +29,23 @@ class NodeIdentity(msgspec.Struct):
     spec: _Provided = msgspec.field(default_factory=_Provided)
 
 
-async def find_node(kube: Kube, wanted: NodeInput, claim: Object | None) -> Match:
+async def find_node(kube: Kube, wanted: NodeInput, claim: ClaimRecord | None) -> Match:
     """Find the Node with the claim's provider ID.
 
     The search tries known names first: the bridge's poke contains the name of the Node that joined. If no Node has the
     name that the claim registered under, the Node is gone. All Nodes are listed only if no name is known, and then
     concurrent callers share the list.
     """
-    status = (claim or {}).get("status") or {}
-    provider_id = wanted.provider_id or status.get("providerID") or ""
+    registered_as = claim.node_name if claim is not None else ""
+    provider_id = wanted.provider_id or (claim.provider_id if claim is not None else "")
     if not provider_id:
         return registration.match((), "")
-    named = [name for name in dict.fromkeys((wanted.node_name, status.get("nodeName"))) if name]
+    named = [name for name in dict.fromkeys((wanted.node_name, registered_as)) if name]
     found = [await kube.get(NODES, name) for name in named]
     for node in found:
         if node is not None and (node.get("spec") or {}).get("providerID") == provider_id:
             return Match(node=node)
-    if status.get("nodeName") and all(node is None for node in found):
+    if registered_as and all(node is None for node in found):
         return registration.match((), provider_id)
     everything = await kube.shared_list(NODES, NodeIdentity)
     names = [one.metadata.name for one in everything if one.spec.provider_id == provider_id]

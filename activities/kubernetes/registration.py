@@ -26,7 +26,7 @@ async def register(kube: Kube, recorder: EventRecorder, wanted: NodeInput, now: 
         await set_facts(kube, wanted.claim, [Fact(REGISTERED, "Unknown", found.reason, found.message)], now)
         return RegisterResult(reason=found.reason, message=found.message)
     name = found.node["metadata"]["name"]
-    if registration(claim, found.node).unregistered_taint_missing:
+    if registration(claim.body, found.node).unregistered_taint_missing:
         await recorder.publish(
             found.node,
             UNREGISTERED_MISSING,
@@ -35,10 +35,12 @@ async def register(kube: Kube, recorder: EventRecorder, wanted: NodeInput, now: 
             "Warning",
         )
     written = await change(
-        kube, NODES, name, lambda node: registration(claim, node).patch, uid=pods.uid(found.node), seen=found.node
+        kube, NODES, name, lambda node: registration(claim.body, node).patch, uid=pods.uid(found.node), seen=found.node
     )
     if written is None:
         return RegisterResult(reason="NodeNotFound", message=f"Node {name} went away while it was registered")
-    if not await set_facts(kube, wanted.claim, [Fact(REGISTERED, "True")], now, fields={"nodeName": name}, seen=claim):
+    if not await set_facts(
+        kube, wanted.claim, [Fact(REGISTERED, "True")], now, fields={"nodeName": name}, seen=claim.body
+    ):
         return RegisterResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
     return RegisterResult(node_name=name)

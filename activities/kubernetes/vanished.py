@@ -8,8 +8,7 @@ controller would create them on this Node again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
@@ -17,11 +16,11 @@ from activities.kubernetes.errors import ApiError, ApiUnreachableError
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import PODS
 from tenon.kube import pods
+from tenon.kube.structs import Object
 from tenon.lifecycle.initialization import ready_condition
 
 log = logging.getLogger(__name__)
 
-Object = Mapping[str, Any]
 CONCURRENCY = 20
 """The maximum number of requests in flight for one node."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from tenon.apis import labels
+from tenon.kube.claim_record import instance_id_of
 from tenon.lifecycle.release import OF_KUBERNETES
 
 GONE_STATES = (None, "shutting-down", "terminated")
@@ -21,17 +22,12 @@ An instance that is shutting down still gives its pods their grace period.
 """
 
 
-def instance_id_of(provider_id: str) -> str:
-    """Return the instance ID in a provider ID; empty if it does not have one."""
-    last = provider_id.rsplit("/", 1)[-1]
-    return last if last.startswith("i-") else ""
-
-
 @dataclass(frozen=True, slots=True)
 class ObservedClaim:
     """A NodeClaim as the sweep compares it with instances and Nodes.
 
-    It is read from the API server, not from the cache: the sweep terminates instances, so its data must be fresh.
+    It is read from the API server, not from the cache: the sweep terminates instances, so its data must be fresh. It
+    is not a `ClaimRecord`, because a sweep would hold the JSON of all NodeClaims at once.
     """
 
     name: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from tenon.housekeeping.facts import GONE_STATES, Graces, Observations, instance_id_of
+from tenon.housekeeping.facts import GONE_STATES, Graces, Observations
 from tenon.housekeeping.findings import Finding, Kind
+from tenon.kube.claim_record import instance_id_of
 
 
 def workflows(seen: Observations, graces: Graces) -> Iterator[Finding]:

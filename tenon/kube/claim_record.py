@@ -15,6 +15,12 @@ from tenon.kube.taints import Taint
 from tenon.kube.timestamps import parse_instant
 
 
+def instance_id_of(provider_id: str) -> str:
+    """Return the instance ID in a provider ID; empty if it does not have one."""
+    last = provider_id.rsplit("/", 1)[-1]
+    return last if last.startswith("i-") else ""
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimRecord(ObjectRecord):
     """A NodeClaim for everything that reads one: the cache holds it, activities and commands make it with `of`.
@@ -52,7 +58,7 @@ class ClaimRecord(ObjectRecord):
     @property
     def instance_id(self) -> str:
         """The EC2 instance ID in its provider ID; empty before the launch."""
-        return self.provider_id.rsplit("/", 1)[-1]
+        return instance_id_of(self.provider_id)
 
     @property
     def node_name(self) -> str:
@@ -75,6 +81,11 @@ class ClaimRecord(ObjectRecord):
         return self.is_true(REGISTERED)
 
     @property
+    def registered_at(self) -> datetime | None:
+        """When its Node was registered; None before that."""
+        return self.true_since(REGISTERED)
+
+    @property
     def initialized(self) -> bool:
         """Whether its Node was ready for pods once."""
         return self.is_true(INITIALIZED)
@@ -95,9 +106,19 @@ class ClaimRecord(ObjectRecord):
         return parse_instant(self.annotations.get(labels.KEEP_UNTIL))
 
     @property
+    def expire_after_seconds(self) -> float | None:
+        """How old its node may become; None for no limit, or if the duration is malformed."""
+        return go_seconds(self.spec.get("expireAfter") or "")
+
+    @property
     def termination_grace_seconds(self) -> float | None:
-        """How long a drain respects what protects pods; None for no limit."""
+        """How long a drain respects what protects pods; None for no limit, or if the duration is malformed."""
         return go_seconds(self.spec.get("terminationGracePeriod") or "")
+
+    @property
+    def termination_timestamp(self) -> datetime | None:
+        """When the drain deletes all pods, whatever protects them; None if that was not recorded."""
+        return parse_instant(self.annotations.get(labels.TERMINATION_TIMESTAMP))
 
     @property
     def has_finalizer(self) -> bool:

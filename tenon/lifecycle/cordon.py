@@ -8,6 +8,7 @@ from tenon.apis import labels
 from tenon.apis.reasons import Reason
 from tenon.kube.structs import Object
 from tenon.lifecycle.registration import merged, without
+from tenon.lifecycle.release import with_finalizer
 
 BALANCER_VALUE = "karpenter"
 FORCEFUL = "Forceful Termination"
@@ -37,9 +38,7 @@ def cordoned(node: Object) -> dict[str, Any]:
     wanted: dict[str, Any] = {}
     if (metadata.get("labels") or {}).get(labels.EXCLUDE_BALANCERS) is None:
         wanted["labels"] = {labels.EXCLUDE_BALANCERS: BALANCER_VALUE}
-    finalizers = list(metadata.get("finalizers") or ())
-    if labels.TERMINATION_FINALIZER not in finalizers and not metadata.get("deletionTimestamp"):
-        wanted["finalizers"] = [*finalizers, labels.TERMINATION_FINALIZER]
+    wanted |= with_finalizer(node).get("metadata", {})
     patch: dict[str, Any] = {"metadata": wanted} if wanted else {}
     before = list((node.get("spec") or {}).get("taints") or ())
     after = merged(before, [{"key": labels.DISRUPTED_TAINT[0], "effect": labels.DISRUPTED_TAINT[1]}])

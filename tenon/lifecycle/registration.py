@@ -10,6 +10,7 @@ from tenon.apis import labels
 from tenon.kube.planned_pods import planned_pods
 from tenon.kube.structs import Object
 from tenon.lifecycle import startup_cordon
+from tenon.lifecycle.release import with_finalizer
 
 OWN_ANNOTATIONS = frozenset(
     {
@@ -76,9 +77,7 @@ def registration(claim: Object, node: Object) -> Registration:
         wanted[labels.CLOSED] = "true"
     _add(metadata, "annotations", _missing(have.get("annotations") or {}, wanted))
     _add(metadata, "ownerReferences", _owners(have.get("ownerReferences") or (), want))
-    finalizers = list(have.get("finalizers") or ())
-    if labels.TERMINATION_FINALIZER not in finalizers and not have.get("deletionTimestamp"):
-        metadata["finalizers"] = [*finalizers, labels.TERMINATION_FINALIZER]
+    metadata |= with_finalizer(node).get("metadata", {})
     patch: dict[str, Any] = {"metadata": metadata} if metadata else {}
     after = taints
     if not registered and present.get(labels.DO_NOT_SYNC_TAINTS) != "true":

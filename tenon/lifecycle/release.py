@@ -1,4 +1,4 @@
-"""Finds the finalizers that keep an object after Tenon released it, and the command that removes them."""
+"""Tenon's finalizer, and the finalizers of others that keep an object after Tenon released it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,17 @@ from tenon.kube.structs import Object
 
 OF_KUBERNETES = frozenset({"foregroundDeletion", "orphan"})
 """Finalizers that Kubernetes' garbage collection removes."""
+
+
+def with_finalizer(obj: Object) -> dict[str, Any]:
+    """Return the patch that adds Tenon's finalizer, so that a deletion waits until the instance is gone.
+
+    It is empty if the object has it, or is being deleted: the API server then accepts no finalizer.
+    """
+    finalizers = obj["metadata"].get("finalizers") or ()
+    if labels.TERMINATION_FINALIZER in finalizers or obj["metadata"].get("deletionTimestamp"):
+        return {}
+    return {"metadata": {"finalizers": [*finalizers, labels.TERMINATION_FINALIZER]}}
 
 
 def without_finalizer(obj: Object) -> dict[str, Any]:

@@ -7,15 +7,12 @@ on more, costlier nodes. DaemonSet pods tolerate a cordon, so that a closed node
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from tenon.apis import labels
-from tenon.apis.nodeclaim import REGISTERED
-from tenon.kube.conditions import true_since
-
-Object = Mapping[str, Any]
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.structs import Object
 
 UNSCHEDULABLE_TAINT = ("node.kubernetes.io/unschedulable", "NoSchedule")
 """The taint that the node lifecycle controller adds to a cordoned node."""
@@ -49,7 +46,7 @@ def _marked(node: Object) -> bool:
     return (node["metadata"].get("annotations") or {}).get(labels.CLOSED) == "true"
 
 
-def closed_long(claim: Object, now: datetime) -> bool:
+def closed_long(claim: ClaimRecord, now: datetime) -> bool:
     """True if the claim's Node was registered so long ago that it must be opened."""
-    since = true_since(claim, REGISTERED)
+    since = claim.registered_at
     return since is not None and now - since > MAX_CORDON

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -56,14 +57,11 @@ def group_token(cluster: str, group: LaunchGroup) -> str:
     return hashlib.sha256(f"{cluster}/group/{group.id}/{group.size}".encode()).hexdigest()[:40]
 
 
-def members_there(claims: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Return the number of existing NodeClaims of each group, by the group's ID."""
-    counts: dict[str, int] = {}
-    for claim in claims:
-        group = group_of(claim["metadata"].get("annotations") or {})
-        if group is not None:
-            counts[group.id] = counts.get(group.id, 0) + 1
-    return counts
+def whole_groups(claims: Iterable[Mapping[str, str]]) -> list[str]:
+    """Return the IDs of the groups whose members all exist, given the annotations of the existing NodeClaims."""
+    found = [group for annotations in claims if (group := group_of(annotations)) is not None]
+    counts = Counter(group.id for group in found)
+    return list(dict.fromkeys(group.id for group in found if counts[group.id] >= group.size))
 
 
 def _what_it_asks_for(body: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from activities.kubernetes.resources import EC2NODECLASSES, NODEOVERLAYS, NODEPO
 from activities.overlays import OverlaidTypes
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.kube.claim_record import ClaimRecord
 from tenon.scheduling.model import InstanceType
 from tests.apis.case import EC2NODECLASS, NODECLAIM, NODEPOOL, edited, term
 from tests.apis.test_nodeoverlay import BASE
@@ -71,7 +72,7 @@ class World:
         """On-demand prices as a claim of the pool with these annotations sees them."""
         marks = {"labels": {labels.NODEPOOL: pool}, "annotations": dict.fromkeys(traces, "true")}
         claim = {**NODECLAIM, "metadata": {"name": "c", **marks}}
-        types = await self.types.of(claim, node_class())
+        types = await self.types.of(ClaimRecord.of(claim), node_class())
         return {kind.name: o.price for kind in types for o in kind.offerings if o.capacity_type == "on-demand"}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tenon.apis import labels
 from tenon.lifecycle.messages import LaunchGroup
-from tenon.provisioning.launch_groups import MAX_MEMBERS, annotate, group_of, group_token, members_there
+from tenon.provisioning.launch_groups import MAX_MEMBERS, annotate, group_of, group_token, whole_groups
 
 
 def body(name: str, cpu: str = "1", **annotations: str) -> dict[str, Any]:
@@ -59,8 +59,9 @@ def test_members_share_a_token_and_groups_do_not() -> None:
     assert len(group_token("c", first)) <= 64
 
 
-def test_the_members_that_are_there_are_counted() -> None:
+def test_a_group_is_whole_when_all_its_members_are_there() -> None:
     bodies = [body("a"), body("b"), body("c", "2")]
     annotate(bodies, 7)
-    assert members_there(bodies[:1]) == {"7-0": 1}
-    assert members_there(bodies) == {"7-0": 2}
+    annotations = [one["metadata"]["annotations"] for one in bodies]
+    assert whole_groups(annotations[:1]) == []
+    assert whole_groups(annotations) == ["7-0"]
