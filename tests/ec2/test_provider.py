@@ -16,7 +16,7 @@ from activities.ec2.provider import Ec2Provider
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages import Instance, LaunchRequest
-from tests.ec2.samples import node_claim, node_class, rows
+from tests.ec2.samples import node_claim, node_class
 
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
@@ -39,20 +39,6 @@ def empty_pools(server: Server, **rule: Any) -> None:
     from sandbox.ec2.market import CapacityRule
 
     server.world.market.set_capacity(CapacityRule(**rule))
-
-
-def test_the_catalogue_is_read_once(provider: Ec2Provider, server: Server, ready_class: EC2NodeClass) -> None:
-    """AWS-033: a second plan asks EC2 nothing; the figures are the known ones."""
-    first = provider.instance_types(ready_class)
-    before = len(server.world.calls.listing())
-    assert provider.instance_types(ready_class) is first
-    assert len(server.world.calls.listing()) == before
-    found = {each.name: each for each in first}
-    assert found.keys() >= rows().keys()
-    m5 = found["m5.large"]
-    assert {offering.capacity_type for offering in m5.offerings} == {"spot", "on-demand"}
-    assert {offering.price for offering in m5.offerings if offering.capacity_type == "on-demand"} == {0.096}
-    assert all(0 < o.price < 0.096 for o in m5.offerings if o.capacity_type == "spot")
 
 
 def test_refused_offerings_are_marked(provider: Ec2Provider, ready_class: EC2NodeClass) -> None:
