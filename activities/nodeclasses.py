@@ -10,13 +10,14 @@ from temporalio import activity
 
 from activities.cluster_version import ClusterVersion
 from activities.ec2.provider import Ec2Provider
-from activities.kubernetes.client import Kube, Object
+from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
 from tenon.apis import labels
 from tenon.apis.conditions import READY, get_condition
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hashes, taken_over
+from tenon.apis.json_object import JsonObject
 from tenon.apis.managed import manages_claim
 from tenon.apis.nodeclaim import DRIFTED
 from tenon.apis.validation import parse
@@ -72,7 +73,7 @@ class NodeClassActivities:
             refresh_seconds=self._ec2.refresh.period.total_seconds(),
         )
 
-    async def _ensure_metadata(self, raw: Object, node_class: EC2NodeClass) -> None:
+    async def _ensure_metadata(self, raw: JsonObject, node_class: EC2NodeClass) -> None:
         metadata = raw["metadata"]
         wanted = ec2nodeclass_hashes(node_class)
         patch: dict[str, Any] = {}
@@ -99,7 +100,7 @@ class NodeClassActivities:
         claims = [ClaimRecord.of(claim) for claim in await self._kube.list(NODECLAIMS) if manages_claim(claim)]
         return [claim for claim in claims if claim.node_class == name]
 
-    async def _let_go(self, raw: Object, node_class: EC2NodeClass | None) -> NodeClassResult:
+    async def _let_go(self, raw: JsonObject, node_class: EC2NodeClass | None) -> NodeClassResult:
         """Wait until no NodeClaim uses the class, then delete its launch templates and profile, and its finalizer."""
         name = raw["metadata"]["name"]
         users = [claim.name for claim in await self._users(name)]

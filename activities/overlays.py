@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any, TypeVar
 
 from activities.ec2.provider import Ec2Provider
-from activities.kubernetes.client import Kube, Object
+from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import NotFoundError
 from activities.kubernetes.resources import EC2NODECLASSES, NODEOVERLAYS, NODEPOOLS, Resource
 from tenon.apis import labels
 from tenon.apis.base import ApiModel
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.json_object import JsonObject
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse
@@ -72,7 +73,7 @@ class OverlaidTypes:
             found = [await self._listed(resource) for resource in (NODEOVERLAYS, NODEPOOLS, EC2NODECLASSES)]
             return await asyncio.to_thread(self._seen, asking, *found)
 
-    async def _listed(self, resource: Resource) -> list[Object]:
+    async def _listed(self, resource: Resource) -> list[JsonObject]:
         """All objects of the resource; empty if the API server does not serve it."""
         try:
             return await self._kube.list(resource)
@@ -80,7 +81,11 @@ class OverlaidTypes:
             return []
 
     def _seen(
-        self, asking: Set[str], raw_overlays: list[Object], raw_pools: list[Object], raw_classes: list[Object]
+        self,
+        asking: Set[str],
+        raw_overlays: list[JsonObject],
+        raw_pools: list[JsonObject],
+        raw_classes: list[JsonObject],
     ) -> SeenTypes:
         before, self._parsed = self._parsed, {}
         overlays = [
@@ -109,7 +114,7 @@ class OverlaidTypes:
         return {pool.metadata.name: types for pool, types in overlaid(sold, overlays).sold}
 
     def _read(
-        self, before: Mapping[tuple[str, str], tuple[str, Any]], listed: Sequence[Object], model: type[Model]
+        self, before: Mapping[tuple[str, str], tuple[str, Any]], listed: Sequence[JsonObject], model: type[Model]
     ) -> list[tuple[Model, bool]]:
         """Parse the objects and return those that can be read, each with whether it has faults.
 

@@ -22,6 +22,8 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import DEPLOYMENTS, NODEPOOLS, NODES
 from cli.narrator import Narrator, NotSeenError
+from tenon.apis.conditions import READY
+from tenon.kube.conditions import is_true
 from tenon.lifecycle.state import Life
 from worker.runtime.temporal_client import TemporalError, connect
 from workflows import names
@@ -149,9 +151,7 @@ async def _prepare(story: Narrator, kube: Kube, sandbox: Any) -> None:
     await _scale(kube, 0)
 
     async def ready() -> bool:
-        pool = await kube.get(NODEPOOLS, "default")
-        conditions = ((pool or {}).get("status") or {}).get("conditions", [])
-        return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+        return is_true(await kube.get(NODEPOOLS, "default") or {}, READY)
 
     await story.until("NodePool default is Ready", ready)
     story.tell("pool ready", "NodePool default is Ready", "green")

@@ -17,13 +17,15 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.changes import change
-from activities.kubernetes.client import Kube, Object
+from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
 from activities.kubernetes.resources import LEASES, NODECLAIMS, NODES
 from cli.context import ContextError, resolve
 from tenon.apis import labels
+from tenon.apis.json_object import JsonObject
 from tenon.apis.managed import manages_claim
 from tenon.errors import TenonError
+from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.handback import handed_back
 from worker.runtime.lease import LEASE_NAME, is_tenons
 from worker.runtime.temporal_client import TemporalError, connect
@@ -71,7 +73,7 @@ async def _hand_back(cluster: str | None, lease: str) -> None:
         nodes, claims = await _ours(kube)
         cleaned = sum(await bounded([*nodes, *claims], CONCURRENCY, lambda obj: _clean(kube, obj)))
         print(f"took Tenon's marks off {cleaned} of {len(nodes)} Nodes and {len(claims)} NodeClaims")
-        unlaunched = sorted(c["metadata"]["name"] for c in claims if not (c.get("status") or {}).get("providerID"))
+        unlaunched = sorted(claim.name for claim in map(ClaimRecord.of, claims) if not claim.provider_id)
         if unlaunched:
             print(f"not launched yet, Karpenter launches them: {', '.join(unlaunched)}")
         print("Karpenter may be started now")
@@ -79,12 +81,12 @@ async def _hand_back(cluster: str | None, lease: str) -> None:
         await kube.close()
 
 
-async def _ours(kube: Kube) -> tuple[list[Object], list[Object]]:
+async def _ours(kube: Kube) -> tuple[list[JsonObject], list[JsonObject]]:
     """Return the Nodes and NodeClaims that another controller does not manage."""
     nodes, claims = await kube.list(NODES, label_selector=labels.NODEPOOL), await kube.list(NODECLAIMS)
-    others = {(claim.get("status") or {}).get("providerID") for claim in claims if not manages_claim(claim)}
+    others = {ClaimRecord.of(claim).provider_id for claim in claims if not manages_claim(claim)}
     return (
-        [node for node in nodes if node["spec"].get("providerID") not in others - {None, ""}],
+        [node for node in nodes if node["spec"].get("providerID") not in others - {""}],
         [claim for claim in claims if manages_claim(claim)],
     )
 
@@ -147,7 +149,7 @@ async def _terminate(client: Client, workflow_id: str) -> None:
             raise
 
 
-async def _clean(kube: Kube, obj: Object) -> bool:
+async def _clean(kube: Kube, obj: JsonObject) -> bool:
     """Remove Tenon's marks from the object. Return True if there were any."""
     resource = NODES if obj["kind"] == "Node" else NODECLAIMS
     if not handed_back(obj):

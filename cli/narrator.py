@@ -13,7 +13,9 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS, NODES, PODS
 from tenon.apis import labels
 from tenon.apis.json_object import JsonObject
+from tenon.apis.nodeclaim import DRAINED
 from tenon.errors import TenonError
+from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.state import NodeState
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
@@ -74,37 +76,33 @@ class Narrator:
         """Print what is new about NodeClaims and their nodes."""
         nodes = {node["metadata"]["name"]: node for node in await self._kube.list(NODES)}
         for claim in await self._kube.list(NODECLAIMS):
-            await self._look_at(claim, nodes)
+            await self._look_at(ClaimRecord.of(claim), nodes)
 
-    async def _look_at(self, claim: JsonObject, nodes: dict[str, JsonObject]) -> None:
-        name = claim["metadata"]["name"]
-        status = claim.get("status") or {}
-        true = {c["type"] for c in status.get("conditions", []) if c["status"] == "True"}
+    async def _look_at(self, claim: ClaimRecord, nodes: dict[str, JsonObject]) -> None:
+        name, node_name, provider_id = claim.name, claim.node_name, claim.provider_id
         options = next(
-            (len(r.get("values", [])) for r in claim["spec"]["requirements"] if r["key"] == labels.INSTANCE_TYPE), 0
+            (len(r.get("values", [])) for r in claim.spec["requirements"] if r["key"] == labels.INSTANCE_TYPE), 0
         )
-        planned = len(claim["metadata"].get("annotations", {}).get(labels.PLANNED_PODS, "").split(","))
+        planned = len(claim.planned_pods)
         self.tell(
             f"{name} created",
             f"packing computed: NodeClaim [bold]{name}[/] for {planned} pods, {options} instance types to choose from",
         )
-        if "Launched" in true:
+        if claim.launched:
             await self._tell_launch(name)
-        node_name = status.get("nodeName") or ""
-        provider_id = status.get("providerID")
         joined = next((n for n, node in nodes.items() if node["spec"].get("providerID") == provider_id), "")
         if provider_id and joined:
             self.tell(f"{name} joined", f"node joined: {joined}")
-        if "Registered" in true:
+        if claim.registered:
             self.tell(f"{name} registered", f"registered: {node_name}")
-        if "Initialized" in true:
+        if claim.initialized:
             self.tell(f"{name} initialized", f"initialized: {node_name}", "green")
         node = nodes.get(node_name)
         if node is not None and any(t["key"] == labels.DISRUPTED_TAINT[0] for t in node["spec"].get("taints", [])):
             self.tell(f"{name} cordoned", f"cordoned: {node_name}", "yellow")
-        if "Drained" in true:
+        if claim.is_true(DRAINED):
             self.tell(f"{name} drained", f"drained: {node_name}", "yellow")
-        if "InstanceTerminating" in true:
+        if claim.terminating:
             self.tell(f"{name} terminating", f"instance terminating: {provider_id}", "yellow")
 
     async def _tell_launch(self, name: str) -> None:

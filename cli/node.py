@@ -22,6 +22,7 @@ from activities.kubernetes.errors import ApiError, ApiUnreachableError, ConfigEr
 from activities.kubernetes.resources import NODECLAIMS
 from cli.context import Context, ContextError, resolve
 from tenon.errors import TenonError
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle.breaker import sentence
 from tenon.lifecycle.messages import Keep, LaunchBreaker
@@ -79,9 +80,9 @@ async def _claim_of(name: str) -> str:
     except ConfigError:
         return name  # without the API server, assume a NodeClaim's name
     try:
-        for claim in await kube.list(NODECLAIMS):
-            if name in (claim["metadata"]["name"], claim.get("status", {}).get("nodeName")):
-                return str(claim["metadata"]["name"])
+        for claim in map(ClaimRecord.of, await kube.list(NODECLAIMS)):
+            if name in (claim.name, claim.node_name):
+                return claim.name
     except ApiError as error:
         print(f"{name} is taken for a NodeClaim's own name: {error}", file=sys.stderr)
     finally:

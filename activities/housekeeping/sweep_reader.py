@@ -26,6 +26,7 @@ from tenon.apis.managed import manages_claim, may_manage_node
 from tenon.housekeeping.facts import Observations, ObservedClaim, ObservedNode
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.conditions import is_true
+from tenon.kube.owners import owners
 from tenon.kube.timestamps import parse_instant
 from tenon.provisioning.launch_groups import group_of
 
@@ -103,13 +104,12 @@ def claim_seen(raw: Mapping[str, Any]) -> ObservedClaim:
 def node_seen(raw: Mapping[str, Any]) -> ObservedNode:
     """The fields of a raw Node that the sweep needs."""
     metadata = raw["metadata"]
-    owners = metadata.get("ownerReferences") or ()
     return ObservedNode(
         name=metadata["name"],
         uid=metadata["uid"],
         created_at=parse_instant(metadata.get("creationTimestamp")) or NO_CREATION_TIME,
         provider_id=(raw.get("spec") or {}).get("providerID") or "",
-        claim=next((owner["name"] for owner in owners if owner.get("kind") == NODECLAIMS.kind), ""),
+        claim=next((owner.name for owner in owners(raw) if owner.kind == NODECLAIMS.kind), ""),
         ready=is_true(raw, "Ready"),
         ours=labels.TERMINATION_FINALIZER in (metadata.get("finalizers") or ())
         and may_manage_node(metadata.get("labels") or {}),

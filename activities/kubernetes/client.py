@@ -21,9 +21,7 @@ from activities.kubernetes.errors import (
 from activities.kubernetes.resources import PODS, Resource
 from activities.kubernetes.shared_list import Shape, SharedList
 from activities.kubernetes.transport import REQUEST_SECONDS, Transport
-
-Object = dict[str, Any]
-"""A Kubernetes object as decoded JSON."""
+from tenon.apis.json_object import JsonObject
 
 FIELD_MANAGER = "tenon"
 PAGE = 500
@@ -100,7 +98,7 @@ class Kube:
         """Yield the lines of a watch. Fails if nothing arrives for ``idle_seconds``."""
         return self._transport.stream(path, query, idle_seconds=idle_seconds)
 
-    async def get(self, resource: Resource, name: str, namespace: str = "") -> Object | None:
+    async def get(self, resource: Resource, name: str, namespace: str = "") -> JsonObject | None:
         """The object, or None if it does not exist."""
         try:
             return _object(await self.request("GET", resource.path(name, namespace)))
@@ -128,7 +126,7 @@ class Kube:
         field_selector: str = "",
         limit: int = PAGE,
         resource_version: str = "",
-    ) -> list[Object]:
+    ) -> list[JsonObject]:
         """All objects that match, in all namespaces if ``namespace`` is empty.
 
         ``limit`` is the page size; 0 reads one page. ``resource_version`` "0" reads the API server's cache, which may
@@ -142,7 +140,7 @@ class Kube:
             query["labelSelector"] = label_selector
         if field_selector:
             query["fieldSelector"] = field_selector
-        items: list[Object] = []
+        items: list[JsonObject] = []
         while True:
             page = _object(await self.request("GET", resource.path(namespace=namespace), query=query))
             for item in page.get("items") or ():
@@ -154,7 +152,9 @@ class Kube:
                 return items
             query.pop("resourceVersion", None)  # the continue token contains it
 
-    async def create(self, resource: Resource, body: Object, namespace: str = "", *, subresource: str = "") -> Object:
+    async def create(
+        self, resource: Resource, body: JsonObject, namespace: str = "", *, subresource: str = ""
+    ) -> JsonObject:
         """Create an object and return it as stored.
 
         Raises:
@@ -171,13 +171,13 @@ class Kube:
         self,
         resource: Resource,
         name: str,
-        patch: Object | Sequence[Object],
+        patch: JsonObject | Sequence[JsonObject],
         *,
         namespace: str = "",
         subresource: str = "",
         kind: Literal["merge", "json", "apply"] = "merge",
         force: bool = True,
-    ) -> Object | None:
+    ) -> JsonObject | None:
         """Patch an object and return it, or None if it does not exist.
 
         A merge patch with ``metadata.resourceVersion`` (or ``uid``) applies only to that state of the object. ``apply``
@@ -190,7 +190,7 @@ class Kube:
         query = {"fieldManager": FIELD_MANAGER}
         if kind == "apply":
             query["force"] = "true" if force else "false"
-            patch = _whole(resource, name, cast("Object", patch))
+            patch = _whole(resource, name, cast("JsonObject", patch))
         path = resource.path(name, namespace, subresource)
         try:
             return _object(await self.request("PATCH", path, query=query, body=patch, content_type=_PATCH_TYPES[kind]))
@@ -263,14 +263,14 @@ class Kube:
         return True
 
 
-def _whole(resource: Resource, name: str, body: Object) -> Object:
+def _whole(resource: Resource, name: str, body: JsonObject) -> JsonObject:
     """The body with the fields that server-side apply requires."""
     metadata = {"name": name, **(body.get("metadata") or {})}
     return {"apiVersion": resource.api_version, "kind": resource.kind, **body, "metadata": metadata}
 
 
-def _delete_options(uid: str | None, grace_seconds: int | None) -> Object:
-    options: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
+def _delete_options(uid: str | None, grace_seconds: int | None) -> JsonObject:
+    options: JsonObject = {"apiVersion": "v1", "kind": "DeleteOptions"}
     if uid:
         options["preconditions"] = {"uid": uid}
     if grace_seconds is not None:
@@ -278,9 +278,9 @@ def _delete_options(uid: str | None, grace_seconds: int | None) -> Object:
     return options
 
 
-def _object(content: bytes) -> Object:
+def _object(content: bytes) -> JsonObject:
     try:
-        answer: Object = msgspec.json.decode(content)
+        answer: JsonObject = msgspec.json.decode(content)
     except msgspec.DecodeError as error:  # a proxy may answer with its own error page
         raise ApiError(200, "BadAnswer", f"the answer is no JSON: {content[:100]!r}") from error
     return answer

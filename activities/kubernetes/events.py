@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from activities.kubernetes.client import Kube, Object
+from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.resources import EVENTS
+from tenon.apis.json_object import JsonObject
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ class EventRecorder:
         namespace = reference.get("namespace") or "default"
         name = f"{reference['name'][:200]}.{key}"
         stamp = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        event: Object = {
+        event: JsonObject = {
             "metadata": {"name": name, "namespace": namespace},
             "involvedObject": reference,
             "reason": reason,
@@ -96,7 +97,7 @@ class EventRecorder:
             return False
         return True
 
-    async def _write(self, name: str, namespace: str, event: Object) -> None:
+    async def _write(self, name: str, namespace: str, event: JsonObject) -> None:
         try:
             await self._kube.create(EVENTS, event, namespace)
         except ConflictError:

@@ -20,10 +20,11 @@ from typing import Any, TypeVar
 from temporalio.exceptions import ApplicationError
 
 from activities import metrics
-from activities.kubernetes.client import Kube, Object
+from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.resources import NODECLAIMS
 from tenon.apis import labels
+from tenon.apis.json_object import JsonObject
 from tenon.apis.nodepool import NodePool
 from tenon.provisioning import launch_groups
 from tenon.provisioning.claims import claim_body, claim_name
@@ -92,7 +93,7 @@ class _ClaimToWrite:
 
     planned: PlannedClaim
     ordinal: int
-    body: Object
+    body: JsonObject
 
     @property
     def name(self) -> str:
@@ -192,7 +193,7 @@ class _Writing:
             ),
         )
 
-    async def _create(self, one: _ClaimToWrite, *, alone: bool) -> Object:
+    async def _create(self, one: _ClaimToWrite, *, alone: bool) -> JsonObject:
         """Create the claim. If a claim of another batch has its name, try another name."""
         taken = ApiError(0, "", "")
         for salt in range(NAMES):

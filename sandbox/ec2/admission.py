@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from tenon.kube.structs import Object
 from tenon.resources import Resources, add, maximum, parse_resources
-
-Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sandbox.metrics import API_SERVICE, GROUP_VERSION, SERVICE, SERVICE_NAMESPACE
-from sandbox.metrics.usage import Object, Use
+from sandbox.metrics.usage import Use
+from tenon.kube.structs import Object
 
 Document = dict[str, Any]
 

@@ -8,14 +8,13 @@ container uses more than its limit. Memory usage always equals the request.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sandbox.metrics import LOAD
+from tenon.kube.owners import controller, owners
+from tenon.kube.structs import Object
 from tenon.resources import CPU, MEMORY, parse_resources, to_units
-
-Object = Mapping[str, Any]
 
 IDLE = "0%"
 _LOAD = re.compile(r"(?P<percent>\d{1,5}(\.\d+)?)%|(?P<cpu>\d+(\.\d+)?m?)")
@@ -110,5 +109,5 @@ def _key(pod: Object) -> str:
 
 def _controller(found: Object) -> str:
     """The UID of the object's controller. Empty if it has none."""
-    owners = found["metadata"].get("ownerReferences") or ()
-    return next((str(owner["uid"]) for owner in owners if owner.get("controller")), "")
+    owner = controller(owners(found))
+    return owner.uid if owner is not None else ""

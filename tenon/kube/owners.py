@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenon.kube.structs import Metadata, Owner
+from tenon.kube.structs import Metadata, Object, Owner, read
 
 DAEMONSET = "DaemonSet"
 STATEFULSET = "StatefulSet"
 NODE = "Node"
 _DECIDING = (DAEMONSET, STATEFULSET, NODE)
+
+
+def owners(obj: Object) -> list[Owner]:
+    """The owners of an object as JSON."""
+    return [read(reference, Owner) for reference in obj["metadata"].get("ownerReferences") or ()]
 
 
 def controller(references: Sequence[Owner] | None) -> Owner | None:

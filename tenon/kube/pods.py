@@ -11,8 +11,8 @@ from datetime import datetime
 
 from tenon.apis import labels
 from tenon.kube import pod_kinds
-from tenon.kube.owners import deciding_owner
-from tenon.kube.structs import Object, Owner, read
+from tenon.kube.owners import deciding_owner, owners
+from tenon.kube.structs import Object
 from tenon.kube.taints import Taint, Toleration
 from tenon.kube.timestamps import parse_instant
 
@@ -103,5 +103,5 @@ def taints(raw: Iterable[Object] | None) -> tuple[Taint, ...]:
 
 
 def _owner_kind(pod: Object) -> str:
-    owner = deciding_owner([read(reference, Owner) for reference in pod["metadata"].get("ownerReferences") or ()])
+    owner = deciding_owner(owners(pod))
     return owner.kind if owner is not None else ""

@@ -14,6 +14,7 @@ from tenon.apis.legacy.kubelets import class_of
 from tenon.apis.legacy.materialized_objects import Materialized, made_of_provisioner, made_of_template
 from tenon.apis.legacy.provider_classes import provider_class, wanted_by_others
 from tenon.apis.legacy.v1alpha5 import DEFAULT_CLASS
+from tenon.kube.owners import controller, owners
 from tenon.kube.records import ObjectRecord
 from worker.cache.cluster import ClusterCache
 
@@ -92,9 +93,8 @@ def _made_for(present: ObjectRecord, provisioner: ObjectRecord) -> bool:
     """Whether a class was made from this Provisioner, or from an earlier one of the same name and is about to be
     deleted.
     """
-    owners = present.body["metadata"].get("ownerReferences") or ()
-    named = (PROVISIONERS.kind, provisioner.name)
-    return any(one.get("controller") and (one.get("kind"), one.get("name")) == named for one in owners)
+    owner = controller(owners(present.body))
+    return owner is not None and (owner.kind, owner.name) == (PROVISIONERS.kind, provisioner.name)
 
 
 def whole(resource: Resource, record: ObjectRecord) -> dict[str, Any]:
@@ -112,16 +112,16 @@ def not_used_any_more(cache: ClusterCache, made: Mapping[str, Materialized]) -> 
         for record in records:
             if (kind, record.name) in wanted or record.deleting:
                 continue
-            for owner in record.body["metadata"].get("ownerReferences") or ():
-                if owner.get("controller") and owner["uid"] in made:
-                    found.setdefault(owner["uid"], []).append(f"{kind} {record.name}")
+            owner = controller(owners(record.body))
+            if owner is not None and owner.uid in made:
+                found.setdefault(owner.uid, []).append(f"{kind} {record.name}")
     return found
 
 
 def without_use(present: Mapping[str, Any], wanted: JsonObject, made: Mapping[str, Materialized]) -> bool:
     """Whether an object belongs to an existing old object that is now converted to something else."""
-    owner = next((one for one in present["metadata"].get("ownerReferences") or () if one.get("controller")), None)
-    becomes = made.get(owner["uid"]) if owner is not None else None
+    owner = controller(owners(present))
+    becomes = made.get(owner.uid) if owner is not None else None
     if becomes is None or becomes.problem:
         return False
     names = {(body["kind"], name_of(body)) for body in becomes.manifests}

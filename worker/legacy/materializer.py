@@ -14,6 +14,7 @@ from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.conversion import NODE_CLASS_KIND, name_of
 from tenon.apis.legacy.materialized_objects import Materialized, belongs_to, changes, differs
 from tenon.apis.legacy.old_status import INVALID, NAME_TAKEN, REFUSED, WAITING, Outcome
+from tenon.kube.owners import controller, owners
 from tenon.kube.records import ObjectRecord
 from worker.cache.cluster import ClusterCache
 
@@ -160,9 +161,8 @@ class Materializer:
 
 def _of_namesake(present: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
     """Whether an object belongs to an earlier old object of the same name."""
-    named = (old["kind"], name_of(old))
-    owners = present["metadata"].get("ownerReferences") or ()
-    return any(one.get("controller") and (one.get("kind"), one.get("name")) == named for one in owners)
+    owner = controller(owners(present))
+    return owner is not None and (owner.kind, owner.name) == (old["kind"], name_of(old))
 
 
 def _shown(old: Mapping[str, Any]) -> str:

@@ -22,10 +22,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from activities import metrics
-from activities.kubernetes.client import Kube, Object
+from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ForbiddenError
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import LEASES
+from tenon.apis.json_object import JsonObject
 from worker.runtime.cancellation import interrupted
 from worker.runtime.lease import LEASE_NAME, duration, is_tenons, released_by_tenon
 from worker.runtime.log_rate_limit import LogRateLimiter
@@ -51,7 +52,7 @@ class ForeignLease:
     name: str
     holder: str
     """The current or last known holder. Empty if none has been seen."""
-    lease: Object = field(compare=False, repr=False)
+    lease: JsonObject = field(compare=False, repr=False)
 
     @property
     def is_tenon(self) -> bool:
@@ -152,7 +153,7 @@ class LeaderConflict:
             await self._free.wait()
             again = await interrupted(work(), self._taken.wait(), name="another leader")
 
-    async def _note(self, leases: list[Object]) -> None:
+    async def _note(self, leases: list[JsonObject]) -> None:
         clock = asyncio.get_running_loop().time()
         before, self._seen = self._seen, {}
         rivals = []
@@ -166,7 +167,9 @@ class LeaderConflict:
         # Prefer a Karpenter over another Tenon, because the other Tenon gives way to it as well.
         await self._become(min(rivals, key=lambda each: (each.is_tenon, each.namespace, each.name), default=None))
 
-    def _look_at(self, key: tuple[str, str], lease: Object, before: _Observation | None, clock: float) -> _Observation:
+    def _look_at(
+        self, key: tuple[str, str], lease: JsonObject, before: _Observation | None, clock: float
+    ) -> _Observation:
         """Compare one Lease with its previous observation."""
         spec = lease.get("spec") or {}
         holds = str(spec.get("holderIdentity") or "")

@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from activities.kubernetes.client import Kube, Object
+from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.resources import LEASES
+from tenon.apis.json_object import JsonObject
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ MAX_DURATION = 60.0
 """Maximum duration of a Lease in seconds, whatever its holder states. A live holder renews every few seconds."""
 
 
-def duration(spec: Object, default: float) -> float:
+def duration(spec: JsonObject, default: float) -> float:
     """Seconds that a Lease lasts after a renewal."""
     return min(float(spec.get("leaseDurationSeconds") or default), MAX_DURATION)
 
@@ -51,7 +52,7 @@ def is_tenons(identity: str) -> bool:
     return identity.startswith(IDENTITY_PREFIX) or EARLIER_IDENTITY.fullmatch(identity) is not None
 
 
-def released_by_tenon(lease: Object) -> bool:
+def released_by_tenon(lease: JsonObject) -> bool:
     """Whether Tenon released the Lease and no other holder has acquired it since."""
     mark, spec = (lease["metadata"].get("annotations") or {}).get(RELEASED), _spec(lease)
     return bool(mark) and not spec.get("holderIdentity") and mark == spec.get("renewTime")
@@ -222,7 +223,7 @@ class LeaseElection:
             mine |= {"acquireTime": mine["renewTime"], "leaseTransitions": int(spec.get("leaseTransitions") or 0) + 1}
         return await self._update(lease, mine, label=LABEL_VALUE)
 
-    def _run_out(self, lease: Object) -> bool:
+    def _run_out(self, lease: JsonObject) -> bool:
         """Whether the Lease has not changed for the duration that its holder stated, by this process's own clock."""
         clock = asyncio.get_running_loop().time()
         version = lease["metadata"]["resourceVersion"]
@@ -230,7 +231,9 @@ class LeaseElection:
             self._observed = (version, clock)
         return clock >= self._observed[1] + duration(_spec(lease), self._times.duration)
 
-    async def _update(self, lease: Object, spec: Object, *, label: str | None, released_at: str | None = None) -> bool:
+    async def _update(
+        self, lease: JsonObject, spec: JsonObject, *, label: str | None, released_at: str | None = None
+    ) -> bool:
         """Update exactly the version that was read."""
         metadata = {
             "resourceVersion": lease["metadata"]["resourceVersion"],
@@ -244,5 +247,5 @@ class LeaseElection:
         return self._now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _spec(lease: Object) -> dict[str, Any]:
+def _spec(lease: JsonObject) -> dict[str, Any]:
     return lease.get("spec") or {}

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-from activities.kubernetes.client import Kube, Object
+from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.resources import CRDS, EC2NODECLASSES, NODECLAIMS, NODEPOOLS, Resource
+from tenon.apis.json_object import JsonObject
 from tenon.apis.versions.definitions import (
     NAMES,
     STORED_VERSION_MIGRATED,
@@ -125,7 +126,7 @@ class DefinitionKeeper:
         namespace, name = service(self._settings)
         return {"service": {"namespace": namespace, "name": name, "path": PATH, "port": SERVICE_PORT}}
 
-    async def _migrate(self, definition: Object, resource: Resource) -> None:
+    async def _migrate(self, definition: JsonObject, resource: Resource) -> None:
         """Write every object again, so that it is stored as v1. Then remove v1beta1 from the CRD's storedVersions."""
         name = definition["metadata"]["name"]
         objects = await self._kube.list(resource)

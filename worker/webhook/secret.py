@@ -11,9 +11,10 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from activities.kubernetes.client import Kube, Object
+from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ConflictError, ForbiddenError
 from activities.kubernetes.resources import SECRETS
+from tenon.apis.json_object import JsonObject
 from worker.webhook.certificates import Served, issued, names_of, why_renew
 
 log = logging.getLogger("worker.webhook")
@@ -67,7 +68,7 @@ class CertificateSecret:
             return fresh
         raise ConflictError(409, "Conflict", f"Secret {self._namespace}/{SECRET} is written by others all the time")
 
-    async def _write(self, found: Object | None, served: Served) -> None:
+    async def _write(self, found: JsonObject | None, served: Served) -> None:
         values = (served.authorities, served.certificate, served.key)
         data = {key: b64encode(value).decode() for key, value in zip(_KEYS, values, strict=True)}
         if found is None:
@@ -89,7 +90,7 @@ class CertificateSecret:
         )
 
 
-def _served(secret: Object) -> Served:
+def _served(secret: JsonObject) -> Served:
     """The certificate in the Secret. A missing or malformed key becomes empty, which `why_renew` rejects."""
     data = secret.get("data") or {}
     values = []
