@@ -9,7 +9,7 @@ from temporalio import activity
 from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from tenon.disruption.commands import wish_of
+from tenon.disruption.commands import disrupt_request
 from tenon.lifecycle.ids import nodeclaim_id
 from tenon.lifecycle.messages import (
     ActivityName,
@@ -50,7 +50,7 @@ async def disrupt(given: DisruptInput) -> DisruptResult:
 
 
 async def _ask(client: Client, cluster: str, command: DisruptionCommand, candidate: Candidate) -> DisruptAnswer:
-    wish = wish_of(command, candidate)
+    wish = disrupt_request(command, candidate)
     handle = client.get_workflow_handle(nodeclaim_id(cluster, candidate.claim))
     try:
         answer: DisruptAnswer = await handle.execute_update("disrupt", wish, id=command.id, result_type=DisruptAnswer)

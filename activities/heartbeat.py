@@ -11,7 +11,7 @@ from temporalio import activity
 Result = TypeVar("Result")
 
 
-async def beating(call: Awaitable[Result], every: float = 10.0) -> Result:
+async def with_heartbeat(call: Awaitable[Result], every: float = 10.0) -> Result:
     """Await a call and send a heartbeat ``every`` so many seconds until it returns."""
     task = asyncio.ensure_future(call)
     try:

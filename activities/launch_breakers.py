@@ -102,13 +102,13 @@ class LaunchBreakers:
     def refused(self, pool: str, reason: str, message: str) -> None:
         """Record that EC2 refused a launch of the pool for a reason that also applies to the next launch."""
         self._unanswered.pop(pool, None)
-        self._opens(pool, reason, message, outage=False)
+        self._record_refusal(pool, reason, message, outage=False)
 
     def unanswered(self, pool: str, reason: str, message: str) -> None:
         """Record that EC2 did not answer or failed internally. The breaker opens after `UNANSWERED` such calls."""
         self._unanswered[pool] = self._unanswered.get(pool, 0) + 1
         if pool in self._open or self._unanswered[pool] >= UNANSWERED:
-            self._opens(pool, reason, message, outage=True)
+            self._record_refusal(pool, reason, message, outage=True)
 
     def leave(self, claim: str) -> None:
         """End the claim's turn, if it has one. Call this after reporting the outcome."""
@@ -132,7 +132,7 @@ class LaunchBreakers:
             closed=sorted(self._closed),
         )
 
-    def told(self, report: LaunchReport) -> None:
+    def acknowledge(self, report: LaunchReport) -> None:
         """Acknowledge that the provisioner workflow received this report."""
         self._closed -= set(report.closed)
 
@@ -144,7 +144,7 @@ class LaunchBreakers:
             if held.pool not in self._answered and not rules.untried(held, now):
                 self._open.setdefault(held.pool, held)
 
-    def _opens(self, pool: str, reason: str, message: str, *, outage: bool) -> None:
+    def _record_refusal(self, pool: str, reason: str, message: str, *, outage: bool) -> None:
         if not pool:
             return
         self._answered.pop(pool, None)

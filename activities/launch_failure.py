@@ -84,9 +84,9 @@ class LaunchRetry:
         self, claim: ClaimRecord, ref: ClaimRef, view: ClaimView, wait: LaunchWait
     ) -> PrepareLaunchResult:
         """Postpone the launch, or give the claim up if its launch timeout is over."""
-        if rules.given_up(view.created_at, self._now(), answered=wait.answered):
+        if rules.should_give_up(view.created_at, self._now(), answered=wait.answered):
             return await self.given_up(ref, view, Reason.LAUNCH_TIMEOUT, f"{wait.reason}: {wait.message}")
-        await self._tell(claim, ref, wait)
+        await self._publish(claim, ref, wait)
         # This attempt sent no request, and the caller has already looked for instances of earlier requests.
         waits = evolve(wait, unsettled=False)
         return PrepareLaunchResult(view=view, reason=wait.reason, message=wait.message, waits=waits)
@@ -101,7 +101,7 @@ class LaunchRetry:
             return result
         if wait.answered and self._tries() == 1:
             wait = evolve(wait, unsettled=False)  # the first attempt was answered, so no earlier answer is missing
-        await self._tell(claim, ref, wait)
+        await self._publish(claim, ref, wait)
         return evolve(result, reason=wait.reason, message=wait.message, waits=wait)
 
     async def given_up(self, ref: ClaimRef, view: ClaimView, reason: str, message: str) -> PrepareLaunchResult:
@@ -111,7 +111,7 @@ class LaunchRetry:
         log.warning("cannot launch", extra={"nodeclaim": ref.name, "reason": message})
         return PrepareLaunchResult(view=view, reason=reason, message=message)
 
-    async def _tell(self, claim: ClaimRecord, ref: ClaimRef, wait: LaunchWait) -> None:
+    async def _publish(self, claim: ClaimRecord, ref: ClaimRef, wait: LaunchWait) -> None:
         await nodeclaims.mark_launch_failed(self._kube, ref, wait.reason, wait.message, self._now)
         await self._recorder.publish(claim.body, nodeclaims.LAUNCH_FAILED, f"{wait.reason}: {wait.message}", "Warning")
         level = logging.INFO if wait.held else logging.WARNING

@@ -41,7 +41,7 @@ class LaunchGroups:
         self._left: dict[str, None] = {}
         self._looking: dict[str, asyncio.Lock] = {}
 
-    async def whole(self, claim: ClaimRecord) -> LaunchGroup | None:
+    async def wait_complete(self, claim: ClaimRecord) -> LaunchGroup | None:
         """Wait for the claim's group to be complete and return it, or None if the claim launches alone."""
         group, created = group_of(claim.annotations), claim.created_at
         batch = claim.labels.get(labels.BATCH, "")
@@ -52,7 +52,7 @@ class LaunchGroups:
             async with looking:
                 while group.id not in self._whole:
                     late = self._now() - created > WRITTEN_WITHIN
-                    await self._look(batch, group)
+                    await self._read(batch, group)
                     if group.id not in self._whole and late:
                         return None
                     if group.id not in self._whole:
@@ -76,7 +76,7 @@ class LaunchGroups:
         """Whether EC2 refused the group's request."""
         return group.id in self._left
 
-    async def _look(self, batch: str, wanted: LaunchGroup) -> None:
+    async def _read(self, batch: str, wanted: LaunchGroup) -> None:
         there = await self._kube.list(NODECLAIMS, label_selector=f"{labels.BATCH}={batch}")
         for group in whole_groups(ClaimRecord.of(claim).annotations for claim in there):
             self._whole[group] = None
@@ -89,7 +89,7 @@ def in_group(claim: ClaimRecord) -> bool:
     return group_of(claim.annotations) is not None
 
 
-async def bought_for(ec2: Ec2Provider, name: str, claim: ClaimRecord | None) -> Instance | None:
+async def living_instance(ec2: Ec2Provider, name: str, claim: ClaimRecord | None) -> Instance | None:
     """Find the living instance of a NodeClaim without a provider ID, by its tag or its place in the launch group."""
     found = await asyncio.to_thread(ec2.find_instance, name)
     group = group_of(claim.annotations) if claim is not None else None

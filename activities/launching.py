@@ -19,15 +19,15 @@ from activities.ec2.errors import (
     NodeClassReadinessUnknownError,
 )
 from activities.ec2.provider import Ec2Provider
-from activities.heartbeat import beating
+from activities.heartbeat import with_heartbeat
 from activities.kubernetes import cordon, nodeclaims
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import EC2NODECLASSES
-from activities.kubernetes.uncordon import open_named
+from activities.kubernetes.uncordon import uncordon_by_name
 from activities.launch_breakers import LaunchBreakers
 from activities.launch_failure import LaunchRetry
-from activities.launch_groups import LaunchGroups, bought_for, in_group
+from activities.launch_groups import LaunchGroups, in_group, living_instance
 from activities.overlays import OverlaidTypes
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -123,7 +123,7 @@ class Launching:
             if await cordon.withdraw(self._kube, given.claim, view.node_name):
                 log.info("took the disruption taint off", extra={"nodeclaim": given.claim.name, "node": view.node_name})
             # An earlier workflow may also have been terminated before it bound the pods.
-            if view.initialized and await open_named(self._kube, view.node_name):
+            if view.initialized and await uncordon_by_name(self._kube, view.node_name):
                 log.info("opened the node to all pods", extra={"nodeclaim": given.claim.name, "node": view.node_name})
             return PrepareLaunchResult(view=evolve(view, instance=known))
         if view.deleting:
@@ -139,7 +139,7 @@ class Launching:
             types = await self._types.of(claim, own)
             avoided = self._breakers.avoided()
             prepare = partial(self._ec2.prepare_launch, wanted, own, given.attempt, avoided, types)
-            request = await beating(asyncio.get_running_loop().run_in_executor(self._senders, prepare))
+            request = await with_heartbeat(asyncio.get_running_loop().run_in_executor(self._senders, prepare))
         except NodeClassNotReadyError as error:
             return await self._putting_off.given_up(given.claim, view, Reason.NODECLASS_NOT_READY, str(error))
         except InsufficientCapacityError as error:
@@ -156,7 +156,7 @@ class Launching:
         except EC2Error as error:
             wait = await self._putting_off.failed(given.claim, view.pool, error)
             return await self._putting_off.unprepared(claim, given.claim, view, wait)
-        group = await self._groups.whole(claim) if given.attempt == 1 else None
+        group = await self._groups.wait_complete(claim) if given.attempt == 1 else None
         request = evolve(request, made_from=_origin(node_class), group=group)
         return PrepareLaunchResult(view=view, request=request)
 
@@ -217,7 +217,7 @@ class Launching:
         """Send the request and record what EC2 refuses, for other claims and for the provisioner workflow."""
         try:
             send = partial(self._ec2.launch, given.request)
-            result = await beating(asyncio.get_running_loop().run_in_executor(self._senders, send))
+            result = await with_heartbeat(asyncio.get_running_loop().run_in_executor(self._senders, send))
         except EC2Error as error:
             wait = await self._putting_off.failed(given.claim, pool, error)
             return LaunchResult(waits=wait)
@@ -257,7 +257,7 @@ class Launching:
         young = created is None or self._now() - created < RESUMED_AFTER
         if young and not sent_before:
             return None, ""
-        found = await bought_for(self._ec2, ref.name, claim)
+        found = await living_instance(self._ec2, ref.name, claim)
         if found is not None and not claim.deleting:
             await self._mark(ref, found, claim)
         return found, ""

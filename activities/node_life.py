@@ -16,13 +16,13 @@ from activities import metrics
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
 from activities.ec2.termination_batch import TERMINATED, Terminations
-from activities.heartbeat import beating
+from activities.heartbeat import with_heartbeat
 from activities.kubernetes import binding, cordon, drain, initialization, nodeclaims, registration, release, volumes
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventRecorder
 from activities.launch_breakers import LaunchBreakers
-from activities.launch_groups import bought_for, in_group
+from activities.launch_groups import in_group, living_instance
 from activities.launching import TAGGED, Launching, launched_recently
 from tenon.apis import labels
 from tenon.apis.reasons import Reason, snake_case
@@ -201,13 +201,13 @@ class NodeActivities:
         # A workflow that was asked to leave early may not know its instance, and the instance's tags may appear late.
         instance_id = given.instance_id or (claim.instance_id if claim is not None else "")
         if not instance_id:
-            found = await beating(bought_for(self._ec2, given.claim.name, claim))
+            found = await with_heartbeat(living_instance(self._ec2, given.claim.name, claim))
             if found is None:
                 settled = given.search_until is None or now() >= given.search_until
                 return TerminateResult(terminated=settled, state="" if settled else "not visible, if there is one")
             instance_id = found.id
         await nodeclaims.mark_instance_terminating(self._kube, given.claim, now)
-        state = await beating(self._endings.end(instance_id, TERMINATION_WAIT_SECONDS))
+        state = await with_heartbeat(self._endings.end(instance_id, TERMINATION_WAIT_SECONDS))
         if state is None and await self._may_not_be_shown_yet(given):
             return TerminateResult(state="not shown by EC2 yet")
         if state in (None, TERMINATED):

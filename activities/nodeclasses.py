@@ -16,7 +16,7 @@ from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
 from tenon.apis import labels
 from tenon.apis.conditions import READY, get_condition
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hashes, taken_over
+from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hashes, migrated_hashes
 from tenon.apis.json_object import JsonObject
 from tenon.apis.managed import manages_claim
 from tenon.apis.nodeclaim import DRIFTED
@@ -44,7 +44,7 @@ class NodeClassActivities:
             return NodeClassResult(exists=False)
         node_class, faults = parse(EC2NodeClass, raw)
         if raw["metadata"].get("deletionTimestamp"):
-            return await self._let_go(raw, node_class)
+            return await self._finalize(raw, node_class)
         if node_class is None:
             why = "; ".join(str(fault) for fault in faults)
             await self._recorder.publish(raw, "ValidationFailed", why, "Warning")
@@ -92,7 +92,7 @@ class NodeClassActivities:
     async def _take_claims_over(self, name: str, hashes: dict[str, str]) -> None:
         """Take over a class that another controller hashed: treat its claims as launched from its current state."""
         for claim in await self._users(name):
-            if change := taken_over(claim.annotations, hashes, drifted=claim.is_true(DRIFTED)):
+            if change := migrated_hashes(claim.annotations, hashes, drifted=claim.is_true(DRIFTED)):
                 await self._kube.patch(NODECLAIMS, claim.name, {"metadata": {"annotations": change}})
 
     async def _users(self, name: str) -> list[ClaimRecord]:
@@ -100,7 +100,7 @@ class NodeClassActivities:
         claims = [ClaimRecord.of(claim) for claim in await self._kube.list(NODECLAIMS) if manages_claim(claim)]
         return [claim for claim in claims if claim.node_class == name]
 
-    async def _let_go(self, raw: JsonObject, node_class: EC2NodeClass | None) -> NodeClassResult:
+    async def _finalize(self, raw: JsonObject, node_class: EC2NodeClass | None) -> NodeClassResult:
         """Wait until no NodeClaim uses the class, then delete its launch templates and profile, and its finalizer."""
         name = raw["metadata"]["name"]
         users = [claim.name for claim in await self._users(name)]

@@ -25,7 +25,7 @@ from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse
 from tenon.ec2.own_kubelet import with_own_kubelet
 from tenon.kube.claim_record import ClaimRecord
-from tenon.provisioning.overlays import overlaid
+from tenon.provisioning.overlays import apply_overlays
 from tenon.provisioning.readiness import usable_pools, why_class_unready
 from tenon.scheduling.model import InstanceType
 
@@ -35,7 +35,7 @@ SeenTypes = dict[str, Sequence[InstanceType]]
 OVERLAY_ANNOTATIONS = (labels.PRICE_OVERLAY_APPLIED, labels.CAPACITY_OVERLAY_APPLIED)
 
 
-def bears_trace(claim: ClaimRecord) -> bool:
+def has_overlay_annotation(claim: ClaimRecord) -> bool:
     """Whether a NodeClaim has an annotation that says it was planned with NodeOverlays."""
     return any(claim.annotations.get(trace) == "true" for trace in OVERLAY_ANNOTATIONS)
 
@@ -57,7 +57,7 @@ class OverlaidTypes:
     async def of(self, claim: ClaimRecord, node_class: EC2NodeClass) -> Sequence[InstanceType]:
         """The types of a claim's class, with the current overlays for the claim's NodePool applied."""
         seen = None
-        if bears_trace(claim):
+        if has_overlay_annotation(claim):
             if self._gathering is None:
                 asking: set[str] = set()
                 self._gathering = asking, asyncio.create_task(self._answer(asking), name="types with overlays")
@@ -111,7 +111,7 @@ class OverlaidTypes:
         for pool in pools:
             own = with_own_kubelet(classes[pool.spec.template.spec.node_class_ref.name], pool.metadata.annotations)
             sold.append((pool, self._ec2.instance_types(own, unpriced=True)))
-        return {pool.metadata.name: types for pool, types in overlaid(sold, overlays).sold}
+        return {pool.metadata.name: types for pool, types in apply_overlays(sold, overlays).sold}
 
     def _read(
         self, before: Mapping[tuple[str, str], tuple[str, Any]], listed: Sequence[JsonObject], model: type[Model]

@@ -56,7 +56,7 @@ def run(
         }
         faults += _write(output, output_dir, sound)
     if output is Form.json:
-        _tell_notes(converted)
+        _print_notes(converted)
     _stop([*map(str, faults), *map(_line, converted.findings)])
 
 
@@ -100,7 +100,7 @@ def _write(form: Form, folder: Path, files: Mapping[str, Sequence[Part]]) -> lis
     return faults
 
 
-def _tell_notes(converted: Output) -> None:
+def _print_notes(converted: Output) -> None:
     """Print the notes that YAML output contains as comments."""
     for parts in converted.files.values():
         for part in parts:
@@ -109,7 +109,7 @@ def _tell_notes(converted: Output) -> None:
 
 
 def _line(finding: Diagnostic) -> str:
-    return one_line("; ".join([str(finding), *(f"write {line}" for line in finding.mended)]))
+    return one_line("; ".join([str(finding), *(f"write {line}" for line in finding.fixed_lines)]))
 
 
 def _stop(lines: Sequence[str]) -> None:

@@ -154,7 +154,7 @@ async def _prepare(story: Narrator, kube: Kube, sandbox: Any) -> None:
         return is_true(await kube.get(NODEPOOLS, "default") or {}, READY)
 
     await story.until("NodePool default is Ready", ready)
-    story.tell("pool ready", "NodePool default is Ready", "green")
+    story.report("pool ready", "NodePool default is Ready", "green")
 
 
 async def _scale(kube: Kube, replicas: int) -> None:
@@ -164,25 +164,25 @@ async def _scale(kube: Kube, replicas: int) -> None:
 async def _scale_up(story: Narrator, kube: Kube) -> list[str]:
     story.scene(f"{APP}: 0 -> {PODS}")
     await _scale(kube, PODS)
-    story.tell("scaled up", f"scaled to {PODS}")
+    story.report("scaled up", f"scaled to {PODS}")
     await story.until(f"{PODS} pods Running", lambda: story.all_running(APP, PODS))
-    story.tell("up", f"{PODS} pods bound and Running", "bold green")
+    story.report("up", f"{PODS} pods bound and Running", "bold green")
     return list(story.claims)
 
 
 async def _scale_down(story: Narrator, kube: Kube, claims: list[str]) -> None:
     story.scene(f"{APP}: {PODS} -> 0, empty nodes go after {TTL}")
     await _scale(kube, 0)
-    story.tell("scaled down", "scaled to 0")
+    story.report("scaled down", "scaled to 0")
 
     async def empty() -> bool:
         return not await story.pods(APP)
 
     await story.until("no pods", empty)
-    story.tell("empty", f"nodes are empty; their time to live of {TTL} runs")
+    story.report("empty", f"nodes are empty; their time to live of {TTL} runs")
     for claim in claims:
         await story.until(f"NodeClaim {claim} gone and its instance terminated", partial(story.gone, claim))
-        story.tell(f"{claim} gone", f"instance terminated, NodeClaim {claim} gone", "bold green")
+        story.report(f"{claim} gone", f"instance terminated, NodeClaim {claim} gone", "bold green")
 
 
 async def _delete_node(story: Narrator, kube: Kube) -> None:
@@ -190,20 +190,20 @@ async def _delete_node(story: Narrator, kube: Kube) -> None:
     before = set(story.claims)
     await _scale(kube, PODS)
     await story.until(f"{PODS} pods Running", lambda: story.all_running(APP, PODS))
-    story.tell("up again", f"{PODS} pods Running again", "green")
+    story.report("up again", f"{PODS} pods Running again", "green")
     claim = next(name for name in story.claims if name not in before)
     node = next(pod["spec"]["nodeName"] for pod in await story.pods(APP))
     owner = (await kube.get(NODES, node) or {}).get("metadata", {}).get("ownerReferences", [{}])[0].get("name")
     claim = owner or claim
     await kube.delete(NODES, node)
-    story.tell("deleted", f"kubectl delete node {node}")
+    story.report("deleted", f"kubectl delete node {node}")
     await story.until(f"node {node} drained and its instance terminated", lambda: story.gone(claim))
-    story.tell("drained by delete", f"drained gracefully, instance of {node} terminated", "green")
+    story.report("drained by delete", f"drained gracefully, instance of {node} terminated", "green")
     await story.until("pods Running elsewhere", lambda: story.all_running(APP, PODS))
     nodes = {pod["spec"]["nodeName"] for pod in await story.pods(APP)}
     if node in nodes:
         raise NotSeenError(f"pods are still on {node}")
-    story.tell("elsewhere", f"{PODS} pods Running on {', '.join(sorted(nodes))}", "bold green")
+    story.report("elsewhere", f"{PODS} pods Running on {', '.join(sorted(nodes))}", "bold green")
 
 
 async def _report(console: Console, story: Narrator, temporal: Client, sandbox: Any) -> None:

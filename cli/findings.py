@@ -25,7 +25,7 @@ def show(findings: Sequence[Diagnostic], console: Console | None = None) -> None
         place = f"{finding.file}:{finding.line}" if finding.line else finding.file
         path = f"[bold]{escape(one_line(finding.path))}[/bold]: " if finding.path else ""
         said = f"[{colour}]{'warning: ' if finding.warning else ''}[/{colour}]" if finding.warning else ""
-        mended = "".join(f"\n[green]write: {escape(as_shown(line))}[/green]" for line in finding.mended)
+        mended = "".join(f"\n[green]write: {escape(as_shown(line))}[/green]" for line in finding.fixed_lines)
         table.add_row(
             f"[{colour}]{escape(place)}[/{colour}]",
             escape(finding.subject),

@@ -66,11 +66,11 @@ async def _hand_back(cluster: str | None, lease: str) -> None:
     context.apply()
     kube = await Kube.connect()
     try:
-        await nobody_leads(kube, lease)
+        await wait_until_lease_free(kube, lease)
         client = await connect()
         ended = await end_workflows(client, context.cluster)
         print(f"ended {ended} workflows of cluster {context.cluster}, and the Schedule {schedule_id(context.cluster)}")
-        nodes, claims = await _ours(kube)
+        nodes, claims = await _tenon_objects(kube)
         cleaned = sum(await bounded([*nodes, *claims], CONCURRENCY, lambda obj: _clean(kube, obj)))
         print(f"took Tenon's marks off {cleaned} of {len(nodes)} Nodes and {len(claims)} NodeClaims")
         unlaunched = sorted(claim.name for claim in map(ClaimRecord.of, claims) if not claim.provider_id)
@@ -81,7 +81,7 @@ async def _hand_back(cluster: str | None, lease: str) -> None:
         await kube.close()
 
 
-async def _ours(kube: Kube) -> tuple[list[JsonObject], list[JsonObject]]:
+async def _tenon_objects(kube: Kube) -> tuple[list[JsonObject], list[JsonObject]]:
     """Return the Nodes and NodeClaims that another controller does not manage."""
     nodes, claims = await kube.list(NODES, label_selector=labels.NODEPOOL), await kube.list(NODECLAIMS)
     others = {ClaimRecord.of(claim).provider_id for claim in claims if not manages_claim(claim)}
@@ -91,7 +91,7 @@ async def _ours(kube: Kube) -> tuple[list[JsonObject], list[JsonObject]]:
     )
 
 
-async def nobody_leads(kube: Kube, name: str) -> None:
+async def wait_until_lease_free(kube: Kube, name: str) -> None:
     """Wait for the Lease of a killed worker to expire.
 
     Raises:

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from cli.missing_extra import missing, stand_in
-from cli.streams import open_what_is_closed, unwritable_output_told
+from cli.streams import open_what_is_closed, report_unwritable_output
 
 COMMANDS = {
     "convert": "cli.convert",
@@ -61,14 +61,14 @@ def main() -> None:
     """Run the command and exit the process with its status."""
     open_what_is_closed()
     try:
-        with unwritable_output_told():
+        with report_unwritable_output():
             app()
     except SystemExit as ended:
         status = ended.code if isinstance(ended.code, int) else int(bool(ended.code))
         if "temporalio" in sys.modules:
-            from worker.runtime.hard_exit import end
+            from worker.runtime.hard_exit import hard_exit
 
-            end(status)
+            hard_exit(status)
         raise
 
 

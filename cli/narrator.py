@@ -46,7 +46,7 @@ class Narrator:
         self._began = time.monotonic()
         self._console.rule(f"[bold]{title}")
 
-    def tell(self, key: str, text: str, style: str = "") -> None:
+    def report(self, key: str, text: str, style: str = "") -> None:
         """Print an observation the first time it occurs."""
         if key not in self._told:
             self._told[key] = time.monotonic()
@@ -65,47 +65,47 @@ class Narrator:
         """
         deadline = time.monotonic() + within
         while True:
-            await self.look()
+            await self.observe()
             if await seen():
                 return
             if time.monotonic() > deadline:
                 raise NotSeenError(f"not seen within {within:.0f} s: {what}")
             await asyncio.sleep(PAUSE)
 
-    async def look(self) -> None:
+    async def observe(self) -> None:
         """Print what is new about NodeClaims and their nodes."""
         nodes = {node["metadata"]["name"]: node for node in await self._kube.list(NODES)}
         for claim in await self._kube.list(NODECLAIMS):
-            await self._look_at(ClaimRecord.of(claim), nodes)
+            await self._observe(ClaimRecord.of(claim), nodes)
 
-    async def _look_at(self, claim: ClaimRecord, nodes: dict[str, JsonObject]) -> None:
+    async def _observe(self, claim: ClaimRecord, nodes: dict[str, JsonObject]) -> None:
         name, node_name, provider_id = claim.name, claim.node_name, claim.provider_id
         options = next(
             (len(r.get("values", [])) for r in claim.spec["requirements"] if r["key"] == labels.INSTANCE_TYPE), 0
         )
         planned = len(claim.planned_pods)
-        self.tell(
+        self.report(
             f"{name} created",
             f"packing computed: NodeClaim [bold]{name}[/] for {planned} pods, {options} instance types to choose from",
         )
         if claim.launched:
-            await self._tell_launch(name)
+            await self._report_launch(name)
         joined = next((n for n, node in nodes.items() if node["spec"].get("providerID") == provider_id), "")
         if provider_id and joined:
-            self.tell(f"{name} joined", f"node joined: {joined}")
+            self.report(f"{name} joined", f"node joined: {joined}")
         if claim.registered:
-            self.tell(f"{name} registered", f"registered: {node_name}")
+            self.report(f"{name} registered", f"registered: {node_name}")
         if claim.initialized:
-            self.tell(f"{name} initialized", f"initialized: {node_name}", "green")
+            self.report(f"{name} initialized", f"initialized: {node_name}", "green")
         node = nodes.get(node_name)
         if node is not None and any(t["key"] == labels.DISRUPTED_TAINT[0] for t in node["spec"].get("taints", [])):
-            self.tell(f"{name} cordoned", f"cordoned: {node_name}", "yellow")
+            self.report(f"{name} cordoned", f"cordoned: {node_name}", "yellow")
         if claim.is_true(DRAINED):
-            self.tell(f"{name} drained", f"drained: {node_name}", "yellow")
+            self.report(f"{name} drained", f"drained: {node_name}", "yellow")
         if claim.terminating:
-            self.tell(f"{name} terminating", f"instance terminating: {provider_id}", "yellow")
+            self.report(f"{name} terminating", f"instance terminating: {provider_id}", "yellow")
 
-    async def _tell_launch(self, name: str) -> None:
+    async def _report_launch(self, name: str) -> None:
         if f"{name} launched" in self._told:
             return
         handle = self._temporal.get_workflow_handle_for(NodeClaimWorkflow.run, names.nodeclaim_id(self._cluster, name))
@@ -114,7 +114,7 @@ class Narrator:
             return
         self.claims[name] = state
         i = state.instance
-        self.tell(
+        self.report(
             f"{name} launched",
             f"EC2 instance launched: [bold]{i.id}[/] {i.instance_type}, {i.zone}, {i.capacity_type}, {i.price:.4f} $/h",
         )
@@ -129,7 +129,7 @@ class Narrator:
         pods = await self.pods(app)
         waiting = sum(1 for pod in pods if pod.get("status", {}).get("phase") == "Pending")
         if waiting:
-            self.tell(f"{app} pending {self._began}", f"{waiting} pods Pending")
+            self.report(f"{app} pending {self._began}", f"{waiting} pods Pending")
         running = [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]
         return len(pods) == count == len(running)
 

@@ -19,7 +19,7 @@ from cli.setting_flags import FAULTS, SettingsCommand, refuse, with_setting_flag
 from tenon.provisioning.gates import AWS_GATES, MEANINGS
 from worker.main import EXIT_UNUSABLE
 from worker.settings import Loaded, Settings, SettingsError, flag_of, load_all
-from worker.settings.configmaps import ConfigMapSettings, look
+from worker.settings.configmaps import ConfigMapSettings, read_cluster
 from worker.settings.effects import gate_values, why_none
 from worker.settings.loading import gather
 from worker.settings.model import text
@@ -48,7 +48,7 @@ def settings(
 ) -> None:
     """Show the settings of a worker by this environment and these flags, and where each comes from."""
     where = namespace or own_namespace()
-    old = asyncio.run(_look(where, kubeconfig))
+    old = asyncio.run(_read_config_maps(where, kubeconfig))
     named = "cluster_name" in gather(flags, os.environ, old.settings)
     given = flags if named else {**flags, "cluster_name": UNNAMED}
     try:
@@ -71,9 +71,9 @@ def settings(
         raise typer.Exit(EXIT_UNUSABLE)
 
 
-async def _look(namespace: str, kubeconfig: str | None) -> ConfigMapSettings:
+async def _read_config_maps(namespace: str, kubeconfig: str | None) -> ConfigMapSettings:
     try:
-        return await look(namespace, kubeconfig)
+        return await read_cluster(namespace, kubeconfig)
     except ApiError as error:
         return ConfigMapSettings(unread=f"The ConfigMaps of earlier versions are not read: {str(error).rstrip('.')}.")
 

@@ -24,7 +24,7 @@ def _nowhere() -> TextIO:
 
 
 @contextmanager
-def unwritable_output_told() -> Iterator[None]:
+def report_unwritable_output() -> Iterator[None]:
     """Exit with status 1 and a message if the output cannot be written; without a message if its reader has gone.
 
     Raises:

@@ -53,7 +53,7 @@ def validate(
     else:
         for finding in found.findings[:MAX_SHOWN]:
             print(one_line(f"{'warning: ' if finding.warning else ''}{finding}"))
-            for line in finding.mended:
+            for line in finding.fixed_lines:
                 print(f"    write: {as_shown(line)}")
         print(_total(found))
     if found.faults:
@@ -97,7 +97,7 @@ def _entries(findings: Sequence[Diagnostic]) -> list[dict[str, Any]]:
             "object": finding.subject,
             "path": finding.path,
             "reason": one_line(finding.sentence),
-            **({"mended": list(finding.mended)} if finding.mended else {}),
+            **({"mended": list(finding.fixed_lines)} if finding.fixed_lines else {}),
         }
         for finding in findings
     ]

@@ -12,7 +12,7 @@ from cli.setting_flags import FAULTS, SettingsCommand, refuse, with_setting_flag
 from worker import main
 from worker.runtime import logs
 from worker.settings import SettingsError, load_all
-from worker.settings.configmaps import look_apart
+from worker.settings.configmaps import read_in_child_process
 from worker.settings.namespace import own_namespace
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
@@ -23,7 +23,7 @@ log = logging.getLogger("worker.settings")
 @with_setting_flags
 def worker(ctx: typer.Context, flags: dict[str, Any]) -> None:
     """Run the worker: workflows and activities, cluster cache and planning. Every flag has an environment variable."""
-    old = look_apart(own_namespace())
+    old = read_in_child_process(own_namespace())
     if isinstance(old, str):
         raise refuse(old)
     try:

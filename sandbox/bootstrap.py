@@ -36,7 +36,7 @@ def populate(layout: Layout, server: str) -> None:
     kubeconfig.with_token(layout.worker_kubeconfig, server, authority, token.strip(), NAMESPACE)
 
 
-def settle(layout: Layout) -> None:
+def wait_until_ready(layout: Layout) -> None:
     """Wait until pods can be created and CRDs are served.
 
     Raises:

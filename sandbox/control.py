@@ -39,7 +39,7 @@ async def serve_control(components: Components, path: Path) -> asyncio.Server:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            answer = {"error": await _obey(components, await reader.readline())}
+            answer = {"error": await _execute(components, await reader.readline())}
             writer.write(json.dumps({**answer, "components": components.component_states()}).encode() + b"\n")
             await writer.drain()
         finally:
@@ -55,7 +55,7 @@ def _forget(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-async def _obey(components: Components, line: bytes) -> str:
+async def _execute(components: Components, line: bytes) -> str:
     """Execute one command. Returns an error message, or an empty string."""
     try:
         wish = json.loads(line)

@@ -6,7 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from sandbox.tools import MissingToolError, beside_python, on_path
+from sandbox.tools import MissingToolError, in_virtualenv, on_path
 
 _VERSION = re.compile(r"go(\d+)\.(\d+)(?:\.(\d+))?")
 _NEEDED = re.compile(r"^go (\d+)\.(\d+)(?:\.(\d+))?$", re.MULTILINE)
@@ -47,7 +47,7 @@ def find(least: Version) -> Path:
         MissingToolError: there is none. The message says what was found instead.
     """
     seen = []
-    for program in (on_path("go"), beside_python("go")):
+    for program in (on_path("go"), in_virtualenv("go")):
         version = program and version_of(program)
         if program and version and version >= least:
             return program

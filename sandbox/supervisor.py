@@ -252,7 +252,7 @@ class Supervisor:
             await asyncio.to_thread(bootstrap.populate, self.layout, self.status.addresses.kubernetes)
             for name in ("kube-controller-manager", "kwok"):
                 await self.ready[name].wait()
-            await asyncio.to_thread(bootstrap.settle, self.layout)
+            await asyncio.to_thread(bootstrap.wait_until_ready, self.layout)
         except (KubectlError, MissingToolError, OSError) as error:
             entry.state = State.FAILED
             raise ComponentFailedError(f"The new cluster could not be set up: {error}") from error

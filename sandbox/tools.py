@@ -15,7 +15,7 @@ class MissingToolError(TenonError):
     """A program that the sandbox needs is not installed. The message says how to install it."""
 
 
-def beside_python(name: str) -> Path | None:
+def in_virtualenv(name: str) -> Path | None:
     """The program in this virtual environment. None if it is not installed there."""
     path = Path(sys.executable).parent / name
     return path if path.exists() else None
@@ -33,7 +33,7 @@ def tool(name: str) -> Path:
     Raises:
         MissingToolError: it is not installed.
     """
-    found = beside_python(name) or on_path(name)
+    found = in_virtualenv(name) or on_path(name)
     if found is None:
         raise MissingToolError(
             f"`{name}` is missing: install the package {PACKAGES[name]} (`uv sync --extra sandbox`)."

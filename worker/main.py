@@ -56,9 +56,9 @@ def run(settings: Settings) -> int:
             while not stopping.wait(0.2):
                 if any(child.process.poll() is not None for child in children.values()):
                     break
-            told = _tell(children, health, set())
+            told = _print_failures(children, health, set())
             status = _stop({name: child.process for name, child in children.items()}, asked=stopping.is_set())
-            _tell(children, health, told)
+            _print_failures(children, health, told)
             return status
         finally:
             for server in servers:
@@ -96,7 +96,7 @@ def _start(name: str, settings: Settings, metrics: str, health: Health) -> Child
     return Child(process, listener)
 
 
-def _tell(children: dict[str, Child], health: Health, told: set[str]) -> set[str]:
+def _print_failures(children: dict[str, Child], health: Health, told: set[str]) -> set[str]:
     """Print the failures that ended children reported, each sentence once. Returns all sentences printed so far."""
     for child in children.values():
         if child.process.poll() is not None:

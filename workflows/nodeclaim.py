@@ -78,22 +78,22 @@ class NodeClaimWorkflow:
             self._show()
             if self._too_long() and not self.inbox:
                 await workflow.wait_condition(workflow.all_handlers_finished)
-                self._fold(begin)
+                self._continue_as_new(begin)
             match machine.next_step(self.state, workflow.now()):
                 case Run() as step:
                     await self._run(step)
                 case Wait() as step:
-                    if self._worth_folding():
+                    if self._should_continue_as_new():
                         await workflow.wait_condition(workflow.all_handlers_finished)
                         if not self.inbox:
-                            self._fold(begin)
+                            self._continue_as_new(begin)
                     else:
                         await self._wait(step)
                 case End():
                     await workflow.wait_condition(workflow.all_handlers_finished)
                     return life(self.state, workflow.now())
 
-    def _fold(self, begin: NodeClaimInput) -> NoReturn:
+    def _continue_as_new(self, begin: NodeClaimInput) -> NoReturn:
         """Continue as new with the current state."""
         workflow.continue_as_new(evolve(begin, state=self.state))
 
@@ -167,7 +167,7 @@ class NodeClaimWorkflow:
         info = workflow.info()
         return info.is_continue_as_new_suggested() or info.get_current_history_length() > MAX_HISTORY
 
-    def _worth_folding(self) -> bool:
+    def _should_continue_as_new(self) -> bool:
         if self.state.stage is not Stage.LIVE or self.state.pending is not None or self.inbox:
             return False
         if (

@@ -22,7 +22,7 @@ from activities.ec2.pricing import Pricing
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.kubelet import expressions_in
 from tenon.ec2.capacity import NodeSettings
-from tenon.ec2.expressions import worked_out
+from tenon.ec2.expressions import evaluate_settings
 from tenon.ec2.instance_types import build, supported, without
 from tenon.ec2.settings import kubelet_map, settings_of
 from tenon.kube.offerings import OfferingKey
@@ -111,7 +111,7 @@ class Catalogue:
             return {}
         settings, items = self.described(node_class)
         chosen = {str(item["InstanceType"]): item for item in items if item["InstanceType"] in names}
-        return {name: worked_out(item, settings).kubelet for name, item in chosen.items()}
+        return {name: evaluate_settings(item, settings).kubelet for name, item in chosen.items()}
 
     def price(self, instance_type: str, zone: str, capacity_type: str) -> float:
         """Dollars per hour of an offering, or 0 if the price is unknown."""

@@ -30,7 +30,7 @@ def describe_cluster(
     """
     found: dict[str, Any] = {}
     try:
-        found = _asked(clients, name)
+        found = _describe(clients, name)
     except ThrottledError:
         raise
     except EC2Error as error:
@@ -58,9 +58,9 @@ def version_by_eks(clients: Ec2, name: str) -> str:
     Raises:
         EC2Error: EKS has no such cluster or cannot be reached.
     """
-    return str(_asked(clients, name).get("version", ""))
+    return str(_describe(clients, name).get("version", ""))
 
 
-def _asked(clients: Ec2, name: str) -> dict[str, Any]:
+def _describe(clients: Ec2, name: str) -> dict[str, Any]:
     with translated("DescribeCluster"):
         return dict(clients.eks.describe_cluster(name=name)["cluster"])

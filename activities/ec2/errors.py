@@ -79,7 +79,7 @@ def translated(operation: str) -> Iterator[None]:
         metrics.CLOUD_SECONDS.labels("", operation, "aws").observe(time.perf_counter() - began)
 
 
-def patiently(operation: str, call: Callable[[], Answer], clock: Callable[[], float] = time.monotonic) -> Answer:
+def retry_throttled(operation: str, call: Callable[[], Answer], clock: Callable[[], float] = time.monotonic) -> Answer:
     """Make a call and retry it while it is throttled, because throttling does not mean that EC2 refuses this call.
 
     Raises:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from activities.ec2.client import Ec2
-from activities.ec2.errors import EC2Error, patiently, translated
+from activities.ec2.errors import EC2Error, retry_throttled, translated
 from activities.ec2.request_batching import Batcher
 from tenon.apis import labels
 from tenon.housekeeping.facts import ObservedInstance
@@ -207,7 +207,7 @@ class Instances:
         pages = self._clients.ec2.get_paginator("describe_instances").paginate(
             Filters=filters, PaginationConfig={"PageSize": 1000}
         )
-        return patiently(
+        return retry_throttled(
             "DescribeInstances",
             lambda: [each for page in pages for group in page["Reservations"] for each in group["Instances"]],
         )

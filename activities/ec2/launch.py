@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from activities.ec2.client import Ec2
-from activities.ec2.errors import EC2Error, patiently, translated
+from activities.ec2.errors import EC2Error, retry_throttled, translated
 from activities.ec2.instances import Instances
 from activities.ec2.single_flight import SingleFlight
 from tenon.apis import labels
@@ -65,7 +65,7 @@ class Launcher:
 
     def _create_template(self, template: LaunchTemplate) -> None:
         try:
-            patiently(
+            retry_throttled(
                 "CreateLaunchTemplate",
                 lambda: self._clients.ec2.create_launch_template(
                     LaunchTemplateName=template.name,
@@ -155,7 +155,9 @@ class Launcher:
     def _answer(self, request: LaunchRequest) -> CreateFleetResultTypeDef:
         """EC2's answer. The members of a launch group share one answer, so a process sends their request only once."""
         parameters = fleet_parameters(request)
-        send = partial(patiently, "CreateFleet", lambda: self._clients.ec2.create_fleet(**parameters), self._clock)
+        send = partial(
+            retry_throttled, "CreateFleet", lambda: self._clients.ec2.create_fleet(**parameters), self._clock
+        )
         if request.group is None:
             return send()
         token = parameters["ClientToken"]

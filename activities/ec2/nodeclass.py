@@ -13,7 +13,7 @@ from activities.ec2.ttl_cache import DEFAULT, Refresh, TtlCache
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus, Subnet
 from tenon.ec2.amis import Image, UnsupportedAliasError
 from tenon.ec2.cluster import Cluster
-from tenon.ec2.nodeclass_status import FOUND, CheckResult, Resolved, new_status
+from tenon.ec2.nodeclass_status import PASSED, CheckResult, Resolved, new_status
 
 ExpressionsCheck = Callable[[EC2NodeClass], CheckResult]
 
@@ -48,30 +48,30 @@ class NodeClassResolver:
         Raises:
             EC2Error: an AWS call failed. Keep the old status.
         """
-        images, images_finding = self._found_images(node_class, kubernetes_version)
-        profile, profile_finding = self._found_profile(node_class)
+        images, images_result = self._found_images(node_class, kubernetes_version)
+        profile, profile_result = self._found_profile(node_class)
         resolved = Resolved(
             subnets=self._known_subnets.get(
                 repr(node_class.spec.subnet_selector_terms), lambda: self._network.subnets(node_class)
             ),
             security_groups=self._network.security_groups(node_class),
             images=images,
-            images_finding=images_finding,
+            images_result=images_result,
             instance_profile=profile,
-            profile_finding=profile_finding,
-            expressions_finding=self._expressions(node_class) if self._expressions else FOUND,
+            profile_result=profile_result,
+            expressions_result=self._expressions(node_class) if self._expressions else PASSED,
         )
         return new_status(node_class, resolved, self._cluster, self._now())
 
     def _found_images(self, node_class: EC2NodeClass, kubernetes_version: str) -> tuple[list[Image], CheckResult]:
         try:
             asked = f"{kubernetes_version} {node_class.spec.ami_selector_terms!r}"
-            return self._known_images.get(asked, lambda: self._images.resolve(node_class, kubernetes_version)), FOUND
+            return self._known_images.get(asked, lambda: self._images.resolve(node_class, kubernetes_version)), PASSED
         except UnsupportedAliasError as error:
             return [], CheckResult("UnsupportedAlias", str(error))
 
     def _found_profile(self, node_class: EC2NodeClass) -> tuple[str, CheckResult]:
         try:
-            return self._profiles.resolve(node_class), FOUND
+            return self._profiles.resolve(node_class), PASSED
         except ProfileNotFoundError as error:
             return "", CheckResult("InstanceProfileNotFound", str(error))

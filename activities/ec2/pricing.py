@@ -59,8 +59,8 @@ class Pricing:
             return self._version, self._prices
 
     def _refresh(self) -> None:
-        on_demand: Mapping[str, float] = {} if self._isolated else self._asked(self._on_demand)
-        spot = self._asked(self._spot)
+        on_demand: Mapping[str, float] = {} if self._isolated else self._read(self._on_demand)
+        spot = self._read(self._spot)
         complete = (bool(on_demand) or self._isolated) and bool(spot)
         self._refresh_at = self._clock() + (TTL_SECONDS if complete else RETRY_SECONDS)
         old = self._prices
@@ -73,7 +73,7 @@ class Pricing:
             self._version += 1
             self._prices = new
 
-    def _asked(self, ask: Callable[[], Mapping[Key, float]]) -> Mapping[Key, float]:
+    def _read(self, ask: Callable[[], Mapping[Key, float]]) -> Mapping[Key, float]:
         try:
             return ask()
         except EC2Error as error:

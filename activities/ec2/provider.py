@@ -27,7 +27,7 @@ from activities.ec2.ttl_cache import DEFAULT, Refresh
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.ec2.cluster import Cluster
-from tenon.ec2.expressions_finding import expressions_finding
+from tenon.ec2.expressions_check import check_expressions
 from tenon.ec2.instance_types import without
 from tenon.ec2.launch_filters import NoOfferingError
 from tenon.ec2.launch_request import plan_launch
@@ -64,7 +64,7 @@ class Ec2Provider:
         self.refresh = refresh
         self._expressions = expressions
         self._resolver = NodeClassResolver(
-            clients, cluster, self._network, self._profiles, refresh=refresh, expressions=self._expressions_finding
+            clients, cluster, self._network, self._profiles, refresh=refresh, expressions=self._check_expressions
         )
         self._instances = Instances(clients, cluster.name, self.catalogue.price)
         self._launcher = Launcher(clients, self._instances, cluster.name)
@@ -73,8 +73,8 @@ class Ec2Provider:
         """The class's new status with its conditions. Creates the instance profile if the class needs one."""
         return self._resolver.resolve(node_class, kubernetes_version or self.cluster.kubernetes_version)
 
-    def _expressions_finding(self, node_class: EC2NodeClass) -> CheckResult:
-        return expressions_finding(node_class, self.catalogue.described, allowed=self._expressions)
+    def _check_expressions(self, node_class: EC2NodeClass) -> CheckResult:
+        return check_expressions(node_class, self.catalogue.described, allowed=self._expressions)
 
     def instance_types(
         self, node_class: EC2NodeClass, unavailable: Container[OfferingKey] = (), *, unpriced: bool = False

@@ -43,7 +43,7 @@ class _Termination:
     state: str = ""
     waiters: list[asyncio.Future[str | None]] = field(default_factory=list)
 
-    def settle(self, outcome: str | EC2Error | None) -> None:
+    def resolve(self, outcome: str | EC2Error | None) -> None:
         for waiter in self.waiters:
             if waiter.done():
                 continue
@@ -92,10 +92,10 @@ class Terminations:
         while self._open:
             try:
                 await self._ask()
-                await self._look()
+                await self._check()
             except Exception as error:  # pass it to the callers, because nothing else would end their wait
                 log.exception("the instances that are ending could not be looked after")
-                self._settle_all(EC2Error("Unexpected", f"ending instances: {error}", retryable=True))
+                self._resolve_all(EC2Error("Unexpected", f"ending instances: {error}", retryable=True))
             if self._open:
                 await self._pause(ROUND_SECONDS)
 
@@ -108,12 +108,12 @@ class Terminations:
             if isinstance(outcome, ThrottledError):
                 continue
             if outcome is None or isinstance(outcome, EC2Error) or outcome == TERMINATED:
-                self._settle(instance_id, outcome)
+                self._resolve(instance_id, outcome)
             elif instance_id in self._open:
                 self._open[instance_id].asked = True
                 self._open[instance_id].state = outcome
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         """Check the instances whose last check is the longest ago."""
         asked = [instance_id for instance_id, ending in self._open.items() if ending.asked][:MAX_CHECKED]
         if not asked:
@@ -123,23 +123,23 @@ class Terminations:
         except EC2Error as error:
             if not error.retryable:
                 for instance_id in asked:
-                    self._settle(instance_id, error)
+                    self._resolve(instance_id, error)
             log.info("EC2 does not say how far instances have ended", extra={"error": str(error), "count": len(asked)})
             return
         for instance_id in asked:
             state = states.get(instance_id)
             if state is None or state == TERMINATED:
-                self._settle(instance_id, state)
+                self._resolve(instance_id, state)
             elif instance_id in self._open:
                 ending = self._open.pop(instance_id)  # move it to the end of the queue
                 ending.state = state
                 self._open[instance_id] = ending
 
-    def _settle(self, instance_id: str, outcome: str | EC2Error | None) -> None:
+    def _resolve(self, instance_id: str, outcome: str | EC2Error | None) -> None:
         ending = self._open.pop(instance_id, None)
         if ending is not None:
-            ending.settle(outcome)
+            ending.resolve(outcome)
 
-    def _settle_all(self, outcome: EC2Error) -> None:
+    def _resolve_all(self, outcome: EC2Error) -> None:
         for instance_id in list(self._open):
-            self._settle(instance_id, outcome)
+            self._resolve(instance_id, outcome)

@@ -62,7 +62,7 @@ class NodeWorkflows:
             return False
         return found.status is WorkflowExecutionStatus.RUNNING
 
-    async def begin(self, claim: str, uid: str, pool: str) -> None:
+    async def start(self, claim: str, uid: str, pool: str) -> None:
         """Start the claim's workflow as the bridge does. A workflow that is already open continues."""
         attributes = [SearchAttributePair(CLUSTER, self._cluster), SearchAttributePair(STAGE, "launching")]
         if pool:

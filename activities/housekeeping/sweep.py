@@ -69,7 +69,7 @@ class Housekeeping:
             log.warning("the sweep could not read a source", extra={"source": source, "error": why})
         todo, later = within(findings(seen, self._graces), given.actions, given.tags, given.failed)
         figures = {kind.value: Figures() for kind in Kind}
-        faults = await self._work_off(SweepActions(self._kube, self._ec2, lives, self._graces), todo, seen, figures)
+        faults = await self._act_on(SweepActions(self._kube, self._ec2, lives, self._graces), todo, seen, figures)
         untried = {found.key for found in later}
         failed = [key for key in given.failed if key in untried] + list(faults)
         for found in later:
@@ -89,7 +89,7 @@ class Housekeeping:
             left_since=left_to_workflows(seen, self._graces),
         )
 
-    async def _work_off(
+    async def _act_on(
         self, acting: SweepActions, todo: Iterable[Finding], seen: Observations, figures: dict[str, Figures]
     ) -> dict[str, str]:
         """Act on the findings. Return the key of each that failed, with the reason."""
@@ -108,12 +108,12 @@ class Housekeeping:
                 log.warning("not ended", extra={"kind": found.kind.value, "object": found.name, "error": str(error)})
                 continue
             if held:
-                await self._tell(found, figures)
+                await self._publish_events(found, figures)
             if found.kind is Kind.UNTAGGED_INSTANCE:
                 await self._pause(BETWEEN_TAGS)
         return faults
 
-    async def _tell(self, found: Finding, figures: dict[str, Figures]) -> None:
+    async def _publish_events(self, found: Finding, figures: dict[str, Figures]) -> None:
         if found.kind is Kind.FOREIGN_FINALIZER:  # nothing was ended, because another controller must act
             _add(figures, found.kind, "found")
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from activities.ec2.provider import Ec2Provider
-from activities.heartbeat import beating
+from activities.heartbeat import with_heartbeat
 from activities.housekeeping.node_workflows import NodeWorkflows
 from activities.housekeeping.sweep_reader import claim_seen, node_seen, read_claims
 from activities.kubernetes.changes import change
@@ -33,13 +33,13 @@ class SweepActions:
             case Kind.INSTANCE_WITHOUT_CLAIM:
                 return await self._end_instance(found, seen)
             case Kind.CLAIM_WITHOUT_INSTANCE:
-                return await self._tell_instance_gone(found)
+                return await self._notify_instance_gone(found)
             case Kind.CLAIM_WITHOUT_WORKFLOW:
-                return await self._begin(found)
+                return await self._start_workflow(found)
             case Kind.WORKFLOW_WITHOUT_CLAIM:
-                return await self._tell_claim_gone(found)
+                return await self._notify_claim_gone(found)
             case Kind.NODE_WITHOUT_CLAIM:
-                return await self._let_node_go(found)
+                return await self._release_node(found)
             case Kind.UNUSED_TEMPLATE:
                 return await self._delete_template(found, seen)
             case Kind.FOREIGN_FINALIZER:
@@ -47,14 +47,14 @@ class SweepActions:
                 return claim is not None and bool(claim.foreign_finalizers)
             case Kind.UNTAGGED_INSTANCE:
                 name = asyncio.to_thread(self._ec2.name_instance, found.instance_id, found.claim, found.node_name)
-                return await beating(name)
+                return await with_heartbeat(name)
 
     async def _end_instance(self, found: Finding, seen: Observations) -> bool:
         if await self._is_held(found, seen):
             return False
         if await self._instance_gone(found.instance_id):
             return False
-        await beating(asyncio.to_thread(self._ec2.terminate, found.instance_id))
+        await with_heartbeat(asyncio.to_thread(self._ec2.terminate, found.instance_id))
         for node in seen.nodes or ():
             if instance_id_of(node.provider_id) == found.instance_id:
                 await self._free(node.name, node.uid)
@@ -75,11 +75,11 @@ class SweepActions:
             return False
         return await self._lives.is_open(found.claim)
 
-    async def _tell_instance_gone(self, found: Finding) -> bool:
+    async def _notify_instance_gone(self, found: Finding) -> bool:
         claim = await self._claim(found.claim, found.uid)
         if claim is None or claim.terminating:
             return False
-        if await beating(asyncio.to_thread(self._ec2.instance_state, found.instance_id)) not in ENDED_STATES:
+        if await with_heartbeat(asyncio.to_thread(self._ec2.instance_state, found.instance_id)) not in ENDED_STATES:
             return False
         if claim.registered and claim.node_name:
             raw = await self._kube.get(NODES, claim.node_name)
@@ -87,18 +87,18 @@ class SweepActions:
                 return False
         return await self._lives.poke(found.claim, Poke(instance_gone=True, reason="instance gone"))
 
-    async def _begin(self, found: Finding) -> bool:
+    async def _start_workflow(self, found: Finding) -> bool:
         if await self._claim(found.claim, found.uid) is None or await self._lives.is_open(found.claim):
             return False
-        await self._lives.begin(found.claim, found.uid, found.pool)
+        await self._lives.start(found.claim, found.uid, found.pool)
         return True
 
-    async def _tell_claim_gone(self, found: Finding) -> bool:
+    async def _notify_claim_gone(self, found: Finding) -> bool:
         if await self._claim(found.claim, found.uid) is not None:
             return False
         return await self._lives.poke(found.claim, Poke(claim_deleting=True, reason="gone"))
 
-    async def _let_node_go(self, found: Finding) -> bool:
+    async def _release_node(self, found: Finding) -> bool:
         if found.claim and (await self._claim(found.claim) is not None or await self._lives.is_open(found.claim)):
             return False
         if not await self._instance_gone(found.instance_id):
@@ -110,7 +110,7 @@ class SweepActions:
         if unknown and await self._kube.get(EC2NODECLASSES, found.node_class) is not None:
             return False
         template = ObservedTemplate(found.name, found.template, found.since, found.node_class)
-        return await beating(asyncio.to_thread(self._ec2.delete_launch_template, template))
+        return await with_heartbeat(asyncio.to_thread(self._ec2.delete_launch_template, template))
 
     async def _claim(self, name: str, uid: str = "") -> ObservedClaim | None:
         raw = await self._kube.get(NODECLAIMS, name)
@@ -119,7 +119,7 @@ class SweepActions:
         return claim_seen(raw)
 
     async def _instance_gone(self, instance_id: str) -> bool:
-        return await beating(asyncio.to_thread(self._ec2.instance_state, instance_id)) in GONE_STATES
+        return await with_heartbeat(asyncio.to_thread(self._ec2.instance_state, instance_id)) in GONE_STATES
 
     async def _free(self, name: str, uid: str) -> bool:
         """Delete a Node and remove Tenon's finalizer, because no workflow is left to do it."""

@@ -16,7 +16,7 @@ from temporalio.service import RPCError
 
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
-from activities.heartbeat import beating
+from activities.heartbeat import with_heartbeat
 from activities.housekeeping.node_workflows import NodeWorkflows
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
@@ -50,7 +50,7 @@ async def observe(
 
     async def read(source: str, work: Awaitable[Read]) -> Read | None:
         try:
-            return await beating(work)
+            return await with_heartbeat(work)
         except (ApiError, EC2Error, RPCError) as error:
             unread[source] = str(error)[:SAID]
             return None

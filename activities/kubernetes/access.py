@@ -100,12 +100,12 @@ class Access:
             files |= _contents((settings.ssl_ca_cert, settings.cert_file, settings.key_file))
             api = client.ApiClient(settings)  # reads the certificates
         except (config.ConfigException, OSError, *_NO_KUBECONFIG) as error:
-            said = _said(error, path or "the service account")
+            said = _error_text(error, path or "the service account")
             raise ConfigError(
                 f"The Kubernetes client cannot be configured: {said}. "
                 "Set KUBECONFIG to a readable kubeconfig file, or run in a pod with a service account."
             ) from error
-        _settle_environment(api)
+        _ignore_environment(api)
         await self._end_refresh()
         if loader is not None:
             self._refresh = asyncio.create_task(_keep_refreshed(loader, settings), name="kubernetes token refresh")
@@ -130,7 +130,7 @@ def _contents(files: Iterable[str | None]) -> dict[str, bytes]:
     return found
 
 
-def _said(error: Exception, source: str) -> str:
+def _error_text(error: Exception, source: str) -> str:
     """What is wrong with a configuration, as a clause for an error message."""
     if isinstance(error, ssl.SSLError):
         return f"the certificates of {source} cannot be read ({error.reason or error})"
@@ -177,7 +177,7 @@ def _proxy_of_environment(url: str) -> str | None:
     return urllib.request.getproxies().get(address.scheme)
 
 
-def _settle_environment(api: Any) -> None:
+def _ignore_environment(api: Any) -> None:
     """Replace the client's session with one that does not read the environment.
 
     The client's own session reads the proxy variables and the netrc file again for each request, which costs more than

@@ -17,7 +17,7 @@ from activities.kubernetes.errors import ApiError, ApiUnreachableError
 from activities.kubernetes.nodeclaims import read_claim
 from activities.kubernetes.nodes import find_node, pods_on
 from activities.kubernetes.resources import PODS
-from activities.kubernetes.uncordon import open_node
+from activities.kubernetes.uncordon import uncordon
 from tenon.apis import labels
 from tenon.evolve import evolve
 from tenon.kube import pods
@@ -26,7 +26,7 @@ from tenon.kube.planned_pods import PlannedPod
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.kube.structs import Object
 from tenon.lifecycle import startup_cordon
-from tenon.lifecycle.binding import BindingDecision, choose, waits
+from tenon.lifecycle.binding import BindingDecision, choose, is_unscheduled
 from tenon.lifecycle.messages import BindResult, NodeInput
 
 log = logging.getLogger("controller.nodeclaim.binding")
@@ -55,18 +55,18 @@ async def bind(
     """
     claim, node = await _read_both(kube, wanted)
     entries = claim.planned_pods if claim is not None else []
-    if node is not None and not startup_cordon.closed(node):
-        if await _any_waits(kube, _missing(entries, await pods_on(kube, node["metadata"]["name"]))):
+    if node is not None and not startup_cordon.is_cordoned_by_tenon(node):
+        if await _any_unscheduled(kube, _missing(entries, await pods_on(kube, node["metadata"]["name"]))):
             await settle()
         # While waiting, the claim may have been deleted and the Node cordoned.
         claim, node = await _read_both(kube, wanted)
     if claim is None or node is None or claim.deleting:
         return BindResult(planned=len(entries), left=len(entries))
     result = await _bind(kube, entries, node, default_spread)
-    if startup_cordon.closed(node):
+    if startup_cordon.is_cordoned_by_tenon(node):
         if result.bound:
             await settle()  # until kube-scheduler has seen the bound pods, or it would assign the same room again
-        await open_node(kube, node)
+        await uncordon(kube, node)
         if result.running is not None and result.bound < result.planned:
             await settle()  # until kube-scheduler has assigned the free room to other pods
             company = await pods_on(kube, node["metadata"]["name"], latest=False)
@@ -115,16 +115,18 @@ async def _choose(
     name = node["metadata"]["name"]
     company = await pods_on(kube, name)
     found = await _read(kube, _missing(entries, company))
-    if not startup_cordon.closed(node) and any(waits(entry, found.get(entry.key)) for entry in entries):
+    if not startup_cordon.is_cordoned_by_tenon(node) and any(
+        is_unscheduled(entry, found.get(entry.key)) for entry in entries
+    ):
         # Read the node's pods last, to see what kube-scheduler has placed there since.
         company = await pods_on(kube, name)
     return choose(entries, found | {pods.key(pod): pod for pod in company}, node, company, default_spread), company
 
 
-async def _any_waits(kube: Kube, entries: Sequence[PlannedPod]) -> bool:
+async def _any_unscheduled(kube: Kube, entries: Sequence[PlannedPod]) -> bool:
     """Whether one of the pods has no node yet. If so, usually the first request shows it."""
     for entry in entries:
-        if waits(entry, await kube.get(PODS, entry.name, entry.namespace)):
+        if is_unscheduled(entry, await kube.get(PODS, entry.name, entry.namespace)):
             return True
     return False
 

@@ -67,7 +67,7 @@ async def cordon(kube: Kube, recorder: EventRecorder, wanted: CordonInput, now: 
                     await recorder.publish(subject, "TerminationGracePeriodExpiring", text, "Warning")
     return CordonResult(
         node_name=node["metadata"]["name"] if node is not None else "",
-        pods=len(drain.awaited(found, now())),
+        pods=len(drain.remaining_pods(found, now())),
         force_at=force_at,
         claim_exists=claim is not None,
         node_exists=node is not None,

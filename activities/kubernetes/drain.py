@@ -58,18 +58,20 @@ async def drain(
             await set_facts(kube, wanted.claim, [Fact(DRAINED, "True")], now)
             return DrainResult(drained=True, evicted=ended + (evictor.evicted if evictor else 0))
         found = await pods_on(kube, name, latest=False)
-        waited = decide.awaited(found, now(), wanted.force_at)
+        waited = decide.remaining_pods(found, now(), wanted.force_at)
         if not waited:  # the instance is terminated next, so read again to see pods that came a moment ago
             found = await pods_on(kube, name)
-            waited = decide.awaited(found, now(), wanted.force_at)
+            waited = decide.remaining_pods(found, now(), wanted.force_at)
         heartbeat(len(waited))
         first = evictor is None
         evictor = evictor or Evictor(kube, recorder, node, wanted)
         if waited:
             await evictor.act(waited, now())
         if not waited or evictor.gives_up(waited, now()):
-            stuck = [drain_blockers.lingering(pod) for pod in decide.left_behind(found, now(), wanted.force_at)]
-            await _tell_left_behind(recorder, node, stuck + evictor.sentences(waited))
+            stuck = [
+                drain_blockers.overdue_termination(pod) for pod in decide.left_behind(found, now(), wanted.force_at)
+            ]
+            await _publish_left_behind(recorder, node, stuck + evictor.sentences(waited))
             await set_facts(kube, wanted.claim, [Fact(DRAINED, "True")], now)
             attached = await attached_volumes(kube, name, now())
             return DrainResult(drained=True, evicted=evictor.evicted, volumes_attached=len(attached))
@@ -105,7 +107,7 @@ async def _remember_force(kube: Kube, wanted: DrainInput, claim: ClaimRecord, no
         await annotate_claim(kube, wanted.claim, {labels.TERMINATION_TIMESTAMP: format_instant(force_at)})
 
 
-async def _tell_left_behind(recorder: EventRecorder, node: Object, sentences: Sequence[str]) -> None:
+async def _publish_left_behind(recorder: EventRecorder, node: Object, sentences: Sequence[str]) -> None:
     """Publish an event about the pods that the drain does not wait for, so that users can see why they vanish."""
     if not sentences:
         return

@@ -62,12 +62,12 @@ class Evictor:
         known = set(self._held)
 
         async def one(pod: Object) -> None:
-            await self._one(pod, now, turn=decide.wave(pod) == turn)
+            await self._evict_one(pod, now, turn=decide.wave(pod) == turn)
 
         await bounded(waited, CONCURRENCY, one)
-        await self._tell([pod for pod in waited if pods.uid(pod) in self._held and pods.uid(pod) not in known])
+        await self._publish([pod for pod in waited if pods.uid(pod) in self._held and pods.uid(pod) not in known])
 
-    async def _tell(self, held: Sequence[Object]) -> None:
+    async def _publish(self, held: Sequence[Object]) -> None:
         """Publish on each pod what blocks it, and on the Node what blocks the drain and when the drain is forced."""
         if not held:
             return
@@ -83,7 +83,7 @@ class Evictor:
             text = f"all pods will be deleted by {format_instant(self._wanted.force_at)}, whatever protects them"
             await self._recorder.publish(self._node, "TerminationGracePeriodExpiring", text, "Warning")
 
-    async def _one(self, pod: Object, now: datetime, *, turn: bool) -> None:
+    async def _evict_one(self, pod: Object, now: datetime, *, turn: bool) -> None:
         uid = pods.uid(pod)
         action = decide.decide(pod, now, turn=turn, force_at=self._wanted.force_at, force=self._wanted.force)
         if action.kind is Kind.EVICT and uid in self._retry_at and now < self._retry_at[uid]:
@@ -107,7 +107,7 @@ class Evictor:
     async def _evict(self, pod: Object, now: datetime) -> None:
         metadata, uid = pod["metadata"], pods.uid(pod)
         written = (metadata.get("annotations") or {}).get(labels.DO_NOT_DISRUPT)
-        if protection.is_misspelt(written):
+        if protection.is_invalid_value(written):
             text = f"annotation {labels.DO_NOT_DISRUPT}={written} is ignored: it must be true or a duration like 30m"
             await self._recorder.publish(pod, "InvalidDoNotDisruptAnnotation", text, "Warning")
         answer = await self._kube.evict(metadata["namespace"], metadata["name"], uid=uid)
@@ -141,7 +141,7 @@ class Evictor:
     def _refused(self, pod: Object, now: datetime, why: str) -> None:
         uid = pods.uid(pod)
         force_at = None if self._wanted.force else self._wanted.force_at
-        self._held[uid] = f"pod {pods.key(pod)} {why}{drain_blockers.sentenced(pod, force_at, now)}"
+        self._held[uid] = f"pod {pods.key(pod)} {why}{drain_blockers.forced_deletion_notice(pod, force_at, now)}"
         count = self._refusals.get(uid, 0)
         self._refusals[uid] = count + 1
         wait = MAX_RETRY_SECONDS if count > 3 else 2**count

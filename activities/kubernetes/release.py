@@ -18,7 +18,7 @@ from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.evolve import evolve
 from tenon.kube import pods
 from tenon.lifecycle.messages import ReleaseInput
-from tenon.lifecycle.release import foreign_finalizers, held_sentence, without_finalizer
+from tenon.lifecycle.release import finalizer_message, foreign_finalizers, without_finalizer
 
 HELD_BY_FINALIZER = "HeldByFinalizer"
 
@@ -44,5 +44,5 @@ async def release(kube: Kube, wanted: ReleaseInput, recorder: EventRecorder) -> 
         left.append(await change(kube, NODECLAIMS, wanted.claim.name, without_finalizer, uid=wanted.claim.uid))
     held = [obj for obj in left if obj is not None and foreign_finalizers(obj)]
     for obj in held:
-        await recorder.publish(obj, HELD_BY_FINALIZER, f"Tenon has let go of it; {held_sentence(obj)}", "Warning")
-    return evolve(wanted, held_by=[held_sentence(obj) for obj in held])
+        await recorder.publish(obj, HELD_BY_FINALIZER, f"Tenon has let go of it; {finalizer_message(obj)}", "Warning")
+    return evolve(wanted, held_by=[finalizer_message(obj) for obj in held])

@@ -12,15 +12,15 @@ from tenon.kube import pods
 from tenon.lifecycle import startup_cordon
 
 
-async def open_node(kube: Kube, node: Mapping[str, Any]) -> bool:
+async def uncordon(kube: Kube, node: Mapping[str, Any]) -> bool:
     """Let kube-scheduler use a Node that Tenon has closed. Return whether it was closed."""
-    if not startup_cordon.opened(node):
+    if not startup_cordon.uncordon_patch(node):
         return False
-    await change(kube, NODES, node["metadata"]["name"], startup_cordon.opened, uid=pods.uid(node), seen=node)
+    await change(kube, NODES, node["metadata"]["name"], startup_cordon.uncordon_patch, uid=pods.uid(node), seen=node)
     return True
 
 
-async def open_named(kube: Kube, name: str) -> bool:
-    """Like `open_node`, for the Node of this name. Return False if it does not exist."""
+async def uncordon_by_name(kube: Kube, name: str) -> bool:
+    """Like `uncordon`, for the Node of this name. Return False if it does not exist."""
     node = await kube.get(NODES, name) if name else None
-    return node is not None and await open_node(kube, node)
+    return node is not None and await uncordon(kube, node)

@@ -99,7 +99,7 @@ class Batcher:
 
     def undecided(self) -> list[Pod]:
         """The pods without a valid answer: pending, about to leave their node, or of a buffer without room."""
-        with self._pace.look():
+        with self._pace.measure():
             return self._undecided()
 
     def _undecided(self) -> list[Pod]:
@@ -138,7 +138,7 @@ class Batcher:
                 reserved.setdefault(place, []).append(pod)
         return reserved
 
-    def promised(self) -> set[str]:
+    def nominated_nodes(self) -> set[str]:
         """The names of the Nodes and NodeClaims that pods are on their way to.
 
         A promise lasts longer than a reservation (`reserved`), so that a node does not count as empty while its pods,
@@ -173,7 +173,7 @@ class Batcher:
             if offered_again is not None:
                 pause = min(pause, max(FIRST_RETRY, offered_again - now))
             # A pod that must leave its node still runs, so a change of the claims is not worth another plan for it.
-            changes = None if pod.node_name else _bearing_on(pod, fingerprint)
+            changes = None if pod.node_name else _relevant_part(pod, fingerprint)
             self._answered[pod.uid] = _PlanOutcome(now + pause, attempts, changes, pod=pod)
 
     def refused(self, pods: Iterable[Pod], pool: str) -> None:
@@ -182,9 +182,9 @@ class Batcher:
         They are planned again when the pool or their own requirements change, or after a pause that grows with each
         attempt.
         """
-        self.set_apart(pods, (pool, self._generations().get(pool)))
+        self.engine_failed(pods, (pool, self._generations().get(pool)))
 
-    def set_apart(self, pods: Iterable[Pod], pool: tuple[str, int | None] | None = None) -> None:
+    def engine_failed(self, pods: Iterable[Pod], pool: tuple[str, int | None] | None = None) -> None:
         """Record that the engine failed on these pods.
 
         They are planned again when their requirements change, or after a pause that grows with each attempt. One of
@@ -194,7 +194,9 @@ class Batcher:
         now, apart = self._now(), timedelta(seconds=2 * self._window.idle)
         kinds: dict[object, list[Pod]] = {}
         for pod in pods:
-            kinds.setdefault((self._attempts(pod), repr(pod.required_terms), repr(_wanted(pod))), []).append(pod)
+            kinds.setdefault((self._attempts(pod), repr(pod.required_terms), repr(_scheduling_key(pod))), []).append(
+                pod
+            )
         for number, (_, alike) in enumerate(sorted(kinds.items(), key=lambda kind: str(kind[0]))):
             for pod in alike:
                 attempts = self._attempts(pod)
@@ -219,7 +221,7 @@ class Batcher:
             left = give_up - loop.time()
             if left <= 0 or turn != self._turn:  # a newer call ends an older one
                 return BatchSummary()
-            await self._news(min(left, self._until_next_retry()))
+            await self._wait_for_change(min(left, self._until_next_retry()))
         opened_at, opened, newest = self._now(), loop.time(), loop.time()
         seen = {pod.uid for pod in pods}
         log.info("waiting to batch additional pods", extra={"pods": _in_cluster(pods)})
@@ -227,7 +229,7 @@ class Batcher:
             close = min(newest + self._window.idle, opened + self._window.longest)
             if loop.time() >= close:
                 break
-            await self._news(close - loop.time())
+            await self._wait_for_change(close - loop.time())
             pods = self.undecided()
             fresh = {pod.uid for pod in pods} - seen
             if fresh:
@@ -238,7 +240,7 @@ class Batcher:
         # The workflow plans only if the number is positive, so if only buffers need room, count their pods.
         return BatchSummary(pods=waiting or len(pods), opened_at=opened_at)
 
-    async def _news(self, seconds: float) -> None:
+    async def _wait_for_change(self, seconds: float) -> None:
         """Return after a change, when the pace allows another look, at the latest after ``seconds``."""
         end = asyncio.get_running_loop().time() + seconds
         await self._view.changed(seconds)
@@ -261,11 +263,11 @@ class Batcher:
             return False
         if answer.node and not self._view.place_of(answer.node):
             return False
-        if answer.pod is not None and answer.pod is not pod and _wanted(answer.pod) != _wanted(pod):
+        if answer.pod is not None and answer.pod is not pod and _scheduling_key(answer.pod) != _scheduling_key(pod):
             return False
         if answer.pool is not None and answer.pool[1] != self._generations().get(answer.pool[0]):
             return False
-        return answer.fingerprint is None or answer.fingerprint == _bearing_on(pod, fingerprint)
+        return answer.fingerprint is None or answer.fingerprint == _relevant_part(pod, fingerprint)
 
     def _forget_others(self, pending: Iterable[Pod]) -> None:
         """Drop all answers except those for these pods and for the pods of buffers."""
@@ -294,7 +296,7 @@ def _in_cluster(pods: Iterable[Pod]) -> int:
     return sum(not pod.buffer for pod in pods)
 
 
-def _bearing_on(pod: Pod, fingerprint: Fingerprint) -> object:
+def _relevant_part(pod: Pod, fingerprint: Fingerprint) -> object:
     """The part of the fingerprint that affects whether the pod fits.
 
     It includes namespaces only if the pod selects them: they change often, and few pods select any.
@@ -303,6 +305,6 @@ def _bearing_on(pod: Pod, fingerprint: Fingerprint) -> object:
     return fingerprint if selects else fingerprint.supply
 
 
-def _wanted(pod: Pod) -> tuple[object, ...]:
+def _scheduling_key(pod: Pod) -> tuple[object, ...]:
     """The properties of a pending pod that can change and that affect where it fits."""
     return pod.unsupported, pod.volume_terms, pod.attachments, pod.labels, pod.requests, pod.tolerations

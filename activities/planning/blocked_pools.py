@@ -28,7 +28,7 @@ class BlockedPools:
         self.known = True
         before, self._breakers = self._breakers, {breaker.pool: breaker for breaker in breakers}
         for pool in sorted(before.keys() | self._breakers.keys()):
-            if _told(before.get(pool)) != _told(self._breakers.get(pool)):
+            if _shown(before.get(pool)) != _shown(self._breakers.get(pool)):
                 self._on_change(pool)
 
     def current(self) -> dict[str, LaunchBreaker]:
@@ -37,5 +37,5 @@ class BlockedPools:
         return {pool: breaker for pool, breaker in self._breakers.items() if not untried(breaker, now)}
 
 
-def _told(breaker: LaunchBreaker | None) -> tuple[str, str] | None:
+def _shown(breaker: LaunchBreaker | None) -> tuple[str, str] | None:
     return None if breaker is None else (breaker.reason, breaker.message)

@@ -62,7 +62,7 @@ class UnwrittenClaim:
     @property
     def refused(self) -> bool:
         """Whether the API server would refuse it again, as opposed to a transient failure."""
-        return not _by_chance(self.error)
+        return not _is_transient(self.error)
 
     @property
     def sentence(self) -> str:
@@ -124,7 +124,7 @@ async def write_claims(
         ApplicationError: another planner has written claims of the same batch.
     """
     writing = _Writing(kube, batch)
-    wanted = [_wanted(planned, pools[planned.pool], batch, n, seen) for n, planned in enumerate(plan.claims)]
+    wanted = [_claim_to_write(planned, pools[planned.pool], batch, n, seen) for n, planned in enumerate(plan.claims)]
     for one, why in zip(wanted, explanations, strict=False):
         one.body["metadata"]["annotations"][labels.EXPLANATION] = why
     launch_groups.annotate([one.body for one in wanted], batch)
@@ -161,7 +161,7 @@ class _Writing:
             if uid is not None:
                 await self._stop_unless_alone(one, uid)
                 return wanted[tried:]
-            by_chance = [error for error in self._failed.values() if _by_chance(error)]
+            by_chance = [error for error in self._failed.values() if _is_transient(error)]
             error = self._failed[one.ordinal]
             if error.status == 0 or len(by_chance) in (len(wanted), MAX_FAILURES):
                 raise error
@@ -199,10 +199,10 @@ class _Writing:
         for salt in range(NAMES):
             one.body["metadata"]["name"] = claim_name(one.planned.pool, self._batch, one.ordinal, salt)
             try:
-                return await _patiently(lambda: self._kube.create(NODECLAIMS, one.body))
+                return await _with_retries(lambda: self._kube.create(NODECLAIMS, one.body))
             except ConflictError as error:
                 taken = error
-            present = await _patiently(lambda: self._kube.get(NODECLAIMS, one.name)) or {"metadata": {}}
+            present = await _with_retries(lambda: self._kube.get(NODECLAIMS, one.name)) or {"metadata": {}}
             if (present["metadata"].get("labels") or {}).get(labels.BATCH) != str(self._batch):
                 log.info("nodeclaim name is taken, trying another one", extra={"nodeclaim": one.name})
             elif alone or not _for_same_pods(present, one.body):
@@ -214,17 +214,19 @@ class _Writing:
 
     async def _stop_unless_alone(self, one: _ClaimToWrite, uid: str) -> None:
         of_batch = f"{labels.BATCH}={self._batch}"
-        there = await _patiently(lambda: self._kube.list(NODECLAIMS, label_selector=of_batch))
+        there = await _with_retries(lambda: self._kube.list(NODECLAIMS, label_selector=of_batch))
         others = sorted({str(claim["metadata"]["name"]) for claim in there} - {one.name})
         if others:
-            await _patiently(lambda: self._kube.delete(NODECLAIMS, one.name, uid=uid or None))
+            await _with_retries(lambda: self._kube.delete(NODECLAIMS, one.name, uid=uid or None))
             raise _another_planner(others[0])
 
 
-def _wanted(planned: PlannedClaim, pool: NodePool, batch: int, ordinal: int, seen: Overlaid | None) -> _ClaimToWrite:
+def _claim_to_write(
+    planned: PlannedClaim, pool: NodePool, batch: int, ordinal: int, seen: Overlaid | None
+) -> _ClaimToWrite:
     body = claim_body(planned, pool, batch=batch, ordinal=ordinal)
     if seen is not None:
-        body["metadata"]["annotations"] |= seen.traces(planned.pool, planned.instance_types)
+        body["metadata"]["annotations"] |= seen.overlay_annotations(planned.pool, planned.instance_types)
     log.info(
         "computed packing",
         extra={
@@ -239,11 +241,11 @@ def _wanted(planned: PlannedClaim, pool: NodePool, batch: int, ordinal: int, see
     return _ClaimToWrite(planned, ordinal, body)
 
 
-def _by_chance(error: ApiError) -> bool:
+def _is_transient(error: ApiError) -> bool:
     return error.status in _BY_CHANCE or error.status >= 500
 
 
-async def _patiently(request: Callable[[], Awaitable[_T]]) -> _T:
+async def _with_retries(request: Callable[[], Awaitable[_T]]) -> _T:
     """Send a request, and retry it a few times after transient failures."""
     loop = asyncio.get_running_loop()
     until = loop.time() + TIMEOUT
@@ -251,7 +253,7 @@ async def _patiently(request: Callable[[], Awaitable[_T]]) -> _T:
         try:
             return await _in_time(request)
         except ApiError as error:
-            if not _by_chance(error) or loop.time() + pause > until:
+            if not _is_transient(error) or loop.time() + pause > until:
                 raise
         await asyncio.sleep(pause)
     return await _in_time(request)

@@ -12,9 +12,9 @@ from activities import metrics
 from activities.planning.buffers import BufferRoom
 from activities.planning.interfaces import ClusterView
 from activities.planning.pacing import Pace
-from tenon.disruption.commands import message_of
+from tenon.disruption.commands import to_message
 from tenon.disruption.deciding import decide
-from tenon.disruption.ledger import settled
+from tenon.disruption.ledger import finished_commands
 from tenon.disruption.methods import METHODS
 from tenon.disruption.model import Command, Decision, Situation, policy_of
 from tenon.lifecycle.messages import AwaitDisruptionInput, DisruptionDecision
@@ -57,12 +57,12 @@ class Disruptor:
             if not (self._view.synced() and self._buffers.known):
                 await self._view.nodes_changed(min(left, 1.0))
                 continue
-            with self._pace.look():
-                decision, gone = self._look(given)
+            with self._pace.measure():
+                decision, gone = self._decide(given)
             if decision.commands:
                 for command in decision.commands:
                     _report(command)
-                return DisruptionDecision(commands=[message_of(command) for command in decision.commands], gone=gone)
+                return DisruptionDecision(commands=[to_message(command) for command in decision.commands], gone=gone)
             pause = min(left, RECHECK_SECONDS)
             if decision.look_again is not None:
                 pause = min(pause, max(0.05, (decision.look_again - self._now()).total_seconds()))
@@ -70,10 +70,10 @@ class Disruptor:
             await self._pace.wait(give_up - loop.time())
         return DisruptionDecision()
 
-    def _look(self, given: AwaitDisruptionInput) -> tuple[Decision, list[str]]:
+    def _decide(self, given: AwaitDisruptionInput) -> tuple[Decision, list[str]]:
         """The current decision of the methods, and the NodeClaims whose command is over."""
         nodes = self._view.managed_nodes()
-        gone = settled(given.ledger, nodes, self._now())
+        gone = finished_commands(given.ledger, nodes, self._now())
         decision = decide(
             Situation(
                 nodes=nodes,

@@ -10,7 +10,7 @@ from activities.planning.interfaces import ClusterView, Types
 from tenon.apis.nodepool import NodePool
 from tenon.ec2.own_kubelet import with_own_kubelet
 from tenon.kube.offerings import OfferingKey
-from tenon.provisioning.overlays import Overlaid, overlaid
+from tenon.provisioning.overlays import Overlaid, apply_overlays
 from tenon.scheduling.model import InstanceType
 
 Refused = frozenset[OfferingKey]
@@ -35,4 +35,4 @@ async def instance_types_by_pool(
         if id(own) not in shared:  # the pools of a class share one list, so that overlays are matched against it once
             shared[id(own)] = await asyncio.to_thread(read, own, refused)
         sold.append((pool, shared[id(own)]))
-    return await asyncio.to_thread(overlaid, sold, overlays) if overlays else Overlaid(sold, {})
+    return await asyncio.to_thread(apply_overlays, sold, overlays) if overlays else Overlaid(sold, {})

@@ -27,7 +27,7 @@ class Pace:
         self._next = 0.0
 
     @contextmanager
-    def look(self) -> Iterator[None]:
+    def measure(self) -> Iterator[None]:
         """Measure the CPU time of one evaluation."""
         began = self._computed()
         try:

@@ -49,11 +49,11 @@ from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.lifecycle.breaker import sentences
 from tenon.lifecycle.messages import PlanInput, PlanResult
-from tenon.provisioning.launch_blocks import only_probes, open_to_plans
+from tenon.provisioning.launch_blocks import only_probes, pools_for_plans
 from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.planning_context import Fingerprint
 from tenon.provisioning.planning_policy import PlanPolicy
-from tenon.provisioning.problem import explained, problem_of
+from tenon.provisioning.problem import problem_of, with_pool_reasons
 from tenon.provisioning.purchase import explanations
 from tenon.provisioning.readiness import usable_pools
 from tenon.scheduling.model import Plan
@@ -156,7 +156,7 @@ class Planner:
         except ApiError as error:
             nothing = Written((), (), tuple(UnwrittenClaim(planned, error) for planned in made.plan.claims))
             unwritten = _as_written(made, nothing)
-            await self._pod_events.tell(unwritten, filter(_waits, made.pods), (), made.in_flight)
+            await self._pod_events.publish(unwritten, filter(_waits, made.pods), (), made.in_flight)
             raise
         plan, pods = _as_written(made, written), made.pods
         metrics.UNSCHEDULABLE_PODS.labels("provisioner").set(
@@ -166,8 +166,8 @@ class Planner:
         metrics.IGNORED_PODS.set(sum(1 for pod in pods if pod.unsupported))
         self._remember(made, written, given)
         self._buffers.simulated(plan, made.ready, written.names)
-        await self._tell_pools(made.pools, written)
-        await self._pod_events.tell(plan, filter(_waits, pods), written.names, made.in_flight)
+        await self._publish_refusals(made.pools, written)
+        await self._pod_events.publish(plan, filter(_waits, pods), written.names, made.in_flight)
         return PlanResult(
             batch=given.batch,
             claims=list(written.names),
@@ -188,21 +188,21 @@ class Planner:
             return None
         held = self._held.current()
         usable = usable_pools(self._view.node_pools(), self._view.node_class)
-        pools = open_to_plans(usable, held, self._view.launching_pools()) if held else usable
-        seen = await self._sold(pools, given)
+        pools = pools_for_plans(usable, held, self._view.launching_pools()) if held else usable
+        seen = await self._instance_types(pools, given)
         undecided = self._batcher.undecided()  # again, because EC2 may have taken seconds and pods may have gone
         if not undecided:
             return None
         pods = [pod for pod in undecided if not pod.buffer]
         if pods:
-            log.info("found provisionable pod(s)", extra={"pods": _some(pods), "count": len(pods)})
+            log.info("found provisionable pod(s)", extra={"pods": _first_few(pods), "count": len(pods)})
         asking = [*pods, *self._buffers.pods()]
         problem = await asyncio.to_thread(
             problem_of, self._view.snapshot(), asking, seen.sold, self._policy, self._batcher.reserved()
         )
         solved = await self._solver.solve(problem, part)
         left_out = sentences(held[pool.metadata.name] for pool in usable if pool not in pools)
-        plan = only_probes(explained(solved.plan, self._view, asking, left_out), held)
+        plan = only_probes(with_pool_reasons(solved.plan, self._view, asking, left_out), held)
         metrics.SCHEDULING_SECONDS.labels("provisioner").observe(solved.seconds)
         ready = frozenset(node.name for node in problem.nodes if node.initialized)
         in_flight = frozenset(node.name for node in problem.nodes if node.requirements is not None)
@@ -230,7 +230,7 @@ class Planner:
                 "the cluster cache is behind the API server and could not be read anew", type="CacheBehind"
             ) from None
 
-    async def _sold(self, pools: Sequence[NodePool], given: PlanInput) -> Overlaid:
+    async def _instance_types(self, pools: Sequence[NodePool], given: PlanInput) -> Overlaid:
         """The pools with their instance types, with NodeOverlays applied and without the refused offerings."""
         return await instance_types_by_pool(self._view, self._types, pools, Avoided(self._avoided(given)))
 
@@ -245,14 +245,14 @@ class Planner:
         offered_again = min(self._avoided(given).values(), default=None)
         unplaced = [by_key[key] for key in made.plan.unschedulable]
         self._batcher.unschedulable(unplaced, made.fingerprint, offered_again)
-        self._batcher.set_apart(by_key[key] for key in made.failed)
+        self._batcher.engine_failed(by_key[key] for key in made.failed)
         self._batcher.nominated(made.plan.placements)
         self._batcher.bought(pod.uid for claim in written.claims for pod in claim.pods)
         for one in written.unwritten:
             if one.refused:  # claims with transient failures are planned in the next batch
                 self._batcher.refused(one.planned.pods, one.planned.pool)
 
-    async def _tell_pools(self, pools: Mapping[str, NodePool], written: Written) -> None:
+    async def _publish_refusals(self, pools: Mapping[str, NodePool], written: Written) -> None:
         """Write an event on each NodePool whose NodeClaims the API server refused, with one of its messages."""
         refused: dict[str, list[UnwrittenClaim]] = {}
         for one in written.unwritten:
@@ -291,7 +291,7 @@ def _pool_reference(pool: NodePool) -> dict[str, Any]:
     }
 
 
-def _some(pods: Sequence[Pod]) -> str:
+def _first_few(pods: Sequence[Pod]) -> str:
     shown = ", ".join(pod.key for pod in pods[:5])
     return f"{shown} and {len(pods) - 5} other(s)" if len(pods) > 5 else shown
 

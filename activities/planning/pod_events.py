@@ -48,7 +48,7 @@ class PodEvents:
         self._told: OrderedDict[str, None] = OrderedDict()
         self._writing: asyncio.Task[None] | None = None
 
-    async def tell(
+    async def publish(
         self, plan: Plan, pods: Iterable[Pod], claims: Iterable[str], in_flight: Collection[str] = ()
     ) -> None:
         """Publish the plan's result for its pods. Returns after the first events; the others follow in the background.
@@ -59,7 +59,7 @@ class PodEvents:
             claims: the names of the plan's NodeClaims.
             in_flight: the nodes with placements that are NodeClaims without a Node so far.
         """
-        for word in _words(plan, {pod.key: pod for pod in pods}, claims, in_flight):
+        for word in _events(plan, {pod.key: pod for pod in pods}, claims, in_flight):
             self._put(word)
         chosen = [one for _ in range(CONCURRENCY) if (one := self._next()) is not None]
         for one in chosen:
@@ -101,7 +101,7 @@ class PodEvents:
         )
 
 
-def _words(
+def _events(
     plan: Plan, waiting: dict[str, Pod], claims: Iterable[str], in_flight: Collection[str]
 ) -> Iterable[_PodEvent]:
     for key, why in plan.unschedulable.items():

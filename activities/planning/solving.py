@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from activities import metrics
-from tenon.provisioning.fault_isolation import IsolatedPlan, Solve, narrowed
+from tenon.provisioning.fault_isolation import IsolatedPlan, Solve, solve_isolated
 from tenon.provisioning.problem_json import to_json
-from tenon.provisioning.solving import solved
+from tenon.provisioning.solving import solve_with_buffers
 from tenon.scheduling.model import Plan, Problem
 
 log = logging.getLogger("controller.provisioner")
@@ -68,7 +68,7 @@ class Solver:
 
     def __init__(
         self,
-        solve: Solve = solved,
+        solve: Solve = solve_with_buffers,
         *,
         longest: float = MAX_SECONDS,
         folder: Path = FOLDER,
@@ -115,7 +115,7 @@ class Solver:
         return Solved(plan, sentences, self._clock() - began)
 
     def _run(self, problem: Problem, limit: Limit) -> IsolatedPlan:
-        found = narrowed(problem, limit, self._solve)
+        found = solve_isolated(problem, limit, self._solve)
         if found.error is not None and found.failing is not None:
             metrics.SCHEDULING_FAILURES.labels("provisioner").inc()
             log.error(

@@ -6,7 +6,7 @@ import gzip
 from pathlib import Path
 
 from tenon.provisioning.problem_json import from_json
-from tenon.provisioning.solving import solved
+from tenon.provisioning.solving import solve_with_buffers
 from tenon.scheduling.model import Problem
 
 
@@ -25,7 +25,7 @@ def read_problem(path: Path) -> Problem:
 
 def solve_again(problem: Problem) -> str:
     """Solve the problem and return the plan, one line per part. Errors of the engine propagate."""
-    plan = solved(problem)
+    plan = solve_with_buffers(problem)
     lines = [
         f"buy for {', '.join(pod.key for pod in claim.pods)}: {claim.instance_types[0]} of NodePool {claim.pool}"
         for claim in plan.claims

@@ -81,7 +81,7 @@ class Front:
             return self._admin.answer(str(environ["REQUEST_METHOD"]), path, query, body)
         if path == "/moto-api/reset":
             return self._admin.answer("POST", "/sandbox/reset", {}, b"")
-        call = understand(environ, body)
+        call = parse_call(environ, body)
         answer = self._serve(call, environ)
         error = error_code(answer) if answer.status >= 400 else ""
         self._world.calls.add(call.service, call.action, call.parameters, answer.status, error)
@@ -150,7 +150,7 @@ def client_gone(environ: dict[str, Any]) -> bool:
         return True
 
 
-def understand(environ: dict[str, Any], body: bytes) -> Call:
+def parse_call(environ: dict[str, Any], body: bytes) -> Call:
     """Determine the service (from the signature) and the action (from the form, the target header, or the path)."""
     scope = SCOPE.search(str(environ.get("HTTP_AUTHORIZATION") or ""))
     service = scope["service"].lower() if scope else ""

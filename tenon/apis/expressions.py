@@ -61,7 +61,7 @@ def _compiled(text: str) -> Any:
     try:
         program = _environment().compile(text)
     except RuntimeError as error:
-        raise ExpressionError(_said(str(error))) from None
+        raise ExpressionError(_error_text(str(error))) from None
     found = program.return_type().name()
     if found not in {"INT", "DOUBLE"}:
         raise ExpressionError(f"it gives {found.lower()}, and a number is needed")
@@ -87,10 +87,10 @@ def evaluate(text: str, variables: Mapping[str, int | str]) -> int:
     try:
         result = program.eval(data=dict(variables))
     except RuntimeError as error:
-        raise ExpressionError(_said(str(error))) from None
+        raise ExpressionError(_error_text(str(error))) from None
     value = result.value()
     if result.type().name() == "ERROR":
-        raise ExpressionError(_said(str(value)))
+        raise ExpressionError(_error_text(str(value)))
     if not math.isfinite(value):
         raise ExpressionError("it gives no finite number")
     whole: int = math.trunc(value)
@@ -99,7 +99,7 @@ def evaluate(text: str, variables: Mapping[str, int | str]) -> int:
     return whole
 
 
-def _said(text: str) -> str:
+def _error_text(text: str) -> str:
     """Turn the library's error into part of a sentence: the first line, without codes."""
     first = text.partition("\n")[0]
     code = _CODE.match(first)

@@ -64,7 +64,7 @@ def ec2nodeclass_hashes(node_class: EC2NodeClass) -> dict[str, str]:
     }
 
 
-def taken_over(annotations: Mapping[str, str], hashes: Mapping[str, str], *, drifted: bool) -> dict[str, str]:
+def migrated_hashes(annotations: Mapping[str, str], hashes: Mapping[str, str], *, drifted: bool) -> dict[str, str]:
     """Return the hash annotations to write on a NodeClaim if its pool or class was hashed under another version.
 
     A hash of another version cannot show whether the claim had drifted, so the claim gets the current hash. A claim

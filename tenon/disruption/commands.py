@@ -9,7 +9,7 @@ from tenon.disruption.model import Command
 from tenon.lifecycle.messages import Candidate, Disrupt, DisruptionCommand
 
 
-def message_of(command: Command) -> DisruptionCommand:
+def to_message(command: Command) -> DisruptionCommand:
     """Return the command's message. The same nodes and reason give the same ID, so a retry is not a second command."""
     candidates = [
         Candidate(
@@ -30,7 +30,7 @@ def message_of(command: Command) -> DisruptionCommand:
     )
 
 
-def wish_of(command: DisruptionCommand, candidate: Candidate) -> Disrupt:
+def disrupt_request(command: DisruptionCommand, candidate: Candidate) -> Disrupt:
     """Return the request to a candidate's workflow."""
     only_if_empty = command.only_if_empty
     if only_if_empty is None:  # from an earlier version, which knew only the reason Empty

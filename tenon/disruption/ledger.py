@@ -12,7 +12,7 @@ GRACE_PERIOD = timedelta(seconds=30)
 """How long after its due time a node that accepted its command has started to leave."""
 
 
-def settled(ledger: Mapping[str, LedgerEntry], nodes: Sequence[ManagedNode], now: datetime) -> list[str]:
+def finished_commands(ledger: Mapping[str, LedgerEntry], nodes: Sequence[ManagedNode], now: datetime) -> list[str]:
     """Return NodeClaims whose command is over: they are gone, or did not leave although they were due."""
     present = {node.claim: node for node in nodes}
     return sorted(

@@ -19,7 +19,7 @@ UNITS = {"cpu": ("m", 10), "memory": ("Mi", 16), "ephemeral-storage": ("Gi", 1),
 """By resource: the unit of an expression's result, and the step to which the result is rounded up."""
 
 
-def worked_out(item: Item, settings: NodeSettings) -> NodeSettings:
+def evaluate_settings(item: Item, settings: NodeSettings) -> NodeSettings:
     """Return the settings for nodes of this type, with all expressions evaluated.
 
     Raises:

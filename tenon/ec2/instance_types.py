@@ -11,7 +11,7 @@ from tenon.apis import labels
 from tenon.apis.expressions import ExpressionError
 from tenon.ec2 import capacity
 from tenon.ec2.capacity import Item, NodeSettings
-from tenon.ec2.expressions import worked_out
+from tenon.ec2.expressions import evaluate_settings
 from tenon.ec2.instance_labels import architectures, label_values
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirement, Requirements
@@ -88,7 +88,7 @@ def build(
     if not offerings:
         return None
     try:
-        settings = worked_out(item, settings)
+        settings = evaluate_settings(item, settings)
     except ExpressionError:
         return None  # the condition of the class reports it
     values = label_values(item, region, settings.family) | {

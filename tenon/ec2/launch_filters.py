@@ -53,7 +53,7 @@ def choose(
     choices = compatible(requirements, requests, instance_types, frozenset(zones))
     flexible = not _min_values(requirements)
     if flexible:
-        choices = _worthwhile_spot(_plain_first(choices))
+        choices = _drop_expensive_spot(_plain_first(choices))
     capacity_type = next(
         (each for each in PREFERENCE if any(o.capacity_type == each for c in choices for o in c.offerings)), None
     )
@@ -61,7 +61,7 @@ def choose(
         raise NoOfferingError(
             "no instance type that the claim allows fits its pods and can be bought in the class's zones"
         )
-    choices = _only(choices, lambda offering: offering.capacity_type == capacity_type)
+    choices = _filter_offerings(choices, lambda offering: offering.capacity_type == capacity_type)
     choices = sorted(choices, key=lambda choice: (choice.price, choice.type.name))[:MAX_TYPES]
     if missing := missing_values(requirements, [choice.type for choice in choices]):
         raise NoOfferingError(missing)
@@ -104,16 +104,16 @@ def _exotic(each: InstanceType) -> bool:
     )
 
 
-def _worthwhile_spot(choices: list[TypeOfferings]) -> list[TypeOfferings]:
+def _drop_expensive_spot(choices: list[TypeOfferings]) -> list[TypeOfferings]:
     """If on-demand is also allowed, drops spot offerings that cost more than the cheapest on-demand offering."""
     on_demand = [o.price for choice in choices for o in choice.offerings if o.capacity_type == labels.ON_DEMAND]
     if not on_demand:
         return choices
     limit = min(on_demand)
-    return _only(choices, lambda offering: offering.capacity_type != labels.SPOT or offering.price <= limit)
+    return _filter_offerings(choices, lambda offering: offering.capacity_type != labels.SPOT or offering.price <= limit)
 
 
-def _only(choices: Iterable[TypeOfferings], keep: Callable[[Offering], bool]) -> list[TypeOfferings]:
+def _filter_offerings(choices: Iterable[TypeOfferings], keep: Callable[[Offering], bool]) -> list[TypeOfferings]:
     kept = (TypeOfferings(choice.type, tuple(filter(keep, choice.offerings))) for choice in choices)
     return [choice for choice in kept if choice.offerings]
 

@@ -27,7 +27,7 @@ class CheckResult:
     message: str = ""
 
 
-FOUND = CheckResult()
+PASSED = CheckResult()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +37,26 @@ class Resolved:
     subnets: Sequence[Subnet] = ()
     security_groups: Sequence[SecurityGroup] = ()
     images: Sequence[Image] = ()
-    images_finding: CheckResult = FOUND
+    images_result: CheckResult = PASSED
     instance_profile: str = ""
-    profile_finding: CheckResult = FOUND
-    expressions_finding: CheckResult = FOUND
+    profile_result: CheckResult = PASSED
+    expressions_result: CheckResult = PASSED
 
 
 def new_status(node_class: EC2NodeClass, resolved: Resolved, cluster: Cluster, now: datetime) -> EC2NodeClassStatus:
     """Return the class's new status. A condition's transition time changes only if its status changes."""
     findings = {
-        api.SUBNETS_READY: _some(resolved.subnets, "SubnetsNotFound", "subnetSelectorTerms found no subnet"),
-        api.SECURITY_GROUPS_READY: _some(
+        api.SUBNETS_READY: _found_any(resolved.subnets, "SubnetsNotFound", "subnetSelectorTerms found no subnet"),
+        api.SECURITY_GROUPS_READY: _found_any(
             resolved.security_groups, "SecurityGroupsNotFound", "securityGroupSelectorTerms found no security group"
         ),
-        api.AMIS_READY: resolved.images_finding
-        if resolved.images_finding.reason
-        else _some(resolved.images, "AMINotFound", "amiSelectorTerms found no image that can be booted"),
-        api.INSTANCE_PROFILE_READY: resolved.profile_finding,
+        api.AMIS_READY: resolved.images_result
+        if resolved.images_result.reason
+        else _found_any(resolved.images, "AMINotFound", "amiSelectorTerms found no image that can be booted"),
+        api.INSTANCE_PROFILE_READY: resolved.profile_result,
         api.PLACEMENT_GROUP_READY: _placement(node_class),
-        api.VALIDATION_SUCCEEDED: resolved.expressions_finding
-        if resolved.expressions_finding.reason
+        api.VALIDATION_SUCCEEDED: resolved.expressions_result
+        if resolved.expressions_result.reason
         else validate(node_class, cluster),
     }
     conditions = node_class.status.conditions
@@ -104,7 +104,7 @@ def validate(node_class: EC2NodeClass, cluster: Cluster) -> CheckResult:
         return CheckResult("UserDataSizeLimitExceeded", str(error))
     except ValueError as error:
         return CheckResult("UserDataInvalid", str(error))
-    return FOUND
+    return PASSED
 
 
 def not_ready(node_class: EC2NodeClass) -> str:
@@ -138,13 +138,13 @@ def _stale(ready: Condition, node_class: EC2NodeClass) -> bool:
     return (ready.observed_generation or 0) < node_class.metadata.generation
 
 
-def _some(found: Sequence[object], reason: str, message: str) -> CheckResult:
-    return FOUND if found else CheckResult(reason, message)
+def _found_any(found: Sequence[object], reason: str, message: str) -> CheckResult:
+    return PASSED if found else CheckResult(reason, message)
 
 
 def _placement(node_class: EC2NodeClass) -> CheckResult:
     if node_class.spec.placement_group_selector is None:
-        return FOUND
+        return PASSED
     return CheckResult(
         "PlacementGroupResolutionFailed", "placement groups are not supported: remove placementGroupSelector"
     )

@@ -26,7 +26,7 @@ def own_kubelet(annotations: Mapping[str, str]) -> dict[str, str]:
 def with_own_kubelet(node_class: EC2NodeClass, annotations: Mapping[str, str]) -> EC2NodeClass:
     """Return the class with the kubelet settings of the NodePool or NodeClaim that has these annotations.
 
-    An annotation that holds no kubelet settings is ignored; `own_kubelet_faults` reports it.
+    An annotation that holds no kubelet settings is ignored; `own_kubelet_errors` reports it.
     """
     kubelet = _read(annotations)
     if kubelet is None:
@@ -34,7 +34,7 @@ def with_own_kubelet(node_class: EC2NodeClass, annotations: Mapping[str, str]) -
     return evolve(node_class, spec=evolve(node_class.spec, kubelet=kubelet))
 
 
-def own_kubelet_faults(node_class: EC2NodeClass, annotations: Mapping[str, str]) -> list[str]:
+def own_kubelet_errors(node_class: EC2NodeClass, annotations: Mapping[str, str]) -> list[str]:
     """Says, in one sentence per fault, why a NodePool's own kubelet settings do not work with its class."""
     if labels.V1BETA1_KUBELET not in annotations:
         return []

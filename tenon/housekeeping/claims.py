@@ -64,7 +64,7 @@ def without_workflow(seen: Observations, graces: Graces) -> Iterator[Finding]:
         )
 
 
-def held_by_others(seen: Observations) -> Iterator[Finding]:
+def held_by_foreign_finalizers(seen: Observations) -> Iterator[Finding]:
     """Yield deleted claims that Tenon has released but another controller's finalizer holds."""
     for claim in seen.managed_claims:
         if claim.foreign_finalizers and claim.deleted_at is not None:

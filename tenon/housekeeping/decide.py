@@ -17,7 +17,7 @@ def findings(seen: Observations, graces: Graces = GRACES) -> list[Finding]:
         *instances.without_claim(seen, graces),
         *claims.without_instance(seen, graces),
         *claims.without_workflow(seen, graces),
-        *claims.held_by_others(seen),
+        *claims.held_by_foreign_finalizers(seen),
         *leftovers.workflows(seen, graces),
         *leftovers.nodes(seen, graces),
         *leftovers.templates(seen, graces),

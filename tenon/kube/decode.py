@@ -23,7 +23,7 @@ from tenon.kube.owners import controller, deciding_owner, workload
 from tenon.kube.pod import Pod
 from tenon.kube.pod_kinds import is_mirror
 from tenon.kube.pod_rules import NO_RULES, pod_rules
-from tenon.kube.protection import wish
+from tenon.kube.protection import do_not_disrupt_value
 from tenon.kube.records import DaemonRecord, NamespacedRecord, NodeRecord, ObjectRecord, PodRecord
 from tenon.kube.requests import effective_requests, units
 from tenon.kube.requirements import DOES_NOT_EXIST, Requirements
@@ -81,9 +81,9 @@ def decode_pod(raw: bytes | msgspec.Raw) -> PodRecord:
         unschedulable=scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable",
         nominated=bool(status.nominated_node_name),
         gated=bool(spec.scheduling_gates),
-        opted_out=_opted_out(pod.required_terms),
+        opted_out=_avoids_nodepools(pod.required_terms),
         volumes=_volumes(metadata, spec),
-        do_not_disrupt=wish(annotations) or "",
+        do_not_disrupt=do_not_disrupt_value(annotations) or "",
         deletion_cost=_whole_number(annotations.get(labels.POD_DELETION_COST)),
         bound_at=instant(scheduled.last_transition_time) if scheduled and scheduled.status == "True" else 0.0,
     )
@@ -98,7 +98,7 @@ def decode_node(raw: bytes | msgspec.Raw) -> NodeRecord:
     wire = _nodes.decode(raw)
     metadata, spec, status = wire.metadata, wire.spec, wire.status
     taints = _taints(spec.taints)
-    if (metadata.annotations or {}).get(labels.CLOSED) == "true":  # a temporary cordon, which planning ignores
+    if (metadata.annotations or {}).get(labels.STARTUP_CORDON) == "true":  # a temporary cordon, which planning ignores
         taints = tuple(taint for taint in taints if taint != UNSCHEDULABLE_TAINT)
     elif spec.unschedulable and UNSCHEDULABLE_TAINT not in taints:
         taints = (*taints, UNSCHEDULABLE_TAINT)
@@ -259,7 +259,7 @@ def _volumes(metadata: Metadata, spec: PodSpec) -> tuple[VolumeUse, ...]:
     return tuple(uses)
 
 
-def _opted_out(terms: Sequence[Requirements]) -> bool:
+def _avoids_nodepools(terms: Sequence[Requirements]) -> bool:
     """Whether every alternative requires a node without a NodePool (or a Provisioner, its name before v1beta1)."""
     return bool(terms) and all(
         any(key in term and term[key].operator == DOES_NOT_EXIST for key in (labels.NODEPOOL, labels.PROVISIONER))

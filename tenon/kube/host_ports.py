@@ -33,7 +33,7 @@ def host_ports_of(pod: Object) -> tuple[HostPort, ...]:
     return host_ports(read(pod.get("spec"), PodSpec))
 
 
-def clash(left: Iterable[HostPort], right: Iterable[HostPort]) -> HostPort | None:
+def first_conflict(left: Iterable[HostPort], right: Iterable[HostPort]) -> HostPort | None:
     """Return the first port of ``left`` that ``right`` occupies too; None if there is no conflict."""
     taken = list(right)
     for address, port, protocol in left:

@@ -13,7 +13,7 @@ from tenon.apis.duration import go_seconds
 from tenon.kube.timestamps import format_instant
 
 
-def wish(annotations: Mapping[str, str]) -> str | None:
+def do_not_disrupt_value(annotations: Mapping[str, str]) -> str | None:
     """Return the value of the annotation under either name; None if the pod has neither."""
     return "true" if annotations.get(labels.DO_NOT_EVICT) == "true" else annotations.get(labels.DO_NOT_DISRUPT)
 
@@ -46,7 +46,7 @@ def protected_for(value: str | None, started: datetime | None, now: datetime) ->
     return f"annotation {labels.DO_NOT_DISRUPT} holds it until {format_instant(end)}" if now < end else ""
 
 
-def is_misspelt(value: str | None) -> bool:
+def is_invalid_value(value: str | None) -> bool:
     """Whether the annotation is present but invalid: neither true nor a positive duration."""
     if value is None or value == "true":
         return False

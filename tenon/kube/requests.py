@@ -63,7 +63,7 @@ def free(node: Object, node_pods: Iterable[Object]) -> Resources:
     return subtract(allocatable, total(requests_of(pod) for pod in running))
 
 
-def suits(wanted: Mapping[str, int], available: Mapping[str, int]) -> bool:
+def covers_requests(wanted: Mapping[str, int], available: Mapping[str, int]) -> bool:
     """Whether the requested resources are available. Resources that are not requested may be overcommitted."""
     return all(amount <= available.get(name, 0) for name, amount in wanted.items() if amount > 0)
 

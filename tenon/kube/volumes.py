@@ -124,7 +124,7 @@ def with_volumes(pod: Pod, uses: Sequence[VolumeUse], storage: Storage) -> Pod:
         return pod
     attachments = tuple(sorted({(driver, use.claim) for use in uses if (driver := _driver(use, storage))}))
     try:
-        terms = _together([found for use in uses if (found := _terms(use, storage)) is not None])
+        terms = _combined([found for use in uses if (found := _terms(use, storage)) is not None])
     except UnplacedVolumeError as error:
         return replace(pod, attachments=attachments, unsupported=pod.unsupported or str(error))
     return replace(pod, volume_terms=terms, attachments=attachments)
@@ -195,7 +195,7 @@ def _driver(use: VolumeUse, storage: Storage) -> str:
     return IN_TREE.get(found.driver, found.driver) if found is not None else ""
 
 
-def _together(ways: Sequence[tuple[Requirements, ...]]) -> tuple[Requirements, ...]:
+def _combined(ways: Sequence[tuple[Requirements, ...]]) -> tuple[Requirements, ...]:
     """Combine one alternative of each volume in every way, without contradictory combinations."""
     combined: dict[Requirements, None] = {Requirements(): None}
     for terms in ways:

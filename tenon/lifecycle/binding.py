@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tenon.kube import pods, requests
-from tenon.kube.host_ports import HostPort, clash, host_ports_of
+from tenon.kube.host_ports import HostPort, first_conflict, host_ports_of
 from tenon.kube.node_affinity import accepts_node
 from tenon.kube.planned_pods import PlannedPod
 from tenon.kube.requests import requests_of
@@ -71,7 +71,7 @@ def choose(
         if placed:
             (here if placed == name else settled).append(entry.key)
             continue
-        why = refusal(pod, node, default_spread) or _crowded(pod, available, ports, company)
+        why = refusal(pod, node, default_spread) or _why_no_room(pod, available, ports, company)
         if why:
             left[entry.key] = why
             continue
@@ -82,7 +82,7 @@ def choose(
     return BindingDecision(tuple(bind), tuple(here), tuple(settled), left)
 
 
-def waits(entry: PlannedPod, pod: Object | None) -> bool:
+def is_unscheduled(entry: PlannedPod, pod: Object | None) -> bool:
     """True if a planned pod still has no node. ``pod`` is its current object, or None if it is gone."""
     if pod is None or pods.uid(pod) != entry.uid or _is_over(pod):
         return False
@@ -128,7 +128,7 @@ def _node_refuses(pod: Object, node: Object) -> str:
         return f"it is nominated for Node {nominated}"
     if metadata.get("deletionTimestamp"):
         return "the Node is being deleted"
-    closed = startup_cordon.closed(node)
+    closed = startup_cordon.is_cordoned_by_tenon(node)
     if spec.get("unschedulable") and not closed:
         return "the Node is unschedulable"
     for taint in pods.taints(spec.get("taints")):
@@ -141,23 +141,23 @@ def _node_refuses(pod: Object, node: Object) -> str:
     return ""
 
 
-def _crowded(pod: Object, available: Mapping[str, int], ports: set[HostPort], company: Sequence[Object]) -> str:
+def _why_no_room(pod: Object, available: Mapping[str, int], ports: set[HostPort], company: Sequence[Object]) -> str:
     """Return why resources, host ports or anti-affinity keep the pod off the node; empty if nothing does."""
     wanted = requests_of(pod)
-    if not requests.suits(wanted, dict(available)):
+    if not requests.covers_requests(wanted, dict(available)):
         short = min(name for name, units in wanted.items() if units > max(0, available.get(name, 0)))
         has = format_quantity(short, max(0, available.get(short, 0)))
         return f"it does not fit: {short} {format_quantity(short, wanted[short])} asked, {has} free"
-    taken = clash(sorted(host_ports_of(pod)), ports)
+    taken = first_conflict(sorted(host_ports_of(pod)), ports)
     if taken is not None:
         return f"host port {taken[1]}/{taken[2]} is taken"
     for other in company:
-        if any(_term_selects(term, other, pod) for term in _repelled(other)):
+        if any(_term_selects(term, other, pod) for term in _anti_affinity_terms(other)):
             return f"pod {pods.key(other)} on the Node has anti-affinity against it"
     return ""
 
 
-def _repelled(pod: Object) -> Iterator[Object]:
+def _anti_affinity_terms(pod: Object) -> Iterator[Object]:
     affinity = (pod.get("spec") or {}).get("affinity") or {}
     yield from (affinity.get("podAntiAffinity") or {}).get(REQUIRED) or ()
 

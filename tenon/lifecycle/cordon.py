@@ -7,7 +7,7 @@ from typing import Any
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
 from tenon.kube.structs import Object
-from tenon.lifecycle.registration import merged, without
+from tenon.lifecycle.registration import merged, without_taint
 from tenon.lifecycle.release import with_finalizer
 
 BALANCER_VALUE = "karpenter"
@@ -56,7 +56,7 @@ def uncordoned(node: Object) -> dict[str, Any]:
     if (node["metadata"].get("labels") or {}).get(labels.EXCLUDE_BALANCERS) == BALANCER_VALUE:
         patch["metadata"] = {"labels": {labels.EXCLUDE_BALANCERS: None}}
     before = list((node.get("spec") or {}).get("taints") or ())
-    after = without(without(before, labels.DISRUPTED_TAINT), labels.DISRUPTION_TAINT)
+    after = without_taint(without_taint(before, labels.DISRUPTED_TAINT), labels.DISRUPTION_TAINT)
     if after != before:
         patch["spec"] = {"taints": after}
     return patch

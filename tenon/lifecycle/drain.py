@@ -17,7 +17,7 @@ from tenon.kube import pods
 from tenon.kube.protection import pod_protected
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import parse_instant
-from tenon.lifecycle.drain_blockers import lingering, sentenced
+from tenon.lifecycle.drain_blockers import forced_deletion_notice, overdue_termination
 
 STUCK_AFTER = timedelta(minutes=1)
 """A drain stops waiting for a terminating pod this long after the end of its grace period."""
@@ -66,7 +66,7 @@ def _stays(pod: Object) -> bool:
     return pods.is_mirror(pod) or pods.tolerates(pod, pods.DISRUPTED)
 
 
-def awaited(node_pods: Iterable[Object], now: datetime, force_at: datetime | None = None) -> list[Object]:
+def remaining_pods(node_pods: Iterable[Object], now: datetime, force_at: datetime | None = None) -> list[Object]:
     """Return the pods that a drain waits for, sorted by name."""
     waited = [pod for pod in node_pods if not pods.is_terminal(pod) and is_drainable(pod, now, force_at)]
     return sorted(waited, key=pods.key)
@@ -89,7 +89,7 @@ def wave(pod: Object) -> int:
 
 def waves(node_pods: Iterable[Object], now: datetime) -> tuple[tuple[Object, ...], ...]:
     """Group the awaited pods by wave. Each pod is in exactly one wave."""
-    waited = awaited(node_pods, now)
+    waited = remaining_pods(node_pods, now)
     return tuple(tuple(pod for pod in waited if wave(pod) == number) for number in range(WAVES))
 
 
@@ -102,7 +102,7 @@ def decide(pod: Object, now: datetime, *, turn: bool, force_at: datetime | None,
     """Decide what to do with an awaited pod now.
 
     Args:
-        pod: one of `awaited`.
+        pod: one of `remaining_pods`.
         now: the current time.
         turn: whether the pod's wave is the current one. Deletion at the end of the grace period ignores waves.
         force_at: when the pod must be gone (terminationGracePeriod), whatever protects it.
@@ -113,19 +113,20 @@ def decide(pod: Object, now: datetime, *, turn: bool, force_at: datetime | None,
         return _forced(pod, deletion, now)
     if force_at is not None:
         if deletion is not None and deletion > force_at:
-            return _hastened(pod, deletion, force_at)
+            return _shortened(pod, deletion, force_at)
         if deletion is None and now >= force_at - timedelta(seconds=pods.grace_seconds(pod)):
             return Action(Kind.DELETE, grace_seconds=_whole_seconds(force_at - now))
     if deletion is not None:
         held = pod["metadata"].get("finalizers") and now - deletion >= UNRESPONSIVE_AFTER
-        return Action(Kind.AWAIT, why=lingering(pod) if held else "")
+        return Action(Kind.AWAIT, why=overdue_termination(pod) if held else "")
     if not turn:
         return Action(Kind.AWAIT)
     started = parse_instant((pod.get("status") or {}).get("startTime"))
     protection = pod_protected(pod["metadata"].get("annotations") or {}, started, now)
     if protection:
         return Action(
-            Kind.AWAIT, why=f"pod {pods.key(pod)} cannot be evicted: {protection}{sentenced(pod, force_at, now)}"
+            Kind.AWAIT,
+            why=f"pod {pods.key(pod)} cannot be evicted: {protection}{forced_deletion_notice(pod, force_at, now)}",
         )
     return Action(Kind.EVICT)
 
@@ -135,13 +136,13 @@ def _forced(pod: Object, deletion: datetime | None, now: datetime) -> Action:
     if deletion is None:
         return Action(Kind.DELETE, grace_seconds=1)
     if deletion > now:
-        return _hastened(pod, deletion, now)
+        return _shortened(pod, deletion, now)
     if now - deletion >= UNRESPONSIVE_AFTER:
         return Action(Kind.DELETE, grace_seconds=0)
     return Action(Kind.AWAIT)
 
 
-def _hastened(pod: Object, deletion: datetime, end: datetime) -> Action:
+def _shortened(pod: Object, deletion: datetime, end: datetime) -> Action:
     """Shorten a deletion in progress so that it ends by ``end``. Kubernetes counts the grace period from its start."""
     granted = pods.granted_seconds(pod)
     shorter = _whole_seconds(end - (deletion - timedelta(seconds=granted)))

@@ -9,7 +9,7 @@ from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
 
 
-def lingering(pod: Object) -> str:
+def overdue_termination(pod: Object) -> str:
     """Say what keeps a terminating pod whose grace period is over."""
     end = pods.deletion_instant(pod)
     due = f"pod {pods.key(pod)} was to end by {format_instant(end)}, " if end is not None else f"pod {pods.key(pod)} "
@@ -20,7 +20,7 @@ def lingering(pod: Object) -> str:
     return f"{due}but its kubelet has not reported its end"
 
 
-def sentenced(pod: Object, force_at: datetime | None, now: datetime) -> str:
+def forced_deletion_notice(pod: Object, force_at: datetime | None, now: datetime) -> str:
     """Say when a pod that blocks a drain is deleted, whatever protects it; empty if that time is not in the future."""
     if force_at is None:
         return ""

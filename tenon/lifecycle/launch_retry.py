@@ -32,12 +32,12 @@ def pause(failures: int) -> timedelta:
     return min(FIRST_PAUSE * (1 << doublings), MAX_PAUSE)
 
 
-def given_up(created_at: datetime | None, now: datetime, *, answered: bool) -> bool:
+def should_give_up(created_at: datetime | None, now: datetime, *, answered: bool) -> bool:
     """True if a claim whose launch failed is not retried. ``answered`` is false if EC2 made no decision."""
     return answered and created_at is not None and now - created_at > LAUNCH_WITHIN
 
 
-def put_off(state: NodeState, wait: LaunchWait, now: datetime) -> NodeState:
+def with_retry(state: NodeState, wait: LaunchWait, now: datetime) -> NodeState:
     """Return the state of a claim whose launch is retried later.
 
     The retry repeats the recorded request, with its token, as long as that request may have bought an instance that EC2

@@ -295,7 +295,7 @@ def _prepared(state: NodeState, event: PrepareLaunchResult, now: datetime) -> No
     if view.instance is not None:
         return state
     if event.waits is not None:
-        return launch_retry.put_off(state, event.waits, now)
+        return launch_retry.with_retry(state, event.waits, now)
     if event.request is None:
         return termination.leave(state, LeaveRequest(reason=event.reason, message=event.message), now)
     return record(
@@ -337,7 +337,7 @@ def _launched(state: NodeState, event: LaunchResult, now: datetime) -> NodeState
         again = {"stage": Stage.PREPARING, "attempt": state.attempt + 1, "request": None}
         return record(evolve(state, **again), now, "a launch template was gone: prepared again")
     if instance is None and event.waits is not None:
-        return launch_retry.put_off(state, event.waits, now)
+        return launch_retry.with_retry(state, event.waits, now)
     if instance is None:
         return termination.leave(state, LeaveRequest(reason=event.reason, message=event.message), now)
     launched = evolve(
@@ -362,7 +362,7 @@ def _registered(state: NodeState, event: RegisterResult, now: datetime) -> NodeS
     state = evolve(state, look=False)
     if not event.node_name:
         if state.last_look:
-            return termination.leave(state, _never_joined(state), now)
+            return termination.leave(state, _registration_timeout(state), now)
         return record(state, now, f"not registered yet: {event.message or event.reason}")
     registered = evolve(
         state,
@@ -417,7 +417,7 @@ def _enter_live(state: NodeState, now: datetime) -> NodeState:
     return record(evolve(state, stage=Stage.LIVE, deadline=None, look=False), now, "live")
 
 
-def _let_be(state: NodeState, now: datetime) -> NodeState:
+def _end_without_changes(state: NodeState, now: datetime) -> NodeState:
     """End a workflow that was started for another controller's NodeClaim, without touching the node."""
     text = "the NodeClaim's nodeClassRef names no EC2NodeClass: it is another controller's, and left as it is"
     return record(evolve(state, stage=Stage.ENDED, blocked=""), now, text)
@@ -425,7 +425,7 @@ def _let_be(state: NodeState, now: datetime) -> NodeState:
 
 def _poked(state: NodeState, event: Poke, now: datetime) -> NodeState:
     if event.not_managed:
-        return _let_be(state, now)
+        return _end_without_changes(state, now)
     if event.instance_gone:
         return termination.instance_gone(state, now)
     if state.stage.leaving:
@@ -478,13 +478,13 @@ def _disrupted(state: NodeState, event: Disrupt, now: datetime) -> NodeState:
 def _deadline(state: NodeState, now: datetime) -> NodeState:
     due = expiry(state)
     if not state.stage.leaving and due is not None and now >= due:
-        if (waits := _in_turn(state, due, now)) is not None:
+        if (waits := _staggered(state, due, now)) is not None:
             return waits
         return termination.leave(state, LeaveRequest(reason=Reason.EXPIRED, message="its time to live is over"), now)
     if state.stage is Stage.LIVE:
         pending = state.pending
         if pending is not None and now >= pending.due:
-            if (waits := _in_turn(state, pending.due, now)) is not None:
+            if (waits := _staggered(state, pending.due, now)) is not None:
                 return waits
             request = LeaveRequest(reason=pending.reason, command=pending.command)
             return termination.leave(state, request, now, only_if_empty=pending.only_if_empty)
@@ -498,7 +498,7 @@ def _deadline(state: NodeState, now: datetime) -> NodeState:
     return evolve(state, look=True, deadline=None)
 
 
-def _in_turn(state: NodeState, due: datetime, now: datetime) -> NodeState | None:
+def _staggered(state: NodeState, due: datetime, now: datetime) -> NodeState | None:
     """Return a state that delays an overdue live node to its share of `SPREAD`; None if the node leaves now."""
     if state.stage is not Stage.LIVE or now - due < LATE:
         return None
@@ -508,7 +508,7 @@ def _in_turn(state: NodeState, due: datetime, now: datetime) -> NodeState | None
     return evolve(state, spread_until=now + share * SPREAD)
 
 
-def _never_joined(state: NodeState) -> LeaveRequest:
+def _registration_timeout(state: NodeState) -> LeaveRequest:
     minutes = int(REGISTRATION_TIMEOUT.total_seconds() // 60)
     message = f"no Node joined for {state.instance.id if state.instance else 'it'} within {minutes} minutes"
     return LeaveRequest(reason=Reason.REGISTRATION_TIMEOUT, message=message)
@@ -516,10 +516,10 @@ def _never_joined(state: NodeState) -> LeaveRequest:
 
 def _failed(state: NodeState, event: Failed, now: datetime) -> NodeState:
     if event.not_managed:
-        return _let_be(state, now)
+        return _end_without_changes(state, now)
     if event.activity is ActivityName.LAUNCH and event.again:
         wait = LaunchWait(reason="LaunchFailed", message=event.message, unsettled=True)
-        return launch_retry.put_off(state, wait, now)
+        return launch_retry.with_retry(state, wait, now)
     if event.activity is ActivityName.LAUNCH:
         state = evolve(state, launch_unsettled_until=now + launch_retry.ANSWER_GRACE)
     if event.activity in (ActivityName.PREPARE_LAUNCH, ActivityName.LAUNCH):

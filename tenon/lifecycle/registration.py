@@ -72,9 +72,9 @@ def registration(claim: Object, node: Object) -> Registration:
     metadata: dict[str, Any] = {}
     _add(metadata, "labels", _missing(present, (want.get("labels") or {}) | {labels.REGISTERED: "true"}))
     wanted = {name: text for name, text in (want.get("annotations") or {}).items() if name not in OWN_ANNOTATIONS}
-    close = not registered and _bought_for_pods(claim) and not startup_cordon.cordoned(node)
+    close = not registered and _bought_for_pods(claim) and not startup_cordon.is_cordoned(node)
     if close:
-        wanted[labels.CLOSED] = "true"
+        wanted[labels.STARTUP_CORDON] = "true"
     _add(metadata, "annotations", _missing(have.get("annotations") or {}, wanted))
     _add(metadata, "ownerReferences", _owners(have.get("ownerReferences") or (), want))
     metadata |= with_finalizer(node).get("metadata", {})
@@ -83,13 +83,13 @@ def registration(claim: Object, node: Object) -> Registration:
     if not registered and present.get(labels.DO_NOT_SYNC_TAINTS) != "true":
         stated = claim.get("spec") or {}
         after = merged(after, [*(stated.get("taints") or ()), *(stated.get("startupTaints") or ())])
-    after = without(after, labels.UNREGISTERED_TAINT)
+    after = without_taint(after, labels.UNREGISTERED_TAINT)
     spec: dict[str, Any] = {"taints": after} if after != taints else {}
     if close:
         spec["unschedulable"] = True
     if spec:
         patch["spec"] = spec
-    missing = not registered and without(taints, labels.UNREGISTERED_TAINT) == taints
+    missing = not registered and without_taint(taints, labels.UNREGISTERED_TAINT) == taints
     return Registration(patch=patch, unregistered_taint_missing=missing)
 
 
@@ -102,7 +102,7 @@ def merged(taints: Sequence[Object], more: Iterable[Object]) -> list[Object]:
     return result
 
 
-def without(taints: Iterable[Object], gone: tuple[str, str]) -> list[Object]:
+def without_taint(taints: Iterable[Object], gone: tuple[str, str]) -> list[Object]:
     """Remove the taint with this key and effect, whatever its value."""
     return [taint for taint in taints if _identity(taint) != gone]
 

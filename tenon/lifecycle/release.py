@@ -37,7 +37,7 @@ def foreign_finalizers(obj: Object) -> list[str]:
     return [one for one in finalizers if one != labels.TERMINATION_FINALIZER and one not in OF_KUBERNETES]
 
 
-def held_sentence(obj: Object) -> str:
+def finalizer_message(obj: Object) -> str:
     """Name the finalizers that keep the object, and the command that removes them without their owner."""
     kind, metadata = obj["kind"], obj["metadata"]
     foreign = foreign_finalizers(obj)

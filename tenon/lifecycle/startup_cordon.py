@@ -20,22 +20,22 @@ MAX_CORDON = timedelta(seconds=45)
 """A registered node that is not ready is opened after this time: kube-scheduler may know more than Tenon."""
 
 
-def closed(node: Object) -> bool:
+def is_cordoned_by_tenon(node: Object) -> bool:
     """True if Tenon cordoned the Node for its planned pods and nothing has uncordoned it since."""
-    return _marked(node) and cordoned(node)
+    return _marked(node) and is_cordoned(node)
 
 
-def cordoned(node: Object) -> bool:
+def is_cordoned(node: Object) -> bool:
     """True if the Node is cordoned, by Tenon or by a person."""
     return bool((node.get("spec") or {}).get("unschedulable"))
 
 
-def opened(node: Object) -> dict[str, Any]:
+def uncordon_patch(node: Object) -> dict[str, Any]:
     """Return the merge patch that opens a closed Node; empty if Tenon has not closed it."""
     if not _marked(node):
         return {}
-    patch: dict[str, Any] = {"metadata": {"annotations": {labels.CLOSED: None}}}
-    if cordoned(node):
+    patch: dict[str, Any] = {"metadata": {"annotations": {labels.STARTUP_CORDON: None}}}
+    if is_cordoned(node):
         taints = list(node["spec"].get("taints") or ())
         left = [taint for taint in taints if (taint["key"], taint["effect"]) != UNSCHEDULABLE_TAINT]
         patch["spec"] = {"unschedulable": None} if left == taints else {"unschedulable": None, "taints": left}
@@ -43,10 +43,10 @@ def opened(node: Object) -> dict[str, Any]:
 
 
 def _marked(node: Object) -> bool:
-    return (node["metadata"].get("annotations") or {}).get(labels.CLOSED) == "true"
+    return (node["metadata"].get("annotations") or {}).get(labels.STARTUP_CORDON) == "true"
 
 
-def closed_long(claim: ClaimRecord, now: datetime) -> bool:
+def is_cordoned_too_long(claim: ClaimRecord, now: datetime) -> bool:
     """True if the claim's Node was registered so long ago that it must be opened."""
     since = claim.registered_at
     return since is not None and now - since > MAX_CORDON

@@ -30,7 +30,7 @@ class Fix:
     name: str | None = None
 
 
-def mends(
+def find_fixes(
     item: Item, problems: Sequence[FieldError], schema: Schema, unknown: Known, check: Check
 ) -> tuple[dict[FieldError, Fix], set[FieldError]]:
     """Find a correction for each problem that can be guessed.
@@ -96,7 +96,7 @@ def _written(item: Item, path: Path) -> str:
     return item.document.lines.text[place.start : place.end] if place and length == len(path) and place.plain else ""
 
 
-def mended_line(item: Item, chosen: Sequence[Fix]) -> str | None:
+def fixed_line(item: Item, chosen: Sequence[Fix]) -> str | None:
     """Return the line with these corrections applied, or None if they do not all fall on one line of the file."""
     lines = item.document.lines
     spans: list[tuple[int, int, str]] = []

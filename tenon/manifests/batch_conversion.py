@@ -11,7 +11,7 @@ from tenon.apis.legacy.awsnodetemplate import convert_template
 from tenon.apis.legacy.conversion import Converted, Note, name_of
 from tenon.apis.legacy.global_settings import convert_settings, is_settings, merged
 from tenon.apis.legacy.kubelets import class_of, move_kubelets
-from tenon.apis.legacy.provider_classes import made_from, provider_class, wanted_by_others
+from tenon.apis.legacy.provider_classes import chosen_by_others, made_from, provider_class
 from tenon.apis.legacy.v1alpha5 import convert_machine, convert_provisioner
 from tenon.apis.legacy.v1beta1 import convert_nodeclaim, convert_nodeclass, convert_nodepool
 
@@ -31,7 +31,7 @@ def is_older(body: Mapping[str, Any]) -> bool:
     return (str(body.get("kind")), str(body.get("apiVersion"))) in OLDER
 
 
-def convert_together(bodies: Sequence[JsonObject]) -> dict[int, Converted]:
+def convert_batch(bodies: Sequence[JsonObject]) -> dict[int, Converted]:
     """Convert the older objects among these.
 
     Returns:
@@ -93,7 +93,7 @@ def _provider_classes(bodies: Sequence[JsonObject]) -> dict[str, str]:
     found = {}
     for name in map(name_of, provisioners):
         own = made_from(name, classes)
-        taken = templates | set(map(name_of, classes)) | wanted_by_others(name, provisioners)
+        taken = templates | set(map(name_of, classes)) | chosen_by_others(name, provisioners)
         found[name] = provider_class(name, taken, own)
     return found
 

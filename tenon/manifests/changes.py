@@ -11,7 +11,7 @@ from tenon.apis.duration import NEVER_TEXT
 from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.conversion import Note, name_of
 from tenon.manifests.documents import Item
-from tenon.manifests.field_moves import Moves, formerly, moves_of, today
+from tenon.manifests.field_moves import Moves, moves_of, new_path, old_path
 from tenon.manifests.paths import Path, has, path_of, text_of, value_at
 from tenon.manifests.user_comments import remarks
 from tenon.manifests.yaml_writer import Comments
@@ -50,11 +50,11 @@ def explain(item: Item, manifests: Sequence[JsonObject], notes: Sequence[str]) -
     _carry_remarks(item, found, all_moves)
     for number, changed in enumerate(found):
         if number:
-            changed.comments.put_above((), _why_made(item, found[0].body, changed.body))
+            changed.comments.add_above((), _why_made(item, found[0].body, changed.body))
         elif changed.body["kind"] != item.kind:
-            changed.comments.put_above((), f"was {item.subject} ({item.api_version})")
+            changed.comments.add_above((), f"was {item.subject} ({item.api_version})")
         elif changed.body["apiVersion"] != item.api_version:
-            changed.comments.put_beside(("apiVersion",), f"was {item.api_version}")
+            changed.comments.add_inline(("apiVersion",), f"was {item.api_version}")
     gone = [text_of(path) for path in _gone(item.body, found, all_moves, notes)]
     if gone:
         _put_wrapped(found[0].comments, (), f"left out: {', '.join(gone)}")
@@ -62,7 +62,7 @@ def explain(item: Item, manifests: Sequence[JsonObject], notes: Sequence[str]) -
     for number, (changed, moves) in enumerate(zip(found, all_moves, strict=True)):
         if number and not has(item.body, ("spec", "provider")):
             continue  # it copies another document's object
-        skipped = told[number] | _tell_moves(item.body, changed, moves)
+        skipped = told[number] | _comment_moves(item.body, changed, moves)
         status = _compare(changed.body, (), item.body, moves, skipped, changed.comments)
         assert status != "new"
     return found
@@ -96,19 +96,19 @@ def _carry_remarks(item: Item, found: Sequence[Changed], all_moves: Sequence[Mov
         for changed, moves in zip(found, all_moves, strict=True):
             path = _follow(remark.path, item.body, changed.body, moves)
             if has(changed.body, path):
-                put = changed.comments.put_beside if remark.beside else changed.comments.put_above
+                put = changed.comments.add_inline if remark.beside else changed.comments.add_above
                 put(path, remark.text)
                 break
         else:
-            found[0].comments.put_above((), f"{text_of(remark.path)}: {remark.text}")
+            found[0].comments.add_above((), f"{text_of(remark.path)}: {remark.text}")
 
 
 def _follow(path: Path, old: JsonObject, new: JsonObject, moves: Moves) -> Path:
     """Find a field's new path. List entries are matched by value, because earlier entries may have been removed."""
     at = next((index for index, part in enumerate(path) if isinstance(part, int)), len(path))
-    now = today(path[:at], moves)
+    now = new_path(path[:at], moves)
     if at == len(path) or not has(new, now) or not isinstance(entries := value_at(new, now), list):
-        return today(path, moves)
+        return new_path(path, moves)
     entry = value_at(old, path[: at + 1])
     return (*now, entries.index(entry), *path[at + 1 :]) if entry in entries else now
 
@@ -138,10 +138,10 @@ def _place_notes(found: Sequence[Changed], notes: Sequence[str]) -> list[set[Pat
 
 def _put_wrapped(comments: Comments, path: Path, text: str) -> None:
     for line in wrap(text, _MAX_NOTE_WIDTH, break_long_words=False, break_on_hyphens=False):
-        comments.put_above(path, line)
+        comments.add_above(path, line)
 
 
-def _tell_moves(old: JsonObject, changed: Changed, moves: Moves) -> set[Path]:
+def _comment_moves(old: JsonObject, changed: Changed, moves: Moves) -> set[Path]:
     paths = set()
     for before, now in moves:
         stayed = (*before[:-2], before[-1]) if before[:2] == ("spec", "provider") else before
@@ -150,7 +150,7 @@ def _tell_moves(old: JsonObject, changed: Changed, moves: Moves) -> set[Path]:
             continue
         value = value_at(old, before)
         shown = "" if isinstance(value, (dict, list)) else f": {_short(value)}"
-        changed.comments.put_beside(now, f"was {text_of(before)}{shown}")
+        changed.comments.add_inline(now, f"was {text_of(before)}{shown}")
         if value != value_at(changed.body, now):
             paths.add(now)
     return paths
@@ -163,7 +163,7 @@ def _compare(value: Any, path: Path, old: Any, moves: Moves, skipped: set[Path],
     """
     if path in skipped or path in (("apiVersion",), ("kind",)):
         return "told"
-    before = formerly(path, moves)
+    before = old_path(path, moves)
     known = has(old, before)
     if known and value_at(old, before) == value:
         return "same"
@@ -172,7 +172,7 @@ def _compare(value: Any, path: Path, old: Any, moves: Moves, skipped: set[Path],
         if set(inner.values()) == {"new"} and not known and path != ("spec", "disruption"):
             return "new"
         for place in (place for place, status in inner.items() if status == "new"):
-            comments.put_beside(place, _why_new(place, value_at(value, place[len(path) :])))
+            comments.add_inline(place, _why_new(place, value_at(value, place[len(path) :])))
         return "told"
     if not known:
         return "new"
@@ -181,11 +181,11 @@ def _compare(value: Any, path: Path, old: Any, moves: Moves, skipped: set[Path],
         was = was if isinstance(was, list) else []
         for index, entry in enumerate(value):
             if entry not in was:
-                comments.put_beside((*path, index), "new")
+                comments.add_inline((*path, index), "new")
         if gone := [_name(entry) for entry in was if entry not in value]:
-            comments.put_beside(path, f"left out: {', '.join(gone)}")
+            comments.add_inline(path, f"left out: {', '.join(gone)}")
         return "told"
-    comments.put_beside(path, f"was {_short(value_at(old, before))}")
+    comments.add_inline(path, f"was {_short(value_at(old, before))}")
     return "told"
 
 
@@ -217,7 +217,7 @@ def _gone(
     waiting: list[tuple[Path, Any]] = [((key,), value) for key, value in reversed(old.items())]
     while waiting:
         path, value = waiting.pop()
-        new_places = [today(path, moves) for moves in all_moves]
+        new_places = [new_path(path, moves) for moves in all_moves]
         kept = any(has(changed.body, place) for changed, place in zip(found, new_places, strict=True))
         inner = path == ("metadata", "annotations") or (kept and path not in ends)
         inner = inner or any(path == end[: len(path)] and path != end for end in ends)

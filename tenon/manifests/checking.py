@@ -9,8 +9,8 @@ from typing import Any
 from tenon.apis.legacy.conversion import Converted
 from tenon.apis.legacy.global_settings import is_settings
 from tenon.apis.validation import FieldError
-from tenon.manifests.autofix import Fix, mended_line
-from tenon.manifests.batch_conversion import convert_together
+from tenon.manifests.autofix import Fix, fixed_line
+from tenon.manifests.batch_conversion import convert_batch
 from tenon.manifests.documents import Diagnostic, Item, items, read
 from tenon.manifests.findings import finding, findings_of, findings_of_others, findings_of_settings
 from tenon.manifests.kinds import is_karpenters, unknown_kind
@@ -54,7 +54,7 @@ def check(texts: Iterable[tuple[str, str]]) -> Checked:
         result.findings += findings
         for document in documents:
             inside += items(document, result.findings)
-    converted = convert_together([item.body for item in inside])
+    converted = convert_batch([item.body for item in inside])
     sound: list[tuple[Item, Sequence[Mapping[str, Any]]]] = []
     for number, item in enumerate(inside):
         if is_karpenters(item) or is_settings(item.body) or not item.kind or not item.api_version:
@@ -81,6 +81,6 @@ def _faults(item: Item, converted: Converted | None) -> Iterable[Diagnostic]:
         return findings_of_settings(item)
     if unknown := unknown_kind(item):
         field_name, sentence, meant = unknown
-        line = mended_line(item, [Fix((field_name,), meant)]) if meant else None
+        line = fixed_line(item, [Fix((field_name,), meant)]) if meant else None
         return [finding(item, FieldError(field_name, sentence), line)]
     return findings_of(item, converted)

@@ -10,7 +10,7 @@ from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.conversion import Converted
 from tenon.apis.legacy.global_settings import is_settings
 from tenon.apis.validation import FieldError
-from tenon.manifests.batch_conversion import convert_together, is_older
+from tenon.manifests.batch_conversion import convert_batch, is_older
 from tenon.manifests.changes import explain
 from tenon.manifests.documents import Diagnostic, Document, Item, items, read
 from tenon.manifests.findings import finding, findings_of, findings_of_conversion, findings_of_settings
@@ -57,7 +57,7 @@ def convert(texts: Iterable[tuple[str, str]]) -> Output:
             if not faults:
                 found.append((document, inside))
     every = [item for _, inside in found for item in inside]
-    converted = convert_together([item.body for item in every])
+    converted = convert_batch([item.body for item in every])
     number = 0
     for document, inside in found:
         mine = {index: converted[number + index] for index in range(len(inside)) if number + index in converted}

@@ -28,7 +28,7 @@ class Diagnostic:
     """From 1; 0 for the file as a whole."""
     path: str
     sentence: str
-    mended: tuple[str, ...] = ()
+    fixed_lines: tuple[str, ...] = ()
     """The corrected line or lines; empty if no correction can be derived."""
     subject: str = ""
     """``Kind name``."""
@@ -128,9 +128,11 @@ def read(file: str, text: str) -> tuple[list[Document], list[Diagnostic]]:
             said = str(value)
             place = _LINE.match(said)
             line = int(place[1]) if place else lines.number(start)
-            mended = without_tab(lines, start, line) if place else None
+            fixed_lines = without_tab(lines, start, line) if place else None
             findings.append(
-                Diagnostic(file, line, "", said[place.end() :] if place else said, (mended,) if mended else ())
+                Diagnostic(
+                    file, line, "", said[place.end() :] if place else said, (fixed_lines,) if fixed_lines else ()
+                )
             )
         else:
             documents.append(Document(file, value, lines, start, end, stretch.root if stretch else None))

@@ -60,7 +60,7 @@ def moves_of(old_kind: str, old_version: str, new_kind: str) -> Moves:
     return [*_OWNER, *MOVED.get((old_kind, old_version.rpartition("/")[2], new_kind), ())]
 
 
-def today(path: Path, moves: Moves) -> Path:
+def new_path(path: Path, moves: Moves) -> Path:
     """Path in the v1 object of a field of the old object."""
     for old, new in moves:
         if path[: len(old)] == old:
@@ -68,7 +68,7 @@ def today(path: Path, moves: Moves) -> Path:
     return path
 
 
-def formerly(path: Path, moves: Moves) -> Path:
+def old_path(path: Path, moves: Moves) -> Path:
     """Path in the old object of a field of the v1 object. The longest matching move wins."""
     leading = [(old, new) for old, new in moves if path[: len(new)] == new]
     if not leading:

@@ -9,8 +9,8 @@ from tenon.apis.base import ApiModel
 from tenon.apis.legacy.conversion import Converted
 from tenon.apis.legacy.global_settings import convert_settings
 from tenon.apis.validation import FieldError, parse
-from tenon.manifests.autofix import Check, Fix, Known, mended_line, mends
-from tenon.manifests.batch_conversion import convert_together, is_older
+from tenon.manifests.autofix import Check, Fix, Known, find_fixes, fixed_line
+from tenon.manifests.batch_conversion import convert_batch, is_older
 from tenon.manifests.documents import Diagnostic, Item
 from tenon.manifests.kinds import MODELS
 from tenon.manifests.metadata import metadata_problems
@@ -30,7 +30,7 @@ def findings_of(item: Item, converted: Converted | None) -> list[Diagnostic]:
         found = _exact(item, [*found, *problems_of_older(item, converted)])
     found = list(dict.fromkeys(found))
     unknown = dict(unknown_fields(item.body, schema))
-    return _with_mends(item, found, schema, unknown, lambda body: refused(body, model))
+    return _with_fixes(item, found, schema, unknown, lambda body: refused(body, model))
 
 
 def findings_of_conversion(item: Item, converted: Converted) -> list[Diagnostic]:
@@ -38,21 +38,21 @@ def findings_of_conversion(item: Item, converted: Converted) -> list[Diagnostic]
     found = list(dict.fromkeys(problems_of_older(item, converted)))
 
     def check(body: dict[str, Any]) -> list[FieldError]:
-        alone = convert_together([body])
+        alone = convert_batch([body])
         return list(problems_of_older(Item(item.document, body, None), alone[0])) if alone else []
 
-    return _with_mends(item, found, schema_of(MODELS[item.kind, item.api_version]), {}, check)
+    return _with_fixes(item, found, schema_of(MODELS[item.kind, item.api_version]), {}, check)
 
 
 def findings_of_others(item: Item) -> list[Diagnostic]:
     """Return faults in an object of another kind, limited to the fields that Karpenter reads."""
-    return _with_mends(item, refused_texts(item.body), {}, {}, refused_texts)
+    return _with_fixes(item, refused_texts(item.body), {}, {}, refused_texts)
 
 
 def findings_of_settings(item: Item) -> list[Diagnostic]:
     """Return faults in a settings ConfigMap."""
     found = convert_settings(item.body).problems
-    return _with_mends(item, found, {}, {}, lambda body: convert_settings(body).problems)
+    return _with_fixes(item, found, {}, {}, lambda body: convert_settings(body).problems)
 
 
 def finding(item: Item, problem: FieldError, mended: str | None = None) -> Diagnostic:
@@ -81,11 +81,11 @@ def _exact(item: Item, problems: Sequence[FieldError]) -> list[FieldError]:
     ]
 
 
-def _with_mends(
+def _with_fixes(
     item: Item, problems: Sequence[FieldError], schema: Schema, unknown: Known, check: Check
 ) -> list[Diagnostic]:
     """Add corrected lines to the problems, and merge the problems of one list on one line."""
-    chosen, solved = mends(item, problems, schema, unknown, check)
+    chosen, solved = find_fixes(item, problems, schema, unknown, check)
     groups: dict[tuple[int, Path, str], list[FieldError]] = {}
     of_line: dict[int, list[Fix]] = {}
     for problem in problems:
@@ -99,6 +99,6 @@ def _with_mends(
             of_line.setdefault(line, []).append(chosen[problem])
     found = []
     for (line, path, sentence), alike in groups.items():
-        mended = mended_line(item, of_line[line]) if any(problem in chosen for problem in alike) else None
+        mended = fixed_line(item, of_line[line]) if any(problem in chosen for problem in alike) else None
         found.append(finding(item, alike[0] if len(alike) == 1 else FieldError(text_of(path), sentence), mended))
     return found

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tenon.apis.legacy.conversion import Converted
 from tenon.apis.validation import FieldError, parse
 from tenon.manifests.documents import Item
-from tenon.manifests.field_moves import formerly, moves_of
+from tenon.manifests.field_moves import moves_of, old_path
 from tenon.manifests.kinds import MODELS
 from tenon.manifests.paths import has, path_of, text_of
 
@@ -23,7 +23,7 @@ def problems_of_older(item: Item, converted: Converted) -> Iterator[FieldError]:
         _, problems = parse(MODELS[manifest["kind"], manifest["apiVersion"]], wanted)
         moves = moves_of(item.kind, item.api_version, manifest["kind"])
         for problem in problems:
-            path = formerly(path_of(problem.path, manifest), moves)
+            path = old_path(path_of(problem.path, manifest), moves)
             absent = 1 if problem.sentence == ABSENT else 0
             while path and not has(item.body, path[: len(path) - absent]):
                 path = path[:-1]

@@ -114,7 +114,7 @@ def remarked_text(body: JsonObject, edits: list[Edit]) -> str:
     comments = Comments()
     for edit in edits:
         path = (*edit.path[:-1], edit.new) if edit.of_key and edit.new else edit.path
-        comments.put_beside(path, edit.comment)
+        comments.add_inline(path, edit.comment)
     return with_comments(body, comments)
 
 

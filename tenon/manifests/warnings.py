@@ -12,11 +12,11 @@ from tenon.apis.legacy.global_settings import convert_settings, is_settings
 from tenon.apis.legacy.v1alpha5 import REMOVED_LABELS
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse, unknown_values
-from tenon.ec2.expressions_finding import GATE_IS_OFF
-from tenon.manifests.autofix import Fix, mended_line
+from tenon.ec2.expressions_check import GATE_IS_OFF
+from tenon.manifests.autofix import Fix, fixed_line
 from tenon.manifests.batch_conversion import is_older
 from tenon.manifests.documents import Diagnostic, Item
-from tenon.manifests.field_moves import formerly, moves_of
+from tenon.manifests.field_moves import moves_of, old_path
 from tenon.manifests.keys import misread_keys
 from tenon.manifests.kinds import is_karpenters
 from tenon.manifests.paths import Path, leaves, path_of, text_of
@@ -118,7 +118,7 @@ def _unknown_values(item: Item, manifest: Mapping[str, Any], pool: NodePool) -> 
     moves = moves_of(item.kind, item.api_version, "NodePool")
     for problem in unknown_values(pool.spec.template.spec.requirements):
         path = path_of(f"spec.template.spec.{problem.path}", manifest)
-        yield _warning(item, formerly(path, moves), problem.sentence)
+        yield _warning(item, old_path(path, moves), problem.sentence)
 
 
 def _expressions(item: Item, manifest: Mapping[str, Any]) -> Iterator[Diagnostic]:
@@ -127,6 +127,6 @@ def _expressions(item: Item, manifest: Mapping[str, Any]) -> Iterator[Diagnostic
 
 
 def _warning(item: Item, path: Path, said: str, mend: Fix | None = None) -> Diagnostic:
-    mended = mended_line(item, [mend]) if mend else None
+    mended = fixed_line(item, [mend]) if mend else None
     lines = (mended,) if mended else ()
     return Diagnostic(item.document.file, item.line_of(path), text_of(path), said, lines, item.subject, warning=True)

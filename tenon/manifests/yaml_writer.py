@@ -65,11 +65,11 @@ class Comments:
     beside: dict[Path, list[str]] = field(default_factory=dict)
     below: list[str] = field(default_factory=list)
 
-    def put_above(self, path: Path, text: str) -> None:
+    def add_above(self, path: Path, text: str) -> None:
         """Add a comment on its own line above the field."""
         self.above.setdefault(path, []).append(text)
 
-    def put_beside(self, path: Path, text: str) -> None:
+    def add_inline(self, path: Path, text: str) -> None:
         """Add a comment on the same line as the field, if there is room."""
         self.beside.setdefault(path, []).append(text)
 

@@ -46,7 +46,7 @@ def name_after(pool: str, origin: str) -> str:
 
 def claim_body(planned: PlannedClaim, pool: NodePool, *, batch: int, ordinal: int) -> dict[str, Any]:
     """Build the NodeClaim of a node that is planned for pods, as it is written to the API server."""
-    body = standing_claim(planned, pool, claim_name(pool.metadata.name, batch, ordinal))
+    body = static_claim_body(planned, pool, claim_name(pool.metadata.name, batch, ordinal))
     body["metadata"]["labels"][labels.BATCH] = str(batch)
     body["metadata"]["annotations"] |= {
         labels.PLANNED_PODS: format_planned_pods(planned.pods),
@@ -56,7 +56,7 @@ def claim_body(planned: PlannedClaim, pool: NodePool, *, batch: int, ordinal: in
     return body
 
 
-def standing_claim(planned: PlannedClaim, pool: NodePool, name: str) -> dict[str, Any]:
+def static_claim_body(planned: PlannedClaim, pool: NodePool, name: str) -> dict[str, Any]:
     """Build a NodeClaim with everything that its pool sets, without the pods that it is for."""
     spec = pool.spec.template.spec
     known = planned.requirements.with_(instance_type_requirement(planned.instance_types))

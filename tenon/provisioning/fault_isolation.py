@@ -33,7 +33,7 @@ class IsolatedPlan:
     """The smallest known problem on which the engine raises ``error``."""
 
 
-def narrowed(problem: Problem, expired: Expired, solve: Solve) -> IsolatedPlan:
+def solve_isolated(problem: Problem, expired: Expired, solve: Solve) -> IsolatedPlan:
     """Solve a problem. If the engine raises, solve it for the pods on which it does not."""
     good: list[Pod] = []
     causes: list[Sequence[Pod]] = []
@@ -44,7 +44,7 @@ def narrowed(problem: Problem, expired: Expired, solve: Solve) -> IsolatedPlan:
         chunk = waiting.pop(0)
         tried = replace(problem, pods=[*good, *(pod for kind in chunk for pod in kind)])
         if solves >= MAX_SOLVES or (solves and expired()):
-            found = _set_apart(found, chunk)
+            found = _isolate(found, chunk)
             continue
         solves += 1
         try:
@@ -56,15 +56,15 @@ def narrowed(problem: Problem, expired: Expired, solve: Solve) -> IsolatedPlan:
             if half:
                 waiting[:0] = [chunk[:half], chunk[half:]]
             else:
-                found = _set_apart(found, chunk, error)
+                found = _isolate(found, chunk, error)
                 causes.append(chunk[0])
         else:
             good = list(tried.pods)
             found = replace(found, plan=plan)
-    return _without_others(found, causes, expired, solve)
+    return _smaller_failure(found, causes, expired, solve)
 
 
-def _without_others(
+def _smaller_failure(
     found: IsolatedPlan, causes: Sequence[Sequence[Pod]], expired: Expired, solve: Solve
 ) -> IsolatedPlan:
     """Replace the failing problem with a smaller one, if the engine raises on the first cause alone."""
@@ -78,7 +78,7 @@ def _without_others(
     return found
 
 
-def _set_apart(found: IsolatedPlan, chunk: Sequence[Sequence[Pod]], error: Exception | None = None) -> IsolatedPlan:
+def _isolate(found: IsolatedPlan, chunk: Sequence[Sequence[Pod]], error: Exception | None = None) -> IsolatedPlan:
     cause = error or found.error
     why = f"{type(cause).__name__}: {cause}"
     return replace(found, apart={**found.apart, **{pod.key: why for kind in chunk for pod in kind}})

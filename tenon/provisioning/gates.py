@@ -101,7 +101,7 @@ def _parse(
         if not equals:
             faults.append(f"{part!r} is not Gate=true or Gate=false")
         elif name not in known and name not in removed:
-            faults.append(f"there is no feature gate {name!r}: {_meant(name, list(known))}")
+            faults.append(f"there is no feature gate {name!r}: {_suggestion(name, list(known))}")
         elif value not in _TRUE | _FALSE:
             faults.append(f"the gate {name} is true or false, not {value!r}")
         elif name in removed:
@@ -121,7 +121,7 @@ def _parts(text: str) -> Iterator[tuple[str, str, str, str]]:
             yield part, name, equals, value
 
 
-def _meant(name: str, known: Sequence[str]) -> str:
+def _suggestion(name: str, known: Sequence[str]) -> str:
     """Suggest what an unknown name may stand for."""
     lower = {one.lower(): one for one in known}
     near = difflib.get_close_matches(name.lower(), list(lower), n=1)

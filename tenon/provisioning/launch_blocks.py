@@ -22,7 +22,7 @@ OpenBreakers = Mapping[str, LaunchBreaker]
 """The open launch breakers, by NodePool."""
 
 
-def open_to_plans(pools: Sequence[NodePool], held: OpenBreakers, launching: Collection[str]) -> list[NodePool]:
+def pools_for_plans(pools: Sequence[NodePool], held: OpenBreakers, launching: Collection[str]) -> list[NodePool]:
     """Return the pools that plans may use: all except those that are held back and already have a probe.
 
     ``launching`` are the pools with a NodeClaim that waits for its instance.

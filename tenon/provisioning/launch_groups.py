@@ -26,7 +26,7 @@ def annotate(bodies: Sequence[dict[str, Any]], batch: int) -> None:
     """Write the launch group on each NodeClaim of a batch that shares one. The same bodies get the same groups."""
     alike: dict[str, list[dict[str, Any]]] = {}
     for body in bodies:
-        alike.setdefault(_what_it_asks_for(body), []).append(body)
+        alike.setdefault(_request_key(body), []).append(body)
     number = 0
     for members in alike.values():
         for start in range(0, len(members), MAX_MEMBERS):
@@ -64,7 +64,7 @@ def whole_groups(claims: Iterable[Mapping[str, str]]) -> list[str]:
     return list(dict.fromkeys(group.id for group in found if counts[group.id] >= group.size))
 
 
-def _what_it_asks_for(body: Mapping[str, Any]) -> str:
+def _request_key(body: Mapping[str, Any]) -> str:
     metadata = body["metadata"]
     annotations = {name: value for name, value in metadata["annotations"].items() if name not in OF_ITS_PODS}
     return json.dumps([metadata["labels"], annotations, body["spec"]], sort_keys=True)

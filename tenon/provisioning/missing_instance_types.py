@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from tenon.apis import labels
 from tenon.kube.requirements import Requirements
-from tenon.scheduling.explanation.requirement_conflicts import beyond_subnets, listed, there_is
+from tenon.scheduling.explanation.requirement_conflicts import beyond_subnets, format_values, listed
 from tenon.scheduling.model import InstanceType, Offering
 
 
-def sold_to(kind: InstanceType, requirements: Requirements) -> bool:
+def is_available(kind: InstanceType, requirements: Requirements) -> bool:
     """True if a node with these requirements may be of this type, in a zone and capacity type that is on sale."""
     if not kind.requirements.intersects(requirements):
         return False
@@ -26,7 +26,7 @@ def why_none(requirements: Requirements, types: Sequence[InstanceType], zones: f
     for key in () if found else sorted(requirements):
         if not _any(requirements, [key], types):
             values = {value for kind in types for value in _values(kind, key)}
-            found.append(f"no available instance type meets its requirement {requirements[key]}{there_is(values)}")
+            found.append(f"no available instance type meets its requirement {requirements[key]}{format_values(values)}")
     if found:
         return ", and ".join(found)
     needed = sorted(requirements)
@@ -40,7 +40,7 @@ def why_none(requirements: Requirements, types: Sequence[InstanceType], zones: f
 
 def _any(requirements: Requirements, keys: Sequence[str], types: Sequence[InstanceType]) -> bool:
     some = Requirements.of(*(requirements[key] for key in keys))
-    return any(sold_to(kind, some) for kind in types)
+    return any(is_available(kind, some) for kind in types)
 
 
 def _values(kind: InstanceType, key: str) -> Iterator[str]:

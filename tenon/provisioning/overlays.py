@@ -42,7 +42,7 @@ class Overlaid:
     enlarged: Mapping[str, Set[str]] = field(default_factory=dict)
     """By pool, the types whose capacity comes from an overlay."""
 
-    def traces(self, pool: str, types: Iterable[str]) -> dict[str, str]:
+    def overlay_annotations(self, pool: str, types: Iterable[str]) -> dict[str, str]:
         """Return the annotations of a NodeClaim of the pool that may become one of these types."""
         meant = frozenset(types)
         found = {}
@@ -95,7 +95,7 @@ _AllChanges = dict[tuple[int, str], _Changes]
 """By the index of the group and the name of the type."""
 
 
-def overlaid(sold: PoolTypes, overlays: Sequence[NodeOverlay]) -> Overlaid:
+def apply_overlays(sold: PoolTypes, overlays: Sequence[NodeOverlay]) -> Overlaid:
     """Apply the overlays to the types of each pool.
 
     Args:
@@ -112,9 +112,9 @@ def overlaid(sold: PoolTypes, overlays: Sequence[NodeOverlay]) -> Overlaid:
     groups = _grouped(sold, in_order)
     for overlay in sorted(in_order, key=lambda overlay: -overlay.weight):
         contradiction = next((key for key, wanted in overlay.requirements.items() if wanted.contradicts()), "")
-        wanted = _wanted(overlay, groups)
-        rival = _rival(overlay.weight, wanted, made)
-        if beyond := _beyond(overlay):
+        wanted = _wanted_changes(overlay, groups)
+        rival = _conflict(overlay.weight, wanted, made)
+        if beyond := _implausible(overlay):
             refused[overlay.name] = beyond
         elif contradiction:
             refused[overlay.name] = f"its requirements on label {contradiction} contradict each other"
@@ -125,7 +125,7 @@ def overlaid(sold: PoolTypes, overlays: Sequence[NodeOverlay]) -> Overlaid:
                 "give one of them a higher weight"
             )
         else:
-            _take_over(wanted, made)
+            _add_changes(wanted, made)
     repriced = _places((place for place, changes in made.items() if changes.prices), groups)
     enlarged = _places((place for place, changes in made.items() if changes.capacity), groups)
     seen: dict[str, Sequence[InstanceType]] = {}
@@ -172,7 +172,7 @@ def _read(overlay: NodeOverlay) -> _Overlay:
     )
 
 
-def _beyond(overlay: _Overlay) -> str:
+def _implausible(overlay: _Overlay) -> str:
     """Say which figure of the overlay is implausibly large; empty if none is."""
     for name, amount in overlay.capacity.items():
         if amount > MAX_UNITS:
@@ -182,7 +182,7 @@ def _beyond(overlay: _Overlay) -> str:
     return ""
 
 
-def _wanted(overlay: _Overlay, groups: Sequence[_Group]) -> _AllChanges:
+def _wanted_changes(overlay: _Overlay, groups: Sequence[_Group]) -> _AllChanges:
     """Return everything that the overlay would change."""
     wanted: _AllChanges = {}
     known: dict[object, dict[str, _Changes]] = {}
@@ -190,12 +190,16 @@ def _wanted(overlay: _Overlay, groups: Sequence[_Group]) -> _AllChanges:
         if overlay.name in group.left:
             left = group.left[overlay.name]
             if (id(group.types), left) not in known:
-                known[id(group.types), left] = _meant(overlay, group.types, [overlay.requirements[key] for key in left])
+                known[id(group.types), left] = _changes_by_type(
+                    overlay, group.types, [overlay.requirements[key] for key in left]
+                )
             wanted.update(((number, name), changes) for name, changes in known[id(group.types), left].items())
     return wanted
 
 
-def _meant(overlay: _Overlay, types: Sequence[InstanceType], of_types: Sequence[Requirement]) -> dict[str, _Changes]:
+def _changes_by_type(
+    overlay: _Overlay, types: Sequence[InstanceType], of_types: Sequence[Requirement]
+) -> dict[str, _Changes]:
     """Returns, by type, what the overlay changes of the types that meet these requirements of it."""
     of_offerings = [r for key, r in overlay.requirements.items() if key in OFFERING_KEYS]
     found = {}
@@ -224,7 +228,7 @@ def _offers(offering: Offering, wanted: Sequence[Requirement]) -> bool:
     return all(r.has(said[r.key]) if said[r.key] else r.may_be_absent for r in wanted)
 
 
-def _rival(weight: int, wanted: _AllChanges, made: _AllChanges) -> tuple[str, str] | None:
+def _conflict(weight: int, wanted: _AllChanges, made: _AllChanges) -> tuple[str, str] | None:
     """Return an overlay of equal weight that makes one of the changes too, and what it changes; else None."""
     for place, changes in wanted.items():
         there = made.get(place, _Changes())
@@ -237,7 +241,7 @@ def _rival(weight: int, wanted: _AllChanges, made: _AllChanges) -> tuple[str, st
     return None
 
 
-def _take_over(wanted: _AllChanges, made: _AllChanges) -> None:
+def _add_changes(wanted: _AllChanges, made: _AllChanges) -> None:
     """Add the changes. Changes of earlier overlays take precedence."""
     for place, changes in wanted.items():
         there = made.setdefault(place, _Changes())

@@ -18,7 +18,7 @@ REASON = "SamePodsSameWeight"
 _NAMED = 5
 """How many pools a sentence names."""
 
-_Kept = tuple[int, frozenset[tuple[str, str, str]]]
+_WeightAndTaints = tuple[int, frozenset[tuple[str, str, str]]]
 
 
 def overlapping(pools: Sequence[NodePool]) -> dict[str, tuple[str, ...]]:
@@ -26,17 +26,17 @@ def overlapping(pools: Sequence[NodePool]) -> dict[str, tuple[str, ...]]:
 
     The number of comparisons is bounded by the pairs of pools with equal weight and taints but different requirements.
     """
-    groups: dict[_Kept, dict[Requirements, list[str]]] = {}
+    groups: dict[_WeightAndTaints, dict[Requirements, list[str]]] = {}
     for pool in pools:
         if pool.metadata.deletion_timestamp is not None or pool.spec.replicas is not None:
             continue
         requirements = _requirements(pool)
         if requirements is not None:
-            alike = groups.setdefault(_keeps_apart(pool), {})
+            alike = groups.setdefault(_weight_and_taints(pool), {})
             alike.setdefault(requirements, []).append(pool.metadata.name)
     found: dict[str, tuple[str, ...]] = {}
     for alike in groups.values():
-        for names, others in _met(alike):
+        for names, others in _pools_by_requirements(alike):
             for name in names:
                 rest = sorted(other for other in others if other != name)
                 if rest:
@@ -81,7 +81,7 @@ def notes(found: Mapping[str, Sequence[str]]) -> list[str]:
     return lines
 
 
-def _met(alike: Mapping[Requirements, Sequence[str]]) -> Iterable[tuple[Sequence[str], list[str]]]:
+def _pools_by_requirements(alike: Mapping[Requirements, Sequence[str]]) -> Iterable[tuple[Sequence[str], list[str]]]:
     """Return the pools of each set of requirements and all pools that a node could belong to, including these."""
     forms = list(alike)
     met = [[*alike[form]] for form in forms]
@@ -93,7 +93,7 @@ def _met(alike: Mapping[Requirements, Sequence[str]]) -> Iterable[tuple[Sequence
     return zip(alike.values(), met, strict=True)
 
 
-def _keeps_apart(pool: NodePool) -> _Kept:
+def _weight_and_taints(pool: NodePool) -> _WeightAndTaints:
     """Return weight and taints. Pools that differ in these are separate on purpose."""
     taints = frozenset(
         (taint.key, taint.value, taint.effect)

@@ -9,7 +9,7 @@ from tenon.apis.common import Taint as ApiTaint
 from tenon.apis.nodepool import NodePool
 from tenon.kube.requirements import Requirement, Requirements
 from tenon.kube.taints import Taint
-from tenon.provisioning.missing_instance_types import sold_to, why_none
+from tenon.provisioning.missing_instance_types import is_available, why_none
 from tenon.resources import Resources, parse_resources
 from tenon.scheduling.model import InstanceType, Pool
 
@@ -41,7 +41,7 @@ def scheduling_pool(
     """
     requirements = template_requirements(pool)
     spec = pool.spec.template.spec
-    allowed = [kind for kind in instance_types if sold_to(kind, requirements)]
+    allowed = [kind for kind in instance_types if is_available(kind, requirements)]
     return Pool(
         name=pool.metadata.name,
         requirements=requirements,

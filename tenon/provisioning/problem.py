@@ -79,7 +79,7 @@ def problem_of(
     )
 
 
-def explained(plan: Plan, cluster: Cluster, pods: Sequence[Pod], held: Mapping[str, str] | None = None) -> Plan:
+def with_pool_reasons(plan: Plan, cluster: Cluster, pods: Sequence[Pod], held: Mapping[str, str] | None = None) -> Plan:
     """Adds, to the reason of each unschedulable pod, why the engine did not consider some NodePools.
 
     ``held``: by name, why a usable pool was left out.

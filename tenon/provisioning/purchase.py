@@ -34,10 +34,10 @@ def explanation(claim: PlannedClaim, choice: str, occasion: str = "") -> str:
     rooms = len(claim.pods) - len(pods)
     lines = [occasion] if occasion else []
     if pods:
-        lines.append(f"{_count(len(pods), 'pod')}: {_some(pods, NAMED_PODS)}")
+        lines.append(f"{_count(len(pods), 'pod')}: {_first_few(pods, NAMED_PODS)}")
     if rooms:
         lines.append(f"room for {_count(rooms, 'pod')} of CapacityBuffers")
-    lines.append(f"cheapest types that fit: {_some(claim.instance_types, NAMED_TYPES)}")
+    lines.append(f"cheapest types that fit: {_first_few(claim.instance_types, NAMED_TYPES)}")
     if choice:
         lines.append(choice)
     bought = claim.offering
@@ -55,7 +55,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _some(names: Sequence[str], most: int) -> str:
+def _first_few(names: Sequence[str], most: int) -> str:
     shown = ", ".join(names[:most])
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 

@@ -12,7 +12,7 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.managed import is_managed
 from tenon.apis.nodepool import NODECLASS_READY, READY_DEPENDENTS, VALIDATION_SUCCEEDED, NodePool
 from tenon.apis.validation import check_nodepool
-from tenon.ec2.own_kubelet import own_kubelet_faults
+from tenon.ec2.own_kubelet import own_kubelet_errors
 
 NodeClasses = Callable[[str], EC2NodeClass | None]
 
@@ -49,7 +49,7 @@ def why_class_unready(pool: NodePool, node_class: NodeClasses) -> str:
         failed = [c.message for c in found.status.conditions if c.status == "False" and c.type != READY and c.message]
         why = "; ".join(failed) or "it has not been resolved yet"
         return f"EC2NodeClass {reference.name} is not ready: {why}"
-    return "; ".join(own_kubelet_faults(found, pool.metadata.annotations))
+    return "; ".join(own_kubelet_errors(found, pool.metadata.annotations))
 
 
 STATIC_IS_OFF = (

@@ -18,10 +18,10 @@ from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan, PlannedClaim, Problem
 
-CROWDED = "there is no room for it beside the pods that wait"
+NO_ROOM = "there is no room for it beside the pods that wait"
 
 
-def solved(problem: Problem, expired: Expired = never) -> Plan:
+def solve_with_buffers(problem: Problem, expired: Expired = never) -> Plan:
     """Return the plan for pods and for the pods that buffers stand for.
 
     A buffer's pod with the namespace and name of an existing pod is left out. When the time has ``expired``, returns
@@ -37,14 +37,16 @@ def solved(problem: Problem, expired: Expired = never) -> Plan:
         return replace(first, unreached=first.unreached | {pod.key for pod in standing})
     taken = replace(problem, nodes=[with_pods(node, first.placements.get(node.name, ())) for node in problem.nodes])
     to_buy_for = {pod.key: pod for claim in first.claims for pod in claim.pods}
-    keys = {key for pod in (*waiting, *standing) for key in _looked_at(pod)} - {labels.HOSTNAME}
-    both = solve(replace(taken, pods=[*_settled(first.claims, keys), *standing]), expired)
+    keys = {key for pod in (*waiting, *standing) for key in _topology_keys(pod)} - {labels.HOSTNAME}
+    both = solve(replace(taken, pods=[*_pinned_pods(first.claims, keys), *standing]), expired)
     if to_buy_for.keys() <= {pod.key for claim in both.claims for pod in claim.pods}:
         claims = [replace(c, pods=tuple(to_buy_for.get(pod.key, pod) for pod in c.pods)) for c in both.claims]
-        return Plan(tuple(claims), _joined(first, both), _told(first, both), both.unreached)
+        return Plan(tuple(claims), _merge_pods(first, both), _merge_reasons(first, both), both.unreached)
     there = solve(replace(taken, pods=standing, pools=[]), expired)
-    refused = {**first.unschedulable, **dict.fromkeys(there.unschedulable, CROWDED)}
-    return Plan(first.claims, _joined(first, there), {key: refused[key] for key in sorted(refused)}, there.unreached)
+    refused = {**first.unschedulable, **dict.fromkeys(there.unschedulable, NO_ROOM)}
+    return Plan(
+        first.claims, _merge_pods(first, there), {key: refused[key] for key in sorted(refused)}, there.unreached
+    )
 
 
 def buffer_pods(pods: Sequence[Pod]) -> dict[str, list[Pod]]:
@@ -56,12 +58,12 @@ def buffer_pods(pods: Sequence[Pod]) -> dict[str, list[Pod]]:
     return found
 
 
-def _looked_at(pod: Pod) -> set[str]:
+def _topology_keys(pod: Pod) -> set[str]:
     """Return the topology keys of the pod's spread constraints and affinity terms."""
     return {spread.key for spread in pod.rules.spreads} | {term.key for term in pod.rules.terms}
 
 
-def _settled(claims: Sequence[PlannedClaim], keys: Set[str]) -> list[Pod]:
+def _pinned_pods(claims: Sequence[PlannedClaim], keys: Set[str]) -> list[Pod]:
     """Return the pods of the claims, each restricted to its claim's domains of these topologies.
 
     The first plan satisfies rules between pods among existing pods. Solving again together with the buffers' pods would
@@ -79,11 +81,11 @@ def _settled(claims: Sequence[PlannedClaim], keys: Set[str]) -> list[Pod]:
     return pods
 
 
-def _joined(first: Plan, second: Plan) -> Mapping[str, tuple[Pod, ...]]:
+def _merge_pods(first: Plan, second: Plan) -> Mapping[str, tuple[Pod, ...]]:
     names = dict.fromkeys([*first.placements, *second.placements])
     return {name: (*first.placements.get(name, ()), *second.placements.get(name, ())) for name in names}
 
 
-def _told(first: Plan, second: Plan) -> Mapping[str, str]:
+def _merge_reasons(first: Plan, second: Plan) -> Mapping[str, str]:
     told = {**first.unschedulable, **second.unschedulable}
     return {key: told[key] for key in sorted(told)}

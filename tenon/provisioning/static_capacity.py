@@ -96,7 +96,7 @@ def decide(pool: NodePool, claims: Sequence[StaticClaim], may_make: int = MAX_CH
     staying = [claim for claim in claims if not claim.leaving]
     found = balance(pool, len(staying), len(claims) - len(staying))
     if found.surplus:
-        return StaticDecision(delete=tuple(sorted(staying, key=_first_to_go)[: min(found.surplus, MAX_CHANGES)]))
+        return StaticDecision(delete=tuple(sorted(staying, key=_deletion_order)[: min(found.surplus, MAX_CHANGES)]))
     return _new_names(pool, min(found.missing, may_make, MAX_CHANGES), {claim.name for claim in claims})
 
 
@@ -106,7 +106,7 @@ def next_ordinal(pool: NodePool) -> int:
     return int(text) if _ORDINAL.fullmatch(text) else 0
 
 
-def why_none_are_made(pool: NodePool, node_class: NodeClasses) -> str:
+def why_no_new_nodes(pool: NodePool, node_class: NodeClasses) -> str:
     """Say why a static pool gets no new nodes now; empty if it does."""
     unready = why_class_unready(pool, node_class)
     if unready:
@@ -115,7 +115,7 @@ def why_none_are_made(pool: NodePool, node_class: NodeClasses) -> str:
     return str(faults[0]) if faults else ""
 
 
-def _first_to_go(claim: StaticClaim) -> tuple[bool, bool, bool, float, str, str]:
+def _deletion_order(claim: StaticClaim) -> tuple[bool, bool, bool, float, str, str]:
     """Sort claims without an instance first, then empty nodes, then nodes with a low pod cost.
 
     Protected ones come last.

@@ -12,7 +12,7 @@ import numpy as np
 from tenon.scheduling.blast_radius import WorkloadKey
 from tenon.scheduling.first_fit import Packing, close, first_fit
 from tenon.scheduling.hostname_rules import UNBOUNDED, HostRules
-from tenon.scheduling.load_partition import LoadPart, joint_state
+from tenon.scheduling.load_partition import LoadPart, joined_state
 from tenon.scheduling.node_sizes import choose_sizes, spread_sizes
 from tenon.scheduling.packing import Bin, Load
 from tenon.scheduling.pod_classes import PodClass
@@ -68,7 +68,7 @@ def _choose(template: Template, portion: LoadPart, tight: bool) -> tuple[list[in
     if len(portion.classes) == 1 and least == 1:
         parts, units = np.floor(menu.parts(portion.amounts[0], largest) + 1e-9), int(portion.counts[0])
         rows = choose_sizes(menu.price, parts, units) if parts.any() else []
-        return rows, _dealt(template, menu.room[rows], parts[rows] / units, portion)
+        return rows, _assigned(template, menu.room[rows], parts[rows] / units, portion)
     rest = float((nodes_needed(menu.room, total[None])[:, 0] * menu.price).min()) if tight else None
     rows, table, more = [], np.zeros((0, len(portion.classes)), dtype=np.int64), 1.0
     for _ in range(1 if tight else TRIES):
@@ -78,7 +78,7 @@ def _choose(template: Template, portion: LoadPart, tight: bool) -> tuple[list[in
         rows = choose_sizes(menu.price, parts, 1, rest, template.node_charge)
         if len(rows) < least:  # no node may carry more than its share
             rows = spread_sizes(menu.price, parts, least) or rows
-        table = _dealt(template, menu.room[rows], parts[rows], portion)
+        table = _assigned(template, menu.room[rows], parts[rows], portion)
         left = portion.counts - table.sum(axis=0)
         if not left.any():
             break
@@ -86,7 +86,7 @@ def _choose(template: Template, portion: LoadPart, tight: bool) -> tuple[list[in
     return rows, table
 
 
-def _dealt(template: Template, room: Floats, parts: Floats, portion: LoadPart) -> Numbers:
+def _assigned(template: Template, room: Floats, parts: Floats, portion: LoadPart) -> Numbers:
     """Return pods of each class (columns) for nodes with this room (rows). The smallest pods may be left over."""
     nodes = NodeRooms(room)
     weights = parts / max(1.0, parts.sum())
@@ -99,7 +99,7 @@ def _dealt(template: Template, room: Floats, parts: Floats, portion: LoadPart) -
     for number in np.lexsort((-size, anywhere)).tolist():
         pod_class, asked = portion.classes[number], portion.amounts[number]
         rest = int(portion.counts[number])
-        alike = carried.setdefault(template.shares.kin(pod_class), np.zeros(len(room), dtype=np.int64))
+        alike = carried.setdefault(template.shares.workload(pod_class), np.zeros(len(room), dtype=np.int64))
         most = template.shares.most(pod_class)
         while rest:
             more = None
@@ -160,11 +160,11 @@ class NodeRooms:
         for _, port, protocol in pod_class.ports:
             fits = np.minimum(fits, 1 - self._ports.get((port, protocol), 0))
         if pod_class.host is not None:
-            fits = np.minimum(fits, _host_room(pod_class.host, self._hosts, len(fits)))
+            fits = np.minimum(fits, _room_by_host_rules(pod_class.host, self._hosts, len(fits)))
         return fits
 
 
-def _host_room(rules: HostRules, hosts: dict[int, Numbers], nodes: int) -> Numbers:
+def _room_by_host_rules(rules: HostRules, hosts: dict[int, Numbers], nodes: int) -> Numbers:
     """`HostRules.room` for many nodes at once."""
     none = np.zeros(nodes, dtype=np.int64)
     room = np.full(nodes, UNBOUNDED, dtype=np.int64)
@@ -184,7 +184,7 @@ def _fill(template: Template, portion: LoadPart, row: int, dealt: Numbers) -> It
     load = [(portion.classes[number], int(dealt[number])) for number in np.flatnonzero(dealt)]
     if load:
         node = Bin(template, template.start.types, 1 << int(portion.menu.numbers[row]))
-        state = joint_state(template, template.start, load)
+        state = joined_state(template, template.start, load)
         if state is None or not node.stack(load, state):
             for pod_class, count in load:
                 node.add(pod_class, count)

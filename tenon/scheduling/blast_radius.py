@@ -45,6 +45,6 @@ class BlastRadius:
         return max(1, ceil(round(self._share * total, 9)))
 
     @staticmethod
-    def kin(pod_class: PodClass) -> WorkloadKey:
+    def workload(pod_class: PodClass) -> WorkloadKey:
         """The workload of a class, as nodes count it."""
         return pod_class.workload or id(pod_class.origin)

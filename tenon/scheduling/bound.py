@@ -48,12 +48,12 @@ def lower_bounds(
         tables = merged(pruned(tabulate(demand, priced, nodes)))
         if not len(tables.counts):
             return 0.0
-        return max(0.0, _certified(tables, _worth(tables, places), places) * (1 - SAFETY))
+        return max(0.0, _certified(tables, _dual_prices(tables, places), places) * (1 - SAFETY))
 
     return tuple(map(bound, node_charges))
 
 
-def _worth(tables: Tables, places: Mapping[Reservation, int]) -> Floats:
+def _dual_prices(tables: Tables, places: Mapping[Reservation, int]) -> Floats:
     """Solve the program. Return the dual price of a node's whole room, per column and resource."""
     columns, resources = tables.room.shape
     classes = len(tables.counts)

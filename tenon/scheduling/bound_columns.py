@@ -74,7 +74,7 @@ def read_demand(pods: Iterable[Pod]) -> Demand:
     numbers: dict[PodConstraints, int] = {}
     for pod in listed:
         amounts = tuple(pod.requests.get(name, 0) >> unit for name, unit in zip(names, demand.units, strict=True))
-        key = (amounts, numbers.setdefault(_choice(pod), len(numbers)))
+        key = (amounts, numbers.setdefault(_constraints(pod), len(numbers)))
         demand.counts[key] = demand.counts.get(key, 0) + 1
     demand.choices.extend(numbers)
     return demand
@@ -89,14 +89,14 @@ def to_buy(problem: Problem, demand: Demand) -> tuple[list[Column], dict[Reserva
         table = tables.setdefault(id(pool.instance_types), TypeTable(pool.instance_types, demand.names))
         own = pool.requirements.with_(Requirements.from_labels({**pool.labels, labels.NODEPOOL: pool.name}))
         opened = _opened(pool, own, table, demand.choices)
-        daemons = [daemon for daemon in problem.daemons if _choice(daemon).tolerates(pool.taints)]
+        daemons = [daemon for daemon in problem.daemons if _constraints(daemon).tolerates(pool.taints)]
         for number, instance_type in enumerate(table.types):
             for offering in instance_type.offerings:
                 by_choice = opened[_offer(offering)] if offering.available else ()
                 open_to = sum(1 << choice for choice, types in by_choice if types >> number & 1)
                 if not open_to:
                     continue
-                taken = _taken(own, instance_type, offering, daemons, demand.names)
+                taken = _daemon_requests(own, instance_type, offering, daemons, demand.names)
                 room = _room([a - b for a, b in zip(table.room[number], taken, strict=True)], demand.units)
                 reservation = (pool.name, offering.reservation_id) if offering.reservation_id else None
                 if reservation:
@@ -138,18 +138,18 @@ def _opened(
     for number, choice in enumerate(choices):
         if not choice.tolerates(pool.taints):
             continue
-        together = [met for term in choice.terms if (met := _together(own, term, table.known)) is not None]
+        together = [met for term in choice.terms if (met := _combined(own, term, table.known)) is not None]
         allowed = [(met, table.allowing(met)) for met in together]
         for offer, offering in offers.items():
             types = 0
             for met, those in allowed:
-                types |= those if _sold(offering, met) else 0
+                types |= those if _is_available(offering, met) else 0
             if types:
                 opened[offer].append((number, types))
     return opened
 
 
-def _together(own: Requirements, term: Requirements, known: frozenset[str]) -> Requirements | None:
+def _combined(own: Requirements, term: Requirements, known: frozenset[str]) -> Requirements | None:
     """The pool's requirements with a pod's; None if they contradict. A label that neither defines is missing."""
     if own.conflict(term, known) is not None or any(r.contradicts() for r in own.values()):
         return None
@@ -157,13 +157,13 @@ def _together(own: Requirements, term: Requirements, known: frozenset[str]) -> R
     return None if any(met[key].contradicts() for key in met) else met
 
 
-def _sold(offering: Offering, requirements: Requirements) -> bool:
+def _is_available(offering: Offering, requirements: Requirements) -> bool:
     values = zip(OFFERING_KEYS, _offer(offering), strict=True)
     asked = [(requirements[key], value) for key, value in values if key in requirements]
     return all(r.has(value) if value else r.may_be_absent for r, value in asked)
 
 
-def _taken(
+def _daemon_requests(
     own: Requirements, instance_type: InstanceType, offering: Offering, daemons: Sequence[Pod], names: tuple[str, ...]
 ) -> Amounts:
     """What DaemonSets take that certainly run on every such node, whatever values its open labels get."""
@@ -176,12 +176,12 @@ def _taken(
         daemon
         for daemon in daemons
         if not daemon.volume_terms
-        and any(all(_surely(known, r) for r in term.values()) for term in _choice(daemon).terms)
+        and any(all(_certainly_meets(known, r) for r in term.values()) for term in _constraints(daemon).terms)
     ]
     return tuple(sum(daemon.requests.get(name, 0) for daemon in sure) for name in names)
 
 
-def _surely(known: Requirements, wanted: Requirement) -> bool:
+def _certainly_meets(known: Requirements, wanted: Requirement) -> bool:
     if wanted.key not in known:
         return wanted.may_be_absent and wanted.key not in labels.WELL_KNOWN
     mine = known[wanted.key]
@@ -201,7 +201,7 @@ def _may_meet(node: Node, term: Requirements) -> bool:
     return all(key not in known or known[key].overlaps(r) for key, r in term.items())
 
 
-def _choice(pod: Pod) -> PodConstraints:
+def _constraints(pod: Pod) -> PodConstraints:
     return PodConstraints(pod.required_terms or NO_TERM, pod.tolerations)
 
 

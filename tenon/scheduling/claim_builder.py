@@ -11,7 +11,7 @@ from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.limits import RESERVATION, Limits, counts_nodes
 from tenon.scheduling.model import PlannedClaim
 from tenon.scheduling.packing import Bin, Load
-from tenon.scheduling.requirement_defaults import settled_requirements
+from tenon.scheduling.requirement_defaults import with_default_values
 from tenon.scheduling.template import State, Template
 
 MAX_TYPES = 600
@@ -76,18 +76,18 @@ def _listed(template: Template, node: Bin, types: int) -> list[int]:
         types = sum(1 << n for n in chosen)
         if all(template.offered(node.state, types, key) >= least for key, least in template.wished.items()):
             break
-        richer = _richness(template, node, [*chosen, number])
-        if richer > _richness(template, node, chosen):
+        richer = _distinct_values(template, node, [*chosen, number])
+        if richer > _distinct_values(template, node, chosen):
             while replaced > 1:
                 replaced -= 1
                 slimmer = [n for n in chosen if n != ordered[replaced]]
-                if _richness(template, node, [*slimmer, number]) == richer:
+                if _distinct_values(template, node, [*slimmer, number]) == richer:
                     chosen = [*slimmer, number]
                     break
     return chosen
 
 
-def _richness(template: Template, node: Bin, numbers: Sequence[int]) -> int:
+def _distinct_values(template: Template, node: Bin, numbers: Sequence[int]) -> int:
     """How many distinct values the types have toward the pool's ``minValues``, up to each required number."""
     types = sum(1 << n for n in numbers)
     return sum(min(least, template.offered(node.state, types, key)) for key, least in template.wished.items())
@@ -110,7 +110,7 @@ def _claim(template: Template, node: Bin, listed: _List, pods: tuple[Pod, ...]) 
         for key, least in template.wished.items()
         if (offered := template.offered(node.state, listed.types, key)) < least
     }
-    requirements = settled_requirements(template, node.state.requirements, lowered, pods)
+    requirements = with_default_values(template, node.state.requirements, lowered, pods)
     state, before = node.state, node.state.requirements
     if state.daemons and any(requirements[key].complement != before[key].complement for key in requirements):
         # A label got its value only now. DaemonSets that require another value will not run here.

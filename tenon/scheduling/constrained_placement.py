@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.domain_candidates import DomainCandidate, DomainCandidates
-from tenon.scheduling.domains import Domains, counts_node, launchable, settled_on
+from tenon.scheduling.domains import Domains, counts_node, launchable, value_on_new_node
 from tenon.scheduling.existing_nodes import Room
 from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.hostname_rules import HostRules
@@ -71,7 +71,7 @@ class Placer:
                 found = places[spread.key] = {}
                 for fleet in self._fleets:
                     for node in fleet.bins:
-                        value = settled_on(node, spread.key)
+                        value = value_on_new_node(node, spread.key)
                         if value is not None:
                             found.setdefault(value, []).append(_BinView(fleet, node))
             for value in places[spread.key].keys() - compared:
@@ -118,9 +118,9 @@ class Placer:
         """The domains in which the pods may be placed."""
         return self._choices.of(pod_class)
 
-    def boundless(self, pod_class: PodClass) -> bool:
+    def has_too_many(self, pod_class: PodClass) -> bool:
         """Whether the pods' rules allow too many combinations of domains to try any."""
-        return self._choices.boundless(pod_class)
+        return self._choices.has_too_many(pod_class)
 
     def _on_rooms(self, choice: DomainCandidate, count: int) -> int:
         if not self._rooms:
@@ -199,7 +199,7 @@ class Placer:
         """The form in which pods may be the first of their group on a host; None while the group is elsewhere."""
         if not pod_class.near:
             return pod_class
-        if not self._ledger.may_start(pod_class):
+        if not self._ledger.may_start_group(pod_class):
             return None
         return self._form(pod_class, ())
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from tenon.kube.requirements import DOES_NOT_EXIST, IN, Requirement, Requirements
-from tenon.scheduling.domains import ANY, Domains, settled
+from tenon.scheduling.domains import ANY, Domains, value_on_node
 from tenon.scheduling.existing_nodes import Room
 from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.pod_classes import PodClass
@@ -72,7 +72,7 @@ class DomainCandidates:
         self._prices: dict[tuple[object, ...], float] = {}
         self._boundless: set[tuple[object, ...]] = set()
 
-    def boundless(self, pod_class: PodClass) -> bool:
+    def has_too_many(self, pod_class: PodClass) -> bool:
         """Whether the pods' rules allow more than `MAX_CANDIDATES` combinations of domains, so that none is tried."""
         return pod_class.area is not None and self._asked(pod_class) in self._boundless
 
@@ -101,7 +101,7 @@ class DomainCandidates:
         asked = self._asked(pod_class)
         known = self._options.get(asked)
         if known is None:
-            ways = _KeyOptions(pod_class, *_settled_keys(rules))
+            ways = _KeyOptions(pod_class, *_topology_keys(rules))
             known = list(islice(self._find(ways, rules.keys, {}, pod_class.terms), MAX_CANDIDATES + 1))
             if len(known) > MAX_CANDIDATES:
                 self._boundless.add(asked)
@@ -113,7 +113,7 @@ class DomainCandidates:
     def _asked(pod_class: PodClass) -> tuple[object, ...]:
         """The properties of a class that determine its combinations."""
         rules = pod_class.area or AreaRules()
-        return (pod_class.terms, pod_class.own_terms, pod_class.tolerations, rules.keys, *_settled_keys(rules))
+        return (pod_class.terms, pod_class.own_terms, pod_class.tolerations, rules.keys, *_topology_keys(rules))
 
     def _find(
         self, ways: _KeyOptions, keys: Sequence[str], chosen: Chosen, terms: Terms
@@ -126,14 +126,14 @@ class DomainCandidates:
         key, rest = keys[0], keys[1:]
         for value in self._values(ways.pod_class, key, terms if chosen else None):
             asked = Requirements.of(Requirement.new(key, IN, (value,)))
-            yield from self._settled(ways, rest, {**chosen, key: value}, terms, asked)
+            yield from self._with_value(ways, rest, {**chosen, key: value}, terms, asked)
         if key not in ways.must:
             asked = Requirements.of(Requirement.new(key, DOES_NOT_EXIST))
-            yield from self._settled(ways, rest, {**chosen, key: None}, terms, asked)
+            yield from self._with_value(ways, rest, {**chosen, key: None}, terms, asked)
         if key not in ways.settle:
             yield from self._find(ways, rest, chosen, terms)
 
-    def _settled(
+    def _with_value(
         self, ways: _KeyOptions, keys: Sequence[str], chosen: Chosen, terms: Terms, asked: Requirements
     ) -> Iterable[tuple[Chosen, Terms]]:
         met = [term for term in (own.with_(asked) for own in terms) if _possible(term, asked)]
@@ -146,7 +146,7 @@ class DomainCandidates:
         if terms is not None:
             left = self._domains.reachable(terms, key)
             new = new if ANY in left else new & left
-        present = (value for room in self._rooms if (value := settled(room, key)) is not None)
+        present = (value for room in self._rooms if (value := value_on_node(room, key)) is not None)
         return sorted(new.union(present) - {ANY})
 
     def _price(self, pod_class: PodClass, terms: Terms) -> float:
@@ -167,7 +167,7 @@ class DomainCandidates:
         return known
 
 
-def _settled_keys(rules: AreaRules) -> tuple[frozenset[str], frozenset[str]]:
+def _topology_keys(rules: AreaRules) -> tuple[frozenset[str], frozenset[str]]:
     """The keys that need a domain, and those that must not stay open."""
     must = frozenset({spread.key for spread in rules.spreads} | {term.key for term in rules.affine})
     return must, must.union(term.key for term in rules.anti)

@@ -32,7 +32,7 @@ def launchable(template: Template, requirements: Requirements, key: str) -> set[
     return template.table.labels_of(key, types, requirements.get(key))
 
 
-def settled_on(node: Bin, key: str) -> str | None:
+def value_on_new_node(node: Bin, key: str) -> str | None:
     """The value of ``key`` on a new node; None while it may still get one of several.
 
     `ANY` counts as one value: the node will get a value of its own.
@@ -48,7 +48,7 @@ def settled_on(node: Bin, key: str) -> str | None:
     return values.pop() if len(values) == 1 else None
 
 
-def settled(room: Room, key: str) -> str | None:
+def value_on_node(room: Room, key: str) -> str | None:
     """The value of ``key`` on an existing node; None if it has none, or may still get one of several."""
     values = room.values.get(key)
     return None if values.complement or len(values.members) != 1 else values.values[0]
@@ -107,6 +107,6 @@ class Domains:
         """The domains of existing nodes that pass the filter."""
         known = self._present.get((key, nodes))
         if known is None:
-            values = (settled(room, key) for room in self._rooms if counts_node(room, nodes))
+            values = (value_on_node(room, key) for room in self._rooms if counts_node(room, nodes))
             known = self._present[key, nodes] = frozenset(value for value in values if value is not None)
         return known

@@ -23,7 +23,7 @@ from tenon.scheduling.deadline import Expired, never, without_rules
 from tenon.scheduling.domains import Domains
 from tenon.scheduling.explanation.topology_conflicts import obstacle
 from tenon.scheduling.explanation.unschedulable_pods import explain
-from tenon.scheduling.first_fit_baseline import FleetPlan, Order, best, worthwhile
+from tenon.scheduling.first_fit_baseline import FleetPlan, Order, best, is_worthwhile
 from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.model import Plan, Problem
 from tenon.scheduling.packing import Load
@@ -83,7 +83,7 @@ def _solve(
     stepwise = [
         pod_class
         for pod_class in classes
-        if in_turn is not None or len(ways[id(pod_class)]) > 1 or _looks_around(pod_class, topology)
+        if in_turn is not None or len(ways[id(pod_class)]) > 1 or _depends_on_other_pods(pod_class, topology)
     ]
     chosen = set(map(id, stepwise))
     bulk = [pod_class for pod_class in classes if id(pod_class) not in chosen]
@@ -125,7 +125,7 @@ def _solve(
     )
     refused |= hopeless
     plan = Plan(tuple(claims), placements, {key: refused[key] for key in sorted(refused)}, unreached)
-    comparable = bool(stepwise) and worthwhile(len(pods), len(classes), len(claims))
+    comparable = bool(stepwise) and is_worthwhile(len(pods), len(classes), len(claims))
     return FleetPlan(plan, fleets, comparable), placer.missed_domains()
 
 
@@ -176,7 +176,7 @@ def _in_order(stepwise: list[PodClass], ways: dict[int, list[PodClass]]) -> list
     return [stepwise[position] for position in sorted(range(len(stepwise)), key=place)]
 
 
-def _looks_around(pod_class: PodClass, topology: Topology) -> bool:
+def _depends_on_other_pods(pod_class: PodClass, topology: Topology) -> bool:
     """Whether the placement depends on more than the node at hand, or other pods wait for these."""
     if pod_class.area is not None or pod_class.near:
         return True

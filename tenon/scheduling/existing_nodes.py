@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from tenon.apis import labels
-from tenon.kube.host_ports import HostPort, clash
+from tenon.kube.host_ports import HostPort, first_conflict
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirement, Requirements
 from tenon.kube.taints import Taint
@@ -54,11 +54,11 @@ class Room:
         if count and pod_class.host is not None:
             count = min(count, pod_class.host.room(self.hosts))
         if self._shares.limited and not self._shares.new_nodes_only:
-            count = min(count, self._shares.most(pod_class) - self._carried[self._shares.kin(pod_class)])
+            count = min(count, self._shares.most(pod_class) - self._carried[self._shares.workload(pod_class)])
         if count <= 0 or not self._suited(pod_class):
             return 0
         if pod_class.ports:
-            count = 1 if clash(pod_class.ports, self.ports) is None else 0
+            count = 1 if first_conflict(pod_class.ports, self.ports) is None else 0
         return count if self._attachable(pod_class) else 0
 
     def take(self, pod_class: PodClass, start: int, most: int | None = None) -> int:
@@ -71,7 +71,7 @@ class Room:
         if pod_class.host is not None:
             pod_class.host.put(self.hosts, count)
         if self._shares.limited:
-            self._carried[self._shares.kin(pod_class)] += count
+            self._carried[self._shares.workload(pod_class)] += count
         if self._limits:
             self._attached.update(pod_class.attachments)
         self.free = [free - count * asked for free, asked in zip(self.free, pod_class.amounts, strict=True)]

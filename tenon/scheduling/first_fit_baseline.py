@@ -44,17 +44,17 @@ class FleetPlan:
             for fleet in self.fleets
             for node in fleet.bins
         )
-        return self._without_a_place(), round(steady, 9)
+        return self._unplaced(), round(steady, 9)
 
     def price(self) -> tuple[int, float]:
         """Pods without a place, then the price without charges."""
-        return self._without_a_place(), round(sum(claim.price for claim in self.plan.claims), 9)
+        return self._unplaced(), round(sum(claim.price for claim in self.plan.claims), 9)
 
-    def _without_a_place(self) -> int:
+    def _unplaced(self) -> int:
         return len(self.plan.unschedulable) + len(self.plan.unreached)
 
 
-def worthwhile(pods: int, kinds: int, nodes: int) -> bool:
+def is_worthwhile(pods: int, kinds: int, nodes: int) -> bool:
     """Whether to compare a plan with this many pods, kinds of pods and new nodes."""
     return nodes > 0 and pods * nodes <= EFFORT and kinds <= MAX_CLASSES
 

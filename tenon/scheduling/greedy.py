@@ -52,7 +52,7 @@ def _best_node(
             menu = menus[id(state), permitted] = TypeCandidates(template, state, permitted & worthy)
         if not len(menu.numbers):
             return None
-        taken, value = _taken(template, menu, load, worth)
+        taken, value = _pods_taken(template, menu, load, worth)
         ratio = np.where((taken[:, 0] > 0) & (value > 0), menu.price / np.maximum(value, 1e-12), np.inf)
         row = int(ratio.argmin())
         if np.isinf(ratio[row]):
@@ -65,7 +65,9 @@ def _best_node(
     return None
 
 
-def _taken(template: Template, menu: TypeCandidates, load: Load, worth: dict[int, float]) -> tuple[Numbers, Floats]:
+def _pods_taken(
+    template: Template, menu: TypeCandidates, load: Load, worth: dict[int, float]
+) -> tuple[Numbers, Floats]:
     """Return how many pods of each class (columns) a node of each type (rows) takes, and what these pods are worth.
 
     A pod is worth the price of the cheapest share of a node that holds it, in dollars an hour.
@@ -80,7 +82,7 @@ def _taken(template: Template, menu: TypeCandidates, load: Load, worth: dict[int
         if not states:
             continue
         asked = np.array(pod_class.amounts, dtype=np.float64)
-        alike = carried.setdefault(template.shares.kin(pod_class), np.zeros(len(menu.numbers), dtype=np.int64))
+        alike = carried.setdefault(template.shares.workload(pod_class), np.zeros(len(menu.numbers), dtype=np.int64))
         most = np.minimum(1 if pod_class.ports else count, np.maximum(0, template.shares.most(pod_class) - alike))
         more = nodes.fitting(pod_class, asked, most)
         if not more.any():

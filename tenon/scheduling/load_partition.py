@@ -58,7 +58,7 @@ class LoadPart:
         kin: Counter[WorkloadKey] = Counter()
         least = 1
         for pod_class, count in self.load():
-            alike = template.shares.kin(pod_class)
+            alike = template.shares.workload(pod_class)
             kin[alike] += count
             least = max(least, count if pod_class.ports else -(-kin[alike] // template.shares.most(pod_class)))
             for group, most in pod_class.host.at_most if pod_class.host is not None else ():
@@ -66,14 +66,14 @@ class LoadPart:
         return max(least, *(-(-count // most) for (_, most), count in counted.items() if most > 0), 1)
 
     @property
-    def scattered(self) -> bool:
+    def is_scattered(self) -> bool:
         """Whether some pods keep each other off their nodes, so that they need many nodes of whatever size."""
         return any(
             pod_class.ports or (pod_class.host is not None and pod_class.host.at_most) for pod_class in self.classes
         )
 
 
-def ways_to_cut(template: Template, load: Load) -> Iterator[list[LoadPart]]:
+def partitions(template: Template, load: Load) -> Iterator[list[LoadPart]]:
     """Yield several ways to cut a load. Pods with required affinity to pods on the same node are in none of them."""
     menus: dict[int, TypeCandidates] = {}
     found: dict[int, tuple[State, Load]] = {}
@@ -84,7 +84,7 @@ def ways_to_cut(template: Template, load: Load) -> Iterator[list[LoadPart]]:
     apart = [_portion(template, menus, state, part) for state, part in found.values()]
     apart = [portion for portion in apart if len(portion.menu.numbers)]
     spread = _spread(template, menus, apart) if len(apart) > 1 else []
-    if any(portion.scattered for portion in apart):
+    if any(portion.is_scattered for portion in apart):
         yield spread or apart
         return
     joined = _joined(template, menus, apart) if 1 < len(apart) <= MAX_JOINED else apart
@@ -166,7 +166,7 @@ def _join(
     template: Template, menus: dict[int, TypeCandidates], one: LoadPart, other: LoadPart
 ) -> tuple[float, LoadPart | None]:
     """Return what joining two portions would save, and the joined portion; None if no node takes both."""
-    state = joint_state(template, one.menu.state, other.load())
+    state = joined_state(template, one.menu.state, other.load())
     if state is None:
         return 0.0, None
     joined = _portion(template, menus, state, _ordered(one.load() + other.load()))
@@ -180,7 +180,7 @@ def _rough_price(template: Template, portion: LoadPart) -> float:
     return float((needed * portion.menu.price).min(initial=np.inf))
 
 
-def joint_state(template: Template, state: State, load: Load) -> State | None:
+def joined_state(template: Template, state: State, load: Load) -> State | None:
     """The state of a node in ``state`` after it takes pods of each class; None if one of the classes cannot join."""
     for pod_class, _ in load:
         states = template.successors(state, pod_class)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from operator import mul
 
-from tenon.kube.host_ports import HostPort, clash
+from tenon.kube.host_ports import HostPort, first_conflict
 from tenon.scheduling.blast_radius import WorkloadKey
 from tenon.scheduling.hostname_rules import Counts
 from tenon.scheduling.pod_classes import PodClass
@@ -47,13 +47,13 @@ class Bin:
     def room_for(self, pod_class: PodClass, count: int) -> tuple[int, State | None, int]:
         """Return how many of ``count`` pods of the class fit, and the state and the types that the node then has."""
         if pod_class.ports:
-            count = 1 if count and clash(pod_class.ports, self.ports) is None else 0
+            count = 1 if count and first_conflict(pod_class.ports, self.ports) is None else 0
         if pod_class.host is not None:
             count = min(count, pod_class.host.room(self.hosts))
         shares = self.template.shares
         if shares.limited:
-            kin = shares.kin(pod_class)
-            there = sum(pods for other, pods in self.load if shares.kin(other) == kin)
+            kin = shares.workload(pod_class)
+            there = sum(pods for other, pods in self.load if shares.workload(other) == kin)
             count = min(count, shares.most(pod_class) - there)
         most = min(count, self._most(pod_class))
         if most <= 0:
@@ -92,7 +92,7 @@ class Bin:
         alike: Counter[WorkloadKey] = Counter()
         shares = self.template.shares
         for pod_class, count in load:
-            kin = shares.kin(pod_class)
+            kin = shares.workload(pod_class)
             alike[kin] += count
             if pod_class.ports or alike[kin] > shares.most(pod_class):
                 return False

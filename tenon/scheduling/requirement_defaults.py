@@ -13,7 +13,7 @@ from tenon.scheduling.template import Template
 _MAX_INT = 2**31 - 1
 
 
-def settled_requirements(
+def with_default_values(
     template: Template, requirements: Requirements, lowered: Mapping[str, int], pods: Sequence[Pod]
 ) -> Requirements:
     """Return the requirements with lowered minValues, and a value for each of the pool's labels that must have one.

@@ -18,7 +18,7 @@ from tenon.scheduling.balanced_packing import balance
 from tenon.scheduling.first_fit import Packing, first_fit
 from tenon.scheduling.greedy import fill_best
 from tenon.scheduling.limits import Limits
-from tenon.scheduling.load_partition import ways_to_cut
+from tenon.scheduling.load_partition import partitions
 from tenon.scheduling.outliers import outliers
 from tenon.scheduling.packing import Load, top_up
 from tenon.scheduling.template import Template
@@ -53,7 +53,7 @@ def pack(template: Template, load: Load, limits: Limits | None = None, *, whole:
     attempts = _attempts(template, hopeful, len(plain.bins))
     if whole and plain.limits.unlimited:
         odd, others = outliers(template, hopeful)
-        attempts = chain(attempts, [partial(_apart, template, odd, others)] if odd else ())
+        attempts = chain(attempts, [partial(_pack_outliers, template, odd, others)] if odd else ())
     for attempt in attempts:
         if template.expired():
             break
@@ -65,7 +65,7 @@ def pack(template: Template, load: Load, limits: Limits | None = None, *, whole:
     return min(packings, key=Packing.cost)
 
 
-def _apart(template: Template, odd: Load, others: Load) -> Packing:
+def _pack_outliers(template: Template, odd: Load, others: Load) -> Packing:
     """Pack the outliers, fill their nodes with other pods at no extra cost, and pack the remaining pods."""
     first = pack(template, odd, whole=False)
     for node in first.bins:
@@ -77,9 +77,9 @@ def _apart(template: Template, odd: Load, others: Load) -> Packing:
 
 def _attempts(template: Template, load: Load, nodes: int) -> Iterator[Callable[[], Packing]]:
     whole, scattered = 0, False
-    for portions in ways_to_cut(template, load):
+    for portions in partitions(template, load):
         whole = max(whole, *(len(portion.classes) for portion in portions), 0)
-        scattered = any(portion.scattered for portion in portions)
+        scattered = any(portion.is_scattered for portion in portions)
         for tight in (True,) if scattered and len(load) * nodes > FEW else (False, True):
             yield partial(balance, template, load, portions, tight=tight)
     if whole < len(load) or scattered:

@@ -11,7 +11,7 @@ from itertools import islice, product
 from math import inf
 
 from tenon.apis import labels
-from tenon.kube.host_ports import HostPort, clash
+from tenon.kube.host_ports import HostPort, first_conflict
 from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.scheduling import burstable
 from tenon.scheduling.blast_radius import BlastRadius
@@ -138,9 +138,9 @@ class Template:
                 if after.types and after not in found:
                     found.append(after)
             known = state.successors[pod_class.terms] = tuple(found)
-        return self._and_apart(state, known, pod_class) if self._deciding else known
+        return self._with_daemon_variants(state, known, pod_class) if self._deciding else known
 
-    def _and_apart(self, state: State, known: tuple[State, ...], pod_class: PodClass) -> tuple[State, ...]:
+    def _with_daemon_variants(self, state: State, known: tuple[State, ...], pod_class: PodClass) -> tuple[State, ...]:
         """Return the successors, preceded by variants in which fewer DaemonSets take room from the pod.
 
         A variant is added if a new node costs less for the pod there, or if no plain successor holds the pod.
@@ -150,7 +150,7 @@ class Template:
             found = known
             least = min((self._price_alone(after, pod_class) for after in known), default=inf)
             if state is self.start or least == inf:
-                settled = [after for one in known for after in self._settled(one)]
+                settled = [after for one in known for after in self._label_variants(one)]
                 prices = [(self._price_alone(after, pod_class), after) for after in settled]
                 better = sorted((pair for pair in prices if pair[0] < least), key=lambda pair: pair[0])
                 found = (*(after for _, after in better), *known)
@@ -162,7 +162,7 @@ class Template:
         types = self._holding(state, pod_class)
         return self.price(state, types) if types else inf
 
-    def _settled(self, state: State) -> Iterator[State]:
+    def _label_variants(self, state: State) -> Iterator[State]:
         """Yield variants of the state with one value for each open label that DaemonSets select on.
 
         With a single such label, a variant keeps all values that attract the same DaemonSets.
@@ -212,7 +212,7 @@ class Template:
         """Types on which a DaemonSet uses one of the host ports."""
         found = 0
         for daemon, types in state.daemons:
-            if daemon.pod_class.ports and clash(ports, daemon.pod_class.ports) is not None:
+            if daemon.pod_class.ports and first_conflict(ports, daemon.pod_class.ports) is not None:
                 found |= types
         return found
 

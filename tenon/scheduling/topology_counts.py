@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tenon.kube.pod import Pod
-from tenon.scheduling.domains import ANY, Domains, counts_node, settled
+from tenon.scheduling.domains import ANY, Domains, counts_node, value_on_node
 from tenon.scheduling.existing_nodes import Room
 from tenon.scheduling.hostname_rules import UNBOUNDED
 from tenon.scheduling.pod_classes import PodClass
@@ -58,19 +58,19 @@ class TopologyCounts:
         quota = UNBOUNDED
         for group, key in rules.repelled:
             domain = chosen.get(key)
-            if domain is not None and _there(self._holders, group, domain):
+            if domain is not None and _is_allowed(self._holders, group, domain):
                 return 0
             if key not in chosen and self._holders.get(group):
                 return 0  # an open domain might become one that repels the pods
         for term in rules.anti:
             domain = chosen.get(term.key)
             if domain is not None:
-                if _there(self._possible, term.group, domain):
+                if _is_allowed(self._possible, term.group, domain):
                     return 0
                 quota = min(quota, 1) if term.counts_itself else quota
         for term in rules.affine:
             domain = chosen.get(term.key)
-            if domain is None or not (self._counts.get(term.group, {}).get(domain) or self.may_start(pod_class)):
+            if domain is None or not (self._counts.get(term.group, {}).get(domain) or self.may_start_group(pod_class)):
                 return 0
         for spread in rules.spreads:
             domain = chosen.get(spread.key)
@@ -150,7 +150,7 @@ class TopologyCounts:
             for value in (domain,) if domain is not None else () if key in chosen else open_to(key):
                 _add(self._holders, group, value, pods)
 
-    def may_start(self, pod_class: PodClass) -> bool:
+    def may_start_group(self, pod_class: PodClass) -> bool:
         """True if no pod matches any affinity term yet and the pods match their own, so they may start the group."""
         area = pod_class.area.affine if pod_class.area is not None else ()
         wanted = [(term.group, term.counts_itself) for term in area]
@@ -164,7 +164,7 @@ class TopologyCounts:
                 room.hosts[group] = room.hosts.get(group, 0) + 1
                 self.totals[group] = self.totals.get(group, 0) + 1
                 continue
-            domain = settled(room, found.key)
+            domain = value_on_node(room, found.key)
             if domain is not None and counts_node(room, found.nodes):
                 _add(self._counts, group, domain, 1)
             values = room.values.get(found.key)
@@ -189,7 +189,7 @@ class TopologyCounts:
         return () if room.settled else (ANY,)
 
 
-def _there(tallies: Mapping[int, Tally], group: int, domain: str) -> bool:
+def _is_allowed(tallies: Mapping[int, Tally], group: int, domain: str) -> bool:
     """Whether a pod may be in the domain."""
     tally = tallies.get(group)
     return tally is not None and bool(tally.get(domain) or tally.get(ANY))

@@ -10,13 +10,13 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
 from tenon.kube.pod import Pod
-from tenon.provisioning.overlays import overlaid
+from tenon.provisioning.overlays import apply_overlays
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pool_overlap import notes as overlap_notes
 from tenon.provisioning.pool_overlap import overlapping
-from tenon.provisioning.problem import Cluster, explained, problem_of
+from tenon.provisioning.problem import Cluster, problem_of, with_pool_reasons
 from tenon.provisioning.readiness import usable_pools
-from tenon.provisioning.solving import solved
+from tenon.provisioning.solving import solve_with_buffers
 from tenon.scheduling.model import InstanceType, Plan, Problem
 
 MAX_OVERLAP_NOTES = 5
@@ -52,9 +52,9 @@ def decide(cluster: Cluster, question: Question, clock: Callable[[], float]) -> 
         (pool, in_zones_of(_class_of(pool, cluster), question.types))
         for pool in usable_pools(cluster.node_pools(), cluster.node_class)
     ]
-    seen = overlaid(sold, question.overlays)
+    seen = apply_overlays(sold, question.overlays)
     problem = problem_of(cluster, question.pods, seen.sold, question.policy)
-    plan = explained(solved(problem), cluster, question.pods)
+    plan = with_pool_reasons(solve_with_buffers(problem), cluster, question.pods)
     seconds = clock() - began
     notes = [f"NodeOverlay {name} is left out: {why}" for name, why in sorted(seen.refused.items())]
     notes += overlap_notes(overlapping([pool for pool, _ in sold]))[:MAX_OVERLAP_NOTES]

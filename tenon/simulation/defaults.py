@@ -9,7 +9,7 @@ from typing import Any
 
 from tenon.apis.json_object import JsonObject
 from tenon.apis.kubelet import expressions_in
-from tenon.ec2.expressions_finding import expressions_are_off
+from tenon.ec2.expressions_check import expressions_are_off
 from tenon.manifests.faults import Source
 from tenon.simulation.admission import admitted
 from tenon.simulation.objects import Found, Objects

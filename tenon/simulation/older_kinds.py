@@ -9,7 +9,7 @@ from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.conversion import Converted, name_of
 from tenon.apis.legacy.global_settings import convert_settings
 from tenon.apis.legacy.pods_and_nodes import convert_node, convert_pod
-from tenon.manifests.batch_conversion import convert_together
+from tenon.manifests.batch_conversion import convert_batch
 from tenon.simulation.objects import Found, Objects
 
 WITH_TEMPLATES = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
@@ -22,7 +22,7 @@ def convert(objects: Objects) -> None:
         return
     _settings(objects, older)
     today = [found for kind in ("NodePool", "EC2NodeClass") for found in objects.of(kind)]
-    for number, made in convert_together([found.body for found in (*older, *today)]).items():
+    for number, made in convert_batch([found.body for found in (*older, *today)]).items():
         if number < len(older):
             _add(objects, older[number], made)
         else:
@@ -61,14 +61,14 @@ def _add(objects: Objects, found: Found, made: Converted) -> None:
     for body in made.manifests:
         now = Found(body["kind"], body, found.source)
         known = objects.by_kind.setdefault(now.kind, {})
-        if now.key in known and not _stands_for(found, known[now.key]):
+        if now.key in known and not _replaces(found, known[now.key]):
             where = known[now.key].source
             objects.faults.append(found.fault("", f"becomes {now.subject}, which is there too, in {where}: keep one"))
         else:
             known[now.key] = now
 
 
-def _stands_for(found: Found, present: Found) -> bool:
+def _replaces(found: Found, present: Found) -> bool:
     """True if a worker created the present object from this older one. In that case the file takes precedence."""
     metadata = present.body.get("metadata")
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None

@@ -14,9 +14,9 @@ from tenon.apis.hashing import (
     NODEPOOL_VERSION,
     ec2nodeclass_hash,
     ec2nodeclass_hashes,
+    migrated_hashes,
     nodepool_hash,
     nodepool_hashes,
-    taken_over,
 )
 from tenon.apis.nodepool import NodePool
 from tests.apis.case import EC2NODECLASS, NODEPOOL, edited, taint, term
@@ -142,16 +142,16 @@ UPSTREAM = {"karpenter.sh/nodepool-hash": "7192598826009892108", "karpenter.sh/n
 def test_dis75_what_another_controller_hashed_is_hashed_anew() -> None:
     """ANN-03: the claim counts as made from what is there now; once taken over, nothing is left to write."""
     ours = nodepool_hashes(NodePool.model_validate(NODEPOOL))
-    assert taken_over(UPSTREAM, ours, drifted=False) == ours
-    assert taken_over({}, ours, drifted=False) == ours, "a claim that nobody hashed"
-    assert taken_over({**UPSTREAM, **ours}, ours, drifted=False) == {}
+    assert migrated_hashes(UPSTREAM, ours, drifted=False) == ours
+    assert migrated_hashes({}, ours, drifted=False) == ours, "a claim that nobody hashed"
+    assert migrated_hashes({**UPSTREAM, **ours}, ours, drifted=False) == {}
     changed = {**ours, "karpenter.sh/nodepool-hash": "made from an older template"}
-    assert taken_over(changed, ours, drifted=False) == {}, "that is drift, and no take-over"
+    assert migrated_hashes(changed, ours, drifted=False) == {}, "that is drift, and no take-over"
 
 
 def test_dis75_a_claim_that_drifted_already_keeps_its_digest() -> None:
     ours = nodepool_hashes(NodePool.model_validate(NODEPOOL))
-    assert taken_over(UPSTREAM, ours, drifted=True) == {"karpenter.sh/nodepool-hash-version": NODEPOOL_VERSION}
+    assert migrated_hashes(UPSTREAM, ours, drifted=True) == {"karpenter.sh/nodepool-hash-version": NODEPOOL_VERSION}
 
 
 def test_qrk15_no_version_of_tenons_is_one_of_karpenters() -> None:

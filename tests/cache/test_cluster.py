@@ -30,7 +30,7 @@ class Cache(ClusterCache):
         self.now = T0 + 1000.0
         super().__init__(FakeApi(), clock=lambda: self.now)  # type: ignore[arg-type]
 
-    def tell(self, *records: Any) -> None:
+    def publish(self, *records: Any) -> None:
         tables: dict[str, Any] = {"PodRecord": self.pods, "NodeRecord": self.nodes, "ClaimRecord": self.claims}
         for record in records:
             tables[type(record).__name__].on_event(record.key, record)
@@ -38,12 +38,12 @@ class Cache(ClusterCache):
 
 def test_pods_are_found_by_their_node_and_leave_it() -> None:
     cache = Cache()
-    cache.tell(running("b", "n"), running("a", "n"), running("c", "m"))
+    cache.publish(running("b", "n"), running("a", "n"), running("c", "m"))
     assert [record.pod.name for record in cache.pods_on("n")] == ["a", "b"]
     assert cache.used("n") == {"cpu": 2000, "pods": 2}
     cache.pods.on_event("ns/a", None)
     assert cache.used("n") == {"cpu": 1000, "pods": 1}
-    cache.tell(running("b", "n", status={"phase": "Failed"}))
+    cache.publish(running("b", "n", status={"phase": "Failed"}))
     assert cache.used("n") == {}
     assert cache.pods_on("m")[0].pod.name == "c"
 
@@ -51,30 +51,30 @@ def test_pods_are_found_by_their_node_and_leave_it() -> None:
 def test_pending_pods_come_and_go_and_each_change_is_told_once() -> None:
     cache = Cache()
     with cache.subscribe([Topic.PENDING]) as news:
-        cache.tell(waiting("a"), waiting("b"), waiting("a"), pod("c"))
+        cache.publish(waiting("a"), waiting("b"), waiting("a"), pod("c"))
         assert news.take() == [(Topic.PENDING, "ns/a"), (Topic.PENDING, "ns/b")]
         assert [found.name for found in cache.pending_pods()] == ["a", "b"]
-        cache.tell(waiting("b"))
+        cache.publish(waiting("b"))
         assert news.take() == [], "nothing that matters changed"
-        cache.tell(running("a", "n"))
+        cache.publish(running("a", "n"))
         assert news.take() == [(Topic.PENDING, "ns/a")]
-    cache.tell(waiting("d"))
+    cache.publish(waiting("d"))
     assert news.take() == [], "closed"
 
 
 def test_a_pod_made_anew_under_its_name_is_news() -> None:
     cache = Cache()
-    cache.tell(waiting("a"))
+    cache.publish(waiting("a"))
     with cache.subscribe([Topic.PENDING]) as news:
-        cache.tell(waiting("a", meta={"uid": "another"}))
+        cache.publish(waiting("a", meta={"uid": "another"}))
         assert news.take() == [(Topic.PENDING, "ns/a")]
 
 
 def test_changes_of_a_node_are_news_of_its_claim_and_of_its_pods() -> None:
     cache = Cache()
-    cache.tell(claim(), node())
+    cache.publish(claim(), node())
     with cache.subscribe() as news:
-        cache.tell(running("a", "n"), node(cpu="5"))
+        cache.publish(running("a", "n"), node(cpu="5"))
         assert news.take() == [(Topic.NODE_PODS, "n"), (Topic.NODE, "n"), (Topic.CLAIM, "claim")]
         cache.nodes.on_event("n", None)
         assert news.take() == [(Topic.NODE, "n"), (Topic.CLAIM, "claim")]
@@ -83,34 +83,34 @@ def test_changes_of_a_node_are_news_of_its_claim_and_of_its_pods() -> None:
 def test_a_heartbeat_of_a_node_wakes_no_one() -> None:
     """Each kubelet writes its Node's status every five minutes, if only to say that it lives: 17 a second of 5,000."""
     cache = Cache()
-    cache.tell(node(), waiting("a"))
+    cache.publish(node(), waiting("a"))
     with cache.subscribe() as news:
-        cache.tell(node(), waiting("a"))
+        cache.publish(node(), waiting("a"))
         assert news.take() == []
-        cache.tell(node(unschedulable=True))
+        cache.publish(node(unschedulable=True))
         assert news.take() == [(Topic.NODE, "n")]
 
 
 def test_a_pod_event_that_this_process_notes_on_a_claim_wakes_no_one() -> None:
     cache = Cache()
-    cache.tell(claim(), node(), running("a", "n", since="2026-01-01T00:10:00Z"))
+    cache.publish(claim(), node(), running("a", "n", since="2026-01-01T00:10:00Z"))
     with cache.subscribe() as news:
-        cache.tell(claim(status={"lastPodEventTime": "2026-01-01T00:10:00Z"}))
+        cache.publish(claim(status={"lastPodEventTime": "2026-01-01T00:10:00Z"}))
         assert news.take() == []
-        cache.tell(claim(status={"lastPodEventTime": "2026-01-01T00:20:00Z"}))
+        cache.publish(claim(status={"lastPodEventTime": "2026-01-01T00:20:00Z"}))
         assert news.take() == [(Topic.NODE_PODS, "n")], "another process saw a later one"
-        cache.tell(claim(status={"lastPodEventTime": "2026-01-01T00:30:00Z", "nodeName": "n"}))
+        cache.publish(claim(status={"lastPodEventTime": "2026-01-01T00:30:00Z", "nodeName": "n"}))
         assert news.take() == [(Topic.CLAIM, "claim")], "something else changed as well"
 
 
 def test_a_node_that_joined_again_under_another_name_leaves_with_its_claim() -> None:
     cache = Cache()
     provider = "aws:///us-west-2a/i-n"
-    cache.tell(claim(), node("n", providerID=provider), node("other", providerID=provider))
+    cache.publish(claim(), node("n", providerID=provider), node("other", providerID=provider))
     assert cache.moving.nodes() == set()
-    cache.tell(claim(meta={"deletionTimestamp": START}))
+    cache.publish(claim(meta={"deletionTimestamp": START}))
     assert cache.moving.nodes() == {"n", "other"}
-    cache.tell(claim())
+    cache.publish(claim())
     assert cache.moving.nodes() == set()
     cache.nodes.on_event("n", node("n", meta={"deletionTimestamp": START}))
     assert cache.moving.nodes() == {"n"}
@@ -120,7 +120,7 @@ def test_a_node_that_joined_again_under_another_name_leaves_with_its_claim() -> 
 
 def test_node_and_claim_find_each_other_by_provider_id_then_by_name() -> None:
     cache = Cache()
-    cache.tell(node("n"), claim("c", node_name="n"), claim("late", node_name="", status={"nodeName": "n"}))
+    cache.publish(node("n"), claim("c", node_name="n"), claim("late", node_name="", status={"nodeName": "n"}))
     one, late = cache.claims.get("c"), cache.claims.get("late")
     found = cache.nodes.get("n")
     assert one is not None
@@ -142,29 +142,29 @@ def unplanned(cache: Cache, now: float | None = None) -> list[Pod]:
 def test_a_planned_pod_is_planned_again_when_it_did_not_get_there_sch_018() -> None:
     cache = Cache()
     meta = {"annotations": {"tenon.sh/planned-pods": "ns/p=uid-p"}}
-    cache.tell(waiting("p"), claim(meta=meta))
+    cache.publish(waiting("p"), claim(meta=meta))
     assert unplanned(cache) == []
-    cache.tell(claim(meta=meta, initialized=START))
+    cache.publish(claim(meta=meta, initialized=START))
     assert unplanned(cache, T0 + 59) == []
     assert [found.name for found in unplanned(cache, T0 + 60)] == ["p"]
-    cache.tell(claim(meta={**meta, "deletionTimestamp": START}))
+    cache.publish(claim(meta={**meta, "deletionTimestamp": START}))
     assert len(unplanned(cache)) == 1
-    cache.tell(claim(meta=meta), waiting("p", meta={"uid": "another"}))
+    cache.publish(claim(meta=meta), waiting("p", meta={"uid": "another"}))
     assert len(unplanned(cache)) == 1, "the annotation means another pod of that name"
 
 
 def test_a_node_is_empty_since_its_last_pod_left() -> None:
     cache = Cache()
     mine = claim(initialized=START)
-    cache.tell(mine, node(), running("ds", "n", meta=owned_by("DaemonSet")))
-    cache.tell(running("a", "n", since="2026-01-01T00:01:00Z"))
+    cache.publish(mine, node(), running("ds", "n", meta=owned_by("DaemonSet")))
+    cache.publish(running("a", "n", since="2026-01-01T00:01:00Z"))
     assert cache.last_pod_event("n") == T0 + 60
     assert cache.empty_since(mine) is None
     cache.now = T0 + 2000
     cache.pods.on_event("ns/a", None)
     assert cache.empty_since(mine) == T0 + 2000
     cache.now = T0 + 3000
-    cache.tell(running("ds", "n", meta=owned_by("DaemonSet"), status={"phase": "Failed"}))
+    cache.publish(running("ds", "n", meta=owned_by("DaemonSet"), status={"phase": "Failed"}))
     assert cache.empty_since(mine) == T0 + 2000, "pods of DaemonSets do not count"
 
 
@@ -182,7 +182,7 @@ def test_a_node_that_waited_for_a_pod_is_empty_since_the_pods_old_node_let_it_go
     cache = Cache()
     meta = {"annotations": {"tenon.sh/planned-pods": "ns/p=uid-p,ns/q=uid-q"}}
     new = claim("new", node_name="m", initialized=START, meta=meta)
-    cache.tell(node("old", meta={"deletionTimestamp": START}), node("m"), new, running("p", "old"))
+    cache.publish(node("old", meta={"deletionTimestamp": START}), node("m"), new, running("p", "old"))
     assert cache.empty_since(new) is None
     cache.now = T0 + 2000
     with cache.subscribe([Topic.NODE_PODS]) as news:
@@ -190,7 +190,7 @@ def test_a_node_that_waited_for_a_pod_is_empty_since_the_pods_old_node_let_it_go
         assert news.take() == [(Topic.NODE_PODS, "m"), (Topic.NODE_PODS, "old")]
     assert cache.empty_since(new) == T0 + 2000
     cache.now = T0 + 3000
-    cache.tell(running("other", "old"))
+    cache.publish(running("other", "old"))
     cache.pods.on_event("ns/other", None)
     assert cache.empty_since(new) == T0 + 2000, "nothing was bought for that one"
     cache.claims.on_event("new", None)
@@ -201,7 +201,7 @@ def test_a_node_that_waited_for_a_pod_is_empty_since_the_pods_old_node_let_it_go
 def test_a_pod_that_went_elsewhere_at_once_is_no_event_of_the_node_that_was_bought_for_it() -> None:
     cache = Cache()
     new = claim("new", node_name="m", initialized=START, meta={"annotations": {"tenon.sh/planned-pods": "ns/p=uid-p"}})
-    cache.tell(node("m"), new, running("p", "elsewhere", since="2026-01-01T00:00:01Z"))
+    cache.publish(node("m"), new, running("p", "elsewhere", since="2026-01-01T00:00:01Z"))
     cache.pods.on_event("ns/p", None)
     assert cache.last_pod_event("m") is None
 
@@ -210,10 +210,10 @@ def test_an_ending_pod_leaves_its_node_empty_unless_a_stateful_set_brings_it_bac
     cache = Cache()
     mine = claim(initialized=START)
     ending = {"deletionTimestamp": START}
-    cache.tell(mine, node(), running("a", "n"))
-    cache.tell(running("a", "n", meta=ending))
+    cache.publish(mine, node(), running("a", "n"))
+    cache.publish(running("a", "n", meta=ending))
     assert cache.empty_since(mine) == cache.now
-    cache.tell(running("a", "n", meta={**ending, **owned_by("StatefulSet")}))
+    cache.publish(running("a", "n", meta={**ending, **owned_by("StatefulSet")}))
     assert cache.empty_since(mine) is None
 
 
@@ -222,7 +222,7 @@ def test_a_node_that_awaits_its_pods_or_its_initialization_is_not_empty() -> Non
     cache.now = T0 + 10
     meta = {"annotations": {"tenon.sh/planned-pods": "ns/p=uid-p"}}
     awaited, starting = claim(initialized=START, meta=meta), claim("starting")
-    cache.tell(awaited, node(), waiting("p"), starting)
+    cache.publish(awaited, node(), waiting("p"), starting)
     assert cache.empty_since(awaited) is None
     assert cache.empty_since(starting) is None
 
@@ -230,7 +230,7 @@ def test_a_node_that_awaits_its_pods_or_its_initialization_is_not_empty() -> Non
 def test_a_fresh_cache_trusts_what_the_claim_noted_else_its_own_start() -> None:
     cache = Cache()
     noted = claim(initialized=START, status={"lastPodEventTime": "2026-01-01T00:05:00Z"})
-    cache.tell(noted, node(), running("done", "n", status={"phase": "Succeeded"}))
+    cache.publish(noted, node(), running("done", "n", status={"phase": "Succeeded"}))
     assert cache.empty_since(noted) == T0 + 300
     cache._synced_at = T0 + 900
     assert cache.empty_since(claim(initialized=START)) == T0 + 900
@@ -255,13 +255,13 @@ async def test_a_complete_copy_is_taken_over_in_portions() -> None:
 
 async def test_a_plan_can_wait_until_the_cache_holds_its_claims() -> None:
     cache = Cache()
-    cache.tell(claim("a"))
-    assert await cache.wait_holds(["a"], 5)
-    wait = asyncio.create_task(cache.wait_holds(["a", "b"], 5))
+    cache.publish(claim("a"))
+    assert await cache.wait_for_claims(["a"], 5)
+    wait = asyncio.create_task(cache.wait_for_claims(["a", "b"], 5))
     await asyncio.sleep(0)
-    cache.tell(claim("b"))
+    cache.publish(claim("b"))
     assert await wait
-    assert not await cache.wait_holds(["c"], 0)
+    assert not await cache.wait_for_claims(["c"], 0)
 
 
 async def test_the_cache_syncs_all_resources_and_stops_when_told() -> None:

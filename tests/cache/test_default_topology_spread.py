@@ -58,7 +58,7 @@ def chosen(found: Pod) -> list[LabelSelector | None]:
 
 
 def test_services_and_workloads_are_read_with_a_configuration_only() -> None:
-    read = set(cache().awaited) - set(ClusterCache(cast("Any", None)).awaited)
+    read = set(cache().unsynced_resources) - set(ClusterCache(cast("Any", None)).unsynced_resources)
     assert read == {"services", "replicationcontrollers", "replicasets", "statefulsets"}
 
 

@@ -177,7 +177,7 @@ def test_ops04_a_restart_of_karpenter_hands_nothing_to_tenon_in_the_same_namespa
         await first.release()
         others = rivals(api)
         election = LeaseElection(cast("Any", api), namespace="tenon", identity="tenon/a", stand_by=others.stand_by)
-        await others.look()
+        await others.check()
         assert not others.stand_by(False)
         karpenter = asyncio.create_task(api.holding(f"karpenter-1_{UUID}"))
         await asyncio.sleep(0.1)
@@ -209,12 +209,12 @@ def test_a_lease_that_was_released_before_tenon_started_delays_it_only_when_that
         leases = Leases()
         leases.renew(KARPENTER, "", 1, (NOW - age).strftime("%Y-%m-%dT%H:%M:%S.%fZ"))
         others = rivals(leases)
-        await others.look()
+        await others.check()
         assert others.stand_by(False) is stands_by
         if others.rival is not None:
             assert "only just released the Lease kube-system/karpenter-leader-election" in str(others.rival)
         await asyncio.sleep(15)
-        await others.look()
+        await others.check()
         assert not others.stand_by(False)
 
     virtually(main)
@@ -322,11 +322,11 @@ def test_ops04_the_own_lease_is_a_rivals_while_karpenter_holds_it() -> None:
         leases = Leases()
         others = rivals(leases)
         leases.renew(US, f"karpenter-5f_{UUID}")
-        await others.look()
+        await others.check()
         assert others.stand_by(False)
         assert str(others.rival).startswith(f"Karpenter (karpenter-5f_{UUID})")
         leases.renew(US, "tenon/another-replica_1")
-        await others.look()
+        await others.check()
         assert not others.stand_by(False)
 
     virtually(main)
@@ -339,13 +339,13 @@ def test_ops04_of_two_tenons_that_lead_the_first_by_name_goes_on() -> None:
         here, there = rivals(leases), rivals(leases, own=elsewhere)
         leases.renew(US, "tenon/here")
         leases.renew(elsewhere, "tenon/there")
-        await here.look()
-        await there.look()
+        await here.check()
+        await there.check()
         assert (here.stand_by(True), there.stand_by(True)) == (True, False)
         assert here.stand_by(False)
         assert there.stand_by(False), "who does not lead yet lets the other go on"
         leases.renew(KARPENTER, "karpenter")
-        await there.look()
+        await there.check()
         assert there.stand_by(True), "Karpenter gives way to nobody"
 
     virtually(main)
@@ -361,15 +361,15 @@ def test_what_cannot_be_seen_is_not_taken_for_nobody(failure: Exception) -> None
         leases = Leases()
         leases.failure = failure
         others = rivals(leases)
-        await others.look()
+        await others.check()
         assert others.stand_by(False)
         assert "cannot be listed" in others.unseen
         assert ("resourceNames [karpenter-leader-election]" in others.unseen) is isinstance(failure, ForbiddenError)
         leases.failure = None
-        await others.look()
+        await others.check()
         assert (others.stand_by(False), others.unseen) == (False, "")
         leases.failure = failure
-        await others.look()
+        await others.check()
         assert not others.stand_by(True)
 
     virtually(main)
@@ -378,7 +378,7 @@ def test_what_cannot_be_seen_is_not_taken_for_nobody(failure: Exception) -> None
 def test_set12_a_lease_of_a_name_of_ones_own_is_looked_for_beside_karpenters() -> None:
     async def main() -> None:
         leases = Leases()
-        await rivals(leases, own=("tenon", "nodes")).look()
+        await rivals(leases, own=("tenon", "nodes")).check()
         assert sorted(leases.asked) == ["metadata.name=karpenter-leader-election", "metadata.name=nodes"]
 
     virtually(main)

@@ -10,7 +10,7 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.kubernetes.client import Kube
-from cli.handback import StillLeadsError, end_workflows, nobody_leads
+from cli.handback import StillLeadsError, end_workflows, wait_until_lease_free
 from worker.runtime.housekeeping_schedule import ensure_schedule
 from workflows import names
 from workflows.housekeeping import schedule_id
@@ -60,10 +60,10 @@ class Workers:
 @pytest.mark.parametrize("holder", ["tenon/tenon-7d9f-x2x4k_7", "tenon-7d9f-x2x4k_7"], ids=["this", "earlier"])
 async def test_no_workflow_is_ended_under_a_worker_of_any_release(holder: str) -> None:
     with pytest.raises(StillLeadsError, match="stop all workers first"):
-        await nobody_leads(cast("Kube", Workers(holder)), "karpenter-leader-election")
+        await wait_until_lease_free(cast("Kube", Workers(holder)), "karpenter-leader-election")
 
 
 @pytest.mark.asyncio(loop_scope="function")
 async def test_a_karpenter_that_leads_already_is_nothing_to_wait_for() -> None:
     karpenter = Workers("karpenter-6d9f8c7b5-x2x4k_0e1c9c3e-7c51-4a6e-9f0a-2d1c1f6f8b11", "")
-    await nobody_leads(cast("Kube", karpenter), "karpenter-leader-election")
+    await wait_until_lease_free(cast("Kube", karpenter), "karpenter-leader-election")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tenon.disruption.ledger import GRACE_PERIOD, settled
+from tenon.disruption.ledger import GRACE_PERIOD, finished_commands
 from tenon.disruption.model import ManagedNode
 from tenon.lifecycle.messages import LedgerEntry
 
@@ -29,4 +29,4 @@ def test_a_node_that_stayed_or_is_gone_frees_its_budget(
     nodes: list[ManagedNode], after: timedelta, expected: list[str]
 ) -> None:
     """DIS-52: a withdrawal must not hold the budget for minutes."""
-    assert settled(LEDGER, nodes, DUE + after) == expected
+    assert finished_commands(LEDGER, nodes, DUE + after) == expected

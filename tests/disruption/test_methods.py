@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tenon.apis.reasons import Reason
 from tenon.disruption.budgets import Budget
-from tenon.disruption.commands import message_of, wish_of
+from tenon.disruption.commands import disrupt_request, to_message
 from tenon.disruption.deciding import IneligibleNodeError, decide, eligible
 from tenon.disruption.methods import METHODS
 from tenon.disruption.methods.base import Method
@@ -142,8 +142,8 @@ def test_dis10_dis11_dis51_no_method_takes_what_is_protected_or_beyond_a_budget(
 
 def test_a_command_travels_with_what_its_nodes_are_asked() -> None:
     (command,) = decide(Situation([node("a")], POLICIES, NOW)).commands
-    message = message_of(command)
-    wish = wish_of(message, message.candidates[0])
+    message = to_message(command)
+    wish = disrupt_request(message, message.candidates[0])
     assert (wish.reason, wish.only_if_empty, wish.command) == ("Empty", True, message.id)
     assert (wish.since, wish.not_before) == (NOW - timedelta(hours=1), NOW - timedelta(hours=1) + timedelta(seconds=30))
 
@@ -152,6 +152,6 @@ def test_a_command_travels_with_what_its_nodes_are_asked() -> None:
 def test_a_command_of_an_earlier_version_means_what_it_meant(reason: str, only_if_empty: bool) -> None:
     """Its message did not say whether the nodes must be empty: only the reason did."""
     (command,) = decide(Situation([node("a")], POLICIES, NOW)).commands
-    recorded = message_of(command).model_dump(exclude={"only_if_empty"}) | {"reason": reason}
+    recorded = to_message(command).model_dump(exclude={"only_if_empty"}) | {"reason": reason}
     message = DisruptionCommand.model_validate(recorded)
-    assert wish_of(message, message.candidates[0]).only_if_empty is only_if_empty
+    assert disrupt_request(message, message.candidates[0]).only_if_empty is only_if_empty

@@ -244,7 +244,9 @@ class Pool:
             found[:] = await self.claims()
             if len(found) != count or any(condition(c, "Ready").get("status") != "True" for c in found):
                 return False
-            return all(labels.CLOSED not in (n["metadata"].get("annotations") or {}) for n in await self.nodes())
+            return all(
+                labels.STARTUP_CORDON not in (n["metadata"].get("annotations") or {}) for n in await self.nodes()
+            )
 
         await until(ready, within=WITHIN)
         return found

@@ -104,7 +104,7 @@ class User:
 
         async def open_all() -> bool:
             nodes = await self.nodes(provisioner)
-            return all(labels.CLOSED not in (node["metadata"].get("annotations") or {}) for node in nodes)
+            return all(labels.STARTUP_CORDON not in (node["metadata"].get("annotations") or {}) for node in nodes)
 
         await until(open_all)
 

@@ -17,8 +17,8 @@ from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
 from tenon.apis.expressions import ExpressionError
 from tenon.ec2 import mime
 from tenon.ec2.capacity import NodeSettings
-from tenon.ec2.expressions import worked_out
-from tenon.ec2.own_kubelet import own_kubelet_faults, with_own_kubelet
+from tenon.ec2.expressions import evaluate_settings
+from tenon.ec2.own_kubelet import own_kubelet_errors, with_own_kubelet
 from tests.ec2.samples import instance_type, item, node_claim, node_class
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ UNRESOLVED: dict[str, Any] = {"subnets": [], "securityGroups": [], "amis": [], "
 
 
 def kubelet_of(name: str, **kubelet: Any) -> dict[str, Any]:
-    return dict(worked_out(item(name), NodeSettings(kubelet=kubelet)).kubelet)
+    return dict(evaluate_settings(item(name), NodeSettings(kubelet=kubelet)).kubelet)
 
 
 @pytest.mark.parametrize(("name", "pods"), [("m5.large", 20), ("c5.18xlarge", 688)])
@@ -152,5 +152,5 @@ def test_ec15_settings_of_an_older_pool_hold_no_expressions() -> None:
     annotations = {labels.V1BETA1_KUBELET: '{"maxPods": "min(50, max_pods)"}'}
     given = node_class(kubelet={"maxPods": 7})
     assert with_own_kubelet(given, annotations) is given
-    (fault,) = own_kubelet_faults(given, annotations)
+    (fault,) = own_kubelet_errors(given, annotations)
     assert "or expressions, which an EC2NodeClass takes" in fault

@@ -51,9 +51,9 @@ def test_everything_found_is_ready() -> None:
         ({"subnets": []}, "SubnetsReady", "SubnetsNotFound"),
         ({"security_groups": []}, "SecurityGroupsReady", "SecurityGroupsNotFound"),
         ({"images": []}, "AMIsReady", "AMINotFound"),
-        ({"images": [], "images_finding": CheckResult("UnsupportedAlias", "no AL2")}, "AMIsReady", "UnsupportedAlias"),
+        ({"images": [], "images_result": CheckResult("UnsupportedAlias", "no AL2")}, "AMIsReady", "UnsupportedAlias"),
         (
-            {"profile_finding": CheckResult("InstanceProfileNotFound", "no role")},
+            {"profile_result": CheckResult("InstanceProfileNotFound", "no role")},
             "InstanceProfileReady",
             "InstanceProfileNotFound",
         ),

@@ -10,7 +10,7 @@ from tenon.apis.conditions import READY
 from tenon.apis.ec2nodeclass import AMIS_READY, EC2NodeClass
 from tenon.apis.nodepool import NodePool
 from tenon.apis.versions.objects import converted
-from tenon.ec2.own_kubelet import own_kubelet, own_kubelet_faults, with_own_kubelet
+from tenon.ec2.own_kubelet import own_kubelet, own_kubelet_errors, with_own_kubelet
 from tenon.ec2.settings import kubelet_map
 from tenon.provisioning.readiness import why_class_unready
 from tests.apis.case import is_false
@@ -32,19 +32,19 @@ def test_v1b04_the_annotation_stands_for_all_settings_of_the_class() -> None:
 def test_v1b04_what_holds_no_settings_counts_for_nothing(text: str) -> None:
     given = node_class({}, role="r", kubelet={"maxPods": 7})
     assert with_own_kubelet(given, annotated(text)) is given
-    (fault,) = own_kubelet_faults(given, annotated(text))
+    (fault,) = own_kubelet_errors(given, annotated(text))
     assert "holds no kubelet settings" in fault
 
 
 def test_v1b04_ec14_what_the_class_may_not_have_the_pool_may_not_have_for_it() -> None:
     """And what is wrong with the class itself is told of the class alone."""
     bottlerocket = {"role": "r", "amiSelectorTerms": [{"alias": "bottlerocket@latest"}]}
-    (fault,) = own_kubelet_faults(node_class({}, **bottlerocket), annotated('{"podsPerCore": 2}'))
+    (fault,) = own_kubelet_errors(node_class({}, **bottlerocket), annotated('{"podsPerCore": 2}'))
     assert labels.V1BETA1_KUBELET in fault
     assert "podsPerCore does not work with Bottlerocket" in fault
     broken = node_class({}, **bottlerocket, kubelet={"podsPerCore": 2})
-    assert own_kubelet_faults(broken, annotated('{"podsPerCore": 3}')) == []
-    assert own_kubelet_faults(broken, {}) == []
+    assert own_kubelet_errors(broken, annotated('{"podsPerCore": 3}')) == []
+    assert own_kubelet_errors(broken, {}) == []
 
 
 def test_v1b04_a_pool_whose_own_settings_cannot_be_used_says_so(ready_class: EC2NodeClass) -> None:

@@ -150,7 +150,7 @@ class Cluster:
             },
         )
 
-    async def begin(self, claim: str, *, deaf: bool = False, blocked: bool = False) -> WorkflowHandle[Any, Any]:
+    async def start(self, claim: str, *, deaf: bool = False, blocked: bool = False) -> WorkflowHandle[Any, Any]:
         """The claim's workflow, as the bridge starts it, or as it is when it waits for somebody."""
         return await self.client.start_workflow(
             Life.run,
@@ -168,7 +168,7 @@ class Cluster:
         provider_id = self.buy(claim, Name=f"node-{claim}")
         self.put_claim(claim, provider_id, "Registered")
         self.put_node(claim, provider_id)
-        await self.begin(claim)
+        await self.start(claim)
         return provider_id
 
     async def open(self) -> set[str]:

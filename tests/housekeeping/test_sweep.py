@@ -24,7 +24,7 @@ from tenon.housekeeping.messages import Figures, HousekeepingResult
 from tenon.lifecycle.messages import LaunchGroup
 from tests.housekeeping.lost import Cluster, serving
 from tests.workflows.waiting import until
-from worker.runtime.housekeeping_schedule import ensure_schedule, keep_schedule, sweep_now
+from worker.runtime.housekeeping_schedule import ensure_schedule, reconcile_schedule, sweep_now
 from workflows import names
 from workflows.housekeeping import schedule_id
 
@@ -74,7 +74,7 @@ async def test_a_hundred_orphans_end_and_the_neighbour_is_untouched(lost: Cluste
         lost.put_claim(name, missing, *(["Registered"] if number % 3 else []))
         if number % 3 == 2:
             lost.put_node(name, missing, ready=False)
-        await lost.begin(name)
+        await lost.start(name)
     idle = some("idle", 15)
     for name in idle:
         provider_id = lost.buy(name, Name=f"node-{name}")
@@ -82,7 +82,7 @@ async def test_a_hundred_orphans_end_and_the_neighbour_is_untouched(lost: Cluste
         lost.put_node(name, provider_id)
     driven = some("driven", 15)
     for name in driven:
-        await lost.begin(name)
+        await lost.start(name)
     nodes = some("left", 10)
     for number, name in enumerate(nodes):
         lost.put_node(name, f"aws:///us-west-2a/i-1{lost.name[1:]}{number:04d}", ready=False)
@@ -94,7 +94,7 @@ async def test_a_hundred_orphans_end_and_the_neighbour_is_untouched(lost: Cluste
         provider_id = lost.buy(name)
         lost.put_claim(name, provider_id, "Registered")
         lost.put_node(name, provider_id)
-        await lost.begin(name)
+        await lost.start(name)
     await lost.until_open({*live, *gone, *driven, *unnamed})
 
     lost.late = began + AT_FIRST - lost.now()  # however long it took to make all this
@@ -172,7 +172,7 @@ async def test_a_list_that_misses_an_open_workflow_ends_nothing_under_it(
 ) -> None:
     """An instance that was left to its workflow a minute ago stays with it, though the search does not show it now."""
     instance = lost.buy("orphan-0").rsplit("/", 1)[-1]
-    await lost.begin("orphan-0")
+    await lost.start("orphan-0")
     await lost.until_open({"orphan-0"})
 
     async def none(_: NodeWorkflows) -> tuple[()]:
@@ -205,7 +205,7 @@ async def test_ec2_away(lost: Cluster, server: Server) -> None:
     from sandbox.ec2.faults import Fault
 
     await lost.put_life("live-0")
-    await lost.begin("driven-0")
+    await lost.start("driven-0")
     await lost.until_open({"live-0", "driven-0"})
     lost.late = LATER
     server.world.faults.add(Fault(action="DescribeInstances", code="InternalError", status=500, count=None))
@@ -252,7 +252,7 @@ async def test_ctl15_a_ready_node_outlives_what_ec2_says(lost: Cluster) -> None:
     missing = "aws:///us-west-2a/i-0123456789abcdef0"
     lost.put_claim("kept", missing, "Registered")
     lost.put_node("kept", missing)
-    await lost.begin("kept")
+    await lost.start("kept")
     await lost.until_open({"kept"})
     lost.late = LATER
     assert "claim_without_instance" not in (await lost.sweep()).figures
@@ -281,7 +281,7 @@ async def test_nodes_that_wait_for_somebody_are_counted(lost: Cluster) -> None:
     for name in ("stuck-0", "stuck-1", "fine"):
         lost.put_claim(name, lost.buy(name, Name=f"node-{name}"), "Registered")
         lost.put_node(name, f"aws:///us-west-2a/{name}")
-    handles = [await lost.begin(name, blocked=name.startswith("stuck")) for name in ("stuck-0", "stuck-1", "fine")]
+    handles = [await lost.start(name, blocked=name.startswith("stuck")) for name in ("stuck-0", "stuck-1", "fine")]
     await lost.until_open({"stuck-0", "stuck-1", "fine"})
     await lost.sweep()
     assert REGISTRY.get_sample_value("tenon_nodeclaims_blocked") == 2
@@ -327,7 +327,7 @@ async def test_a_deaf_workflow_loses_its_instance_after_half_an_hour(
 ) -> None:
     """The Schedule hands on from sweep to sweep since when an instance is left to its workflow."""
     lost.buy("deaf-0")
-    await lost.begin("deaf-0", deaf=True)
+    await lost.start("deaf-0", deaf=True)
     await lost.until_open({"deaf-0"})
     client = temporal.client
     await ensure_schedule(client, lost.name, timedelta(days=1))
@@ -362,7 +362,7 @@ async def test_a_leader_sweeps_once_as_it_starts(lost: Cluster, temporal: Workfl
     """After an outage nothing waits for the next interval."""
     lost.buy("orphan-0")
     lost.late = LATER
-    keeping = asyncio.create_task(keep_schedule(temporal.client, lost.name, timedelta(days=1)))
+    keeping = asyncio.create_task(reconcile_schedule(temporal.client, lost.name, timedelta(days=1)))
 
     async def clean() -> bool:
         return not lost.alive()
@@ -378,7 +378,7 @@ async def test_an_instance_without_the_tag_of_a_claim(lost: Cluster) -> None:
     kept = lost.buy("live-0", Name="node-live-0")
     lost.put_claim("live-0", kept, "Registered")
     lost.put_node("live-0", kept)
-    await lost.begin("live-0")
+    await lost.start("live-0")
     bare = lost.buy("orphan-0")
     for provider_id in (kept, bare):
         lost.ec2.ec2.delete_tags(Resources=[provider_id.rsplit("/", 1)[-1]], Tags=[{"Key": "karpenter.sh/nodeclaim"}])
@@ -401,7 +401,7 @@ async def test_the_surplus_of_a_launch_group_is_ended_once_no_member_can_claim_i
         bought.append(result.instance)
         launched = result.instance.provider_id if place < 2 else ""
         lost.put_claim(f"member-{place}", launched, annotations={labels.LAUNCH_GROUP: f"7-0/{place}/3"})
-        await lost.begin(f"member-{place}")
+        await lost.start(f"member-{place}")
     await lost.until_open({f"member-{place}" for place in range(3)})
 
     def running() -> set[str]:

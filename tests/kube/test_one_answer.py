@@ -167,8 +167,8 @@ def test_sch075_a_port_of_a_sidecar_or_of_the_nodes_own_network_is_taken() -> No
     sidecar = {"name": "s", "restartPolicy": "Always", "ports": [{"containerPort": 9, "hostPort": 9, "hostIP": "::"}]}
     body = pod(spec={"initContainers": [sidecar], "containers": [{"name": "c"}]})
     assert host_ports.host_ports_of(body) == decode_pod(json.dumps(body).encode()).pod.host_ports == (("::", 9, "TCP"),)
-    assert host_ports.clash([("10.0.0.1", 9, "TCP")], host_ports.host_ports_of(body)) == ("10.0.0.1", 9, "TCP")
-    assert host_ports.clash([("10.0.0.1", 9, "UDP")], host_ports.host_ports_of(body)) is None
+    assert host_ports.first_conflict([("10.0.0.1", 9, "TCP")], host_ports.host_ports_of(body)) == ("10.0.0.1", 9, "TCP")
+    assert host_ports.first_conflict([("10.0.0.1", 9, "UDP")], host_ports.host_ports_of(body)) is None
     own = pod(spec={"hostNetwork": True, "containers": [{"name": "c", "ports": [{"containerPort": 80}]}]})
     assert host_ports.host_ports_of(own) == (("0.0.0.0", 80, "TCP"),)
 

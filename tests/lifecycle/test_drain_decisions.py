@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.kube import pods
-from tenon.kube.protection import pod_protected, protected_for, protects_node, wish
+from tenon.kube.protection import do_not_disrupt_value, pod_protected, protected_for, protects_node
 from tenon.lifecycle import budgets, drain, drain_blockers
 from tenon.lifecycle.drain import Action, Kind
 
@@ -70,7 +70,7 @@ def test_waves_partition_the_awaited_pods(node_pods: list[dict[str, Any]]) -> No
     flat = [pods.uid(pod) for wave in waves for pod in wave]
     assert len(waves) == 4
     assert len(flat) == len(set(flat))
-    assert set(flat) == {pods.uid(pod) for pod in drain.awaited(node_pods, NOW)}
+    assert set(flat) == {pods.uid(pod) for pod in drain.remaining_pods(node_pods, NOW)}
     for number, wave in enumerate(waves):
         assert {(pods.is_critical(pod), pods.is_daemon(pod)) for pod in wave} <= {(number >= 2, number % 2 == 1)}
 
@@ -80,7 +80,7 @@ def test_only_pods_that_can_leave_are_ever_waited_for(
     node_pods: list[dict[str, Any]], force_in: int | None, force: bool
 ) -> None:
     """TRM-04: mirror, tolerating, ended and stuck pods never hold a node."""
-    for pod in drain.awaited(node_pods, NOW):
+    for pod in drain.remaining_pods(node_pods, NOW):
         assert not pods.is_mirror(pod)
         assert not pods.is_terminal(pod)
         assert {"operator": "Exists"} not in pod["spec"]["tolerations"]
@@ -94,21 +94,21 @@ def test_no_pod_that_was_told_to_end_outlasts_the_grace_period_of_the_node(
 ) -> None:
     """TRM-06: seconds after the instant, what was to end by then is left behind, and told of exactly once."""
     force_at = NOW - drain.UNRESPONSIVE_AFTER - timedelta(seconds=ago)
-    waited = drain.awaited(node_pods, NOW, force_at)
+    waited = drain.remaining_pods(node_pods, NOW, force_at)
     left = drain.left_behind(node_pods, NOW, force_at)
     for pod in waited:
         end = pods.deletion_instant(pod)
         assert end is None or end > NOW - drain.UNRESPONSIVE_AFTER
     names = [pods.uid(pod) for pod in [*waited, *left]]
     assert len(names) == len(set(names))
-    assert all("was to end by" in drain_blockers.lingering(pod) for pod in left)
+    assert all("was to end by" in drain_blockers.overdue_termination(pod) for pod in left)
 
 
 @given(PODS, st.integers(-100, 8000))
 def test_a_drain_knows_when_it_must_look_again(node_pods: list[dict[str, Any]], force_in: int) -> None:
     """TRM-06: looked at from now until that instant, no pod's own time to be deleted is passed over."""
     force_at = NOW + timedelta(seconds=force_in)
-    waited = drain.awaited(node_pods, NOW, force_at)
+    waited = drain.remaining_pods(node_pods, NOW, force_at)
     again = drain.next_force(waited, force_at, NOW)
     assert again is not None
     assert again >= NOW
@@ -225,7 +225,7 @@ def test_do_not_evict_protects_under_its_own_name(annotations: dict[str, str], h
     answer = pod_protected(annotations, None, NOW)
     assert bool(answer) is bool(held)
     assert held in answer
-    assert (wish(annotations) == "true") is bool(held)
+    assert (do_not_disrupt_value(annotations) == "true") is bool(held)
 
 
 def test_do_not_consolidate_protects_a_node() -> None:

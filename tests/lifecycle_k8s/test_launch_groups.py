@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, cast
 
 from activities.kubernetes.resources import NODECLAIMS, Resource
-from activities.launch_groups import LaunchGroups, bought_for
+from activities.launch_groups import LaunchGroups, living_instance
 from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.messages import Instance, LaunchGroup
@@ -45,7 +45,7 @@ async def test_members_wait_for_the_last_one_and_share_the_look() -> None:
             kube.claims.append(member(2))
 
     groups = LaunchGroups(cast("Any", kube), clock, pause)
-    found = await asyncio.gather(*(groups.whole(ClaimRecord.of(member(place))) for place in range(3)))
+    found = await asyncio.gather(*(groups.wait_complete(ClaimRecord.of(member(place))) for place in range(3)))
     assert found == [LaunchGroup(id="7-0", ordinal=place, size=3) for place in range(3)]
     assert kube.lists == 3
 
@@ -54,7 +54,8 @@ async def test_a_group_that_stays_incomplete_is_none() -> None:
     """The API server refused a member, or the planner died: its claims launch on their own."""
     clock = Clock()
     assert (
-        await LaunchGroups(cast("Any", Listed(member(0))), clock, clock.sleep).whole(ClaimRecord.of(member(0))) is None
+        await LaunchGroups(cast("Any", Listed(member(0))), clock, clock.sleep).wait_complete(ClaimRecord.of(member(0)))
+        is None
     )
 
 
@@ -62,7 +63,7 @@ async def test_a_claim_without_group_asks_nothing() -> None:
     kube = Listed()
     alone = member(0)
     del alone["metadata"]["annotations"][labels.LAUNCH_GROUP]
-    assert await LaunchGroups(cast("Any", kube), Clock()).whole(ClaimRecord.of(alone)) is None
+    assert await LaunchGroups(cast("Any", kube), Clock()).wait_complete(ClaimRecord.of(alone)) is None
     assert kube.lists == 0
 
 
@@ -89,6 +90,6 @@ class Ec2:
 
 async def test_a_claim_that_leaves_before_it_was_told_finds_its_instance_by_its_place() -> None:
     ec2 = cast("Any", Ec2())
-    assert await bought_for(ec2, "web-1", ClaimRecord.of(member(1))) == INSTANCE
-    assert await bought_for(ec2, "web-2", ClaimRecord.of(member(2))) is None
-    assert await bought_for(ec2, "web-1", None) is None
+    assert await living_instance(ec2, "web-1", ClaimRecord.of(member(1))) == INSTANCE
+    assert await living_instance(ec2, "web-2", ClaimRecord.of(member(2))) is None
+    assert await living_instance(ec2, "web-1", None) is None

@@ -57,7 +57,7 @@ class FakeView:
     """What `ClusterView` asks for, as plain attributes; `tell` wakes whoever waits. ``waits`` counts the waiting."""
 
     def __init__(self) -> None:
-        self.whole = True
+        self.wait_complete = True
         self.pods: list[Pod] = []
         self.claims: dict[str, ClaimRecord] = {}
         self.planned: dict[str, frozenset[str]] = {}
@@ -76,13 +76,13 @@ class FakeView:
         self.on_confirm: Callable[[], bool] = lambda: False
         self._news = asyncio.Event()
 
-    def tell(self) -> None:
+    def publish(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
 
     def add(self, *pods: Pod) -> None:
         self.pods += pods
-        self.tell()
+        self.publish()
 
     def claim(self, name: str, *uids: str, leaving: bool = False, initialized_at: datetime | None = None) -> None:
         ready = {"type": "Initialized", "status": "True", "lastTransitionTime": initialized_at}
@@ -90,14 +90,14 @@ class FakeView:
         body = {"metadata": {"name": name, **deleted}, "status": {"conditions": [ready] if initialized_at else []}}
         self.claims[name] = ClaimRecord.of(body)
         self.planned[name] = frozenset(uids)
-        self.tell()
+        self.publish()
 
     def without(self, name: str) -> None:
         del self.claims[name]
-        self.tell()
+        self.publish()
 
     def synced(self) -> bool:
-        return self.whole
+        return self.wait_complete
 
     def fingerprint(self) -> Fingerprint:
         pools = tuple((pool.metadata.name, pool.metadata.generation) for pool in self.pools)

@@ -29,7 +29,7 @@ class Setting:
         self.view.pods = list(pods)
         self.kube = FakeClaims(self.view if follows else None)
         self.types = FakeTypes()
-        self.told = Recorder()
+        self.recorder = Recorder()
         self.now = START
         self.restart()
 
@@ -40,7 +40,7 @@ class Setting:
             self.view,
             self.types,
             cast("Kube", self.kube),
-            cast("EventRecorder", self.told),
+            cast("EventRecorder", self.recorder),
             self.batcher,
             lambda: self.now,
             self.policy,

@@ -63,7 +63,7 @@ async def test_other_changes_do_not_prolong_the_window() -> None:
     at = Setting()
     at.view.add(pod("a"))
     for number in range(30):
-        asyncio.get_running_loop().call_later(number * 0.3, at.view.tell)
+        asyncio.get_running_loop().call_later(number * 0.3, at.view.publish)
     await at.batcher.await_batch(QUESTION)
     assert at.seconds() == pytest.approx(1.0)
 
@@ -77,12 +77,12 @@ async def test_a_quiet_wait_ends_with_nothing() -> None:
 async def test_no_batch_opens_before_the_cache_is_whole() -> None:
     """Half a picture of the cluster would buy nodes that exist."""
     at = Setting()
-    at.view.whole = False
+    at.view.wait_complete = False
     at.view.add(pod("a"))
 
     def whole() -> None:
-        at.view.whole = True
-        at.view.tell()
+        at.view.wait_complete = True
+        at.view.publish()
 
     asyncio.get_running_loop().call_later(7.0, whole)
     await at.batcher.await_batch(QUESTION)
@@ -157,11 +157,11 @@ async def test_a_promise_outlasts_the_longest_batch_that_renews_it() -> None:
     at.batcher.nominated({"node-1": [pod("a")]})
     await at.batcher.await_batch(QUESTION)
     assert at.seconds() == pytest.approx(80.0)
-    assert at.batcher.promised() == {"node-1"}
+    assert at.batcher.nominated_nodes() == {"node-1"}
     await asyncio.sleep(29.0)
-    assert at.batcher.promised() == {"node-1"}
+    assert at.batcher.nominated_nodes() == {"node-1"}
     await asyncio.sleep(2.0)
-    assert at.batcher.promised() == set(), "nobody plans: it may go"
+    assert at.batcher.nominated_nodes() == set(), "nobody plans: it may go"
 
 
 async def test_a_new_answer_ends_a_promise() -> None:
@@ -170,7 +170,7 @@ async def test_a_new_answer_ends_a_promise() -> None:
     at.batcher.nominated({"node-1": [pod("a"), pod("b")], "node-3": []})
     at.batcher.nominated({"node-2": [pod("a")]})
     at.batcher.bought(["uid-b"])
-    assert at.batcher.promised() == {"node-2"}
+    assert at.batcher.nominated_nodes() == {"node-2"}
 
 
 async def test_bought_pods_are_left_alone_until_the_cache_shows_their_claim() -> None:
@@ -216,7 +216,7 @@ async def test_unschedulable_pods_come_back_at_once_when_pools_change() -> None:
 
     def mended() -> None:
         at.view.pools = [node_pool(generation=2)]
-        at.view.tell()
+        at.view.publish()
 
     asyncio.get_running_loop().call_later(30.0, mended)
     assert (await at.batcher.await_batch(QUESTION)).pods == 1
@@ -233,7 +233,7 @@ async def test_unschedulable_pods_come_back_at_once_when_their_volumes_change() 
 
     def mended() -> None:
         at.view.pods = [pod("a"), pod("b")]
-        at.view.tell()
+        at.view.publish()
 
     asyncio.get_running_loop().call_later(30.0, mended)
     assert (await at.batcher.await_batch(QUESTION)).pods == 1

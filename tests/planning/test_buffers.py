@@ -45,7 +45,7 @@ class Setting:
         self.view = FakeView()
         self.view.pods = list(pods)
         self.kube = FakeClaims(self.view)
-        self.told = Recorder()
+        self.recorder = Recorder()
         self.now = START
         self.room = BufferRoom(gate=True)
         self.room.keep(standing(room))
@@ -55,7 +55,7 @@ class Setting:
             self.view,
             FakeTypes(),
             cast("Kube", self.kube),
-            cast("EventRecorder", self.told),
+            cast("EventRecorder", self.recorder),
             self.batcher,
             lambda: self.now,
             buffers=self.room,
@@ -85,7 +85,7 @@ async def test_cb09_a_buffer_without_room_ends_the_wait_and_gets_a_node_that_nam
     annotations = claim["metadata"]["annotations"]
     assert annotations[labels.PLANNED_PODS] == ""
     assert annotations[labels.PLANNED_REQUESTS] == '{"cpu":"2","memory":"2Gi","pods":"2"}', "so its room is known"
-    assert at.told.events == [], "nobody waits for pods that are not there"
+    assert at.recorder.events == [], "nobody waits for pods that are not there"
     assert at.batcher.undecided() == []
     assert at.room.rooms() == {BUFFER: Room(coming=2)}
     assert at.room.hosts() == {claim["metadata"]["name"]}
@@ -133,7 +133,7 @@ async def test_a_buffer_that_nothing_can_serve_is_asked_for_less_and_less_often(
     assert at.room.rooms()[BUFFER].refused
     at.now += FIRST_RETRY
     assert len(at.batcher.undecided()) == 2
-    assert at.told.events == []
+    assert at.recorder.events == []
     at.view.pools = [node_pool()]
     assert len(await at.plan()) == 1
 
@@ -154,7 +154,7 @@ async def test_cb09_whoever_waits_for_pods_is_woken_by_a_buffer() -> None:
     await asyncio.sleep(30)
     assert not waiting.done()
     at.looked(*at.room.pods())
-    at.view.tell()
+    at.view.publish()
     assert (await waiting).pods == 2
     assert depth() == 0
 

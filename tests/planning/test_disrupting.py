@@ -42,8 +42,8 @@ class Setting:
         self.view.pools = [node_pool(edits=edits)]
         self.view.managed = list(nodes)
         self.now = loop_clock()
-        self.promised: set[str] = set()
-        self.disruptor = Disruptor(self.view, self.now, lambda: self.promised)
+        self.nominated_nodes: set[str] = set()
+        self.disruptor = Disruptor(self.view, self.now, lambda: self.nominated_nodes)
 
     def seconds(self) -> float:
         return (self.now() - START).total_seconds()
@@ -74,7 +74,7 @@ async def test_a_node_that_becomes_empty_is_found_when_its_time_comes() -> None:
 
     def empty() -> None:
         at.view.managed = [managed("a", quiet_since=START + timedelta(seconds=100))]
-        at.view.tell()
+        at.view.publish()
 
     asyncio.get_running_loop().call_later(100.0, empty)
     assert claims(await at.disruptor.await_candidates(QUESTION)) == ["a"]
@@ -105,11 +105,11 @@ async def test_a_budget_that_reopens_by_its_schedule_is_noticed_without_any_chan
 async def test_an_unsynced_cache_takes_nobody_away() -> None:
     """Half a picture shows nodes without their pods."""
     at = Setting(managed("a"), after="0s")
-    at.view.whole = False
+    at.view.wait_complete = False
 
     def whole() -> None:
-        at.view.whole = True
-        at.view.tell()
+        at.view.wait_complete = True
+        at.view.publish()
 
     asyncio.get_running_loop().call_later(5.0, whole)
     await at.disruptor.await_candidates(QUESTION)
@@ -152,7 +152,7 @@ async def test_a_policy_says_what_its_pool_says() -> None:
 async def test_a_node_that_pods_are_on_their_way_to_is_not_empty() -> None:
     """DIS-10: whether the plan knew it by its NodeClaim or by its Node."""
     at = Setting(managed("starting"), managed("there", node="node-1"), managed("alone", node="node-2"))
-    at.promised = {"starting", "node-1"}
+    at.nominated_nodes = {"starting", "node-1"}
     assert claims(await at.disruptor.await_candidates(QUESTION)) == ["alone"]
-    at.promised.clear()
+    at.nominated_nodes.clear()
     assert claims(await at.disruptor.await_candidates(QUESTION)) == ["alone", "starting", "there"]

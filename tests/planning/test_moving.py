@@ -45,14 +45,14 @@ class Setting:
             table.on_event(record.key, record)
         self.cache.nodes.on_event("n", node(meta=LEAVING))
         self.has(*pods)
-        self.kube, self.told = FakeClaims(), Recorder()
+        self.kube, self.recorder = FakeClaims(), Recorder()
         view = View(self.cache)
         self.batcher = Batcher(view, lambda: self.now)
         self.planner = Planner(
             view,
             FakeTypes(),
             cast("Kube", self.kube),
-            cast("EventRecorder", self.told),
+            cast("EventRecorder", self.recorder),
             self.batcher,
             lambda: self.now,
         )
@@ -91,7 +91,7 @@ async def test_a_new_node_is_bought_while_the_old_one_is_drained_sch_005() -> No
     assert (await at.plan()).pods == 1
     (body,) = at.kube.objects.values()
     assert body["metadata"]["annotations"][labels.PLANNED_PODS] == "ns/web=uid-web"
-    assert at.told.events == [], "the pod runs: nobody need hear of it yet"
+    assert at.recorder.events == [], "the pod runs: nobody need hear of it yet"
     assert at.batcher.undecided() == []
 
 
@@ -165,7 +165,7 @@ async def test_a_pod_that_finds_no_room_is_not_asked_for_with_every_claim_that_e
     """When a pool of a thousand nodes is deleted, each of them changes what the others' pods could be told."""
     at = Setting(running("huge", "n", cpu="5000"), waiting("large", cpu="5000"))
     assert (await at.plan()).unschedulable == 2
-    assert [event[1] for event in at.told.events] == ["large"]
+    assert [event[1] for event in at.recorder.events] == ["large"]
     at.cache.claims.on_event("another", claim("another"))
     assert at.batcher.undecided() == []
     at.cache.claims.on_event("another", None)
@@ -195,7 +195,7 @@ async def test_a_promise_keeps_a_node_from_counting_as_empty_until_the_pod_is_pl
     at.now += timedelta(seconds=21)
     assert [pod.name for pod in at.batcher.undecided()] == ["web"]
     assert at.batcher.reserved() == {}, "a new plan may put it elsewhere"
-    assert at.batcher.promised() == {"m"}
+    assert at.batcher.nominated_nodes() == {"m"}
 
 
 async def test_a_node_is_kept_for_what_is_made_in_place_of_a_pod_that_was_on_its_way_there_dis_10() -> None:
@@ -208,9 +208,9 @@ async def test_a_node_is_kept_for_what_is_made_in_place_of_a_pod_that_was_on_its
     assert [pod.name for pod in at.batcher.undecided()] == ["web-b"]
     assert at.batcher.reserved() == {}, "its successor may take the room"
     at.now += timedelta(seconds=39)
-    assert at.batcher.promised() == {"m"}
+    assert at.batcher.nominated_nodes() == {"m"}
     at.now += timedelta(seconds=2)
-    assert at.batcher.promised() == set()
+    assert at.batcher.nominated_nodes() == set()
 
 
 async def test_a_promise_follows_its_claim_to_the_node_that_it_becomes_sch_018() -> None:

@@ -62,12 +62,12 @@ async def test_a_cache_can_be_made_to_hold_what_it_lacks(kube: Kube) -> None:
         await cache.wait_synced()
         await write(kube, "behind-c")
         await view.catch_up({"behind-c", "never-was"})
-        assert cache.holds({"behind-c"})
+        assert cache.has_claims({"behind-c"})
         assert view.newest_batch(up_to=1000) == 102
         assert await view.confirm_pods()
         await kube.delete(resources.NODECLAIMS, "behind-c")
         await view.catch_up({"behind-c", "never-was"})
-        assert not cache.holds({"behind-c"})
+        assert not cache.has_claims({"behind-c"})
         assert not running.done()
     finally:
         running.cancel()

@@ -17,7 +17,7 @@ async def pause_after(took: float, *, least: float = 0.0, at_most: float = 60.0)
     """The seconds until the next look, after one that took so many seconds of a core."""
     times = [0.0, took]
     pace = Pace(least, lambda: times.pop(0))
-    with pace.look():
+    with pace.measure():
         pass
     began = asyncio.get_running_loop().time()
     await pace.wait(at_most)
@@ -44,6 +44,6 @@ async def test_disruption_looks_once_a_second_at_a_cluster_that_changes_all_the_
 
     at.view.managed_nodes = counted  # type: ignore[method-assign, assignment]
     for number in range(1000):
-        asyncio.get_running_loop().call_later(number * 0.01, at.view.tell)
+        asyncio.get_running_loop().call_later(number * 0.01, at.view.publish)
     await at.disruptor.await_candidates(QUESTION.model_copy(update={"wait_seconds": 10.0}))
     assert len(looks) <= 10.0 / POLL_SECONDS + 2

@@ -56,7 +56,7 @@ async def test_evt03_pods_on_a_nodeclaim_without_a_node_are_nominated_to_the_nod
     at.view.existing = [replace(node("default-abcdef"), requirements=Requirements(), initialized=False)]
     result = await at.planner.plan(BATCH)
     assert result.placed_on_existing == 1
-    told = {(name, reason): message for _, name, reason, message in at.told.events}
+    told = {(name, reason): message for _, name, reason, message in at.recorder.events}
     assert told[("late", "Nominated")] == "Pod should schedule on: nodeclaim/default-abcdef"
 
 
@@ -237,7 +237,7 @@ async def test_a_claim_of_the_last_plan_that_ended_since_holds_nothing_up() -> N
 async def test_an_unsynced_cache_is_refused_for_a_retry() -> None:
     """A plan on half a picture would buy nodes that exist."""
     at = Setting(pod("a"))
-    at.view.whole = False
+    at.view.wait_complete = False
     with pytest.raises(ApplicationError) as refused:
         await at.planner.plan(BATCH)
     assert (refused.value.type, refused.value.non_retryable) == ("CacheBehind", False)
@@ -277,7 +277,7 @@ async def test_pods_that_fit_nowhere_hear_of_the_pools_that_launch_nothing() -> 
     at.view.classes["unready"] = node_class("unready", UNREADY)
     at.view.pools.append(node_pool("other", {"template/spec/nodeClassRef/name": "unready"}))
     await at.planner.plan(BATCH)
-    said = {event[1]: event[3] for event in at.told.events}
+    said = {event[1]: event[3] for event in at.recorder.events}
     assert "NodePool default: " in said["a"]
     assert "NodePool other: EC2NodeClass unready is not ready" in said["a"]
     assert said["b"] == claim, "no pool could change that"
@@ -288,7 +288,7 @@ async def test_no_pool_at_all_leaves_every_pod_with_a_reason() -> None:
     at.view.pools = []
     result = await at.planner.plan(BATCH)
     assert (result.unschedulable, result.claims) == (1, [])
-    ((kind, name, reason, message),) = at.told.events
+    ((kind, name, reason, message),) = at.recorder.events
     assert (kind, name, reason) == ("Pod", "a", "FailedScheduling")
     assert message
 
@@ -298,7 +298,7 @@ async def test_events_say_what_becomes_of_each_pod() -> None:
     at = Setting(pod("fits"), pod("bought", cpu="8"), pod("huge", cpu="5000"))
     at.view.existing = [node("n1", cpu="2")]
     result = await at.planner.plan(BATCH)
-    told = {(name, reason): message for _, name, reason, message in at.told.events}
+    told = {(name, reason): message for _, name, reason, message in at.recorder.events}
     assert told[("fits", "Nominated")] == "Pod should schedule on: node/n1"
     assert told[("bought", "Nominated")] == f"Pod should schedule on: nodeclaim/{result.claims[0]}"
     assert "default" in told[("huge", "FailedScheduling")]
@@ -425,7 +425,7 @@ async def test_a_pod_whose_volume_is_made_at_last_is_planned_at_once() -> None:
     """SCH-004: it is told why it waits, and does not sit out a back-off afterwards."""
     at = Setting(pod("a", unsupported="its volume claim default/a is not there: create it"))
     assert (await at.planner.plan(BATCH)).unschedulable == 1
-    assert [event[2:4] for event in at.told.events] == [
+    assert [event[2:4] for event in at.recorder.events] == [
         ("FailedScheduling", "its volume claim default/a is not there: create it")
     ]
     assert at.batcher.undecided() == []

@@ -48,7 +48,7 @@ async def test_a_refused_claim_does_not_stop_the_others_of_its_batch(pool: str, 
     result = await at.planner.plan(BATCH)
     assert at.pools_used() == set(POOLS) - {pool}
     assert (len(result.claims), result.refused, result.unschedulable) == (2, 1, 1)
-    told = {(kind, name, reason): message for kind, name, reason, message in at.told.events}
+    told = {(kind, name, reason): message for kind, name, reason, message in at.recorder.events}
     assert f"NodePool {pool}" in told["Pod", pool, "FailedScheduling"]
     assert WHY in told["Pod", pool, "FailedScheduling"]
     assert WHY in told["NodePool", pool, "FailedCreate"]
@@ -100,8 +100,8 @@ async def test_an_api_server_that_is_away_leaves_the_batch_for_a_retry() -> None
     with pytest.raises(ApiUnreachableError):
         await at.planner.plan(BATCH)
     assert len(at.kube.tries) == 3, "the others would fail in the same way"
-    assert {name for _, name, reason, _ in at.told.events if reason == "FailedScheduling"} == set(POOLS)
-    assert all("connection refused" in message for *_, message in at.told.events)
+    assert {name for _, name, reason, _ in at.recorder.events if reason == "FailedScheduling"} == set(POOLS)
+    assert all("connection refused" in message for *_, message in at.recorder.events)
     at.kube.answer = lambda _: None
     assert len((await at.planner.plan(BATCH)).claims) == 3
 

@@ -14,7 +14,7 @@ import pytest
 from activities.planning.solving import MAX_FILES, Solver
 from tenon.lifecycle.messages import PlanResult
 from tenon.provisioning.problem_json import from_json
-from tenon.provisioning.solving import solved
+from tenon.provisioning.solving import solve_with_buffers
 from tenon.scheduling.deadline import Expired
 from tenon.scheduling.model import Plan, Problem
 from tests.planning.setting import BATCH, Setting
@@ -31,7 +31,7 @@ def failing_on(*names: str) -> Callable[[Problem, Expired], Plan]:
     def solve(given: Problem, expired: Expired) -> Plan:
         if bad := {found.name for found in given.pods} & set(names):
             raise EngineFault(f"no rank for {sorted(bad)}")
-        return solved(given, expired)
+        return solve_with_buffers(given, expired)
 
     return solve
 
@@ -47,7 +47,7 @@ async def test_a_pod_on_which_the_engine_fails_is_told_and_the_others_are_planne
     assert (result.pods, result.unschedulable) == (50, 1)
     bought = [body["metadata"]["annotations"]["tenon.sh/planned-pods"] for body in at.kube.objects.values()]
     assert sum(text.count("=") for text in bought) == 49
-    said = [message for _, name, reason, message in at.told.events if (name, reason) == ("p17", "FailedScheduling")]
+    said = [message for _, name, reason, message in at.recorder.events if (name, reason) == ("p17", "FailedScheduling")]
     assert len(said) == 1
     assert "EngineFault: no rank for ['p17']" in said[0]
     assert at.batcher.undecided() == []
@@ -91,7 +91,7 @@ def stopped_after(pods: int) -> Callable[[Problem, Expired], Plan]:
 
     def solve(given: Problem, expired: Expired) -> Plan:
         reached = given.pods[:pods]
-        plan = solved(Problem(reached, given.pools), expired)
+        plan = solve_with_buffers(Problem(reached, given.pools), expired)
         return Plan(plan.claims, unreached=frozenset(found.key for found in given.pods[pods:]))
 
     return solve
@@ -103,7 +103,7 @@ async def test_sch011_a_plan_out_of_time_buys_what_it_has_and_the_rest_is_of_the
     first = await at.planner.plan(BATCH)
     assert (first.pods, first.unreached, len(first.claims)) == (3, 1, 1)
     assert [found.name for found in at.batcher.undecided()] == ["c"], "at once"
-    assert ("Pod", "c", "FailedScheduling") in [event[:3] for event in at.told.events]
+    assert ("Pod", "c", "FailedScheduling") in [event[:3] for event in at.recorder.events]
     second = await at.planner.plan(BATCH.model_copy(update={"batch": 42}))
     assert (second.pods, second.unreached, len(second.claims)) == (1, 0, 1)
 
@@ -114,7 +114,7 @@ async def test_sch011_pods_that_are_too_many_for_any_plan_are_planned_in_portion
     def slow(given: Problem, expired: Expired) -> Plan:
         if len(given.pods) > 3:
             return Plan(unreached=frozenset(found.key for found in given.pods))
-        return solved(given, expired)
+        return solve_with_buffers(given, expired)
 
     solver, planned = Solver(slow), set[str]()
     pods = [pod(f"p{number}", created=float(number)) for number in range(8)]
@@ -144,7 +144,7 @@ async def test_a_cancelled_plan_ends_its_solve_before_the_next_one_begins() -> N
         while not expired():
             pass
         working.append("ends")
-        return solved(given)
+        return solve_with_buffers(given)
 
     at = Setting(pod("a"))
     at.restart(Solver(endless, longest=10_000.0))

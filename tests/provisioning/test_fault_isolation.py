@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.kube.pod import Pod
-from tenon.provisioning.fault_isolation import MAX_SOLVES, narrowed
+from tenon.provisioning.fault_isolation import MAX_SOLVES, solve_isolated
 from tenon.provisioning.problem_json import from_json, to_json
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.engine import solve
@@ -40,7 +40,7 @@ def placed(plan: Plan) -> set[str]:
 
 def test_without_a_fault_there_is_one_solve() -> None:
     asked: list[int] = []
-    found = narrowed(problem(kinds(50), pool()), never, raising(lambda _: False, asked))
+    found = solve_isolated(problem(kinds(50), pool()), never, raising(lambda _: False, asked))
     assert (asked, found.apart, found.error) == ([50], {}, None)
 
 
@@ -48,7 +48,7 @@ def test_without_a_fault_there_is_one_solve() -> None:
 def test_only_those_that_cause_it_are_set_apart(bad: set[int]) -> None:
     names = {f"p{number}" for number in bad}
     asked: list[int] = []
-    found = narrowed(problem(kinds(50), pool()), never, raising(lambda given: bool(given & names), asked))
+    found = solve_isolated(problem(kinds(50), pool()), never, raising(lambda given: bool(given & names), asked))
     assert {key.removeprefix("default/") for key in found.apart} == names
     assert len(placed(found.plan)) == 50 - len(names)
     assert set(found.apart.values()) == {"KeyError: 'zone'"}
@@ -56,7 +56,7 @@ def test_only_those_that_cause_it_are_set_apart(bad: set[int]) -> None:
 
 
 def test_of_two_that_only_fail_together_one_is_planned() -> None:
-    found = narrowed(problem(kinds(20), pool()), never, raising(lambda given: {"p3", "p15"} <= given, []))
+    found = solve_isolated(problem(kinds(20), pool()), never, raising(lambda given: {"p3", "p15"} <= given, []))
     assert list(found.apart) == ["default/p15"]
     assert len(placed(found.plan)) == 19
 
@@ -66,7 +66,7 @@ def test_pods_that_are_alike_stay_together() -> None:
     alike = [pod(f"bad-{number}", "7") for number in range(1000)]
     asked: list[int] = []
     engine = raising(lambda given: any(name.startswith("bad") for name in given), asked)
-    found = narrowed(problem([*kinds(20), *alike], pool()), never, engine)
+    found = solve_isolated(problem([*kinds(20), *alike], pool()), never, engine)
     assert len(found.apart) == 1000
     assert len(placed(found.plan)) == 20
     assert len(asked) < 20
@@ -74,7 +74,7 @@ def test_pods_that_are_alike_stay_together() -> None:
 
 def test_an_engine_that_always_fails_is_given_up_after_a_while() -> None:
     asked: list[int] = []
-    found = narrowed(problem(kinds(500), pool()), never, raising(lambda _: True, asked))
+    found = solve_isolated(problem(kinds(500), pool()), never, raising(lambda _: True, asked))
     assert len(asked) <= MAX_SOLVES + 1
     assert len(found.apart) == 500
     assert found.failing is not None
@@ -83,7 +83,7 @@ def test_an_engine_that_always_fails_is_given_up_after_a_while() -> None:
 
 def test_the_search_ends_with_the_time_of_the_plan() -> None:
     asked: list[int] = []
-    found = narrowed(problem(kinds(50), pool()), lambda: True, raising(lambda _: True, asked))
+    found = solve_isolated(problem(kinds(50), pool()), lambda: True, raising(lambda _: True, asked))
     assert (len(asked), len(found.apart)) == (1, 50)
 
 

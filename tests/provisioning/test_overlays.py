@@ -12,7 +12,7 @@ import pytest
 from tenon.apis import labels
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
-from tenon.provisioning.overlays import overlaid
+from tenon.provisioning.overlays import apply_overlays
 from tenon.scheduling.model import InstanceType
 from tests.apis.case import edited, term
 from tests.apis.test_nodeoverlay import BASE
@@ -43,7 +43,7 @@ def prices(types: Sequence[InstanceType], name: str = "m5.large") -> dict[tuple[
 
 def applied(*overlays: NodeOverlay) -> Sequence[InstanceType]:
     """The types of a pool under overlays that are all accepted."""
-    found = overlaid([(node_pool(), TYPES)], overlays)
+    found = apply_overlays([(node_pool(), TYPES)], overlays)
     assert found.refused == {}
     return found.sold[0][1]
 
@@ -101,7 +101,7 @@ def test_no01_requirements_are_held_against_the_labels_of_the_type(
 def test_an_overlay_may_be_meant_for_one_pool() -> None:
     pools = [(node_pool("first", team="a"), TYPES), (node_pool("second", team="b"), TYPES)]
     for requirement in (term(labels.NODEPOOL, "In", "second"), term("team", "NotIn", "a")):
-        found = overlaid(pools, [overlay("o", requirement, price="7")])
+        found = apply_overlays(pools, [overlay("o", requirement, price="7")])
         assert found.sold[0][1] is TYPES
         assert set(prices(found.sold[1][1]).values()) == {7.0}
 
@@ -122,7 +122,7 @@ def test_no06_of_two_equals_the_later_by_name_descending_is_refused_as_a_whole(w
     first = overlay("z", M5, ON_DEMAND, price="3", **more)
     later = overlay("a", M5, price="1", capacity={"example.com/x": "9"}, **more)
     for order in ([first, later], [later, first]):
-        found = overlaid([(node_pool(), TYPES)], order)
+        found = apply_overlays([(node_pool(), TYPES)], order)
         assert list(found.refused) == ["a"]
         assert "the price of m5.large" in found.refused["a"]
         assert "NodeOverlay z" in found.refused["a"]
@@ -143,7 +143,7 @@ def test_no06_equals_that_change_different_things_are_no_conflict() -> None:
 
 def test_no06_the_same_resource_of_the_same_type_is_a_conflict() -> None:
     capacity = {"example.com/y": "1"}
-    found = overlaid([(node_pool(), TYPES)], [overlay(name, M5, capacity=capacity) for name in "ab"])
+    found = apply_overlays([(node_pool(), TYPES)], [overlay(name, M5, capacity=capacity) for name in "ab"])
     assert list(found.refused) == ["a"]
     assert "example.com/y of m5.large" in found.refused["a"]
 
@@ -153,13 +153,13 @@ def test_a_refused_overlay_stands_in_nobodys_way() -> None:
     z = overlay("z", M5, price="3")
     b = overlay("b", price="2")
     a = overlay("a", term(labels.INSTANCE_TYPE, "In", "c5.large"), price="1")
-    found = overlaid([(node_pool(), TYPES)], [a, b, z])
+    found = apply_overlays([(node_pool(), TYPES)], [a, b, z])
     assert list(found.refused) == ["b"]
     assert set(prices(found.sold[0][1], "c5.large").values()) == {1.0}
 
 
 def test_requirements_that_contradict_themselves_are_told() -> None:
-    found = overlaid([(node_pool(), TYPES)], [overlay("o", M5, term(labels.INSTANCE_TYPE, "In", "x"), price="1")])
+    found = apply_overlays([(node_pool(), TYPES)], [overlay("o", M5, term(labels.INSTANCE_TYPE, "In", "x"), price="1")])
     assert "contradict each other" in found.refused["o"]
     assert found.sold[0][1] is TYPES
 
@@ -169,7 +169,7 @@ def test_requirements_that_contradict_themselves_are_told() -> None:
     [({"capacity": {"example.com/fpga": "1e400"}}, "example.com/fpga"), ({"price": "9" * 60}, "1,000,000 dollars")],
 )
 def test_figures_beyond_all_measure_are_refused(changes: dict[str, Any], told: str) -> None:
-    found = overlaid([(node_pool(), TYPES)], [overlay("o", M5, **changes)])
+    found = apply_overlays([(node_pool(), TYPES)], [overlay("o", M5, **changes)])
     assert told in found.refused["o"]
     assert found.sold[0][1] is TYPES
 
@@ -177,12 +177,14 @@ def test_figures_beyond_all_measure_are_refused(changes: dict[str, Any], told: s
 def test_no08_it_is_known_which_types_of_which_pool_were_changed() -> None:
     pools = [(node_pool("first"), TYPES), (node_pool("second"), TYPES)]
     of_first = term(labels.NODEPOOL, "In", "first")
-    found = overlaid(pools, [overlay("p", M5, of_first, price="1"), overlay("c", capacity={"example.com/y": "1"})])
+    found = apply_overlays(
+        pools, [overlay("p", M5, of_first, price="1"), overlay("c", capacity={"example.com/y": "1"})]
+    )
     price, capacity = {"karpenter.sh/price-overlay-applied": "true"}, {"karpenter.sh/capacity-overlay-applied": "true"}
-    assert found.traces("first", ["c5.large", "m5.large"]) == {**price, **capacity}
-    assert found.traces("first", ["c5.large"]) == capacity
-    assert found.traces("second", ["m5.large"]) == capacity
-    assert overlaid(pools, []).traces("first", ["m5.large"]) == {}
+    assert found.overlay_annotations("first", ["c5.large", "m5.large"]) == {**price, **capacity}
+    assert found.overlay_annotations("first", ["c5.large"]) == capacity
+    assert found.overlay_annotations("second", ["m5.large"]) == capacity
+    assert apply_overlays(pools, []).overlay_annotations("first", ["m5.large"]) == {}
 
 
 def test_no10_a_type_without_a_price_can_be_bought_once_an_overlay_states_one() -> None:
@@ -191,20 +193,22 @@ def test_no10_a_type_without_a_price_can_be_bought_once_an_overlay_states_one() 
     preview = replace(TYPES[0], name="x9.large", offerings=tuple(unknown))
     meant = term(labels.ZONE, "In", "a")
     for change in ({"priceAdjustment": "-100%"}, {"priceAdjustment": "+1"}, {"capacity": {"example.com/y": "1"}}):
-        found = overlaid([(node_pool(), [*TYPES, preview])], [overlay("o", meant, **change)])
+        found = apply_overlays([(node_pool(), [*TYPES, preview])], [overlay("o", meant, **change)])
         assert [kind.name for kind in found.sold[0][1]] == [kind.name for kind in TYPES]
-    found = overlaid([(node_pool(), [*TYPES, preview])], [overlay("o", meant, price="0.5")])
+    found = apply_overlays([(node_pool(), [*TYPES, preview])], [overlay("o", meant, price="0.5")])
     assert prices(found.sold[0][1], "x9.large") == {("a", "on-demand"): 0.5, ("a", "spot"): 0.5}
 
 
 def test_pools_that_no_overlay_tells_apart_share_what_it_makes_of_their_types() -> None:
     """NO-05: with hundreds of pools a plan would else be busy with overlays for seconds."""
     pools = [(node_pool(f"p{number}", team="ab"[number % 2], own=str(number)), TYPES) for number in range(6)]
-    found = overlaid(pools, [overlay("o", M5, price="1"), overlay("a", term("team", "In", "a"), price="2", weight=1)])
+    found = apply_overlays(
+        pools, [overlay("o", M5, price="1"), overlay("a", term("team", "In", "a"), price="2", weight=1)]
+    )
     assert len({id(types) for _, types in found.sold}) == 2
     assert [prices(types)["a", "spot"] for _, types in found.sold] == [2.0, 1.0] * 3
-    assert found.traces("p4", ["c5.large"])
-    assert not found.traces("p5", ["c5.large"])
+    assert found.overlay_annotations("p4", ["c5.large"])
+    assert not found.overlay_annotations("p5", ["c5.large"])
 
 
 def test_pools_of_other_types_and_labels_are_seen_each_for_itself() -> None:
@@ -221,6 +225,6 @@ def test_pools_of_other_types_and_labels_are_seen_each_for_itself() -> None:
         (node_pool("p3", team="b"), TYPES),
         (node_pool("p4", **{"karpenter.k8s.aws/instance-family": "c5"}), TYPES),
     ]
-    together = overlaid(pools, overlays).sold
-    assert together == [overlaid([one], overlays).sold[0] for one in pools]
+    together = apply_overlays(pools, overlays).sold
+    assert together == [apply_overlays([one], overlays).sold[0] for one in pools]
     assert len({str(types) for _, types in together}) == 5

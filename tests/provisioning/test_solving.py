@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tenon.kube.pod import Pod
-from tenon.provisioning.solving import CROWDED, buffer_pods, solved
+from tenon.provisioning.solving import NO_ROOM, buffer_pods, solve_with_buffers
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan
 from tests.scheduling.between_pods import domains, near, on_each, spread, web
@@ -28,30 +28,30 @@ def kept(plan: Plan) -> dict[str, int]:
 
 def test_without_buffers_it_is_the_engines_own_plan() -> None:
     asked = problem([pod("a"), pod("b", cpu="8")], pool(), nodes=[node()])
-    assert solved(asked) == solve(asked)
+    assert solve_with_buffers(asked) == solve(asked)
 
 
 def test_a_buffer_uses_the_room_that_is_there_and_buys_the_rest() -> None:
-    plan = solved(problem(standing(6), pool(), nodes=[node(cpu="4")]))
+    plan = solve_with_buffers(problem(standing(6), pool(), nodes=[node(cpu="4")]))
     assert kept(plan) == {"n": 4, "": 2}
 
 
 def test_pods_take_existing_room_before_buffers_do() -> None:
     """The pods that wait would otherwise wait for a new node, with room for them before their eyes."""
     waiting = replicas(3, prefix="z")
-    plan = solved(problem([*standing(3), *waiting], pool(), nodes=[node(cpu="4")]))
+    plan = solve_with_buffers(problem([*standing(3), *waiting], pool(), nodes=[node(cpu="4")]))
     assert {one.key for one in plan.placements["n"]} >= {one.key for one in waiting}
     assert kept(plan) == {"n": 1, "": 2}
 
 
 def test_new_nodes_are_sized_for_pods_and_buffers_together() -> None:
-    plan = solved(problem([pod("a", cpu="3"), *standing(3)], pool()))
+    plan = solve_with_buffers(problem([pod("a", cpu="3"), *standing(3)], pool()))
     assert len(plan.claims) == 1
     assert kept(plan) == {"": 3}
 
 
 def test_limits_that_leave_room_for_the_pod_alone_keep_the_buffer_waiting() -> None:
-    plan = solved(problem([pod("a", cpu="3"), *standing(2, cpu="3")], pool(limits={"cpu": "4"})))
+    plan = solve_with_buffers(problem([pod("a", cpu="3"), *standing(2, cpu="3")], pool(limits={"cpu": "4"})))
     assert [one.key for claim in plan.claims for one in claim.pods] == ["default/a"]
     assert all("limit leaves no room" in why for why in plan.unschedulable.values())
     assert len(plan.unschedulable) == 2
@@ -60,20 +60,20 @@ def test_limits_that_leave_room_for_the_pod_alone_keep_the_buffer_waiting() -> N
 def test_a_pod_is_never_unschedulable_because_of_a_buffer() -> None:
     """Packed together, the buffer's larger pods would come first and use the limit up."""
     waiting = replicas(4, prefix="z")
-    plan = solved(problem([*standing(4, cpu="3"), *waiting], pool(limits={"cpu": "8"})))
+    plan = solve_with_buffers(problem([*standing(4, cpu="3"), *waiting], pool(limits={"cpu": "8"})))
     assert {one.key for claim in plan.claims for one in claim.pods} == {one.key for one in waiting}
-    assert plan.unschedulable == {one.key: CROWDED for one in standing(4)}
+    assert plan.unschedulable == {one.key: NO_ROOM for one in standing(4)}
 
 
 def test_a_pod_that_fits_nowhere_and_a_buffer_that_does_are_told_apart() -> None:
-    plan = solved(problem([pod("huge", cpu="5000"), *standing(1)], pool()))
+    plan = solve_with_buffers(problem([pod("huge", cpu="5000"), *standing(1)], pool()))
     assert list(plan.unschedulable) == ["default/huge"]
     assert kept(plan) == {"": 1}
 
 
 def test_a_pod_that_exists_is_not_taken_for_the_buffers() -> None:
     twin = replace(standing(1)[0], buffer="", uid="real")
-    plan = solved(problem([twin, *standing(1)], pool()))
+    plan = solve_with_buffers(problem([twin, *standing(1)], pool()))
     assert [one.uid for claim in plan.claims for one in claim.pods] == ["real"]
 
 
@@ -86,7 +86,7 @@ def test_cb07_pods_are_spread_as_if_there_were_no_buffers_of_their_kind(
     """kube-scheduler knows no buffer: what is bought where only the sum is even, the pods that it is for cannot use."""
     pods = web(waiting, spread(), prefix)
     alike = [replace(one, buffer="default/spare") for one in web(standing_by, spread(), "capacity-buffer-spare")]
-    plan = solved(problem([*pods, *alike], pool()))
+    plan = solve_with_buffers(problem([*pods, *alike], pool()))
     assert plan.unschedulable == {}
     assert kept(plan) == {"": standing_by}
     assert domains(plan, prefix=prefix + "-") == domains(solve(problem(pods, pool())), prefix=prefix + "-")
@@ -97,7 +97,7 @@ def test_a_pod_is_not_promised_a_node_that_only_a_buffer_would_open_to_it() -> N
     """It may run beside web only, and there is no web but in the buffer's imagination."""
     follower = pod("follower", rules=near())
     alike = [replace(one, buffer="default/spare") for one in replicas(2, labels={"app": "web"}, prefix="b")]
-    plan = solved(problem([follower, *alike], pool(), nodes=[node(cpu="2")]))
+    plan = solve_with_buffers(problem([follower, *alike], pool(), nodes=[node(cpu="2")]))
     assert list(plan.unschedulable) == ["default/follower"]
 
 
@@ -105,6 +105,6 @@ def test_a_node_in_the_zone_that_is_full_by_the_rules_is_not_promised() -> None:
     """One of web is in zone a: the next goes to another, however many of web the buffer dreams of there."""
     there = node(cpu="4", pods=web(1, spread(), "there"), used={"cpu": 1000})
     alike = [replace(one, buffer="default/spare") for one in web(5, spread(), "b")]
-    plan = solved(problem([*web(1, spread(), "next"), *alike], pool(), nodes=[there]))
+    plan = solve_with_buffers(problem([*web(1, spread(), "next"), *alike], pool(), nodes=[there]))
     assert "us-west-2a" not in domains(plan, prefix="next-")
     assert on_each(plan, prefix="next-") == [1]

@@ -16,7 +16,7 @@ from tenon.apis.nodepool import VALIDATION_SUCCEEDED, NodePool
 from tenon.apis.validation import check
 from tenon.disruption.cost import eviction_cost, rescheduling_cost
 from tenon.kube.taints import Toleration
-from tenon.provisioning.claims import standing_claim
+from tenon.provisioning.claims import static_claim_body
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.readiness import pool_conditions
 from tenon.provisioning.static_capacity import (
@@ -27,7 +27,7 @@ from tenon.provisioning.static_capacity import (
     decide,
     next_ordinal,
     static_claim_name,
-    why_none_are_made,
+    why_no_new_nodes,
 )
 from tenon.provisioning.static_node import NoStaticNodeError, static_node
 from tests.planning.fake_view import START, UNREADY, node_class, node_pool
@@ -185,10 +185,10 @@ def test_a_pool_that_is_deleted_or_not_static_is_left_alone() -> None:
 
 
 def test_nothing_is_made_while_the_pool_is_not_ready() -> None:
-    assert why_none_are_made(static(1), {"default": node_class()}.get) == ""
-    assert "not ready" in why_none_are_made(static(1), {"default": node_class("default", UNREADY)}.get)
+    assert why_no_new_nodes(static(1), {"default": node_class()}.get) == ""
+    assert "not ready" in why_no_new_nodes(static(1), {"default": node_class("default", UNREADY)}.get)
     schedule = {"disruption/budgets": [{"nodes": "1", "schedule": "61 * * * *", "duration": "1h"}]}
-    assert why_none_are_made(static(1, schedule), {"default": node_class()}.get)
+    assert why_no_new_nodes(static(1, schedule), {"default": node_class()}.get)
 
 
 @pytest.mark.parametrize(("on", "status"), [(True, "True"), (False, "False")])
@@ -221,7 +221,7 @@ def test_a_static_claim_carries_what_claims_of_pools_carry() -> None:
     pool = static(1, edits)
     daemons = [pod("log", cpu="7", memory="1Gi", tolerations=(Toleration(operator="Exists"),))]
     planned, _ = static_node(pool, CATALOG, daemons, {}, PlanPolicy())
-    body = standing_claim(planned, pool, static_claim_name(pool, 0))
+    body = static_claim_body(planned, pool, static_claim_name(pool, 0))
     metadata, spec = body["metadata"], body["spec"]
     assert check(NodeClaim.model_validate(body)) == []
     found = {labels.NODEPOOL: "fixed", labels.ZONE: "us-west-2b", "team": "a", labels.EC2NODECLASS: "default"}
@@ -244,7 +244,7 @@ def test_ann05_a_static_claim_says_whether_min_values_were_lowered(wanted: int, 
     term = {"key": labels.INSTANCE_TYPE, "operator": "Exists", "minValues": wanted}
     pool = static(1, {"template/spec/requirements": [term]})
     planned, _ = static_node(pool, CATALOG, [], {}, PlanPolicy(min_values_best_effort=True))
-    assert standing_claim(planned, pool, "c")["metadata"]["annotations"][labels.MIN_VALUES_RELAXED] == said
+    assert static_claim_body(planned, pool, "c")["metadata"]["annotations"][labels.MIN_VALUES_RELAXED] == said
 
 
 @pytest.mark.parametrize("cpu", ["", "7"])

@@ -75,13 +75,13 @@ def test_the_needed_go_is_the_one_of_go_mod() -> None:
 
 def test_an_old_go_gives_way_to_the_one_from_pypi(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(golang, "on_path", lambda _: Path("/old/go"))
-    monkeypatch.setattr(golang, "beside_python", lambda _: Path("/new/go"))
+    monkeypatch.setattr(golang, "in_virtualenv", lambda _: Path("/new/go"))
     monkeypatch.setattr(golang, "version_of", lambda path: (1, 20, 0) if path == Path("/old/go") else (1, 26, 1))
     assert golang.find((1, 26, 0)) == Path("/new/go")
 
 
 def test_too_old_and_missing_go_are_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(golang, "beside_python", lambda _: None)
+    monkeypatch.setattr(golang, "in_virtualenv", lambda _: None)
     monkeypatch.setattr(golang, "on_path", lambda _: go_that(tmp_path, "echo go1.20.3"))
     with pytest.raises(MissingToolError, match=r"needs Go 1\.26\.0 or newer, but .* is 1\.20\.3: install"):
         golang.find((1, 26, 0))

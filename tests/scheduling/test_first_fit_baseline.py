@@ -8,7 +8,7 @@ from tenon.apis import labels
 from tenon.kube.pod_rules import PodRules, PodTerm, SpreadRule
 from tenon.kube.selectors import LabelSelector
 from tenon.scheduling.engine import solve
-from tenon.scheduling.first_fit_baseline import EFFORT, MAX_CLASSES, worthwhile
+from tenon.scheduling.first_fit_baseline import EFFORT, MAX_CLASSES, is_worthwhile
 from tenon.scheduling.model import Problem
 from tests.scheduling.builders import AMD64, ON_DEMAND, catalog, entry, pool, price, problem, replicas
 
@@ -59,7 +59,7 @@ def test_the_order_of_the_pods_does_not_matter() -> None:
 
 
 def test_large_loads_are_planned_once() -> None:
-    assert worthwhile(100, MAX_CLASSES, EFFORT // 100)
-    assert not worthwhile(101, 1, EFFORT // 100)
-    assert not worthwhile(1, MAX_CLASSES + 1, 1)
-    assert not worthwhile(100, 1, 0)
+    assert is_worthwhile(100, MAX_CLASSES, EFFORT // 100)
+    assert not is_worthwhile(101, 1, EFFORT // 100)
+    assert not is_worthwhile(1, MAX_CLASSES + 1, 1)
+    assert not is_worthwhile(100, 1, 0)

@@ -49,7 +49,7 @@ class Slip:
     better: str
 
     @property
-    def mended(self) -> str:
+    def fixed_lines(self) -> str:
         """The manifest with the better line."""
         lines = self.text.splitlines()
         old = lines[self.line - 1]

@@ -62,7 +62,7 @@ def test_what_is_right_is_right(text: str) -> None:
 @pytest.mark.parametrize("slip", SLIPS, ids=lambda slip: slip.path)
 def test_the_better_line_is_known(slip: Slip) -> None:
     assert [(found[0], found[1], found[3]) for found in faults(slip.text)] == [(slip.line, slip.path, [slip.better])]
-    assert faults(slip.mended) == []
+    assert faults(slip.fixed_lines) == []
 
 
 def test_a_group_that_is_mistyped_is_no_kind_of_others() -> None:

@@ -10,7 +10,7 @@ import pytest_asyncio
 from activities.kubernetes.client import Kube
 from sandbox.cluster import Sandbox
 from worker.settings import Settings, load
-from worker.webhook.definitions import DefinitionKeeper
+from worker.webhook.definitions import DefinitionReconciler
 from worker.webhook.serving import Webhook
 
 REPLICA = 7
@@ -24,7 +24,7 @@ class Served:
     sandbox: Sandbox
     settings: Settings
     admin: Kube
-    keeper: DefinitionKeeper
+    keeper: DefinitionReconciler
     webhook: Webhook | None = field(default=None)
 
     def start(self) -> None:
@@ -44,7 +44,7 @@ async def served(sandbox: Sandbox) -> AsyncIterator[Served]:
     settings = load(cluster_name="sandbox", webhook_port=int(own["WEBHOOK_PORT"]), webhook_url=own["WEBHOOK_URL"])
     admin = await Kube.connect(str(sandbox.kubeconfig))
     worker = await Kube.connect(str(sandbox.worker_kubeconfig))
-    found = Served(sandbox, settings, admin, DefinitionKeeper(worker, settings))
+    found = Served(sandbox, settings, admin, DefinitionReconciler(worker, settings))
     found.start()
     yield found
     found.stop()

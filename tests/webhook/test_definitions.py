@@ -14,7 +14,7 @@ from activities.kubernetes.resources import CRDS, NODECLAIMS, NODEPOOLS, SECRETS
 from tenon.apis.versions.definitions import NAMES, STORED_VERSION_MIGRATED
 from tests.webhook.kubes import OwnKube, refuses_nothing
 from worker.settings import load
-from worker.webhook.definitions import DefinitionKeeper, keep_definitions
+from worker.webhook.definitions import DefinitionReconciler, reconcile_definitions
 from worker.webhook.secret import SECRET
 
 
@@ -58,9 +58,9 @@ async def test_v1b09_an_object_that_v1_refuses_is_named_and_holds_up_no_other(ca
             raise ApiError(422, "Invalid", "taints must not name the same key twice")
 
     kube.refuses = refuses
-    keeper = DefinitionKeeper(cast("Kube", kube), load(cluster_name="c"))
+    keeper = DefinitionReconciler(cast("Kube", kube), load(cluster_name="c"))
     for _ in range(4):
-        await keeper.keep()
+        await keeper.reconcile()
     assert all(bundle(kube, name) for name in NAMES)
     assert [stored(kube, name) for name in NAMES] == [["v1beta1", "v1"], ["v1"], ["v1"]]
     for name in ("a", "c"):
@@ -71,7 +71,7 @@ async def test_v1b09_an_object_that_v1_refuses_is_named_and_holds_up_no_other(ca
     assert len(lines) == 1
     assert "bad: taints" in lines[0].__dict__["first"]
     kube.refuses = refuses_nothing
-    await keeper.keep()
+    await keeper.reconcile()
     assert stored(kube, NAMES[0]) == ["v1"]
 
 
@@ -85,7 +85,7 @@ async def test_a_definition_that_cannot_be_written_is_named_and_holds_up_no_othe
             raise ApiError(403, "Forbidden", "no")
 
     kube.refuses = refuses
-    await DefinitionKeeper(cast("Kube", kube), load(cluster_name="c")).keep()
+    await DefinitionReconciler(cast("Kube", kube), load(cluster_name="c")).reconcile()
     assert [bool(bundle(kube, name)) for name in NAMES] == [False, True, True]
     assert [record.__dict__["what"] for record in caplog.records] == [NAMES[0]]
 
@@ -95,7 +95,7 @@ async def test_a_webhook_that_is_put_off_although_objects_need_it_is_an_error(
     caplog: pytest.LogCaptureFixture, both: bool
 ) -> None:
     """Values written for a Karpenter of before 1.0 often say so: there it meant another webhook."""
-    await keep_definitions(cast("Kube", cluster(both=both)), load(cluster_name="c", disable_webhook=True))
+    await reconcile_definitions(cast("Kube", cluster(both=both)), load(cluster_name="c", disable_webhook=True))
     errors = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert len(errors) == both
     for error in errors:

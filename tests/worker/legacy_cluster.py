@@ -40,7 +40,7 @@ class Cluster:
     """An API server whose objects are in the tables at once, as if watches took no time."""
 
     def __init__(self) -> None:
-        self.cache, self.told = Cache(), Recorder()
+        self.cache, self.recorder = Cache(), Recorder()
         self.old = Known(cast("Any", None), self.cache.changes)
         self.tables: dict[str, Table[Any]] = {
             NODEPOOLS.plural: self.cache.pools,
@@ -138,7 +138,7 @@ async def keeping(*old: tuple[Resource, dict[str, Any]], broken: str = "") -> As
         cluster.put(resource, body)
 
     keeper = LegacyApiController(
-        cast("Any", cluster), cast("Any", cluster.told), cluster.cache, cluster.old, Defaults(cluster="c")
+        cast("Any", cluster), cast("Any", cluster.recorder), cluster.cache, cluster.old, Defaults(cluster="c")
     )
     task = asyncio.create_task(keeper.run())
     await looked()

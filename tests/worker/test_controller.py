@@ -82,9 +82,9 @@ async def test_changes_gather_before_a_reconcile() -> None:
     controller = Recording(cache)
     async with running(controller) as began:
         await asyncio.sleep(10)
-        cache.tell(node("a"))
+        cache.publish(node("a"))
         await asyncio.sleep(controller.settle / 2)
-        cache.tell(node("b"))
+        cache.publish(node("b"))
         await asyncio.sleep(10)
         assert [(at - began, names) for at, names in controller.seen] == [(0, []), (10 + controller.settle, ["a", "b"])]
 
@@ -94,7 +94,7 @@ async def test_a_controller_sets_least_and_longest_time_between_reconciles() -> 
     controller = Recording(cache)
     controller.interval, controller.resync = 5.0, 60.0
     async with running(controller) as began:
-        cache.tell(node("a"))
+        cache.publish(node("a"))
         await asyncio.sleep(70)
         assert [at - began for at, _ in controller.seen] == pytest.approx([0, 5, 65 + controller.settle])
 
@@ -108,7 +108,7 @@ async def test_a_reconcile_that_fails_is_retried_with_its_changes(caplog: pytest
     retries = value("workqueue_retries_total", "recording", name="recording")
     controller = Recording(cache, fails=3)
     async with running(controller) as began:
-        cache.tell(node("a"))
+        cache.publish(node("a"))
         await asyncio.sleep(60)
         assert [names for _, names in controller.seen] == [[], ["a"], ["a"], ["a"]]
         pauses = [0, *(backoff(n) + controller.settle for n in range(3))]
@@ -125,9 +125,9 @@ async def test_an_object_that_fails_waits_longer_each_time_and_stops_no_other() 
     cache = Cache()
     controller = Objects(cache, fails=3)
     async with running(controller) as began:
-        cache.tell(node("bad"), node("good"))
+        cache.publish(node("bad"), node("good"))
         await asyncio.sleep(0.5)
-        cache.tell(node("bad", unschedulable=True), node("good", unschedulable=True))
+        cache.publish(node("bad", unschedulable=True), node("good", unschedulable=True))
         await asyncio.sleep(120)
         assert [name for _, name in controller.seen].count("good") == 2
         tries = [at - began for at, name in controller.seen if name == "bad"]

@@ -61,7 +61,7 @@ def theirs(cache: Cache) -> None:
         cache.pools.on_event(pool.name, pool)
     spec = {"nodeClassRef": AUTO_MODE, "expireAfter": "1s"}
     leaving = {**OF_POOL, "deletionTimestamp": LONG_AGO, "finalizers": ["karpenter.sh/termination"]}
-    cache.tell(
+    cache.publish(
         claim("empty", node_name="empty", status={"conditions": DONE}, meta=OF_POOL, **spec),
         replace(node("empty", meta=OF_POOL), ready=False),
         claim("used", node_name="used", status={"conditions": DONE}, meta=OF_POOL, **spec),
@@ -99,7 +99,7 @@ async def test_nc07_an_hour_passes_and_nothing_of_another_controller_is_touched(
     tasks = [asyncio.create_task(part) for part in parts]
     await asyncio.sleep(HOUR / 2)
     cache.pods.on_event("ns/web", None)
-    cache.tell(node("used", meta={**OF_POOL, "deletionTimestamp": LONG_AGO}))
+    cache.publish(node("used", meta={**OF_POOL, "deletionTimestamp": LONG_AGO}))
     await asyncio.sleep(HOUR / 2 - 1.0)
     ended = [task for task in tasks if task.done()]
     for task in tasks:

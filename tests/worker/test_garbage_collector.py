@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from worker.runtime.garbage_collector import THRESHOLDS, keep_apart
+from worker.runtime.garbage_collector import THRESHOLDS, freeze_cache_records
 from worker.runtime.memory import free
 
 
@@ -26,7 +26,7 @@ def collector() -> Iterator[None]:
 async def test_what_the_cache_holds_is_not_looked_through_until_memory_is_short() -> None:
     held = [{"record": number} for number in range(1000)]
     synced = asyncio.Event()
-    task = asyncio.create_task(keep_apart(synced.wait))
+    task = asyncio.create_task(freeze_cache_records(synced.wait))
     await asyncio.sleep(0)
     assert gc.get_threshold() == THRESHOLDS, "nothing old is looked through while the cache is read"
     assert gc.get_freeze_count() == 0

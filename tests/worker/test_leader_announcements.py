@@ -87,9 +87,9 @@ async def test_a_leader_that_stood_still_does_not_announce_itself_at_its_first_l
     """It may have lost its Lease meanwhile, and another leads."""
     temporal = FakeTemporal()
     announcements = Announcements(cast("Client", temporal), "c", QUEUE)
-    await announcements.look()
+    await announcements.check()
     with announcements.question_of(PROVISIONER):
-        await announcements.look()
+        await announcements.check()
     await asyncio.sleep(3600)
-    await announcements.look()
+    await announcements.check()
     assert heard(temporal, PROVISIONER) == 1

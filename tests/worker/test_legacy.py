@@ -44,7 +44,7 @@ async def test_a_provisioner_and_its_template_are_a_pool_and_a_class() -> None:
         await looked()
         assert cluster.condition(PROVISIONERS, "old", "Active")["status"] == "True"
         written = len(cluster.writes)
-        cluster.cache.tell(claim("x", node_name="", meta={"labels": {}}))
+        cluster.cache.publish(claim("x", node_name="", meta={"labels": {}}))
         await asyncio.sleep(3 * RESYNC)
         assert len(cluster.writes) == written
 
@@ -67,8 +67,8 @@ async def test_edits_are_put_back_and_say_whom_to_edit() -> None:
         cluster.edit(NODEPOOLS, "old", {**spec, "limits": {"cpu": "1"}})
         await looked()
         assert cluster.body(NODEPOOLS, "old")["spec"] == spec
-        assert ("NodePool", "old", "KeptInStep") in [event[:3] for event in cluster.told.events]
-        assert "Provisioner old" in cluster.told.events[-1][3]
+        assert ("NodePool", "old", "KeptInStep") in [event[:3] for event in cluster.recorder.events]
+        assert "Provisioner old" in cluster.recorder.events[-1][3]
 
 
 async def test_a_change_of_the_provisioner_changes_its_pool() -> None:
@@ -79,7 +79,7 @@ async def test_a_change_of_the_provisioner_changes_its_pool() -> None:
         pool = cluster.body(NODEPOOLS, "old")
         assert pool["spec"]["disruption"]["consolidateAfter"] == "30s"
         assert pool["metadata"]["uid"] == uid
-        assert cluster.told.reasons() == []
+        assert cluster.recorder.reasons() == []
 
 
 async def test_what_was_let_go_of_is_never_owned_again() -> None:
@@ -126,7 +126,7 @@ async def test_an_inline_provider_beside_a_template_of_its_name_has_a_class_of_i
     """LEG-06: both ran side by side; and the class stays when the template goes."""
     async with keeping(*inline_beside_a_template()) as cluster:
         assert cluster.names(EC2NODECLASSES) == ["old", "old-provider"]
-        assert cluster.told.reasons() == []
+        assert cluster.recorder.reasons() == []
         pool = cluster.body(NODEPOOLS, "old")
         assert pool["spec"]["template"]["spec"]["nodeClassRef"]["name"] == "old-provider"
         inside = cluster.body(EC2NODECLASSES, "old-provider")["spec"]

@@ -43,7 +43,7 @@ async def test_what_was_not_made_here_is_never_touched(resource: Resource) -> No
         assert cluster.body(resource, name)["spec"] == theirs["spec"]
         assert cluster.condition(*named, "Active")["reason"] == "NameTaken"
         assert f"{resource.kind} {name} is there" in cluster.condition(*named, "Active")["message"]
-        assert cluster.told.reasons() == ["NameTaken"]
+        assert cluster.recorder.reasons() == ["NameTaken"]
         cluster.go(resource, name)
         await looked()
         assert cluster.condition(*named, "Converted")["status"] == "True"
@@ -72,7 +72,7 @@ async def test_one_that_cannot_act_never_stops_the_others() -> None:
     ) as cluster:
         assert cluster.names(NODEPOOLS) == ["c"]
         assert cluster.condition(PROVISIONERS, "a", "Active")["reason"] == "Invalid"
-        assert cluster.told.reasons() == ["Invalid"]
+        assert cluster.recorder.reasons() == ["Invalid"]
         cluster.broken = set()
         await asyncio.sleep(2 * RESYNC)
         assert cluster.names(NODEPOOLS) == ["b", "c"]
@@ -147,7 +147,7 @@ async def test_leg20_machines_say_that_their_nodes_are_not_taken_over() -> None:
 
 def changed(cluster: Cluster) -> None:
     """Something in the cluster that each round follows."""
-    cluster.cache.tell(claim("x", node_name="", meta={"labels": {}}, colour=str(len(cluster.writes))))
+    cluster.cache.publish(claim("x", node_name="", meta={"labels": {}}, colour=str(len(cluster.writes))))
 
 
 @pytest.mark.parametrize("wrong", [False, True], ids=["sound", "wrong"])
@@ -163,7 +163,9 @@ async def test_crds_of_karpenters_own_age_are_written_to_once(wrong: bool, caplo
             changed(cluster)
             await looked()
         assert len(cluster.writes) == written
-        assert len(cluster.told.events) == len([one for one in caplog.records if one.levelname == "WARNING"]) == wrong
+        assert (
+            len(cluster.recorder.events) == len([one for one in caplog.records if one.levelname == "WARNING"]) == wrong
+        )
 
 
 async def test_owners_that_others_add_stay() -> None:
@@ -192,7 +194,7 @@ async def test_an_admission_policy_that_changes_what_is_written_is_told_of_once_
         cluster.admission = tags
         cluster.put(AWSNODETEMPLATES, template())
         await looked()
-        assert cluster.told.reasons() == ["NotInStep"]
+        assert cluster.recorder.reasons() == ["NotInStep"]
         written = len(cluster.writes)
         for _ in range(5):
             changed(cluster)
@@ -218,7 +220,7 @@ async def test_a_provisioner_that_an_upgrade_left_behind_launches_nothing_and_sa
         active = cluster.condition(PROVISIONERS, "old", "Active")
         assert (active["status"], active["reason"]) == ("False", "LeftOver")
         assert "older than NodePool default" in active["message"]
-        assert cluster.told.reasons() == ["LeftOver"]
+        assert cluster.recorder.reasons() == ["LeftOver"]
         allowed = copy.deepcopy(cluster.body(PROVISIONERS, "old"))
         allowed["metadata"]["annotations"] = {"tenon.sh/act": "true"}
         cluster.put(PROVISIONERS, allowed)
@@ -264,7 +266,7 @@ async def test_without_their_crds_nothing_is_read_and_nothing_fails() -> None:
         asked = len(server.asked)
         await asyncio.sleep(3 * RECHECK_SECONDS)
         assert len(server.asked) > asked
-        assert not objects.there
+        assert not objects.any_exists
         assert not task.done()
         assert {path.rpartition("/")[0] for path in server.asked} == {"/apis/karpenter.sh", "/apis/karpenter.k8s.aws"}
     finally:

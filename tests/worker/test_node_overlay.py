@@ -26,7 +26,7 @@ from tests.worker.test_nodeclaim_workflows import Cache
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
 from worker.controllers.node_overlay import RETRY, NodeOverlayController
-from worker.runtime.disabled_gate_warnings import tell_of_gated
+from worker.runtime.disabled_gate_warnings import warn_of_disabled_gates
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
@@ -148,7 +148,7 @@ async def test_no09_an_outage_of_ec2_or_kubernetes_is_tried_again() -> None:
     ],
 )
 async def test_gat04_gat06_what_a_gate_keeps_off_is_not_read(gates: FeatureGates, watched: set[str]) -> None:
-    read = set(ClusterCache(cast("Any", None), gates=gates).awaited)
+    read = set(ClusterCache(cast("Any", None), gates=gates).unsynced_resources)
     assert read & {"nodeoverlays", "capacitybuffers", "podtemplates", "deployments"} == watched
 
 
@@ -161,8 +161,8 @@ async def test_gat04_gat06_objects_that_have_no_effect_are_told_of_once(caplog: 
             return b'{"items": [{}]}'
 
     with caplog.at_level(logging.WARNING):
-        await tell_of_gated(cast("Any", Api()), FeatureGates())
-        await tell_of_gated(cast("Any", Api()), FeatureGates(node_overlay=True))
+        await warn_of_disabled_gates(cast("Any", Api()), FeatureGates())
+        await warn_of_disabled_gates(cast("Any", Api()), FeatureGates(node_overlay=True))
     (line,) = caplog.messages
     assert "NodeOverlay" in line
     assert "FEATURE_GATES=NodeOverlay=true" in line

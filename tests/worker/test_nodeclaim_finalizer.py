@@ -40,7 +40,7 @@ class Server(FakeKube):
         """A claim as the API server and the cache have it."""
         record = claim(name, node_name=node_name, meta=metadata)
         self.add(NODECLAIMS, dict(record.body))
-        self.cache.tell(record)
+        self.cache.publish(record)
 
     def finalizers(self, name: str) -> list[str]:
         return list(self.objects["nodeclaims", "", name]["metadata"].get("finalizers") or ())

@@ -35,7 +35,7 @@ class ApiServer:
 @contextlib.asynccontextmanager
 async def keeping() -> AsyncIterator[tuple[Cache, ApiServer]]:
     cache, server = Cache(), ApiServer()
-    cache.tell(claim(), node())
+    cache.publish(claim(), node())
     task = asyncio.create_task(PodEventsController(cast("Any", server), cache).run())
     await asyncio.sleep(MOMENT)
     try:
@@ -77,7 +77,7 @@ async def test_few_writes_wait_at_once_however_many_nodes_changed() -> None:
     cache, server = Cache(), SlowServer()
     names = [f"n-{number}" for number in range(300)]
     for name in names:
-        cache.tell(claim(f"claim-{name}", node_name=name), node(name))
+        cache.publish(claim(f"claim-{name}", node_name=name), node(name))
     task = asyncio.create_task(PodEventsController(cast("Any", server), cache).run())
     await asyncio.sleep(MOMENT)
     for name in names:
@@ -108,8 +108,8 @@ async def test_of_many_busy_nodes_some_are_noted_at_a_time_and_empty_ones_at_onc
     """The time of a node's last pod event begins to matter when it is empty."""
     async with keeping() as (cache, server):
         names = [f"busy{number:03d}" for number in range(2 * MAX_PENDING)]
-        cache.tell(*(node(name) for name in (*names, "empty")))
-        cache.tell(*(claim(f"claim-{name}", node_name=name) for name in (*names, "empty")))
+        cache.publish(*(node(name) for name in (*names, "empty")))
+        cache.publish(*(claim(f"claim-{name}", node_name=name) for name in (*names, "empty")))
         pods = [running(f"p-{name}", name, since="2026-01-01T00:01:00Z") for name in (*names, "empty")]
         for pod in pods:
             cache.pods.on_event(pod.key, pod)

@@ -124,7 +124,7 @@ class Cache(ClusterCache):
     async def wait_synced(self) -> None:
         return
 
-    def tell(self, *records: Any) -> None:
+    def publish(self, *records: Any) -> None:
         tables: dict[str, Any] = {"NodeRecord": self.nodes, "ClaimRecord": self.claims}
         for record in records:
             tables[type(record).__name__].on_event(record.key, record)
@@ -164,7 +164,7 @@ async def test_nc07_another_controllers_claim_gets_no_workflow_and_one_that_it_h
     cache, temporal = Cache(), FakeTemporal()
     auto_mode = {"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"}
     for name in ("auto", "adopted"):
-        cache.tell(claim(name, node_name=name, nodeClassRef=auto_mode), node(name, meta={"deletionTimestamp": "x"}))
+        cache.publish(claim(name, node_name=name, nodeClassRef=auto_mode), node(name, meta={"deletionTimestamp": "x"}))
     temporal.open[names.nodeclaim_id("c", "adopted")] = "run-of-an-earlier-version"
     async with bridged(cache, temporal):
         cache.claims.on_event("auto", None)
@@ -177,12 +177,12 @@ async def test_nc07_another_controllers_claim_gets_no_workflow_and_one_that_it_h
 async def test_a_call_that_is_not_answered_holds_up_no_other_object() -> None:
     """A hundred deletions would otherwise wait for one; each object's own pokes still come in order."""
     cache, temporal = Cache(), FakeTemporal()
-    cache.tell(*(starting(name) for name in ("a", "b", "c")))
+    cache.publish(*(starting(name) for name in ("a", "b", "c")))
     async with bridged(cache, temporal):
         temporal.silent.add(names.nodeclaim_id("c", "a"))
-        cache.tell(starting("a", deletionTimestamp="2026-01-01T00:00:00Z"))
+        cache.publish(starting("a", deletionTimestamp="2026-01-01T00:00:00Z"))
         await asyncio.sleep(MOMENT)
-        cache.tell(starting("b", deletionTimestamp="2026-01-01T00:00:00Z"))
+        cache.publish(starting("b", deletionTimestamp="2026-01-01T00:00:00Z"))
         await asyncio.sleep(2 * PATIENCE)
         assert [poke.claim_deleting for poke in temporal.pokes("b")] == [True]
         assert temporal.pokes("a") == []
@@ -195,19 +195,19 @@ async def test_dis66_a_disruption_taint_that_stays_is_told_at_each_sweep_and_not
     """Between two sweeps it is the taint of a node that is deleted in the next moment."""
     cache, temporal = Cache(), FakeTemporal()
     tainted = {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]}
-    cache.tell(condition("a", "Registered", "Initialized"), node("a"))
+    cache.publish(condition("a", "Registered", "Initialized"), node("a"))
     async with bridged(cache, temporal):
-        cache.tell(node("a", **tainted))
+        cache.publish(node("a", **tainted))
         await asyncio.sleep(MOMENT)
         assert temporal.pokes("a") == []
         await asyncio.sleep(SWEEP)
         assert [poke.disrupted for poke in temporal.pokes("a")] == [True]
-        cache.tell(node("a", meta={"labels": {"a": "b"}}, **tainted))
+        cache.publish(node("a", meta={"labels": {"a": "b"}}, **tainted))
         await asyncio.sleep(MOMENT)
         assert len(temporal.pokes("a")) == 1
         await asyncio.sleep(SWEEP)
         assert len(temporal.pokes("a")) == 2
-        cache.tell(node("a"))
+        cache.publish(node("a"))
         await asyncio.sleep(SWEEP)
         assert len(temporal.pokes("a")) == 2
 
@@ -215,11 +215,11 @@ async def test_dis66_a_disruption_taint_that_stays_is_told_at_each_sweep_and_not
 async def test_each_claim_gets_one_workflow_and_the_cluster_its_two() -> None:
     """Claims that are there already and claims that come."""
     cache, temporal = Cache(), FakeTemporal()
-    cache.tell(starting("a"))
+    cache.publish(starting("a"))
     async with bridged(cache, temporal):
-        cache.tell(starting("b"))
+        cache.publish(starting("b"))
         await asyncio.sleep(MOMENT)
-        cache.tell(starting("a"), starting("b"))
+        cache.publish(starting("a"), starting("b"))
         await asyncio.sleep(MOMENT)
         assert (temporal.started("a"), temporal.started("b")) == (1, 1)
     ids = [workflow_id for workflow_id, _ in temporal.starts]
@@ -233,9 +233,9 @@ async def test_each_claim_gets_one_workflow_and_the_cluster_its_two() -> None:
 async def test_lif03_of_two_nodes_with_one_provider_id_none_is_named() -> None:
     """Until one of them is gone: then the other is the claim's."""
     cache, temporal = Cache(), FakeTemporal()
-    cache.tell(starting("a"))
+    cache.publish(starting("a"))
     async with bridged(cache, temporal):
-        cache.tell(node("a"), node("twin", providerID="aws:///us-west-2a/i-a"))
+        cache.publish(node("a"), node("twin", providerID="aws:///us-west-2a/i-a"))
         await asyncio.sleep(MOMENT)
         assert temporal.pokes("a") == [Poke(reason="joined")]
         cache.nodes.on_event("twin", None)
@@ -246,27 +246,27 @@ async def test_lif03_of_two_nodes_with_one_provider_id_none_is_named() -> None:
 async def test_a_level_is_poked_once_however_often_it_is_told() -> None:
     """A node's status changes every few seconds; its workflow's history must not grow with it."""
     cache, temporal = Cache(), FakeTemporal()
-    cache.tell(starting("a"))
+    cache.publish(starting("a"))
     async with bridged(cache, temporal):
         assert temporal.pokes("a") == []
-        cache.tell(node("a"))
+        cache.publish(node("a"))
         for _ in range(5):
-            cache.tell(starting("a"))
+            cache.publish(starting("a"))
             await asyncio.sleep(MOMENT)
         assert temporal.pokes("a") == [Poke(node_name="a", reason="joined")]
-        cache.tell(condition("a", "Registered"))
+        cache.publish(condition("a", "Registered"))
         await asyncio.sleep(MOMENT)
         assert [poke.reason for poke in temporal.pokes("a")] == ["joined", "ready"]
-        cache.tell(condition("a", "Registered", "Initialized"))
+        cache.publish(condition("a", "Registered", "Initialized"))
         await asyncio.sleep(MOMENT)
         assert len(temporal.pokes("a")) == 2
 
 
 async def test_a_deletion_is_poked() -> None:
     cache, temporal = Cache(), FakeTemporal()
-    cache.tell(starting("a"))
+    cache.publish(starting("a"))
     async with bridged(cache, temporal):
-        cache.tell(starting("a", deletionTimestamp="2026-01-02T00:00:00Z"))
+        cache.publish(starting("a", deletionTimestamp="2026-01-02T00:00:00Z"))
         await asyncio.sleep(MOMENT)
         assert [poke.claim_deleting for poke in temporal.pokes("a")] == [True]
 
@@ -274,11 +274,11 @@ async def test_a_deletion_is_poked() -> None:
 async def test_a_claim_of_the_same_name_is_another_life() -> None:
     """A name may be used again; the UID says that it is another node."""
     cache, temporal = Cache(), FakeTemporal()
-    cache.tell(starting("a"))
+    cache.publish(starting("a"))
     async with bridged(cache, temporal):
         cache.claims.on_event("a", None)
         await asyncio.sleep(MOMENT)
-        cache.tell(starting("a", uid="uid-second"))
+        cache.publish(starting("a", uid="uid-second"))
         await asyncio.sleep(MOMENT)
     uids = [given.claim.uid for _, given in temporal.starts if isinstance(given, NodeClaimInput)]
     assert uids == ["uid-a", "uid-second"]
@@ -287,19 +287,19 @@ async def test_a_claim_of_the_same_name_is_another_life() -> None:
 async def test_a_workflow_that_is_gone_is_started_again() -> None:
     """Somebody terminated it: at the next news of its claim, at the latest with the next sweep."""
     cache, temporal = Cache(), FakeTemporal()
-    cache.tell(starting("a"))
+    cache.publish(starting("a"))
     temporal.fails[f"signal {names.nodeclaim_id('c', 'a')}"] = [NOT_FOUND]
     async with bridged(cache, temporal):
-        cache.tell(node("a"), starting("a"))
+        cache.publish(node("a"), starting("a"))
         await asyncio.sleep(MOMENT)
-        cache.tell(starting("a"))
+        cache.publish(starting("a"))
         await asyncio.sleep(MOMENT)
         assert temporal.started("a") == 2
 
 
 async def test_a_poke_that_temporal_did_not_take_is_sent_again() -> None:
     cache, temporal = Cache(), FakeTemporal()
-    cache.tell(starting("a"), node("a"))
+    cache.publish(starting("a"), node("a"))
     temporal.fails[f"signal {names.nodeclaim_id('c', 'a')}"] = [UNAVAILABLE]
     async with bridged(cache, temporal):
         assert temporal.pokes("a") == []
@@ -309,7 +309,7 @@ async def test_a_poke_that_temporal_did_not_take_is_sent_again() -> None:
 
 async def test_one_object_that_cannot_be_served_does_not_stop_the_others() -> None:
     cache, temporal = Cache(), FakeTemporal()
-    cache.tell(starting("a"), starting("b"), starting("z"))
+    cache.publish(starting("a"), starting("b"), starting("z"))
     temporal.fails[f"start {names.nodeclaim_id('c', 'b')}"] = [UNAVAILABLE]
     temporal.fails[f"start {names.provisioner_id('c')}"] = [UNAVAILABLE]
     async with bridged(cache, temporal):
@@ -322,7 +322,7 @@ async def test_one_object_that_cannot_be_served_does_not_stop_the_others() -> No
 async def test_a_workflow_that_an_operator_ended_is_begun_again_within_a_minute() -> None:
     """Terminated unseen: the sweep finds that it is not open any more. One that is open is left alone."""
     cache, temporal = Cache(), FakeTemporal()
-    cache.tell(starting("a"), starting("b"), node("a"))
+    cache.publish(starting("a"), starting("b"), node("a"))
     async with bridged(cache, temporal):
         del temporal.open[names.nodeclaim_id("c", "a")]
         await asyncio.sleep(SWEEP + MOMENT)
@@ -333,7 +333,7 @@ async def test_a_workflow_that_an_operator_ended_is_begun_again_within_a_minute(
 async def test_a_workflow_that_an_operator_reset_is_told_again_what_it_forgot() -> None:
     """Another run than the one that was poked knows nothing of the poke."""
     cache, temporal = Cache(), FakeTemporal()
-    cache.tell(starting("a", deletionTimestamp="2026-11-21T12:00:00Z", finalizers=[TERMINATION_FINALIZER]))
+    cache.publish(starting("a", deletionTimestamp="2026-11-21T12:00:00Z", finalizers=[TERMINATION_FINALIZER]))
     async with bridged(cache, temporal):
         await asyncio.sleep(SWEEP + MOMENT)
         assert len(temporal.pokes("a")) == 2  # the run that was poked first was not known by its id then
@@ -348,7 +348,7 @@ async def test_a_workflow_that_an_operator_reset_is_told_again_what_it_forgot() 
 async def test_a_node_that_starts_is_poked_again_with_each_sweep() -> None:
     """Pods wait for it: what one look did not find must not wait ten minutes for the next."""
     cache, temporal = Cache(), FakeTemporal()
-    cache.tell(starting("a"), node("a"))
+    cache.publish(starting("a"), node("a"))
     async with bridged(cache, temporal):
         await asyncio.sleep(3 * SWEEP + MOMENT)
         assert [poke.reason for poke in temporal.pokes("a")] == ["joined"] * 4
@@ -357,7 +357,7 @@ async def test_a_node_that_starts_is_poked_again_with_each_sweep() -> None:
 async def test_a_node_that_leaves_is_told_again_now_and_then() -> None:
     """A poke that was lost for no visible reason is made good, but a long wait costs few events."""
     cache, temporal = Cache(), FakeTemporal()
-    cache.tell(starting("a", deletionTimestamp="2026-11-21T12:00:00Z", finalizers=[TERMINATION_FINALIZER]))
+    cache.publish(starting("a", deletionTimestamp="2026-11-21T12:00:00Z", finalizers=[TERMINATION_FINALIZER]))
     async with bridged(cache, temporal):
         await asyncio.sleep(RESEND_SWEEPS * SWEEP * 3 + MOMENT)
         assert 3 <= len(temporal.pokes("a")) <= 5
@@ -366,7 +366,7 @@ async def test_a_node_that_leaves_is_told_again_now_and_then() -> None:
 async def test_a_claim_whose_life_has_ended_is_not_begun_again() -> None:
     """Only somebody else's finalizer keeps it: a new workflow would have nothing to do, again and again."""
     cache, temporal = Cache(), FakeTemporal()
-    cache.tell(starting("a", deletionTimestamp="2026-11-21T12:00:00Z", finalizers=["example.com/audit"]))
+    cache.publish(starting("a", deletionTimestamp="2026-11-21T12:00:00Z", finalizers=["example.com/audit"]))
     temporal.fails[f"signal {names.nodeclaim_id('c', 'a')}"] = [NOT_FOUND] * 9
     async with bridged(cache, temporal):
         await asyncio.sleep(SWEEP + MOMENT)
@@ -379,12 +379,12 @@ LEAVING = {"deletionTimestamp": "2026-11-21T12:00:00Z", "finalizers": [TERMINATI
 async def test_a_life_that_ended_a_moment_ago_gets_no_second_one() -> None:
     """Its Node goes, the workflow has ended, and that the claim has gone too is not yet seen here."""
     cache, temporal = Cache(), FakeTemporal()
-    cache.tell(starting("a", **LEAVING), node("a"))
+    cache.publish(starting("a", **LEAVING), node("a"))
     async with bridged(cache, temporal):
         temporal.fails[f"signal {names.nodeclaim_id('c', 'a')}"] = [NOT_FOUND] * 9
         del temporal.open[names.nodeclaim_id("c", "a")]
         cache.nodes.on_event("a", None)
-        cache.tell(starting("a", **LEAVING))
+        cache.publish(starting("a", **LEAVING))
         await asyncio.sleep(MOMENT)
         cache.claims.on_event("a", None)
         await asyncio.sleep(SWEEP + MOMENT)
@@ -394,7 +394,7 @@ async def test_a_life_that_ended_a_moment_ago_gets_no_second_one() -> None:
 async def test_a_life_that_ended_stays_ended_however_late_the_cache_is() -> None:
     """Of a hundred nodes that leave at once the cache may show some for many seconds after they ended."""
     cache, temporal = Cache(), FakeTemporal()
-    cache.tell(starting("a", **LEAVING), node("a"))
+    cache.publish(starting("a", **LEAVING), node("a"))
     async with bridged(cache, temporal):
         workflow_id = names.nodeclaim_id("c", "a")
         del temporal.open[workflow_id]
@@ -407,7 +407,7 @@ async def test_a_life_that_ended_stays_ended_however_late_the_cache_is() -> None
 
 async def test_a_leader_that_begins_starts_no_life_that_has_ended() -> None:
     cache, temporal = Cache(), FakeTemporal()
-    cache.tell(starting("a", **LEAVING), starting("b"))
+    cache.publish(starting("a", **LEAVING), starting("b"))
     temporal.completed = {names.nodeclaim_id("c", "a"): "uid-a", names.nodeclaim_id("c", "b"): "uid-b"}
     async with bridged(cache, temporal):
         await asyncio.sleep(MOMENT)
@@ -419,19 +419,19 @@ async def test_a_claim_gets_a_life_although_one_of_its_name_has_ended() -> None:
     """People give NodeClaims names of their own, and use them again."""
     cache, temporal = Cache(), FakeTemporal()
     temporal.completed[names.nodeclaim_id("c", "a")] = "uid-of-an-earlier-one"
-    cache.tell(starting("a"))
+    cache.publish(starting("a"))
     async with bridged(cache, temporal):
         assert temporal.started("a") == 1
 
 
 async def test_a_node_that_leaves_and_whose_workflow_was_ended_by_hand_is_begun_again_soon() -> None:
     cache, temporal = Cache(), FakeTemporal()
-    cache.tell(starting("a", **LEAVING), node("a"))
+    cache.publish(starting("a", **LEAVING), node("a"))
     async with bridged(cache, temporal):
         temporal.fails[f"signal {names.nodeclaim_id('c', 'a')}"] = [NOT_FOUND]
         del temporal.open[names.nodeclaim_id("c", "a")]
         cache.nodes.on_event("a", None)
-        cache.tell(starting("a", **LEAVING))
+        cache.publish(starting("a", **LEAVING))
         await asyncio.sleep(SWEEP_SOON + MOMENT)
         assert temporal.started("a") == 2
 
@@ -439,7 +439,7 @@ async def test_a_node_that_leaves_and_whose_workflow_was_ended_by_hand_is_begun_
 async def test_after_an_outage_of_temporal_the_next_sweep_comes_soon(caplog: pytest.LogCaptureFixture) -> None:
     """A pod does not wait a whole minute for its node because Temporal was away when the claim came."""
     cache, temporal = Cache(), FakeTemporal()
-    cache.tell(*(starting(name) for name in "abcdef"))
+    cache.publish(*(starting(name) for name in "abcdef"))
     for name in "abcdef":
         temporal.fails[f"start {names.nodeclaim_id('c', name)}"] = [UNAVAILABLE]
     async with bridged(cache, temporal):
@@ -481,7 +481,7 @@ async def test_ecs11_a_node_class_that_is_deleted_is_looked_at_when_its_last_cla
     cache, temporal = Cache(), FakeTemporal()
     workflow_id = names.nodeclass_id("c", "default")
     for name, of_class in (("a", "default"), ("b", "default"), ("c", "other")):
-        cache.tell(claim(name, nodeClassRef={"name": of_class}))
+        cache.publish(claim(name, nodeClassRef={"name": of_class}))
     cache.nodeclasses.on_event("default", node_class("default", 1))
     async with bridged(cache, temporal):
         cache.nodeclasses.on_event("default", node_class("default", 2, deletionTimestamp="2026-11-21T12:00:00Z"))
@@ -507,7 +507,7 @@ async def test_the_singletons_begin_with_the_queue_of_this_leader() -> None:
 async def test_a_claim_that_vanishes_without_a_deletion_ends_its_workflow() -> None:
     """A finalizer stripped by hand must not leave an instance that nobody ends."""
     cache, temporal = Cache(), FakeTemporal()
-    cache.tell(starting("a"))
+    cache.publish(starting("a"))
     async with bridged(cache, temporal):
         cache.claims.on_event("a", None)
         await asyncio.sleep(MOMENT)
@@ -517,7 +517,7 @@ async def test_a_claim_that_vanishes_without_a_deletion_ends_its_workflow() -> N
 async def test_a_claim_that_was_seen_leaving_is_not_told_again_when_it_is_gone() -> None:
     """The end of an ordinary life costs no message."""
     cache, temporal = Cache(), FakeTemporal()
-    cache.tell(starting("a", deletionTimestamp="2026-11-21T12:00:00Z"))
+    cache.publish(starting("a", deletionTimestamp="2026-11-21T12:00:00Z"))
     async with bridged(cache, temporal):
         told = temporal.pokes("a")
         cache.claims.on_event("a", None)

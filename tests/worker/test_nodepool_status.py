@@ -130,7 +130,7 @@ async def test_met18_a_pool_that_is_gone_and_a_limit_that_was_lifted_are_told_as
         return REGISTRY.get_sample_value(f"karpenter_nodepools_{kind}", labels)
 
     async with keeping(pool("going", {"limits": {"cpu": "10", "memory": "1Gi"}})) as (cache, _, _):
-        cache.tell(claim("a", node_name="", meta={"labels": {"karpenter.sh/nodepool": "going"}}))
+        cache.publish(claim("a", node_name="", meta={"labels": {"karpenter.sh/nodepool": "going"}}))
         await asyncio.sleep(MOMENT)
         assert (told("limit", "cpu"), told("limit", "memory"), told("usage", "nodes")) == (10.0, 2.0**30, 1.0)
         put(cache, {**pool("going", {"limits": {"cpu": "10"}}), "metadata": {"name": "going", "generation": 2}})
@@ -146,7 +146,7 @@ async def test_nc07_another_controllers_pool_and_claims_are_not_written() -> Non
     auto_mode = {"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"}
     theirs = pool("auto", {"template/spec/nodeClassRef": auto_mode, "limits": {"cpu": "7"}})
     async with keeping(theirs) as (cache, server, told):
-        cache.tell(claim("auto-a", nodeClassRef=auto_mode, meta={"labels": {"karpenter.sh/nodepool": "auto"}}))
+        cache.publish(claim("auto-a", nodeClassRef=auto_mode, meta={"labels": {"karpenter.sh/nodepool": "auto"}}))
         put(cache, pool("ours"))
         await asyncio.sleep(MOMENT)
         assert {name for name, _ in server.patches} == {"ours"}
@@ -164,7 +164,7 @@ async def test_a_pool_that_ec2_refuses_says_so_and_stays_ready() -> None:
         assert server.condition("refused", "NodeLaunchHealthy") == {}, "nothing is said before it is known"
         held.update([breaker])
         assert changed == ["refused"]
-        cache.changes.tell(Topic.POOL, "refused")
+        cache.changes.publish(Topic.POOL, "refused")
         await asyncio.sleep(MOMENT)
         condition = server.condition("refused", "NodeLaunchHealthy")
         assert (condition["status"], condition["reason"]) == ("False", "Unauthorized")
@@ -176,7 +176,7 @@ async def test_a_pool_that_ec2_refuses_says_so_and_stays_ready() -> None:
         before = PlanningView(cache).fingerprint()
 
         held.update([])
-        cache.changes.tell(Topic.POOL, "refused")
+        cache.changes.publish(Topic.POOL, "refused")
         await asyncio.sleep(MOMENT)
         assert server.condition("refused", "NodeLaunchHealthy")["status"] == "True"
         assert measured_as_held("refused") == 0
@@ -193,7 +193,7 @@ async def test_a_status_that_is_true_is_not_written_again() -> None:
         assert server.condition("default", "Ready")["status"] == "True"
         await asyncio.sleep(10 * MOMENT)
         written = len(server.patches)
-        cache.tell(claim("a", node_name=""))
+        cache.publish(claim("a", node_name=""))
         await asyncio.sleep(200 * MOMENT)
         assert len(server.patches) == written
 
@@ -211,7 +211,7 @@ async def test_all_pools_are_counted_together_and_once_a_second_however_much_cha
         cache.pool_usages = counting  # type: ignore[method-assign]
         began = clock()
         while clock() < began + 10:
-            cache.tell(claim(f"a-{clock()}", node_name=""))
+            cache.publish(claim(f"a-{clock()}", node_name=""))
             await asyncio.sleep(0.1)
         assert 5 <= len(walks) <= 12
 
@@ -220,7 +220,7 @@ async def test_nodes_and_resources_follow_the_claims_of_the_pool() -> None:
     """``kubectl get nodepools`` shows how many nodes there are."""
     async with keeping(pool("pool")) as (cache, server, _):
         assert server.status("pool")["nodes"] == 0
-        cache.tell(claim("a", node_name="", status={"capacity": {"cpu": "4"}}))
+        cache.publish(claim("a", node_name="", status={"capacity": {"cpu": "4"}}))
         await asyncio.sleep(3 * MOMENT)
         assert server.status("pool")["nodes"] == 1
 
@@ -231,7 +231,7 @@ async def test_dis75_claims_of_a_pool_that_another_controller_hashed_are_hashed_
     adopted = pool("pool")
     adopted["metadata"]["annotations"] = theirs
     async with keeping() as (cache, server, _):
-        cache.tell(claim("a", node_name=""))
+        cache.publish(claim("a", node_name=""))
         put(cache, adopted)
         await asyncio.sleep(3 * MOMENT)
         written = [name for name, subresource in server.patches if not subresource]
@@ -245,8 +245,8 @@ async def test_dis75_a_claim_of_another_controller_that_is_seen_late_is_hashed_a
     """The cache may be behind what Karpenter wrote last; with a version of its own the claim could never drift."""
     async with keeping(pool("pool")) as (cache, server, _):
         theirs = {"karpenter.sh/nodepool-hash": "7", "karpenter.sh/nodepool-hash-version": "v3"}
-        cache.tell(claim("late", node_name="", meta={"annotations": theirs}))
-        cache.tell(claim("unhashed", node_name=""))
+        cache.publish(claim("late", node_name="", meta={"annotations": theirs}))
+        cache.publish(claim("unhashed", node_name=""))
         await asyncio.sleep(3 * MOMENT)
         written = [name for name, subresource in server.patches if not subresource]
         assert "late" in written
@@ -296,7 +296,7 @@ async def test_unknown_values_beside_known_ones_are_logged_once(caplog: pytest.L
     """NP-V8: the pool goes on with the values that there are."""
     term = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "free"]}
     async with keeping(pool("a", {"template/spec/requirements": [term]})) as (cache, server, _):
-        cache.tell(claim("x", node_name="", meta={"labels": {"karpenter.sh/nodepool": "a"}}))
+        cache.publish(claim("x", node_name="", meta={"labels": {"karpenter.sh/nodepool": "a"}}))
         await asyncio.sleep(200 * MOMENT)
         assert server.condition("a", "Ready")["status"] == "True"
     (line,) = [record for record in caplog.records if record.message == "NodePool names unknown values"]
@@ -307,10 +307,10 @@ async def test_a_pool_that_trips_the_keeper_up_does_not_end_it(caplog: pytest.Lo
     """An error that nobody foresaw would otherwise end the whole process, again and again."""
     async with keeping(pool("a"), pool("b")) as (cache, server, _):
         real, server.patch = server.patch, _unforeseen  # type: ignore[method-assign]
-        cache.tell(claim("x", node_name="", meta={"labels": {"karpenter.sh/nodepool": "a"}}))
+        cache.publish(claim("x", node_name="", meta={"labels": {"karpenter.sh/nodepool": "a"}}))
         await asyncio.sleep(3 * MOMENT)
         server.patch = real  # type: ignore[method-assign]
-        cache.tell(claim("y", node_name="", meta={"labels": {"karpenter.sh/nodepool": "b"}}))
+        cache.publish(claim("y", node_name="", meta={"labels": {"karpenter.sh/nodepool": "b"}}))
         await asyncio.sleep(3 * MOMENT)
         assert (server.status("a")["nodes"], server.status("b")["nodes"]) == (1, 1)
     (line,) = [record for record in caplog.records if record.exc_info]

@@ -53,7 +53,7 @@ def reporting(name: str, *, ready: bool) -> NodeRecord:
 
 def live(cache: Cache, name: str, *, ready: bool) -> None:
     """An initialized node."""
-    cache.tell(claim(name, node_name=name, status=INITIALIZED), reporting(name, ready=ready))
+    cache.publish(claim(name, node_name=name, status=INITIALIZED), reporting(name, ready=ready))
 
 
 async def test_a_node_that_falls_silent_is_looked_at_soon_and_once_more() -> None:
@@ -91,7 +91,7 @@ async def test_trm09_a_node_that_falls_silent_while_it_drains_is_looked_for() ->
     """Its pods are not waited for once its instance is known to be gone."""
     cache = Cache()
     leaving = {"deletionTimestamp": "2026-11-21T12:00:00Z"}
-    cache.tell(
+    cache.publish(
         claim("a", node_name="a", status=INITIALIZED, meta=leaving),
         dataclasses.replace(node("a", meta=leaving), ready=False),
     )
@@ -103,8 +103,8 @@ async def test_trm09_a_node_that_falls_silent_while_it_drains_is_looked_for() ->
 async def test_nodes_that_start_end_or_are_not_ours_are_not_looked_for() -> None:
     """They have time limits of their own, or Tenon ends their instances itself."""
     cache = Cache()
-    cache.tell(claim("starting", node_name="starting"), reporting("starting", ready=False))
-    cache.tell(
+    cache.publish(claim("starting", node_name="starting"), reporting("starting", ready=False))
+    cache.publish(
         claim("ending", node_name="ending", status=ENDING, meta={"deletionTimestamp": "2026-11-21T12:00:00Z"}),
         reporting("ending", ready=False),
         reporting("stranger", ready=False),

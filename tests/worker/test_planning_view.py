@@ -72,7 +72,7 @@ async def test_claims_that_a_working_watch_is_about_to_tell_of_are_only_waited_f
         await asyncio.sleep(CATCH_UP_SECONDS / 2)
         api.of(CLAIMS).put("a", "1")
         await wait
-        assert cache.holds(["a"])
+        assert cache.has_claims(["a"])
         assert api.lists(CLAIMS) == 0
 
 
@@ -82,7 +82,7 @@ async def test_claims_behind_a_stalled_watch_are_read_anew(held: bool, caplog: p
         api.of(CLAIMS).stall(new_ones_too=held)
         api.of(CLAIMS).put("a", "1", labels={labels.BATCH: "7"})
         await view.catch_up(["a"])
-        assert cache.holds(["a"])
+        assert cache.has_claims(["a"])
         assert view.newest_batch(up_to=7) == 7
         assert (api.lists(CLAIMS), api.lists(ALL_PODS)) == (1, 0)
     assert "The watch of NodeClaims is behind" in caplog.text
@@ -92,7 +92,7 @@ async def test_claims_that_are_gone_are_not_waited_for() -> None:
     async with viewing() as (_, cache, view):
         async with asyncio.timeout(2 * CATCH_UP_SECONDS):
             await view.catch_up(["gone"])
-        assert not cache.holds(["gone"])
+        assert not cache.has_claims(["gone"])
 
 
 async def test_an_api_server_that_is_away_is_told_and_not_waited_for_for_ever() -> None:
@@ -125,7 +125,7 @@ async def test_batches_that_are_no_numbers_do_not_count() -> None:
         assert view.newest_batch(up_to=100) == 0
         for name, batch in (("a", "12"), ("b", "x"), ("c", "9"), ("d", "-4")):
             api.of(CLAIMS).put(name, json.dumps(batch), labels={labels.BATCH: batch})
-        await cache.wait_holds(["a", "b", "c", "d"], 5)
+        await cache.wait_for_claims(["a", "b", "c", "d"], 5)
         assert view.newest_batch(up_to=100) == 12
         assert view.newest_batch(up_to=11) == 9
 

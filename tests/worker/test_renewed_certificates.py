@@ -118,7 +118,7 @@ async def test_a_worker_takes_renewed_certificates_up_without_a_restart(pki: Pki
         assert await handle.execute_update(OutageWorkflow.reached) == 2
     async with (
         pki.front(new),
-        running(connection.run(LOOK), connection.keep(worker), watch_temporal(connection, readiness, period=LOOK)),
+        running(connection.run(LOOK), connection.follow(worker), watch_temporal(connection, readiness, period=LOOK)),
     ):
         await is_unready(readiness)
         first = connection.client
@@ -140,18 +140,18 @@ async def test_files_that_do_not_fit_together_leave_the_connection_as_it_is(
     async with pki.front(authority):
         connection = await Connection.open()
         first = connection.client
-        await connection.look()
+        await connection.check()
         assert connection.client is first
         pki.renew(authority, other.client("worker"))
         (pki.folder / "worker.key").unlink()
         for _ in range(2):
-            await connection.look()
+            await connection.check()
         (pki.folder / "worker.key").write_text("no key")
-        await connection.look()
+        await connection.check()
         assert connection.client is first
         assert await first.service_client.check_health()
         pki.renew(authority)
-        await connection.look()
+        await connection.check()
         assert connection.client is not first
         assert await connection.client.service_client.check_health()
     told = [record.getMessage() for record in caplog.records if "the old ones stay in use" in record.getMessage()]
@@ -173,7 +173,7 @@ async def test_what_serves_a_client_begins_again_with_the_next_one(pki: Pki) -> 
         async with running(connection.serve(serve)):
             await until(lambda: _holds(len(served) == 1))
             pki.renew(authority)
-            await connection.look()
+            await connection.check()
             await until(lambda: _holds(len(served) == 2))
     assert served[1] is connection.client is not served[0]
 

@@ -44,7 +44,7 @@ class ApiServer:
         self.claims: dict[str, dict[str, Any]] = {}
         self.watching = True
         self.away = False
-        self.made: list[str] = []
+        self.created: list[str] = []
         self.deleted: list[str] = []
         self.looks = 0
         self.slow = 0.0
@@ -64,7 +64,7 @@ class ApiServer:
     def tell_pool(self) -> None:
         self.cache.pools.on_event("fixed", decode_object(json.dumps(self.pools["fixed"]).encode()))
 
-    def tell(self, name: str) -> None:
+    def publish(self, name: str) -> None:
         if not self.watching:
             return
         body = self.claims.get(name)
@@ -75,13 +75,13 @@ class ApiServer:
     def launch(self, name: str) -> None:
         """EC2 has sold an instance, and its Node has joined."""
         self.claims[name]["status"] = {"providerID": f"aws:///us-west-2a/i-{name}", "nodeName": name}
-        self.cache.tell(node(name))
-        self.tell(name)
+        self.cache.publish(node(name))
+        self.publish(name)
 
     def end(self, name: str) -> None:
         """The workflow has let the claim go."""
         del self.claims[name]
-        self.tell(name)
+        self.publish(name)
 
     def standing(self) -> list[str]:
         return sorted(n for n, c in self.claims.items() if "deletionTimestamp" not in c["metadata"])
@@ -116,8 +116,8 @@ class ApiServer:
         if name in self.claims:
             raise ConflictError(409, "AlreadyExists", "it exists")
         self.claims[name] = {**body, "metadata": {**metadata(name), **body["metadata"]}, "status": {}}
-        self.made.append(name)
-        self.tell(name)
+        self.created.append(name)
+        self.publish(name)
         self.on_create()
 
     async def delete(self, _: object, name: str, *, uid: str) -> bool:
@@ -125,7 +125,7 @@ class ApiServer:
         assert self.claims[name]["metadata"]["uid"] == uid
         self.claims[name]["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
         self.deleted.append(name)
-        self.tell(name)
+        self.publish(name)
         return True
 
     def _check(self) -> None:
@@ -212,7 +212,7 @@ async def test_sch100_replicas_are_kept_and_followed() -> None:
         assert len(server.standing()) == 3
         server.put_pool(1)
         await settle()
-        assert (len(server.standing()), len(server.made), len(server.deleted)) == (1, 3, 2)
+        assert (len(server.standing()), len(server.created), len(server.deleted)) == (1, 3, 2)
 
 
 async def test_met08_nodes_of_which_there_are_too_many_are_counted_as_overprovisioned() -> None:
@@ -225,7 +225,7 @@ async def test_met08_nodes_of_which_there_are_too_many_are_counted_as_overprovis
     async with keeping(server):
         for name in server.standing():
             server.claims[name]["metadata"]["labels"][labels.CAPACITY_TYPE] = "spot"
-            server.tell(name)
+            server.publish(name)
         server.put_pool(0)
         await settle()
         assert (server.standing(), counted() - before) == ([], 2)
@@ -242,14 +242,14 @@ async def test_nc07_another_controllers_claims_are_no_replicas_of_a_pool() -> No
             body["metadata"] |= metadata(name)
             body["spec"]["nodeClassRef"] = {"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"}
             server.claims[name] = body
-            server.tell(name)
+            server.publish(name)
         server.put_pool(2)
         await settle()
-        assert (len(server.made), server.deleted) == (2, [])
+        assert (len(server.created), server.deleted) == (2, [])
         server.put_pool(1)
         await settle()
         assert len(server.deleted) == 1
-        assert set(server.deleted) <= set(server.made)
+        assert set(server.deleted) <= set(server.created)
 
 
 async def test_a_cache_that_hears_nothing_makes_nothing_twice() -> None:
@@ -273,7 +273,7 @@ async def test_a_new_leader_makes_nothing_twice() -> None:
         pass
     async with keeping(server):
         await settle(3 * RESYNC)
-        assert len(server.made) == 3
+        assert len(server.created) == 3
 
 
 async def test_two_leaders_for_a_moment_make_nothing_twice() -> None:
@@ -291,18 +291,18 @@ async def test_two_leaders_for_a_moment_make_nothing_twice() -> None:
         server.slow = 0.3
         async with keeping(server):
             await settle()
-            assert len(server.made) == 3
+            assert len(server.created) == 3
             lost, _ = server.standing()
             await server.delete(None, lost, uid=server.claims[lost]["metadata"]["uid"])
             await settle(RESYNC)
-            assert len(server.made) == 4
+            assert len(server.created) == 4
             assert server.deleted == [first, lost]
 
 
 async def test_the_ordinal_is_moved_on_though_others_write_to_the_pool() -> None:
     """Its status changes with every claim; a name that was given out does not return after a change of leaders."""
     server = served(3)
-    server.on_create = lambda: server.pools["fixed"]["metadata"].update(resourceVersion=f"status-{len(server.made)}")
+    server.on_create = lambda: server.pools["fixed"]["metadata"].update(resourceVersion=f"status-{len(server.created)}")
     async with keeping(server):
         assert server.pools["fixed"]["metadata"]["annotations"][labels.NEXT_ORDINAL] == "3"
         for name in server.standing():
@@ -313,7 +313,7 @@ async def test_the_ordinal_is_moved_on_though_others_write_to_the_pool() -> None
             server.end(name)
     server.put_pool(3)
     async with keeping(server):
-        assert len(set(server.made)) == 6
+        assert len(set(server.created)) == 6
 
 
 async def test_a_node_that_leaves_is_replaced_before_it_is_gone() -> None:
@@ -362,7 +362,7 @@ async def test_sch100_what_protected_a_node_before_v1_still_does(where: str) -> 
         if where == "claim":
             server.claims[first]["metadata"].setdefault("annotations", {}).update(mark)
         else:
-            server.cache.tell(node(first, meta={"annotations": mark}))
+            server.cache.publish(node(first, meta={"annotations": mark}))
         server.put_pool(1)
         await settle()
         assert server.deleted == [second]
@@ -378,7 +378,7 @@ async def test_a_look_at_all_pools_asks_nobody_and_weighs_no_pods() -> None:
         cache.pools.on_event(body["metadata"]["name"], decode_object(json.dumps(body).encode()))
         for ordinal in range(2):
             meta = {"labels": {labels.NODEPOOL: f"pool-{number}"}}
-            cache.tell(claim(f"c-{number}-{ordinal}", node_name=f"n-{number}-{ordinal}", meta=meta))
+            cache.publish(claim(f"c-{number}-{ordinal}", node_name=f"n-{number}-{ordinal}", meta=meta))
     async with keeping(server):
         assert server.looks == 0
         assert cache.nodes_asked == len(cache.claims)
@@ -399,7 +399,7 @@ async def test_a_pool_that_must_wait_asks_the_api_server_for_nothing() -> None:
                 await settle()
             before = server.looks
             for number in range(20):
-                server.cache.tell(node(f"other-{number}"))
+                server.cache.publish(node(f"other-{number}"))
                 await settle()
             assert server.looks == before, reason
 
@@ -410,7 +410,7 @@ async def test_a_pool_for_which_nothing_is_sold_is_looked_at_ever_less_often(cap
     async with keeping(server):
         before = server.looks
         for number in range(20):
-            server.cache.tell(node(f"other-{number}"))
+            server.cache.publish(node(f"other-{number}"))
             await settle()
         assert server.looks == before
         server.put_pool(2)
@@ -428,8 +428,8 @@ async def test_a_watch_of_nodepools_that_lags_takes_no_pause_away() -> None:
             for name in server.standing():
                 server.end(name)
             await settle(2)
-    assert len(set(server.made)) == len(server.made)
-    assert 2 <= len(server.made) <= 2 + len(PAUSES)
+    assert len(set(server.created)) == len(server.created)
+    assert 2 <= len(server.created) <= 2 + len(PAUSES)
 
 
 async def test_after_a_refusal_one_is_tried_and_the_others_follow_it() -> None:
@@ -444,7 +444,7 @@ async def test_after_a_refusal_one_is_tried_and_the_others_follow_it() -> None:
         server.launch(probe)
         await settle()
         assert len(server.standing()) == 5
-        assert len(server.made) == 10
+        assert len(server.created) == 10
 
 
 async def test_refusals_that_come_one_after_the_other_are_one_round() -> None:
@@ -455,17 +455,17 @@ async def test_refusals_that_come_one_after_the_other_are_one_round() -> None:
             server.end(name)
             await settle(2)
         await settle(PAUSES[0])
-        assert len(server.made) == 5
+        assert len(server.created) == 5
 
 
 async def test_a_pool_that_is_scaled_far_up_is_read_again_on_the_way() -> None:
     """5,000 were a mistake: what is bought of it before the correction is heard is one part."""
     server = served(5000)
     server.watching = False
-    server.on_create = lambda: server.put_pool(10, told=False) if len(server.made) == 20 else None
+    server.on_create = lambda: server.put_pool(10, told=False) if len(server.created) == 20 else None
     async with keeping(server):
         await settle()
-        assert len(server.made) == MAX_CHANGES
+        assert len(server.created) == MAX_CHANGES
         await settle(RESYNC)
         assert len(server.standing()) == 10
 
@@ -491,7 +491,7 @@ async def test_where_nothing_can_be_launched_it_is_tried_again_ever_less_often()
                 server.end(name)
         gaps = [after - before for before, after in itertools.pairwise(tries)]
         assert all(gap >= pause for gap, pause in zip(gaps, PAUSES, strict=False))
-        assert len(set(server.made)) == len(server.made)
+        assert len(set(server.created)) == len(server.created)
         server.put_pool(2)
         await settle()
         assert len(server.standing()) == 2, "a changed pool is served at once"

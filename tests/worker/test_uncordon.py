@@ -18,7 +18,7 @@ from worker.controllers.uncordon import MAX_CORDON, RETRY, UncordonController
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
-CLOSED = {"annotations": {labels.CLOSED: "true"}}
+CLOSED = {"annotations": {labels.STARTUP_CORDON: "true"}}
 
 
 class Nodes:
@@ -34,7 +34,7 @@ class Nodes:
         """A node that Tenon has closed."""
         metadata = {"name": name, "uid": f"uid-{name}", "resourceVersion": "1", **CLOSED}
         self.bodies[name] = {"metadata": metadata, "spec": {"unschedulable": True}}
-        self._cache.tell(node(name, meta=CLOSED, unschedulable=True))
+        self._cache.publish(node(name, meta=CLOSED, unschedulable=True))
 
     async def get(self, _: object, name: str) -> dict[str, Any] | None:
         """The Node."""
@@ -45,11 +45,11 @@ class Nodes:
 
     async def patch(self, _: object, name: str, patch: dict[str, Any], **__: Any) -> dict[str, Any]:
         """Opens it, as far as this test goes."""
-        assert patch["metadata"]["annotations"] == {labels.CLOSED: None}
+        assert patch["metadata"]["annotations"] == {labels.STARTUP_CORDON: None}
         assert patch["spec"]["unschedulable"] is None
         self.opened.append((name, asyncio.get_running_loop().time()))
         self.bodies[name] = {"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": {}}
-        self._cache.tell(node(name))
+        self._cache.publish(node(name))
         return self.bodies[name]
 
 

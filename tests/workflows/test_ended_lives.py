@@ -15,7 +15,7 @@ from workflows import names
 async def test_a_life_that_ended_stays_ended(temporal: WorkflowEnvironment, cluster: str) -> None:
     """A bridge that begins with a late cache sees a claim that leaves, and no open workflow of it."""
     cache = Cache()
-    cache.tell(claim("a", node_name="a", meta=LEAVING))
+    cache.publish(claim("a", node_name="a", meta=LEAVING))
     client, workflow_id = temporal.client, names.nodeclaim_id(cluster, "a")
     handle = client.get_workflow_handle(workflow_id)
     async with served(client, cluster, FakeWorld(exists=False)):
@@ -33,7 +33,7 @@ async def test_a_claim_of_a_name_that_had_a_life_gets_one(temporal: WorkflowEnvi
     runs = []
     async with served(client, cluster, FakeWorld(exists=False)):
         for uid in ("one", "another"):
-            cache.tell(claim("a", node_name="a", meta={**LEAVING, "uid": uid}))
+            cache.publish(claim("a", node_name="a", meta={**LEAVING, "uid": uid}))
             await NodeClaimWorkflowController(client, cache, cluster)._reconcile_claim("a")
             await handle.result()
             runs.append((await handle.describe()).run_id)
@@ -42,7 +42,7 @@ async def test_a_claim_of_a_name_that_had_a_life_gets_one(temporal: WorkflowEnvi
 
 async def test_a_life_that_an_operator_terminated_begins_again(temporal: WorkflowEnvironment, cluster: str) -> None:
     cache = Cache()
-    cache.tell(claim("a", node_name="a", meta=LEAVING))
+    cache.publish(claim("a", node_name="a", meta=LEAVING))
     client, workflow_id = temporal.client, names.nodeclaim_id(cluster, "a")
     handle = client.get_workflow_handle(workflow_id)
     await NodeClaimWorkflowController(client, cache, cluster)._reconcile_claim("a")  # no worker serves it yet

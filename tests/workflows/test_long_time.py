@@ -14,7 +14,7 @@ from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
 from tenon.lifecycle import termination
-from tenon.lifecycle.launch_retry import given_up
+from tenon.lifecycle.launch_retry import should_give_up
 from tenon.lifecycle.messages import (
     ActivityName,
     CordonInput,
@@ -202,7 +202,7 @@ class NeverLaunches(FakeWorld):
     async def prepare(self, given: PrepareLaunchInput) -> PrepareLaunchResult:
         now = activity.info().scheduled_time
         self.since = self.since or now
-        if given_up(self.since, now, answered=True):
+        if should_give_up(self.since, now, answered=True):
             return PrepareLaunchResult(view=self.view, reason="launch_timeout", message="you may not")
         return await super().prepare(given)
 

@@ -23,7 +23,7 @@ from tenon.lifecycle.messages import (
     PlanResult,
 )
 from tests.workflows.waiting import until
-from worker.runtime.launch_reports import keep_told
+from worker.runtime.launch_reports import report_launches
 from workflows import names
 from workflows.provisioner import MAX_REPORTS, ProvisionerInput, ProvisionerWorkflow
 
@@ -138,7 +138,7 @@ async def test_m8_refusals_outlive_the_io_process_and_the_provisioner(
     planning = Planning()
     async with provisioner(temporal, cluster, planning) as handle:
         breakers = refusing()
-        telling = asyncio.create_task(keep_told(temporal.client, cluster, breakers))
+        telling = asyncio.create_task(report_launches(temporal.client, cluster, breakers))
 
         async def known() -> bool:
             kept = await handle.query(ProvisionerWorkflow.launches)
@@ -146,7 +146,7 @@ async def test_m8_refusals_outlive_the_io_process_and_the_provisioner(
 
         await until(known)
         restarted = LaunchBreakers(lambda: datetime.now(UTC))
-        learning = asyncio.create_task(keep_told(temporal.client, cluster, restarted))
+        learning = asyncio.create_task(report_launches(temporal.client, cluster, restarted))
 
         async def learned() -> bool:
             return restarted.report() == breakers.report()

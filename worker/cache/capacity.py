@@ -123,7 +123,7 @@ def _existing(
     taints, allocatable = record.taints, record.allocatable
     if claim is not None and not initialized:
         known = {**claim.labels, **record.labels}
-        taints = _lasting(taints, claim)
+        taints = _lasting_taints(taints, claim)
         allocatable = {**claimed(claim, "allocatable"), **stated(allocatable)}
     served = {pod.owner_uid for pod in there if pod.daemon}
     daemons = expected.daemons(Requirements.from_labels(known), taints, managed=claim is not None)
@@ -165,7 +165,7 @@ def _in_flight(claim: ClaimRecord, expected: Expected) -> Node:
     requirements = Requirements.from_terms(claim.spec.get("requirements") or ()).with_(
         Requirements.from_labels(claim.labels)
     )
-    taints = _lasting(claim.taints, claim)
+    taints = _lasting_taints(claim.taints, claim)
     planned = expected.planned(claim.name)
     allocatable = claimed(claim, "allocatable")
     launched = bool(allocatable)
@@ -185,7 +185,7 @@ def _in_flight(claim: ClaimRecord, expected: Expected) -> Node:
     )
 
 
-def _lasting(taints: Iterable[Taint], claim: ClaimRecord) -> tuple[Taint, ...]:
+def _lasting_taints(taints: Iterable[Taint], claim: ClaimRecord) -> tuple[Taint, ...]:
     """The taints that remain after the node has started."""
     startup = {(taint.key, taint.effect) for taint in claim.startup_taints}
     return tuple(

@@ -100,7 +100,7 @@ class Changes:
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
 
-    def tell(self, topic: Topic, key: str) -> None:
+    def publish(self, topic: Topic, key: str) -> None:
         """Publish that something about this key changed."""
         for subscription in self._subscriptions:
             subscription.offer((topic, key))

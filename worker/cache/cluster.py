@@ -133,7 +133,7 @@ class ClusterCache(ClusterState):
         return all(reflector.synced.is_set() for reflector in self._reflectors)
 
     @property
-    def awaited(self) -> list[str]:
+    def unsynced_resources(self) -> list[str]:
         """The resources that have not been read completely yet, as kubectl and RBAC name them."""
         return [reflector.plural for reflector in self._reflectors if not reflector.synced.is_set()]
 
@@ -155,12 +155,12 @@ class ClusterCache(ClusterState):
         async with asyncio.timeout(seconds):
             await self._by_plural[resource.plural].refresh()
 
-    async def wait_holds(self, claim_names: Collection[str], seconds: float) -> bool:
+    async def wait_for_claims(self, claim_names: Collection[str], seconds: float) -> bool:
         """Wait until the cache holds all these NodeClaims. Returns False after ``seconds`` without success."""
         with self.subscribe([Topic.CLAIM]) as news:
             try:
                 async with asyncio.timeout(seconds):
-                    while not self.holds(claim_names):
+                    while not self.has_claims(claim_names):
                         await news.next()
             except TimeoutError:
                 return False

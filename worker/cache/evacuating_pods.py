@@ -38,7 +38,7 @@ class EvacuatingPods:
         self.budgets.adopt(other.budgets)
         self._leaving = other._leaving.copy()
 
-    def note(self, node: str, *, leaves: bool) -> None:
+    def set_leaving(self, node: str, *, leaves: bool) -> None:
         """Record whether a node (by name) is leaving."""
         if leaves:
             self._leaving.add(node)
@@ -49,7 +49,7 @@ class EvacuatingPods:
         """The names of the nodes that are leaving."""
         return self._leaving
 
-    def has_to(self, pod: PodRecord) -> bool:
+    def must_move(self, pod: PodRecord) -> bool:
         """Whether the pod must move to another node."""
         return (
             pod.node_name in self._leaving

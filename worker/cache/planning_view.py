@@ -25,7 +25,7 @@ from worker.cache.cluster import ClusterCache
 from worker.cache.evacuating_pods import leaving
 from worker.cache.managed_nodes import ManagedNodes
 from worker.cache.snapshot import Snapshot
-from worker.cache.state import answers_for
+from worker.cache.state import still_needs
 
 log = logging.getLogger(__name__)
 
@@ -168,7 +168,7 @@ class PlanningView:
             claim
             for claim in claims
             if claim is not None
-            and (known is None or answers_for(claim, known))
+            and (known is None or still_needs(claim, known))
             and not leaving(self._cache.node_of(claim), claim)
         ]
 
@@ -199,7 +199,7 @@ class PlanningView:
         Raises:
             TimeoutError: the API server could not be read.
         """
-        if await self._cache.wait_holds(claims, CATCH_UP_SECONDS):
+        if await self._cache.wait_for_claims(claims, CATCH_UP_SECONDS):
             return
         log.warning(
             "The watch of NodeClaims is behind, so they are listed again", extra={"nodeclaims": sorted(claims)[:10]}
@@ -228,13 +228,13 @@ class PlanningView:
 
     async def changed(self, seconds: float) -> None:
         """Wait for the next change that may affect which pods need a decision, for at most ``seconds``."""
-        await self._news(PLANNING_TOPICS, seconds)
+        await self._wait_for_change(PLANNING_TOPICS, seconds)
 
     async def nodes_changed(self, seconds: float) -> None:
         """Wait for the next change that may affect `managed_nodes`, for at most ``seconds``."""
-        await self._news(DISRUPTION_TOPICS, seconds)
+        await self._wait_for_change(DISRUPTION_TOPICS, seconds)
 
-    async def _news(self, topics: Collection[Topic], seconds: float) -> None:
+    async def _wait_for_change(self, topics: Collection[Topic], seconds: float) -> None:
         with self._cache.subscribe(topics) as news, contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, seconds)):
                 await news.next()

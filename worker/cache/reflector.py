@@ -151,7 +151,7 @@ class Reflector(Generic[R]):
             if silent or lasted >= HEALTHY_SECONDS:
                 self._backoff.reset()
             if failure is not None:
-                self._complain(failure)
+                self._log_failure(failure)
             if failure is not None or silent or lasted < BRIEF_SECONDS:
                 await self._pause(self._backoff.next(failure.retry_after if failure else 0.0))
 
@@ -275,7 +275,7 @@ class Reflector(Generic[R]):
             log.info("%s: the API server answers again", self._resource.plural)
             self._complaint = ""
 
-    def _complain(self, failure: ApiError) -> None:
+    def _log_failure(self, failure: ApiError) -> None:
         sentence = f"{self._resource.plural}: {failure}"
         level = logging.DEBUG if sentence == self._complaint else logging.WARNING
         log.log(level, "Watching %s; trying again", sentence)

@@ -47,17 +47,17 @@ class ClusterState:
         self.pods: Table[PodRecord] = Table(self._pod_changed)
         self.nodes: Table[NodeRecord] = Table(self._node_changed)
         self.claims: Table[ClaimRecord] = Table(self._claim_changed, keeps=lambda claim: manages_claim(claim.body))
-        self.pools: Table[ObjectRecord] = Table(self._teller(Topic.POOL), keeps=lambda pool: manages_pool(pool.body))
-        self.nodeclasses: Table[ObjectRecord] = Table(self._teller(Topic.NODECLASS))
-        self.daemonsets: Table[DaemonRecord] = Table(self._teller(Topic.DAEMON))
-        self.limit_ranges: Table[ValueRecord[Resources]] = Table(self._teller(Topic.DAEMON))
+        self.pools: Table[ObjectRecord] = Table(self._listener(Topic.POOL), keeps=lambda pool: manages_pool(pool.body))
+        self.nodeclasses: Table[ObjectRecord] = Table(self._listener(Topic.NODECLASS))
+        self.daemonsets: Table[DaemonRecord] = Table(self._listener(Topic.DAEMON))
+        self.limit_ranges: Table[ValueRecord[Resources]] = Table(self._listener(Topic.DAEMON))
         self.namespaces: Table[ValueRecord[Mapping[str, str]]] = Table(self._namespace_changed)
-        self.overlays: Table[ObjectRecord] = Table(self._spec_teller(Topic.OVERLAY))
-        self.buffers: Table[NamespacedRecord] = Table(self._spec_teller(Topic.BUFFER))
+        self.overlays: Table[ObjectRecord] = Table(self._spec_listener(Topic.OVERLAY))
+        self.buffers: Table[NamespacedRecord] = Table(self._spec_listener(Topic.BUFFER))
         self.csi_nodes: Table[ValueRecord[Mapping[str, int]]] = Table(lambda _key, _before, _after: None)
-        self.storage = Storage(self._asks_otherwise)
+        self.storage = Storage(self._requests_changed)
         self.moving = EvacuatingPods()
-        self.spreading = DefaultTopologySpread(self._asks_otherwise)
+        self.spreading = DefaultTopologySpread(self._requests_changed)
         self.usage_parts: Mapping[str, object] = {}
         """The usage of each node, which `worker.cache.usage` caches here."""
         self.node_changes = 0
@@ -108,7 +108,7 @@ class ClusterState:
         """Subscribe to these topics, or to all if none is given. A key that changes often is reported once."""
         return self.changes.subscribe(topics)
 
-    def holds(self, claim_names: Iterable[str]) -> bool:
+    def has_claims(self, claim_names: Iterable[str]) -> bool:
         """Whether the cache holds all these NodeClaims."""
         return all(name in self.claims for name in claim_names)
 
@@ -128,7 +128,7 @@ class ClusterState:
     def moving_pods(self) -> list[PodRecord]:
         """Pods that must move because their node is leaving, sorted by key."""
         there = (pod for name in self.moving.nodes() for pod in (self._pods_by_node.get(name) or {}).values())
-        return sorted(filter(self.moving.has_to, there), key=lambda pod: pod.key)
+        return sorted(filter(self.moving.must_move, there), key=lambda pod: pod.key)
 
     def scheduling_pod(self, record: PodRecord) -> Pod:
         """A pod as scheduling sees it, with the requirements of its volumes and its default topology spread."""
@@ -178,7 +178,7 @@ class ClusterState:
     def _place_of(self, pod: PodRecord, now: float) -> str:
         """The first claim, by name, that the pod is on its way to. Empty if there is none."""
         waits = not (pod.node_name or pod.terminal or pod.deleting)
-        if not waits and not (pod.node_name and self.moving.has_to(pod)):
+        if not waits and not (pod.node_name and self.moving.must_move(pod)):
             return ""
         for name in self.bought.claims_for(pod.uid):
             claim = self.claims.get(name)
@@ -186,7 +186,7 @@ class ClusterState:
                 continue
             if leaving(self.node_of(claim), claim):
                 continue
-            if _awaits_pods(claim, now) if waits else answers_for(claim, pod):
+            if _awaits_pods(claim, now) if waits else still_needs(claim, pod):
                 return name
         return ""
 
@@ -222,7 +222,7 @@ class ClusterState:
             self._unbound.pop(key, None)
         moved = any(pod.node_name in self.moving.nodes() for pod in (before, after) if pod and pod.node_name)
         if waited != waits or moved or (before and after and before.uid != after.uid and waits):
-            self.changes.tell(Topic.PENDING, key)
+            self.changes.publish(Topic.PENDING, key)
         if before is not None and before.node_name:
             pods = self._pods_by_node.get(before.node_name, {})
             pods.pop(key, None)
@@ -237,8 +237,8 @@ class ClusterState:
         if _matters(before) != _matters(after):
             self._note_pod_event(before, after)
             concerned = {pod.node_name for pod in (before, after) if pod and pod.node_name}
-            for node_name in sorted(concerned | self._note_let_go(before, after)):
-                self.changes.tell(Topic.NODE_PODS, node_name)
+            for node_name in sorted(concerned | self._note_released(before, after)):
+                self.changes.publish(Topic.NODE_PODS, node_name)
 
     def _note_pod_event(self, before: PodRecord | None, after: PodRecord | None) -> None:
         pod = after or before
@@ -254,7 +254,7 @@ class ClusterState:
             return
         self._last_pod_event[pod.node_name] = max(self._last_pod_event.get(pod.node_name, 0.0), seen)
 
-    def _note_let_go(self, before: PodRecord | None, after: PodRecord | None) -> set[str]:
+    def _note_released(self, before: PodRecord | None, after: PodRecord | None) -> set[str]:
         """The nodes that were bought for a pod that its old node has just released. They count it as a pod event."""
         if before is None or not before.node_name or not before.reschedulable:
             return set()
@@ -263,7 +263,7 @@ class ClusterState:
         waited = set()
         for name in self.bought.claims_for(before.uid):
             claim = self.claims.get(name)
-            if claim is None or not answers_for(claim, before):
+            if claim is None or not still_needs(claim, before):
                 continue
             node = self.node_of(claim)
             if node is not None and node.name != before.node_name:
@@ -285,11 +285,11 @@ class ClusterState:
         self._note_leaving(key)
         if after is None:
             self._last_pod_event.pop(key, None)
-        self.changes.tell(Topic.NODE, key)
+        self.changes.publish(Topic.NODE, key)
         for record in (before, after):
             claim = self.claim_of(record) if record else None
             if claim is not None:
-                self.changes.tell(Topic.CLAIM, claim.name)
+                self.changes.publish(Topic.CLAIM, claim.name)
                 break
 
     def _claim_changed(self, key: str, before: ClaimRecord | None, after: ClaimRecord | None) -> None:
@@ -305,13 +305,13 @@ class ClusterState:
         for provider_id in {earlier, later}:
             for node_name in self._nodes_by_provider.get(provider_id, ()):
                 self._note_leaving(node_name)
-        self.changes.tell(Topic.CLAIM, key)
+        self.changes.publish(Topic.CLAIM, key)
 
     def _pod_event_noted(self, claim: ClaimRecord) -> None:
         """Publish a pod event that the claim's status records, if another process saw it and this one did not."""
         node = self.node_of(claim)
         if node is not None and instant(claim.status.get(NOTED)) > (self.last_pod_event(node.name) or 0.0):
-            self.changes.tell(Topic.NODE_PODS, node.name)
+            self.changes.publish(Topic.NODE_PODS, node.name)
 
     def _note_vacant(self, node_name: str) -> None:
         if node_name in self.nodes and not self.occupied(node_name):
@@ -324,33 +324,33 @@ class ClusterState:
         node = self.nodes.get(node_name)
         claim = self.claim_of(node) if node is not None else None
         theirs = node is not None and claim is None and labels.NODEPOOL in node.labels
-        self.moving.note(node_name, leaves=node is not None and not theirs and leaving(node, claim))
+        self.moving.set_leaving(node_name, leaves=node is not None and not theirs and leaving(node, claim))
 
     def _namespace_changed(
         self, key: str, before: ValueRecord[Mapping[str, str]] | None, after: ValueRecord[Mapping[str, str]] | None
     ) -> None:
         if before is None or after is None or before.value != after.value:
             self.namespace_changes += 1
-            self.changes.tell(Topic.NAMESPACE, key)
+            self.changes.publish(Topic.NAMESPACE, key)
 
-    def _asks_otherwise(self, pod_key: str) -> None:
+    def _requests_changed(self, pod_key: str) -> None:
         if pod_key in self._pending:
-            self.changes.tell(Topic.PENDING, pod_key)
+            self.changes.publish(Topic.PENDING, pod_key)
 
-    def _teller(self, topic: Topic) -> Callable[[str, object, object], None]:
-        return lambda key, _before, _after: self.changes.tell(topic, key)
+    def _listener(self, topic: Topic) -> Callable[[str, object, object], None]:
+        return lambda key, _before, _after: self.changes.publish(topic, key)
 
-    def _spec_teller(self, topic: Topic) -> Callable[[str, ObjectRecord | None, ObjectRecord | None], None]:
+    def _spec_listener(self, topic: Topic) -> Callable[[str, ObjectRecord | None, ObjectRecord | None], None]:
         """A listener that reports changes of the spec and ignores writes of the status."""
 
         def tell(key: str, before: ObjectRecord | None, after: ObjectRecord | None) -> None:
             if before is None or after is None or before.version_of_spec != after.version_of_spec:
-                self.changes.tell(topic, key)
+                self.changes.publish(topic, key)
 
         return tell
 
 
-def answers_for(claim: ClaimRecord, pod: PodRecord) -> bool:
+def still_needs(claim: ClaimRecord, pod: PodRecord) -> bool:
     """Whether the pod still needs the claim that was bought for it. A pod that got its node after that went there
     instead.
     """

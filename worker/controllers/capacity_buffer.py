@@ -38,10 +38,10 @@ from tenon.provisioning.buffer_status import (
     resolved,
     unreadable,
 )
-from tenon.provisioning.fault_isolation import narrowed
+from tenon.provisioning.fault_isolation import solve_isolated
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import Cluster, problem_of
-from tenon.provisioning.solving import solved
+from tenon.provisioning.solving import solve_with_buffers
 from tenon.scheduling.model import Plan
 from worker.cache.buffer_pods import BufferPods
 from worker.cache.changes import Change, Topic
@@ -100,11 +100,11 @@ class CapacityBufferController(Controller):
         clock = asyncio.get_running_loop().time
         if clock() >= self._read_at or any(topic is Topic.BUFFER for topic, _ in changes):
             await self.isolate("", self._read())
-            self._read_at = clock() + (RECHECK_SOON if self._awaits_something() else RECHECK)
-        await self.isolate("", self._look())
+            self._read_at = clock() + (RECHECK_SOON if self._is_incomplete() else RECHECK)
+        await self.isolate("", self._simulate())
         return max(0.0, self._read_at - clock())
 
-    def _awaits_something(self) -> bool:
+    def _is_incomplete(self) -> bool:
         return any(found.reason in NOT_FOUND for found in self._resolved.values())
 
     async def _read(self) -> None:
@@ -145,7 +145,7 @@ class CapacityBufferController(Controller):
             return unreadable(f"{kind} {name} could not be read: {error}") if refused else None
         return resolved(buffer, found)
 
-    async def _look(self) -> None:
+    async def _simulate(self) -> None:
         """Look for room on the existing nodes. Publish the result to the rest of the process, and to users in the
         status.
         """
@@ -156,13 +156,13 @@ class CapacityBufferController(Controller):
         plan = Plan()
         if pods:
             plan, ready, cost = await asyncio.to_thread(
-                _looked, self._view.snapshot(), pods, self._policy, self._reserved()
+                _simulated, self._view.snapshot(), pods, self._policy, self._reserved()
             )
             self.settle = min(MAX_PAUSE, max(COLLECT, cost / SHARE))
         if version == self._room.simulations:  # otherwise a plan has newer results
             self._room.simulated(plan, ready, bought=False)
         if before != self._found():
-            self._cache.changes.tell(Topic.BUFFER_ROOM, "")
+            self._cache.changes.publish(Topic.BUFFER_ROOM, "")
         for record in self._cache.buffers:
             if record.key in self._resolved and not record.deleting:
                 await self._write(record, self._resolved[record.key])
@@ -209,7 +209,7 @@ class CapacityBufferController(Controller):
         return strategy == ACTIVE_CAPACITY and not record.deleting
 
 
-def _looked(
+def _simulated(
     cluster: Cluster, pods: Sequence[Pod], policy: PlanPolicy, reserved: Mapping[str, Sequence[Pod]]
 ) -> tuple[Plan, frozenset[str], float]:
     """Simulate the pods on the existing nodes.
@@ -219,7 +219,7 @@ def _looked(
     """
     began = time.thread_time()
     problem = problem_of(cluster, pods, [], policy, reserved)
-    found = narrowed(problem, Limit(MAX_SECONDS), solved)
+    found = solve_isolated(problem, Limit(MAX_SECONDS), solve_with_buffers)
     if found.error is not None:
         logger(NAME).error(
             "the scheduling engine failed on pods of buffers", exc_info=found.error, extra={"pods": [*found.apart]}

@@ -29,11 +29,11 @@ class LaunchBackoff:
         self._failed = 0
         self._until = float("-inf")
 
-    def made(self, name: str) -> None:
+    def created(self, name: str) -> None:
         """Record that a NodeClaim was created."""
         self._awaited.add(name)
 
-    def taken_away(self, name: str) -> None:
+    def deleted(self, name: str) -> None:
         """Record that Tenon deleted a claim itself, so that its end does not count as a failed launch."""
         self._awaited.discard(name)
 
@@ -64,7 +64,7 @@ class LaunchBackoff:
         self._until = now + PAUSES[min(self._failed, len(PAUSES) - 1)]
         self._failed += 1
 
-    def doubts(self, claims: Iterable[StaticClaim]) -> bool:
+    def needs_fresh_list(self, claims: Iterable[StaticClaim]) -> bool:
         """Whether a view that may be old lacks an awaited claim, so that only the API server can say whether
         it ended.
         """
@@ -74,7 +74,7 @@ class LaunchBackoff:
         """Seconds until the next attempt. 0 if it may start now."""
         return max(0.0, self._until - now)
 
-    def may_make(self, now: float) -> int:
+    def allowed_creations(self, now: float) -> int:
         """How many NodeClaims may be created. After a failure it is one, and none while that one has no result yet."""
         if self.wait(now) > 0:
             return 0

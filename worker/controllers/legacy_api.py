@@ -34,7 +34,7 @@ from tenon.kube.records import ObjectRecord
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.controllers.base import Controller
-from worker.legacy.conversion_cache import ConversionCache, not_used_any_more, whole, without_use
+from worker.legacy.conversion_cache import ConversionCache, is_unused, unused_objects, with_type
 from worker.legacy.materializer import Materializer
 from worker.legacy.watches import LegacyObjects
 
@@ -77,14 +77,14 @@ class LegacyApiController(Controller):
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
         """Look at all old objects, in a fixed order: the first one that claims a name gets it."""
-        if self._objects.there:
+        if self._objects.any_exists:
             await self._reconcile_all()
         return None
 
     async def _reconcile_all(self) -> None:
         templates, provisioners = _in_order(self._objects.templates), _in_order(self._objects.provisioners)
         made = self._conversions.of(templates, provisioners, self._defaults)
-        self._unused = not_used_any_more(self._cache, made)
+        self._unused = unused_objects(self._cache, made)
         self._forget(made.keys() | {machine.uid for machine in self._objects.machines})
         claimed: dict[tuple[str, str], str] = {}
         scaled = self._scaled() if provisioners else {}
@@ -114,17 +114,17 @@ class LegacyApiController(Controller):
     ) -> None:
         if record.deleting:
             return
-        old = whole(resource, record)
+        old = with_type(resource, record)
         mine = made[record.uid]
 
         def free(present: Mapping[str, Any], wanted: JsonObject) -> bool:
-            return without_use(present, wanted, made)
+            return is_unused(present, wanted, made)
 
         why = left_over(old, (pool.body for pool in self._cache.pools)) if resource is PROVISIONERS else ""
         if why:
             outcome = Outcome(reason=LEFT_OVER, problem=why)
         else:
-            outcome = await self._materializer.keep(old, mine, claimed, free)
+            outcome = await self._materializer.reconcile(old, mine, claimed, free)
         if outcome.became and (unused := self._unused.get(record.uid)):
             text = f"{', '.join(unused)} was made from it earlier and is of no use any more: delete it"
             outcome = replace(outcome, notes=[*outcome.notes, text])
@@ -144,7 +144,7 @@ class LegacyApiController(Controller):
         known = (record.condition(CONVERTED).get("message"), self._told.get(record.uid))
         if outcome.problem and outcome.reason != WAITING and said not in known:
             self._told[record.uid] = said
-            await self._tell(resource, record, outcome)
+            await self._publish(resource, record, outcome)
 
     async def _write(self, resource: Resource, record: ObjectRecord, status: JsonObject) -> None:
         present = record.status
@@ -163,9 +163,9 @@ class LegacyApiController(Controller):
         self._written = {uid: written for uid, written in self._written.items() if uid in there}
         self._told = {uid: told for uid, told in self._told.items() if uid in there}
 
-    async def _tell(self, resource: Resource, record: ObjectRecord, outcome: Outcome) -> None:
+    async def _publish(self, resource: Resource, record: ObjectRecord, outcome: Outcome) -> None:
         """Publish and log why an old object has no effect."""
-        await self._recorder.publish(whole(resource, record), outcome.reason, outcome.problem, "Warning")
+        await self._recorder.publish(with_type(resource, record), outcome.reason, outcome.problem, "Warning")
         self._log.warning(
             "an object of an older API does not act",
             extra={"kind": resource.kind, "object": record.name, "error": outcome.problem},

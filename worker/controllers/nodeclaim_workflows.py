@@ -181,9 +181,9 @@ class NodeClaimWorkflowController(Controller):
     async def _reconcile_claim(self, name: str) -> None:
         claim = self._cache.claims.get(name)
         if claim is None:
-            await self._tell_gone(name)
+            await self._poke_deleted(name)
             return
-        if claim.uid not in self._started and claim.uid not in self._ended and not _let_go(claim):
+        if claim.uid not in self._started and claim.uid not in self._ended and not _is_released(claim):
             await self._start_claim(claim)
         if claim.uid in self._ended:
             return
@@ -205,10 +205,10 @@ class NodeClaimWorkflowController(Controller):
             # deleted, leave it to the next sweep, which is soon: starting now could run a second, empty workflow.
             if not claim.deleting:
                 await self._start_claim(claim)
-            elif not _let_go(claim):
+            elif not _is_released(claim):
                 self._sweep_soon()
 
-    async def _tell_gone(self, name: str) -> None:
+    async def _poke_deleted(self, name: str) -> None:
         """Poke the workflow of a claim that vanished without a deletion seen here, because it must still terminate the
         instance.
         """
@@ -300,6 +300,6 @@ class NodeClaimWorkflowController(Controller):
         )
 
 
-def _let_go(claim: ClaimRecord) -> bool:
+def _is_released(claim: ClaimRecord) -> bool:
     """Whether Tenon is done with the node, and only finalizers of other controllers keep the claim."""
     return claim.deleting and not claim.has_finalizer

@@ -13,7 +13,7 @@ from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
 from activities.planning.blocked_pools import BlockedPools
 from tenon.apis import labels
 from tenon.apis.conditions import READY, get_condition
-from tenon.apis.hashing import NODEPOOL_VERSION, nodepool_hashes, taken_over
+from tenon.apis.hashing import NODEPOOL_VERSION, migrated_hashes, nodepool_hashes
 from tenon.apis.nodeclaim import DRIFTED
 from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NODES, OVERLAPPING, NodePool
 from tenon.apis.validation import parse, unknown_values
@@ -126,7 +126,7 @@ class NodePoolStatusController(Controller):
                 condition.model_dump(by_alias=True, exclude_none=True, mode="json") for condition in conditions
             ],
         }
-        self._tell_unknown_values(pool)
+        self._log_unknown_values(pool)
         await self._write_hash(record, pool)
         present = record.status
         changed = {key: value for key, value in status.items() if present.get(key) != value}
@@ -137,9 +137,9 @@ class NodePoolStatusController(Controller):
             gone = {name: None for name in present.get("resources") or {} if name not in status["resources"]}
             changed["resources"] = {**status["resources"], **gone}
         await self._kube.patch(NODEPOOLS, record.name, {"status": changed}, subresource="status")
-        await self._tell(record, pool, status)
+        await self._publish(record, pool, status)
 
-    async def _tell(self, record: ObjectRecord, pool: NodePool, status: dict[str, Any]) -> None:
+    async def _publish(self, record: ObjectRecord, pool: NodePool, status: dict[str, Any]) -> None:
         before = get_condition(pool.status.conditions, READY)
         aside = (READY, NODE_LAUNCH_HEALTHY)
         failed = [c for c in status["conditions"] if c["status"] == "False" and c["type"] not in aside]
@@ -158,7 +158,7 @@ class NodePoolStatusController(Controller):
         if overlap and overlap != record.condition(OVERLAPPING).get("message"):
             await self._recorder.publish(_reference(record), REASON, overlap, "Warning")
 
-    def _tell_unknown_values(self, pool: NodePool) -> None:
+    def _log_unknown_values(self, pool: NodePool) -> None:
         """Log requirement values that no node can have, once for each generation of the pool."""
         name, generation = pool.metadata.name, pool.metadata.generation
         if self._read.get(name) == generation:
@@ -192,7 +192,7 @@ class NodePoolStatusController(Controller):
             if ours and labels.NODEPOOL_HASH_VERSION not in claim.annotations:
                 continue  # no controller has hashed it
             drifted = claim.is_true(DRIFTED)
-            if change := taken_over(claim.annotations, wanted, drifted=drifted):
+            if change := migrated_hashes(claim.annotations, wanted, drifted=drifted):
                 await self._kube.patch(NODECLAIMS, claim.name, {"metadata": {"annotations": change}})
         if any(record.annotations.get(key) != value for key, value in wanted.items()):
             await self._kube.patch(NODEPOOLS, record.name, {"metadata": {"annotations": wanted}})

@@ -43,10 +43,10 @@ class NotReadyNodeController(Controller):
         """Note which Nodes are not Ready, and sweep if one of them is due."""
         clock = asyncio.get_running_loop().time
         self._observe(changes, clock())
-        next_look = self._next_look()
+        next_look = self._next_check()
         if next_look is not None and max(next_look, self._not_before) <= clock():
-            await self._look(clock())
-            next_look = self._next_look()
+            await self._sweep_due(clock())
+            next_look = self._next_check()
         return None if next_look is None else max(0.0, max(next_look, self._not_before) - clock())
 
     def _observe(self, changes: Sequence[Change], now: float) -> None:
@@ -65,11 +65,11 @@ class NotReadyNodeController(Controller):
         claim = self._cache.claim_of(node)
         return claim is not None and claim.initialized and not claim.terminating
 
-    def _next_look(self) -> float | None:
+    def _next_check(self) -> float | None:
         looks = (since + CHECKS[looks] for since, looks in self._not_ready.values() if looks < len(CHECKS))
         return min(looks, default=None)
 
-    async def _look(self, now: float) -> None:
+    async def _sweep_due(self, now: float) -> None:
         due = [
             name
             for name, (since, looks) in self._not_ready.items()

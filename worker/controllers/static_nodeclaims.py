@@ -40,7 +40,7 @@ def static_claim(cache: ClusterCache, claim: ClaimRecord) -> StaticClaim:
     )
 
 
-def weighed(cache: ClusterCache, claim: ClaimRecord, now: datetime) -> StaticClaim:
+def with_eviction_cost(cache: ClusterCache, claim: ClaimRecord, now: datetime) -> StaticClaim:
     """A NodeClaim, with the cost of evicting its pods and whether it is protected."""
     node = cache.node_of(claim)
     pods = [pod for pod in cache.pods_on(node.name) if pod.reschedulable] if node is not None else []
@@ -52,10 +52,10 @@ def weighed(cache: ClusterCache, claim: ClaimRecord, now: datetime) -> StaticCla
         protected=protects_node(claim.annotations)
         or (node is not None and protects_node(node.annotations))
         or (keep_until is not None and keep_until > now)
-        or any(_held(pod, now) for pod in pods),
+        or any(_is_protected(pod, now) for pod in pods),
     )
 
 
-def _held(pod: PodRecord, now: datetime) -> bool:
+def _is_protected(pod: PodRecord, now: datetime) -> bool:
     started = datetime.fromtimestamp(pod.bound_at, UTC) if pod.bound_at else None
     return bool(protected_for(pod.do_not_disrupt, started, now))

@@ -27,7 +27,7 @@ from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import ObjectRecord
-from tenon.provisioning.claims import standing_claim
+from tenon.provisioning.claims import static_claim_body
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.static_capacity import (
     MAX_CHANGES,
@@ -37,7 +37,7 @@ from tenon.provisioning.static_capacity import (
     balance,
     decide,
     next_ordinal,
-    why_none_are_made,
+    why_no_new_nodes,
 )
 from tenon.provisioning.static_node import NoStaticNodeError, static_node
 from worker.cache.changes import Change, Topic
@@ -45,7 +45,7 @@ from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
 from worker.controllers.base import Controller
 from worker.controllers.launch_backoff import LaunchBackoff
-from worker.controllers.static_nodeclaims import claims_by_pool, static_claim, weighed
+from worker.controllers.static_nodeclaims import claims_by_pool, static_claim, with_eviction_cost
 
 RESYNC = 30.0
 REASON = "overprovisioned"
@@ -78,23 +78,29 @@ class StaticNodePoolController(Controller):
 
         async def one(record: ObjectRecord) -> None:
             pool = self._view.node_pool(record)  # the NodePool controller reports a pool that cannot be parsed
-            if pool is not None and self._lacks(pool, claims[record.name]) and await self._reconcile_pool(record):
+            if (
+                pool is not None
+                and self._is_out_of_date(pool, claims[record.name])
+                and await self._reconcile_pool(record)
+            ):
                 unfinished.add(record.name)
 
         await asyncio.gather(*(self.isolate(record.name, one(record)) for record in static))
         return 0.0 if unfinished else None
 
-    def _lacks(self, pool: NodePool, cached: list[StaticClaim]) -> bool:
+    def _is_out_of_date(self, pool: NodePool, cached: list[StaticClaim]) -> bool:
         """Whether the cache shows something to do, so that it is worth reading from the API server."""
         backoff = self._backoff_of(pool)
         backoff.launched(claim.name for claim in cached if claim.launched)
         found = _balance(pool, cached)
         if found.held_back:
-            self._complain(pool.metadata.name, f"limits.nodes keeps {found.held_back} of its replicas from being made")
+            self._log_reason(
+                pool.metadata.name, f"limits.nodes keeps {found.held_back} of its replicas from being made"
+            )
         if found.surplus or not found.missing:
             return found.surplus > 0
         now = asyncio.get_running_loop().time()
-        return (backoff.doubts(cached) and not backoff.wait(now)) or self._may_make(pool, backoff) > 0
+        return (backoff.needs_fresh_list(cached) and not backoff.wait(now)) or self._may_make(pool, backoff) > 0
 
     async def _reconcile_pool(self, record: ObjectRecord) -> bool:
         """Bring a pool closer to its replicas. Returns whether there is more to do immediately."""
@@ -111,7 +117,7 @@ class StaticNodePoolController(Controller):
         found = _balance(pool, known)
         if found.surplus:
             now = datetime.now(UTC)
-            known = [weighed(self._cache, claim, now) for claim in listed]
+            known = [with_eviction_cost(self._cache, claim, now) for claim in listed]
         decision = decide(pool, known, self._may_make(pool, backoff) if found.missing else 0)
         await self._delete(pool, decision, backoff)
         if decision.create:
@@ -126,18 +132,18 @@ class StaticNodePoolController(Controller):
     def _may_make(self, pool: NodePool, backoff: LaunchBackoff) -> int:
         """How many NodeClaims may be created for a pool that lacks some. If none, the reason is logged."""
         now = asyncio.get_running_loop().time()
-        count = backoff.may_make(now)
+        count = backoff.allowed_creations(now)
         if count == 0:
             when = f"tried in {seconds:.0f} s" if (seconds := backoff.wait(now)) else "under way"
-            self._complain(pool.metadata.name, f"nothing could be launched for it: one NodeClaim is {when}")
-        elif why := why_none_are_made(pool, self._view.node_class):
-            self._complain(pool.metadata.name, why)
+            self._log_reason(pool.metadata.name, f"nothing could be launched for it: one NodeClaim is {when}")
+        elif why := why_no_new_nodes(pool, self._view.node_class):
+            self._log_reason(pool.metadata.name, why)
             return 0
         return count
 
     async def _delete(self, pool: NodePool, decision: StaticDecision, backoff: LaunchBackoff) -> None:
         for claim in decision.delete:
-            backoff.taken_away(claim.name)
+            backoff.deleted(claim.name)
             if await self._kube.delete(NODECLAIMS, claim.name, uid=claim.uid):
                 known = self._cache.claims.get(claim.name)
                 capacity_type = known.labels.get(labels.CAPACITY_TYPE, "") if known is not None else ""
@@ -156,12 +162,12 @@ class StaticNodePoolController(Controller):
             )
         except NoStaticNodeError as error:
             backoff.failed(asyncio.get_running_loop().time())
-            self._complain(name, f"no node can be made for it: {error}")
+            self._log_reason(name, f"no node can be made for it: {error}")
             return
         for claim in decision.create:
             with contextlib.suppress(ConflictError):  # another leader created it from the same ordinal
-                body = standing_claim(planned, pool, claim)
-                body["metadata"]["annotations"] |= seen.traces(name, planned.instance_types)
+                body = static_claim_body(planned, pool, claim)
+                body["metadata"]["annotations"] |= seen.overlay_annotations(name, planned.instance_types)
                 body["metadata"]["annotations"][labels.EXPLANATION] = why
                 await self._kube.create(NODECLAIMS, body)
                 metrics.CLAIMS_CREATED.labels("provisioned", name, str(planned.min_values_relaxed).lower()).inc()
@@ -169,10 +175,10 @@ class StaticNodePoolController(Controller):
                     "created a nodeclaim of a static NodePool",
                     extra={"nodeclaim": claim, "nodepool": name, "instance-type-options": len(planned.instance_types)},
                 )
-            backoff.made(claim)
-        await self._move_on(pool, decision.next_ordinal)
+            backoff.created(claim)
+        await self._advance_ordinal(pool, decision.next_ordinal)
 
-    async def _move_on(self, pool: NodePool, ordinal: int) -> None:
+    async def _advance_ordinal(self, pool: NodePool, ordinal: int) -> None:
         """Write this ordinal to the pool unless it has a higher one. Retries if other clients write to the pool at the
         same time.
         """
@@ -201,7 +207,7 @@ class StaticNodePoolController(Controller):
     def _forget_all_but(self, uids: set[str]) -> None:
         self._backoffs = {uid: kept for uid, kept in self._backoffs.items() if uid in uids}
 
-    def _complain(self, pool: str, why: str) -> None:
+    def _log_reason(self, pool: str, why: str) -> None:
         if self._log_limiter.count((pool, why[:40])) is not None:
             self._log.warning("static NodePool lacks nodes", extra={"nodepool": pool, "error": why})
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.uncordon import open_named
+from activities.kubernetes.uncordon import uncordon_by_name
 from tenon.apis import labels
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
@@ -44,7 +44,7 @@ class UncordonController(ObjectController):
     def needs_reconcile(self, name: str) -> bool:
         """Whether the Node is closed."""
         node = self._cache.nodes.get(name)
-        closed = node is not None and node.annotations.get(labels.CLOSED) == "true"
+        closed = node is not None and node.annotations.get(labels.STARTUP_CORDON) == "true"
         if not closed:
             self._closed_since.pop(name, None)
         return closed
@@ -55,7 +55,7 @@ class UncordonController(ObjectController):
         opens_at = self._closed_since.setdefault(name, now) + MAX_CORDON
         if opens_at > now:
             return opens_at - now
-        if await open_named(self._kube, name):
+        if await uncordon_by_name(self._kube, name):
             self._log.warning("A node was closed for too long and is open now", extra={"Node": name})
         self._closed_since.pop(name, None)
         return None

@@ -12,7 +12,7 @@ from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.apis.legacy.conversion import NODE_CLASS_KIND, name_of
 from tenon.apis.legacy.kubelets import class_of
 from tenon.apis.legacy.materialized_objects import Materialized, made_of_provisioner, made_of_template
-from tenon.apis.legacy.provider_classes import provider_class, wanted_by_others
+from tenon.apis.legacy.provider_classes import chosen_by_others, provider_class
 from tenon.apis.legacy.v1alpha5 import DEFAULT_CLASS
 from tenon.kube.owners import controller, owners
 from tenon.kube.records import ObjectRecord
@@ -43,27 +43,25 @@ class ConversionCache:
         bodies = [record.body for record in provisioners]
         names = {record.name for record in templates}
         for record in provisioners:
-            own = self._provider_class(record, names | wanted_by_others(record.name, bodies))
+            own = self._provider_class(record, names | chosen_by_others(record.name, bodies))
             made[record.uid] = self._provisioner(record, class_spec, defaults, own)
         self._known = {uid: known for uid, known in self._known.items() if uid in made}
         return made
 
     def _template(self, record: ObjectRecord, defaults: Defaults) -> Materialized:
-        body = whole(AWSNODETEMPLATES, record)
-        return self._remembered(record, defaults, lambda: made_of_template(body, defaults))
+        body = with_type(AWSNODETEMPLATES, record)
+        return self._cached(record, defaults, lambda: made_of_template(body, defaults))
 
     def _provisioner(
         self, record: ObjectRecord, class_spec: Callable[[str], Mapping[str, Any] | None], defaults: Defaults, own: str
     ) -> Materialized:
-        body = whole(PROVISIONERS, record)
+        body = with_type(PROVISIONERS, record)
         reference = record.spec.get("providerRef")
         named = str(reference.get("name")) if isinstance(reference, dict) else DEFAULT_CLASS
         base = class_spec(named)
         if not record.spec.get("kubeletConfiguration"):
             base = {} if base is not None else None  # only its existence matters
-        return self._remembered(
-            record, (defaults, base, own), lambda: made_of_provisioner(body, class_spec, defaults, own)
-        )
+        return self._cached(record, (defaults, base, own), lambda: made_of_provisioner(body, class_spec, defaults, own))
 
     def _provider_class(self, record: ObjectRecord, taken: Collection[str]) -> str:
         """The name of the class for a Provisioner's inline provider: the class that it already has, or else a free
@@ -76,7 +74,7 @@ class ConversionCache:
         own.sort(key=lambda name: (name != in_use, name))
         return provider_class(record.name, {*taken, *theirs}, own)
 
-    def _remembered(self, record: ObjectRecord, beside: object, work_out: Callable[[], Materialized]) -> Materialized:
+    def _cached(self, record: ObjectRecord, beside: object, work_out: Callable[[], Materialized]) -> Materialized:
         origin = (record.body["metadata"].get("generation"), dict(record.annotations), beside)
         known = self._known.get(record.uid)
         if known is None or known[0] != origin:
@@ -97,12 +95,12 @@ def _made_for(present: ObjectRecord, provisioner: ObjectRecord) -> bool:
     return owner is not None and (owner.kind, owner.name) == (PROVISIONERS.kind, provisioner.name)
 
 
-def whole(resource: Resource, record: ObjectRecord) -> dict[str, Any]:
+def with_type(resource: Resource, record: ObjectRecord) -> dict[str, Any]:
     """The object with its apiVersion and kind, which list items do not state."""
     return {**record.body, "apiVersion": resource.api_version, "kind": resource.kind}
 
 
-def not_used_any_more(cache: ClusterCache, made: Mapping[str, Materialized]) -> dict[str, list[str]]:
+def unused_objects(cache: ClusterCache, made: Mapping[str, Materialized]) -> dict[str, list[str]]:
     """By UID of an old object: the objects that it owns but that no conversion produces any more, as text for a
     message.
     """
@@ -118,7 +116,7 @@ def not_used_any_more(cache: ClusterCache, made: Mapping[str, Materialized]) -> 
     return found
 
 
-def without_use(present: Mapping[str, Any], wanted: JsonObject, made: Mapping[str, Materialized]) -> bool:
+def is_unused(present: Mapping[str, Any], wanted: JsonObject, made: Mapping[str, Materialized]) -> bool:
     """Whether an object belongs to an existing old object that is now converted to something else."""
     owner = controller(owners(present))
     becomes = made.get(owner.uid) if owner is not None else None

@@ -49,7 +49,7 @@ class Materializer:
         table = self._cache.pools if body["kind"] == "NodePool" else self._cache.nodeclasses
         return table.get(name_of(body))
 
-    async def keep(
+    async def reconcile(
         self, old: Mapping[str, Any], made: Materialized, claimed: Mapping[tuple[str, str], str], free: Free
     ) -> Outcome:
         """Create or update the objects that represent an old object.
@@ -65,7 +65,7 @@ class Materializer:
             ApiError: another failure that may pass.
         """
         if made.problem:
-            stands = "; what stands for it stays as it was" if self._anything_stands(old) else ""
+            stands = "; what stands for it stays as it was" if self._has_objects(old) else ""
             return Outcome(reason=INVALID, problem=made.problem + stands)
         for body in made.manifests:
             taken = self._taken(old, body, claimed, free)
@@ -73,7 +73,7 @@ class Materializer:
                 return taken
         for body in reversed(made.manifests):  # create a class before the pool that refers to it
             try:
-                await self._keep_one(old, body, free)
+                await self._reconcile_object(old, body, free)
             except ApiError as error:
                 if error.status not in REFUSALS:
                     raise
@@ -81,7 +81,7 @@ class Materializer:
                 return Outcome(reason=REFUSED, problem=f"the API server does not take {what}: {error.message}")
         return Outcome(became=made.names, notes=made.notes)
 
-    def _anything_stands(self, old: Mapping[str, Any]) -> bool:
+    def _has_objects(self, old: Mapping[str, Any]) -> bool:
         found = (self.present({"kind": kind, "metadata": {"name": name_of(old)}}) for kind in RESOURCES)
         return any(record is not None and belongs_to(record.body, old) for record in found)
 
@@ -111,7 +111,7 @@ class Materializer:
             problem=f"{kind} {name} is there and was not made from it: delete that one, or rename one of the two",
         )
 
-    async def _keep_one(self, old: Mapping[str, Any], body: JsonObject, free: Free) -> None:
+    async def _reconcile_object(self, old: Mapping[str, Any], body: JsonObject, free: Free) -> None:
         """Create or update one object."""
         kind, name = body["kind"], name_of(body)
         resource = RESOURCES[kind]
@@ -127,7 +127,7 @@ class Materializer:
             if fresh is None or not (belongs_to(fresh, old) or free(fresh, body)):
                 raise ConflictError(409, "Conflict", f"{kind} {name} is not what it was a moment ago")
             if differs(fresh, body):
-                await self._put_right(resource, fresh, body, old)
+                await self._update(resource, fresh, body, old)
         else:
             self._alike[kind, name] = (record.resource_version, body)
 
@@ -137,7 +137,7 @@ class Materializer:
         alike = self._alike.get(known) == (record.resource_version, body)
         return alike or self._overruled.get(known) == (record.uid, generation, body)
 
-    async def _put_right(
+    async def _update(
         self, resource: Resource, present: Mapping[str, Any], body: JsonObject, old: Mapping[str, Any]
     ) -> None:
         name = name_of(body)

@@ -33,9 +33,9 @@ class LegacyObjects:
         self._changes = changes
         self._silence_limit = silence_limit
         self._log_limiter = LogRateLimiter()
-        self.provisioners: Table[ObjectRecord] = Table(self._teller(PROVISIONERS))
-        self.templates: Table[ObjectRecord] = Table(self._teller(AWSNODETEMPLATES))
-        self.machines: Table[ObjectRecord] = Table(self._teller(MACHINES))
+        self.provisioners: Table[ObjectRecord] = Table(self._listener(PROVISIONERS))
+        self.templates: Table[ObjectRecord] = Table(self._listener(AWSNODETEMPLATES))
+        self.machines: Table[ObjectRecord] = Table(self._listener(MACHINES))
         self._tables = {
             PROVISIONERS: self.provisioners,
             AWSNODETEMPLATES: self.templates,
@@ -50,7 +50,7 @@ class LegacyObjects:
                 group.create_task(self._follow(resource, table), name=f"reflect {resource.plural}")
 
     @property
-    def there(self) -> bool:
+    def any_exists(self) -> bool:
         """Whether any old object exists."""
         return any(len(table) for table in self._tables.values())
 
@@ -70,8 +70,8 @@ class LegacyObjects:
             await reflector.synced.wait()
             self._known[resource].set()
 
-    def _teller(self, resource: Resource) -> Callable[[str, object, object], None]:
-        return partial(self._tell, resource.kind)
+    def _listener(self, resource: Resource) -> Callable[[str, object, object], None]:
+        return partial(self._publish, resource.kind)
 
-    def _tell(self, kind: str, key: str, _before: object, _after: object) -> None:
-        self._changes.tell(Topic.LEGACY, f"{kind}/{key}")
+    def _publish(self, kind: str, key: str, _before: object, _after: object) -> None:
+        self._changes.publish(Topic.LEGACY, f"{kind}/{key}")

@@ -51,9 +51,9 @@ from worker.controllers.uncordon import UncordonController
 from worker.legacy.serving import serve_legacy
 from worker.runtime.api_server_health import watch_api_server
 from worker.runtime.assembly import BUILD_ID, Clients, connect, warm_up
-from worker.runtime.disabled_gate_warnings import tell_of_gated
-from worker.runtime.garbage_collector import keep_apart
-from worker.runtime.housekeeping_schedule import keep_schedule, sweep_now
+from worker.runtime.disabled_gate_warnings import warn_of_disabled_gates
+from worker.runtime.garbage_collector import freeze_cache_records
+from worker.runtime.housekeeping_schedule import reconcile_schedule, sweep_now
 from worker.runtime.leader_announcements import Announcements
 from worker.runtime.leader_conflict import LeaderConflict
 from worker.runtime.lease import IDENTITY_PREFIX, LeaseElection
@@ -63,7 +63,7 @@ from worker.runtime.temporal_connection import Connection
 from worker.runtime.temporal_isolation import TemporalIsolation
 from worker.runtime.tracing import tracing_wanted
 from worker.settings import Settings
-from worker.webhook.definitions import keep_definitions
+from worker.webhook.definitions import reconcile_definitions
 from workflows import names
 
 log = logging.getLogger("worker.runtime.cluster_process")  # __name__ is __main__ here
@@ -127,7 +127,7 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
     )
     warming = asyncio.create_task(warm_up(clients), name="warm up")
     readiness.checks.append(
-        lambda: f"the cluster cache still reads {', '.join(waits)}" if (waits := cache.awaited) else ""
+        lambda: f"the cluster cache still reads {', '.join(waits)}" if (waits := cache.unsynced_resources) else ""
     )
     readiness.checks.append(lambda: rivals.unseen)
     readiness.why = ""
@@ -140,7 +140,7 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
                 asyncio.create_task(temporal.run(), name="temporal certificates"),
                 asyncio.create_task(watch_api_server(election, readiness), name="api server health"),
                 asyncio.create_task(cache.run(), name="cache"),
-                asyncio.create_task(keep_apart(cache.wait_synced), name="garbage"),
+                asyncio.create_task(freeze_cache_records(cache.wait_synced), name="garbage"),
                 asyncio.create_task(rivals.run(), name="rivals"),
                 # Needs neither Temporal nor the lead: nodes that Tenon closed must open if another controller leads.
                 asyncio.create_task(UncordonController(clients.kube, cache).run(), name="node opener"),
@@ -170,7 +170,7 @@ async def _lead_when_elected(
     """``kube`` is used only for the Lease, so that nothing else delays a renewal."""
 
     async def lead() -> None:
-        definitions = asyncio.create_task(keep_definitions(clients.kube, settings), name="definitions")
+        definitions = asyncio.create_task(reconcile_definitions(clients.kube, settings), name="definitions")
         try:
             await _lead(settings, temporal, clients, cache)
         finally:
@@ -196,12 +196,12 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
     gates, policy = settings.feature_gates, settings.plan_policy()
     room = BufferRoom(gate=gates.capacity_buffer)
     window = Window(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
-    held = BlockedPools(lambda pool: cache.changes.tell(Topic.POOL, pool))
+    held = BlockedPools(lambda pool: cache.changes.publish(Topic.POOL, pool))
     batcher = Batcher(view, buffers=room, window=window, held=held)
     planner = Planner(
         view, clients.ec2, clients.kube, clients.recorder, batcher, policy=policy, buffers=room, held=held
     )
-    disruptor = Disruptor(view, promised=batcher.promised, buffers=room)
+    disruptor = Disruptor(view, promised=batcher.nominated_nodes, buffers=room)
     kube = clients.kube
     controllers: list[Controller] = [
         NodePoolStatusController(
@@ -227,7 +227,7 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
         for controller in controllers:
             group.create_task(controller.run(), name=controller.name)
         group.create_task(serve_legacy(kube, clients.recorder, cache, settings, clients.ec2.cluster), name="legacy")
-        group.create_task(tell_of_gated(kube, gates), name="disabled gates")
+        group.create_task(warn_of_disabled_gates(kube, gates), name="disabled gates")
         await temporal.serve(lambda client: _decide(client, settings, cache, batcher, planner, disruptor))
 
 
@@ -257,7 +257,9 @@ async def _decide(
     async with serving(queue), serving(names.plan_queue(cluster)), asyncio.TaskGroup() as group:
         log.info("planning for the cluster", extra={"cluster": cluster})
         group.create_task(announcements.run(), name="announcements")
-        group.create_task(keep_schedule(client, cluster, settings.garbage_collection_interval), name="housekeeping")
+        group.create_task(
+            reconcile_schedule(client, cluster, settings.garbage_collection_interval), name="housekeeping"
+        )
         group.create_task(NotReadyNodeController(cache, sweep).run(), name="lost nodes")
         group.create_task(NodeClaimWorkflowController(client, cache, cluster, queue).run(), name="nodeclaim workflows")
 

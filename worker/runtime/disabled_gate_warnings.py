@@ -13,7 +13,7 @@ from tenon.provisioning.gates import FeatureGates
 log = logging.getLogger(__name__)
 
 
-async def tell_of_gated(kube: Kube, gates: FeatureGates) -> None:
+async def warn_of_disabled_gates(kube: Kube, gates: FeatureGates) -> None:
     """Send one small request for each gate that is off; skip kinds that the cluster does not serve or allow."""
     for gate, on, resource in (
         ("NodeOverlay", gates.node_overlay, NODEOVERLAYS),

@@ -23,7 +23,7 @@ A plan in a thread creates more objects than that, and every thread waits for a 
 """
 
 
-async def keep_apart(wait_synced: Callable[[], Awaitable[object]]) -> None:
+async def freeze_cache_records(wait_synced: Callable[[], Awaitable[object]]) -> None:
     """Freeze the cache's records until cancelled. ``wait_synced`` returns when the cache is complete."""
     gc.set_threshold(*THRESHOLDS)
     await wait_synced()

@@ -15,7 +15,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
 
-def end(status: int) -> NoReturn:
+def hard_exit(status: int) -> NoReturn:
     """Flush spans, logs and output, and exit with ``status``."""
     provider = trace.get_tracer_provider()
     if isinstance(provider, TracerProvider):

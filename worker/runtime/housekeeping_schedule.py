@@ -45,7 +45,7 @@ async def ensure_schedule(client: Client, cluster: str, every: timedelta = EVERY
     try:
         await client.create_schedule(schedule_id(cluster), wanted)
     except ScheduleAlreadyRunningError:
-        return await _mend(client, cluster, wanted)
+        return await _update_schedule(client, cluster, wanted)
     return True
 
 
@@ -56,7 +56,7 @@ async def sweep_now(client: Client, cluster: str) -> None:
         await handle.trigger(overlap=ScheduleOverlapPolicy.SKIP)
 
 
-async def keep_schedule(client: Client, cluster: str, every: timedelta = EVERY) -> None:
+async def reconcile_schedule(client: Client, cluster: str, every: timedelta = EVERY) -> None:
     """Sweep once now, then reconcile the Schedule until cancelled."""
     begun = False
     while True:
@@ -74,14 +74,14 @@ async def keep_schedule(client: Client, cluster: str, every: timedelta = EVERY) 
         await asyncio.sleep(pause)
 
 
-async def _mend(client: Client, cluster: str, wanted: Schedule) -> bool:
+async def _update_schedule(client: Client, cluster: str, wanted: Schedule) -> bool:
     changed = False
-    essence = await _essence(client, wanted)
+    essence = await _compared_fields(client, wanted)
 
     async def update(given: ScheduleUpdateInput) -> ScheduleUpdate | None:
         nonlocal changed
         present = given.description.schedule
-        if await _essence(client, present) == essence:
+        if await _compared_fields(client, present) == essence:
             return None
         changed = True
         wanted.state = present.state
@@ -106,7 +106,7 @@ def _schedule(cluster: str, every: timedelta) -> Schedule:
     )
 
 
-async def _essence(client: Client, schedule: Schedule) -> tuple[object, ...]:
+async def _compared_fields(client: Client, schedule: Schedule) -> tuple[object, ...]:
     """The fields that must match. The server may rewrite the others."""
     action = schedule.action
     assert isinstance(action, ScheduleActionStartWorkflow)

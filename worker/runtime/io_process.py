@@ -16,7 +16,7 @@ from activities.launch_breakers import LaunchBreakers
 from activities.node_life import now
 from worker.runtime.api_server_health import watch_api_server
 from worker.runtime.assembly import connect, io_workers, warm_up
-from worker.runtime.launch_reports import keep_told
+from worker.runtime.launch_reports import report_launches
 from worker.runtime.leader_conflict import LeaderConflict
 from worker.runtime.process import Readiness, run, until_stopped
 from worker.runtime.search_attributes import ensure_search_attributes
@@ -47,7 +47,7 @@ async def _serve(settings: Settings, readiness: Readiness, stop: asyncio.Event) 
     breakers = LaunchBreakers(now)
 
     async def tell(client: Client) -> None:
-        await keep_told(client, settings.cluster_name, breakers)
+        await report_launches(client, settings.cluster_name, breakers)
 
     async def serve() -> None:
         workers = io_workers(temporal.client, settings, clients, breakers)
@@ -57,7 +57,7 @@ async def _serve(settings: Settings, readiness: Readiness, stop: asyncio.Event) 
             log.info("serving workflows and activities", extra={"cluster": settings.cluster_name})
             try:
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(temporal.keep(*workers), name="new connections")
+                    group.create_task(temporal.follow(*workers), name="new connections")
                     group.create_task(temporal.serve(tell), name="launch reports")
             finally:
                 if stop.is_set():

@@ -24,7 +24,7 @@ RETRY = 5.0
 """Seconds until a message that Temporal did not accept is sent again."""
 
 
-async def keep_told(client: Client, cluster: str, breakers: LaunchBreakers) -> None:
+async def report_launches(client: Client, cluster: str, breakers: LaunchBreakers) -> None:
     """Read what the workflow stores, then report what is new, until cancelled."""
     handle = client.get_workflow_handle(names.provisioner_id(cluster))
     while True:
@@ -50,4 +50,4 @@ async def keep_told(client: Client, cluster: str, breakers: LaunchBreakers) -> N
             breakers.news.set()
             await asyncio.sleep(RETRY)
         else:
-            breakers.told(report)
+            breakers.acknowledge(report)

@@ -36,7 +36,8 @@ class Announcements:
         self._queue = queue
         self._open: Counter[str] = Counter()
         self._waits = {
-            workflow_id: _Patience() for workflow_id in (names.provisioner_id(cluster), names.disruption_id(cluster))
+            workflow_id: _AnnouncementBackoff()
+            for workflow_id in (names.provisioner_id(cluster), names.disruption_id(cluster))
         }
 
     @contextmanager
@@ -51,10 +52,10 @@ class Announcements:
     async def run(self) -> None:
         """Announce the leader immediately, and again whenever needed, until cancelled."""
         while True:
-            await self.look()
+            await self.check()
             await asyncio.sleep(PERIOD)
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Check both workflows once."""
         for workflow_id, patience in self._waits.items():
             if self._open[workflow_id]:
@@ -62,7 +63,7 @@ class Announcements:
             elif patience.over():
                 await self._announce(workflow_id, patience)
 
-    async def _announce(self, workflow_id: str, patience: _Patience) -> None:
+    async def _announce(self, workflow_id: str, patience: _AnnouncementBackoff) -> None:
         handle = self._client.get_workflow_handle(workflow_id)
         try:
             await handle.signal("planner_serves", self._queue)
@@ -76,7 +77,7 @@ class Announcements:
         patience.announced()
 
 
-class _Patience:
+class _AnnouncementBackoff:
     """Counts down the checks without a call until the next announcement."""
 
     def __init__(self) -> None:

@@ -119,10 +119,10 @@ class LeaderConflict:
     async def run(self) -> None:
         """Check until cancelled."""
         while True:
-            await self.look()
+            await self.check()
             await asyncio.sleep(PERIOD)
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Check the Leases once. A failure keeps the previous result."""
         try:
             async with asyncio.timeout(PERIOD * 5):
@@ -142,7 +142,7 @@ class LeaderConflict:
             if self._log_limiter.count(why) is not None:
                 log.warning("The Leases of other controllers cannot be listed: %s", why)
             return
-        await self._note(found)
+        await self._record(found)
 
     async def serve(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Run ``work`` while no other controller leads, and cancel it when one appears. Returns when ``work`` ends by
@@ -153,13 +153,13 @@ class LeaderConflict:
             await self._free.wait()
             again = await interrupted(work(), self._taken.wait(), name="another leader")
 
-    async def _note(self, leases: list[JsonObject]) -> None:
+    async def _record(self, leases: list[JsonObject]) -> None:
         clock = asyncio.get_running_loop().time()
         before, self._seen = self._seen, {}
         rivals = []
         for lease in leases:
             key = (lease["metadata"].get("namespace", ""), lease["metadata"]["name"])
-            seen = self._look_at(key, lease, before.get(key), clock)
+            seen = self._observe(key, lease, before.get(key), clock)
             self._seen[key] = seen
             if seen.lasts:
                 rivals.append(ForeignLease(*key, holder=seen.holder, lease=lease))
@@ -167,7 +167,7 @@ class LeaderConflict:
         # Prefer a Karpenter over another Tenon, because the other Tenon gives way to it as well.
         await self._become(min(rivals, key=lambda each: (each.is_tenon, each.namespace, each.name), default=None))
 
-    def _look_at(
+    def _observe(
         self, key: tuple[str, str], lease: JsonObject, before: _Observation | None, clock: float
     ) -> _Observation:
         """Compare one Lease with its previous observation."""

@@ -129,10 +129,10 @@ class LeaseElection:
 
     async def acquire(self) -> None:
         """Wait until this identity holds the Lease."""
-        held = await self._try_for_a_while()
+        held = await self._try_with_timeout()
         while not held:
             await asyncio.sleep(self._times.retry)
-            held = await self._try_for_a_while()
+            held = await self._try_with_timeout()
         log.info("This replica (%s) now leads by the Lease %s/%s", self._identity, self._namespace, self._name)
 
     async def release(self) -> None:
@@ -173,7 +173,7 @@ class LeaseElection:
             deadline = self._renewed_at + self._times.renew_deadline
         log.warning("The Lease %s/%s is lost: this replica stops leading", self._namespace, self._name)
 
-    async def _try_for_a_while(self) -> bool | None:
+    async def _try_with_timeout(self) -> bool | None:
         """Make one attempt, with a timeout, so that a hanging API server cannot block a takeover after it recovers."""
         try:
             async with asyncio.timeout(self._times.renew_deadline):
@@ -217,13 +217,13 @@ class LeaseElection:
             return True
         spec = _spec(lease)
         holder = spec.get("holderIdentity") or ""
-        if holder and holder != self._identity and not self._run_out(lease):
+        if holder and holder != self._identity and not self._is_expired(lease):
             return False
         if holder != self._identity:
             mine |= {"acquireTime": mine["renewTime"], "leaseTransitions": int(spec.get("leaseTransitions") or 0) + 1}
         return await self._update(lease, mine, label=LABEL_VALUE)
 
-    def _run_out(self, lease: JsonObject) -> bool:
+    def _is_expired(self, lease: JsonObject) -> bool:
         """Whether the Lease has not changed for the duration that its holder stated, by this process's own clock."""
         clock = asyncio.get_running_loop().time()
         version = lease["metadata"]["resourceVersion"]

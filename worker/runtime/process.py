@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from activities.ec2.errors import EC2Error
 from activities.kubernetes.errors import ApiError, ApiUnreachableError, ConfigError
 from worker.runtime import logs
-from worker.runtime.hard_exit import end
+from worker.runtime.hard_exit import hard_exit
 from worker.runtime.health_report import REPORT_FD, report_failure, report_health
 from worker.runtime.log_rate_limit import ActivityFailureFilter
 from worker.runtime.loop_lag import LoopLag
@@ -58,8 +58,8 @@ def run(name: str, main: Main) -> None:
     except (SettingsError, TemporalError, ApiUnreachableError, ConfigError, ApiError, EC2Error) as error:
         if not report_failure(str(error)):
             print(error, file=sys.stderr, flush=True)
-        end(EXIT_UNUSABLE)
-    end(0)
+        hard_exit(EXIT_UNUSABLE)
+    hard_exit(0)
 
 
 async def _run(name: str, settings: Settings, main: Main) -> None:

@@ -53,9 +53,9 @@ class Connection:
         """Check the files until cancelled."""
         while True:
             await asyncio.sleep(period)
-            await self.look()
+            await self.check()
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Check the files once. If they cannot be read, or do not work, the client stays as it is until the
         next check.
         """
@@ -79,7 +79,7 @@ class Connection:
             await self._renewed.wait()
         return self.client
 
-    async def keep(self, *workers: Worker) -> None:
+    async def follow(self, *workers: Worker) -> None:
         """Give each new client to these workers, which share one client, until cancelled. Their running tasks
         continue.
         """

@@ -49,7 +49,7 @@ async def read_config_maps(kube: Kube, namespace: str) -> ConfigMapSettings:
     return ConfigMapSettings(merged(parts), found)
 
 
-async def look(namespace: str, kubeconfig: str | None = None) -> ConfigMapSettings:
+async def read_cluster(namespace: str, kubeconfig: str | None = None) -> ConfigMapSettings:
     """Read the ConfigMaps of the cluster that the environment names. If it names none, the result says so in
     ``unread``.
 
@@ -68,8 +68,8 @@ async def look(namespace: str, kubeconfig: str | None = None) -> ConfigMapSettin
         await kube.close()
 
 
-def look_apart(namespace: str) -> ConfigMapSettings | str:
-    """Run `look` in a child process. Returns the sentence of an ApiError instead of raising it.
+def read_in_child_process(namespace: str) -> ConfigMapSettings | str:
+    """Run `read_cluster` in a child process. Returns the sentence of an ApiError instead of raising it.
 
     The Kubernetes client holds a hundred megabytes until its process ends, and the worker's parent needs it only here.
     Call this before the process starts any threads, because the child is a fork.
@@ -80,6 +80,6 @@ def look_apart(namespace: str) -> ConfigMapSettings | str:
 
 def _answer(namespace: str) -> ConfigMapSettings | str:
     try:
-        return asyncio.run(look(namespace))
+        return asyncio.run(read_cluster(namespace))
     except ApiError as error:
         return str(error)

@@ -36,7 +36,7 @@ address.
 """
 
 
-def look(environment: Mapping[str, str]) -> tuple[list[str], list[str]]:
+def check_environment(environment: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """One sentence for each variable that stops the worker, and one for each that the worker ignores."""
     known = [name.upper() for name in Settings.model_fields]
     stops, passed = [], []
@@ -45,7 +45,7 @@ def look(environment: Mapping[str, str]) -> tuple[list[str], list[str]]:
             continue
         if name in REMOVED:
             passed.append(f"{name} is no setting any more and is passed over: {REMOVED[name]}.")
-        elif (meant := _meant(name, known)) and not _is_service_link(name, environment[name]):
+        elif (meant := _suggestion(name, known)) and not _is_service_link(name, environment[name]):
             stops.append(f"There is no setting {name}: did you mean {meant}? Correct the name, or unset the variable.")
     return stops, passed
 
@@ -56,7 +56,7 @@ def nearest(name: str) -> str:
     return next(iter(difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.7)), "")
 
 
-def _meant(name: str, known: list[str]) -> str:
+def _suggestion(name: str, known: list[str]) -> str:
     for prefix in PREFIXES:
         if name.removeprefix(prefix) in known:
             return name.removeprefix(prefix)

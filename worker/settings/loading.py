@@ -87,7 +87,7 @@ def load_all(
     Raises:
         SettingsError: with one sentence for each setting that is unknown, missing or malformed.
     """
-    unknown, removed = env_typos.look(environment)
+    unknown, removed = env_typos.check_environment(environment)
     old = config_maps or OldSettings()
     told = [*faults, *unknown, *(f"ConfigMap: {problem}." for problem in old.problems)]
     given = gather(flags, environment, old)

@@ -41,18 +41,18 @@ SERVICE_PORT = 8443
 _RESOURCES = dict(zip(NAMES, (NODEPOOLS, NODECLAIMS, EC2NODECLASSES), strict=True))
 
 
-async def keep_definitions(kube: Kube, settings: Settings) -> None:
+async def reconcile_definitions(kube: Kube, settings: Settings) -> None:
     """Reconcile the CRDs until cancelled. If the webhook is disabled, only log which kinds cannot be read."""
     if settings.disable_webhook:
-        await tell_of_disabled(kube)
+        await log_disabled_webhook(kube)
         return
-    keeper = DefinitionKeeper(kube, settings)
+    keeper = DefinitionReconciler(kube, settings)
     while True:
-        done = await keeper.keep()
+        done = await keeper.reconcile()
         await asyncio.sleep(PERIOD if done else RETRY)
 
 
-async def tell_of_disabled(kube: Kube) -> None:
+async def log_disabled_webhook(kube: Kube) -> None:
     """Log once which kinds need the webhook that the settings disable."""
     while True:
         try:
@@ -71,7 +71,7 @@ async def tell_of_disabled(kube: Kube) -> None:
         )
 
 
-class DefinitionKeeper:
+class DefinitionReconciler:
     """Reconciles the CRDs of the kinds that have two versions."""
 
     def __init__(self, kube: Kube, settings: Settings) -> None:
@@ -81,20 +81,20 @@ class DefinitionKeeper:
         self._log_limiter = LogRateLimiter()
         self._rewritten: dict[str, set[str]] = {}
 
-    async def keep(self) -> bool:
+    async def reconcile(self) -> bool:
         """Reconcile all CRDs once. Returns False if there is no certificate yet, so that the caller retries soon."""
-        with self._told(f"Secret {SECRET}"):
+        with self._log_failure(f"Secret {SECRET}"):
             served = await self._secret.read()
             if served is None or not served.authorities:
                 return False
             authorities = b64encode(served.authorities).decode()
             for name in NAMES:
-                with self._told(name):
-                    await self._keep(name, authorities)
+                with self._log_failure(name):
+                    await self._reconcile(name, authorities)
         return True
 
     @contextlib.contextmanager
-    def _told(self, what: str) -> Iterator[None]:
+    def _log_failure(self, what: str) -> Iterator[None]:
         """Log a failure at most once a minute, and suppress it so that the remaining work goes on."""
         try:
             yield
@@ -108,7 +108,7 @@ class DefinitionKeeper:
             if self._log_limiter.count((what, "fault")) is not None:
                 log.exception("The definitions of the kinds with two versions could not be kept", extra={"what": what})
 
-    async def _keep(self, name: str, authorities: str) -> None:
+    async def _reconcile(self, name: str, authorities: str) -> None:
         definition = await self._kube.get(CRDS, name)
         if definition is None:
             return

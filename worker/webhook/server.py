@@ -147,7 +147,7 @@ class _Connections:
                 continue
             await self._make_room()
             self._open[connection] = None
-            tasks.create_task(self._keep(connection, http))
+            tasks.create_task(self._serve_connection(connection, http))
 
     async def _make_room(self) -> None:
         quietest = iter(tuple(self._open))
@@ -160,7 +160,7 @@ class _Connections:
                 if (quiet := next(quietest, None)) is not None:
                     _end(quiet)
 
-    async def _keep(self, connection: socket.socket, http: web.Server) -> None:
+    async def _serve_connection(self, connection: socket.socket, http: web.Server) -> None:
         """Serve one connection, from its handshake to its end."""
         try:
             _, protocol = await self._loop.connect_accepted_socket(

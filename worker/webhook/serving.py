@@ -101,9 +101,9 @@ class Webhook:
         self._server.close()
 
     def _run(self) -> None:
-        asyncio.run(self._keep())
+        asyncio.run(self._reconcile())
 
-    async def _keep(self) -> None:
+    async def _reconcile(self) -> None:
         try:
             kube = await Kube.connect(self._kubeconfig)
         except ConfigError as error:  # the other processes exit because of it

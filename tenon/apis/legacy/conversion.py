@@ -136,7 +136,7 @@ def without_empty(fields: Mapping[str, Any]) -> JsonObject:
     return {name: value for name, value in fields.items() if value not in (None, [], {})}
 
 
-def text_of_seconds(seconds: int) -> str:
+def format_seconds(seconds: int) -> str:
     """Format seconds as a readable duration: ``720h``, ``15m``, ``30s``."""
     for size, unit in ((3600, "h"), (60, "m")):
         if seconds and seconds % size == 0:

@@ -12,7 +12,7 @@ from typing import Any
 from tenon.apis.json_object import parse_json_object
 from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.apis.legacy.conversion import Note, OldObject, read
-from tenon.apis.legacy.global_tags import DEFAULT_TAGS, is_of_tags, tags_of
+from tenon.apis.legacy.global_tags import DEFAULT_TAGS, is_tag_setting, tags_of
 from tenon.apis.validation import FieldError
 
 SETTINGS = "karpenter-global-settings"
@@ -82,7 +82,7 @@ def convert_settings(manifest: Mapping[str, Any]) -> Settings:
             values |= {name: text for name, text in _logger(value, notes).items() if not own or name != "LOG_LEVEL"}
         elif key in DROPPED:
             notes.append(f"{key} is no more: {DROPPED[key]}")
-        elif not is_of_tags(key):
+        elif not is_tag_setting(key):
             notes.append(f"{key} is no setting of Karpenter")
     tags, told = tags_of(found.data)
     if tags:

@@ -19,7 +19,7 @@ MAX_KEY_LENGTH, MAX_VALUE_LENGTH = 128, 256
 """EC2's limits, in characters."""
 
 
-def is_of_tags(key: str) -> bool:
+def is_tag_setting(key: str) -> bool:
     """Whether a key of karpenter-global-settings concerns tags: all of them, or the one that the key names."""
     return key == SETTING or key.startswith(_EACH)
 
@@ -32,7 +32,7 @@ def tags_of(data: Mapping[str, str]) -> tuple[dict[str, str], list[Note]]:
     found: dict[str, str] = {}
     used: list[Note] = []
     notes: list[Note] = []
-    for key in sorted(filter(is_of_tags, data), key=lambda name: name != SETTING):
+    for key in sorted(filter(is_tag_setting, data), key=lambda name: name != SETTING):
         path = f"data[{key}]"
         try:
             given = _read(data[key] or "{}") if key == SETTING else {key.removeprefix(_EACH): data[key]}

@@ -31,9 +31,9 @@ def provider_class(name: str, taken: Collection[str], own: Sequence[str] = ()) -
     return next(candidate for candidate in possible if candidate not in taken)
 
 
-def wanted_by_others(name: str, provisioners: Iterable[Mapping[str, Any]]) -> set[str]:
+def chosen_by_others(name: str, provisioners: Iterable[Mapping[str, Any]]) -> set[str]:
     """Return the classes that the other Provisioners would choose, each without regard to the others."""
-    return {_wanted(body) for body in provisioners if name_of(body) != name} - {""}
+    return {_chosen_class(body) for body in provisioners if name_of(body) != name} - {""}
 
 
 def made_from(name: str, classes: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -45,7 +45,7 @@ def _candidates(name: str) -> Iterator[str]:
     return chain((name, f"{name}-provider"), (f"{name}-provider-{number}" for number in count(2)))
 
 
-def _wanted(body: Mapping[str, Any]) -> str:
+def _chosen_class(body: Mapping[str, Any]) -> str:
     spec = body.get("spec")
     if not isinstance(spec, dict):
         return ""

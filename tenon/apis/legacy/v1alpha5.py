@@ -21,12 +21,12 @@ from tenon.apis.legacy.conversion import (
     Note,
     OldObject,
     class_reference,
+    format_seconds,
     listed,
     metadata_of,
     name_of,
     read,
     renamed,
-    text_of_seconds,
     without_empty,
 )
 from tenon.apis.validation import FieldError
@@ -127,7 +127,7 @@ def convert_provisioner(
         sentence = f"it names no provider: its nodes are launched from EC2NodeClass {DEFAULT_CLASS}"
         notes.append(Note(sentence, "spec.template.spec.nodeClassRef"))
     requirements = [*_requirements(spec.requirements, notes, "spec.template.spec.requirements")]
-    requirements += _defaults_of_that_time({str(term.get("key")) for term in requirements}, spec.labels, notes)
+    requirements += _old_karpenter_defaults({str(term.get("key")) for term in requirements}, spec.labels, notes)
     disruption = _disruption(spec, notes)
     template = {
         "metadata": without_empty({"labels": renamed(spec.labels), "annotations": spec.annotations}),
@@ -137,7 +137,7 @@ def convert_provisioner(
             "nodeClassRef": class_reference(class_name),
             "expireAfter": NEVER_TEXT
             if spec.ttl_seconds_until_expired is None
-            else text_of_seconds(spec.ttl_seconds_until_expired),
+            else format_seconds(spec.ttl_seconds_until_expired),
         },
     }
     status = without_empty({"resources": provisioner.status.get("resources")})
@@ -166,7 +166,7 @@ def convert_machine(manifest: Mapping[str, Any], expiry: Mapping[str, str] | Non
     status = dict(machine.status)
     conditions = status.get("conditions")
     if isinstance(conditions, list):
-        status["conditions"] = [_condition(c) for c in conditions if not _gone(c)]
+        status["conditions"] = [_condition(c) for c in conditions if not _is_removed(c)]
     claim = {
         "apiVersion": f"{labels.GROUP}/v1",
         "kind": "NodeClaim",
@@ -196,7 +196,7 @@ def _requirements(terms: Sequence[JsonObject], notes: list[str], path: str) -> l
     return kept
 
 
-def _defaults_of_that_time(keys: Iterable[str], stated: Iterable[str], notes: list[str]) -> list[JsonObject]:
+def _old_karpenter_defaults(keys: Iterable[str], stated: Iterable[str], notes: list[str]) -> list[JsonObject]:
     """Return the requirements that old Karpenter added to every Provisioner that had none on the label.
 
     If the Provisioner gives its nodes one of these labels (``stated``), the default is left out: it would be redundant,
@@ -239,7 +239,7 @@ def _disruption(spec: ProvisionerSpec, notes: list[str]) -> JsonObject:
         notes.append(Note(sentence, "spec.disruption.budgets"))
     if spec.consolidation.enabled:
         return {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "0s", "budgets": budgets}
-    after = NEVER_TEXT if seconds is None else text_of_seconds(seconds)
+    after = NEVER_TEXT if seconds is None else format_seconds(seconds)
     return {"consolidationPolicy": "WhenEmpty", "consolidateAfter": after, "budgets": budgets}
 
 
@@ -256,7 +256,7 @@ def _kubelet(given: Mapping[str, Any], notes: list[str]) -> dict[str, str]:
     return {labels.V1BETA1_KUBELET: json.dumps(kept, sort_keys=True)} if kept else {}
 
 
-def _gone(condition: Any) -> bool:
+def _is_removed(condition: Any) -> bool:
     return isinstance(condition, dict) and condition.get("type") in ("MachineEmpty", "MachineExpired")
 
 

@@ -64,7 +64,7 @@ def convert(body: JsonObject, parts: Sequence[Part], source: Side, target: Side,
     Raises:
         UnconvertibleError: a field that contains other fields is not a mapping.
     """
-    kept = _unkeep(body, source.keeps)
+    kept = _pop_kept(body, source.keeps)
     keep: Values = {}
     for part in parts:
         there, back = (part.up, part.down) if upwards else (part.down, part.up)
@@ -148,7 +148,7 @@ def _image(kept: Any, back: Change) -> Any:
         return None
 
 
-def _unkeep(body: JsonObject, annotation: str) -> JsonObject:
+def _pop_kept(body: JsonObject, annotation: str) -> JsonObject:
     """Remove the annotation and return what it keeps."""
     annotations = (body.get("metadata") or {}).get("annotations")
     if not isinstance(annotations, dict) or annotation not in annotations:

@@ -67,7 +67,7 @@ def _not_at_once(pod_class: PodClass, template: Template, states: Sequence[State
     rooms = [
         (room / amount, name, room)
         for number, (name, amount) in enumerate(amounts.items())
-        if amount and 0 < (room := _room_beside(pod_class, template, states, number)) < amount
+        if amount and 0 < (room := _room_left(pod_class, template, states, number)) < amount
     ]
     if not rooms:
         return text
@@ -75,7 +75,7 @@ def _not_at_once(pod_class: PodClass, template: Template, states: Sequence[State
     return f"{text}: beside the rest there is room for {_amount(name, room)}"
 
 
-def _room_beside(pod_class: PodClass, template: Template, states: Sequence[State], number: int) -> int:
+def _room_left(pod_class: PodClass, template: Template, states: Sequence[State], number: int) -> int:
     """How much of one resource is left on a node that holds the rest of the pod; 0 if no node holds the rest."""
     rest = tuple(0 if n == number else amount for n, amount in enumerate(pod_class.amounts))
     most = 0

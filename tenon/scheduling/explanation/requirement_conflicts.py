@@ -64,16 +64,16 @@ def _smallest(template: Template, wanted: dict[str, Requirement]) -> list[str]:
 
 
 def _on_offer(template: Template, key: str) -> str:
-    """The values of a label that the pool's types offer, as `there_is` formats them."""
+    """The values of a label that the pool's types offer, as `format_values` formats them."""
     if key in OFFERING_KEYS:
         offers = template.offers_for(template.requirements)
         values = {value for offer in offers if (value := template.table.offer_value(offer, key))}
     else:
         values = template.table.labels_of(key, template.start.types, Requirement.new(key, EXISTS))
-    return there_is(values)
+    return format_values(values)
 
 
-def there_is(values: Iterable[str]) -> str:
+def format_values(values: Iterable[str]) -> str:
     """Format the values that a label has, in parentheses."""
     text = listed(values)
     return f" (there is {text})" if text else " (none has that label)"

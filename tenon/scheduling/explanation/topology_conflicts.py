@@ -31,7 +31,7 @@ def obstacle(pod_class: PodClass, placer: Placer, ledger: TopologyCounts) -> str
     blocked: dict[str, set[str]] = {}
     open_to: set[str] = set()
     choices = [c for c in placer.choices(pod_class) if None not in c.chosen.values()]
-    if placer.boundless(pod_class):
+    if placer.has_too_many(pod_class):
         keys = " and ".join(pod_class.area.keys)
         return (
             f"its rules between pods allow more than {MAX_CANDIDATES} combinations of {keys}: spread over fewer labels"
@@ -50,7 +50,7 @@ def obstacle(pod_class: PodClass, placer: Placer, ledger: TopologyCounts) -> str
         )
     if not blocked:
         return ""
-    missing = {name for name, _, rules in _single(pod_class.area) if _finds_nobody(rules, ledger)}
+    missing = {name for name, _, rules in _single(pod_class.area) if _matches_no_pod(rules, ledger)}
     said = " and ".join(
         f"{rule} rules out {_listed(where)}{', for no pod that it asks for has a node' if rule in missing else ''}"
         for rule, where in sorted(blocked.items())
@@ -68,7 +68,7 @@ def _blocking(
     return "", "", None
 
 
-def _finds_nobody(rules: AreaRules, ledger: TopologyCounts) -> bool:
+def _matches_no_pod(rules: AreaRules, ledger: TopologyCounts) -> bool:
     return bool(rules.affine) and not any(ledger.totals.get(term.group) for term in rules.affine)
 
 

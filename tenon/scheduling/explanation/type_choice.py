@@ -71,14 +71,14 @@ class TypeChoiceExplainer:
         """Explain the cheapest type of a claim in one sentence; empty if the problem lacks the claim's pool."""
         if claim.pool not in self._pools:
             return ""
-        shelf = self._shelf(claim.pool)
+        shelf = self._pool_types(claim.pool)
         asked = Requirements({key: wanted for key, wanted in claim.requirements.items() if key in shelf.known})
         same = (claim.pool, asked, tuple(sorted(claim.requests.items())), claim.instance_types)
         if same not in self._told:
-            self._told[same] = self._tell(claim, shelf, asked)
+            self._told[same] = self._explain(claim, shelf, asked)
         return self._told[same]
 
-    def _tell(self, claim: PlannedClaim, shelf: _PoolTypes, asked: Requirements) -> str:
+    def _explain(self, claim: PlannedClaim, shelf: _PoolTypes, asked: Requirements) -> str:
         capacity_type, name, zone = claim.offering
         market = _market(shelf, asked)
         count = len(claim.instance_types)
@@ -88,11 +88,11 @@ class TypeChoiceExplainer:
         parts = [f"{name} in {zone} ({capacity_type}): {place}"]
         if count > 1:
             after = claim.instance_types[1]
-            parts.append(f"next is {after}, {_dearer(market.prices.get(after, claim.price), claim.price)}")
+            parts.append(f"next is {after}, {_price_difference(market.prices.get(after, claim.price), claim.price)}")
         parts += [clause for clause in (_too_small(claim, market), _ruled_out(claim, market)) if clause]
         return "; ".join(parts)
 
-    def _shelf(self, name: str) -> _PoolTypes:
+    def _pool_types(self, name: str) -> _PoolTypes:
         if name not in self._shelves:
             pool = self._pools[name]
             rooms = ((kind, kind.allocatable) for kind in pool.instance_types)
@@ -149,7 +149,7 @@ def _too_small(claim: PlannedClaim, market: _Market) -> str:
     for sale in reversed(market.best[:cheaper]):
         missing = "" if sale.name in listed else _missing(claim.requests, sale.room)
         if missing and sale.room.get(missing):
-            have, need = _told_apart(missing, sale.room.get(missing, 0), claim.requests[missing])
+            have, need = _distinct_amounts(missing, sale.room.get(missing, 0), claim.requests[missing])
             return f"{sale.name} is cheaper but has {have}, {need} {'is' if need.startswith('1 ') else 'are'} needed"
     return ""
 
@@ -203,7 +203,7 @@ def _amounts(requests: Mapping[str, int]) -> list[str]:
     return [_amount(name, requests[name]) for name in shown if requests.get(name)]
 
 
-def _told_apart(name: str, have: int, need: int) -> tuple[str, str]:
+def _distinct_amounts(name: str, have: int, need: int) -> tuple[str, str]:
     """Format two amounts with as many digits as needed to show that they differ."""
     for digits in range(1, 7):
         pair = _amount(name, have, digits), _amount(name, need, digits)
@@ -223,7 +223,7 @@ def _amount(name: str, units: int, digits: int = 1) -> str:
     return f"{units} {name}"
 
 
-def _dearer(price: float, than: float) -> str:
+def _price_difference(price: float, than: float) -> str:
     if not than and price:
         return f"at ${price:g} an hour"
     if price <= than * (1 + _ALIKE):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenon.apis.legacy.provider_classes import made_from, provider_class, wanted_by_others
+from tenon.apis.legacy.provider_classes import chosen_by_others, made_from, provider_class
 
 
 def provisioner(name: str, **spec: Any) -> dict[str, Any]:
@@ -28,11 +28,11 @@ def test_two_provisioners_never_share_a_class() -> None:
     """Whichever comes first: neither depends on what the other was given."""
     both = [provisioner("a", provider={}), provisioner("a-provider", provider={})]
     taken = {"a"}
-    first = provider_class("a", taken | wanted_by_others("a", both))
-    second = provider_class("a-provider", taken | wanted_by_others("a-provider", both))
+    first = provider_class("a", taken | chosen_by_others("a", both))
+    second = provider_class("a-provider", taken | chosen_by_others("a-provider", both))
     assert (first, second) == ("a-provider-2", "a-provider")
     kubelet = provisioner("provider", providerRef={"name": "a"}, kubeletConfiguration={"maxPods": 5})
-    assert wanted_by_others("a", [both[0], kubelet]) == {"a-provider"}
+    assert chosen_by_others("a", [both[0], kubelet]) == {"a-provider"}
 
 
 def test_what_a_worker_made_is_known_by_its_annotation() -> None:
@@ -52,4 +52,4 @@ def test_odd_specs_want_nothing() -> None:
         provisioner("c", providerRef="text"),
         provisioner("d", providerRef="text", kubeletConfiguration={"maxPods": 5}),
     ]
-    assert wanted_by_others("a", odd) == {"default-d"}
+    assert chosen_by_others("a", odd) == {"default-d"}

@@ -10,7 +10,7 @@ from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.model import Plan, Problem
 
 FAULT = "tests.tenon.sh/engine-fault"
-_solved = solving.solved
+_solved = solving.solve_with_buffers
 
 
 def solved(problem: Problem, expired: Expired = never) -> Plan:
@@ -20,4 +20,4 @@ def solved(problem: Problem, expired: Expired = never) -> Plan:
     return _solved(problem, expired)
 
 
-solving.solved = solved
+solving.solve_with_buffers = solved

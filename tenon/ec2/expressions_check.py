@@ -9,8 +9,8 @@ from tenon.apis.expressions import ExpressionError
 from tenon.apis.kubelet import expressions_in
 from tenon.apis.validation import unreadable_expressions
 from tenon.ec2.capacity import Item, NodeSettings
-from tenon.ec2.expressions import worked_out
-from tenon.ec2.nodeclass_status import FOUND, CheckResult
+from tenon.ec2.expressions import evaluate_settings
+from tenon.ec2.nodeclass_status import PASSED, CheckResult
 from tenon.ec2.settings import kubelet_map
 
 Described = Callable[[EC2NodeClass], tuple[NodeSettings, Iterable[Item]]]
@@ -22,14 +22,14 @@ def expressions_are_off(found: Mapping[str, str]) -> str:
     return f"kubelet.{next(iter(found))}: {GATE_IS_OFF}"
 
 
-def expressions_finding(node_class: EC2NodeClass, described: Described, *, allowed: bool) -> CheckResult:
+def check_expressions(node_class: EC2NodeClass, described: Described, *, allowed: bool) -> CheckResult:
     """Return why the class's expressions make it unusable.
 
     ``described`` is called only if all of them can be parsed.
     """
     found = expressions_in(kubelet_map(node_class))
     if not found or node_class.spec.kubelet is None:
-        return FOUND
+        return PASSED
     if not allowed:
         return CheckResult("KubeletExpressionsDisabled", expressions_are_off(found))
     if unreadable := unreadable_expressions(node_class.spec.kubelet):
@@ -37,7 +37,7 @@ def expressions_finding(node_class: EC2NodeClass, described: Described, *, allow
     settings, items = described(node_class)
     for item in items:
         try:
-            worked_out(item, settings)
+            evaluate_settings(item, settings)
         except ExpressionError as error:
             return CheckResult("KubeletExpressionEvaluationFailed", str(error))
-    return FOUND
+    return PASSED
