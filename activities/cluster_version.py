@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Awaitable, Callable
 
+from activities import loggers
 from activities.ec2.errors import EC2Error
 from activities.kubernetes.errors import ApiError
 
-log = logging.getLogger(__name__)
+log = loggers.VERSION
 
 KEPT = 300.0
 """Cache TTL in seconds."""
@@ -43,12 +43,12 @@ class ClusterVersion:
             found = await self._ask()
         except (ApiError, EC2Error, OSError) as error:
             log.warning(
-                "The version of Kubernetes cannot be asked: images are chosen for the last that is known",
+                "The worker failed to read the version of Kubernetes and selects images for the last known one",
                 extra={"version": self._known, "error": str(error)},
             )
             return self._known
         if found and found != self._known:
-            log.info("the version of Kubernetes has changed", extra={"before": self._known, "version": found})
+            log.info("The version of Kubernetes changed", extra={"previous-version": self._known, "version": found})
             self._known = found
         return self._known
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
 from temporalio import activity
 from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities import loggers
 from tenon.disruption.commands import disrupt_request
 from tenon.lifecycle.ids import nodeclaim_id
 from tenon.lifecycle.messages import (
@@ -20,7 +20,7 @@ from tenon.lifecycle.messages import (
     DisruptResult,
 )
 
-log = logging.getLogger("controller.disruption")
+log = loggers.DISRUPTION
 
 CONCURRENCY = 20
 
@@ -43,7 +43,7 @@ async def disrupt(given: DisruptInput) -> DisruptResult:
         else:
             refused[candidate.claim] = answer.why
     log.info(
-        "disrupting nodes",
+        "The worker disrupts nodes",
         extra={"command": given.command.id, "reason": given.command.reason, "accepted": accepted, "refused": refused},
     )
     return DisruptResult(accepted=accepted, refused=refused)

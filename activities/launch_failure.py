@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from temporalio import activity
 
+from activities import loggers
 from activities.ec2.errors import EC2Error, ThrottledError
 from activities.kubernetes import nodeclaims
 from activities.kubernetes.client import Kube
@@ -27,7 +28,7 @@ from tenon.lifecycle.messages import (
     PrepareLaunchResult,
 )
 
-log = logging.getLogger("controller.nodeclaim.lifecycle")
+log = loggers.NODECLAIM_LIFECYCLE
 
 TRIES_IN_PLACE = 3
 """How often an activity attempts a call while EC2 is busy or does not answer, before its workflow waits longer."""
@@ -97,7 +98,10 @@ class LaunchRetry:
         if wait is None:
             await nodeclaims.mark_launch_failed(self._kube, ref, result.reason, result.message, self._now)
             await nodeclaims.delete_claim(self._kube, self._recorder, ref, result.reason, result.message)
-            log.warning("launch refused", extra={"nodeclaim": ref.name, "reason": result.message})
+            log.warning(
+                "EC2 refused the launch of a NodeClaim, which is deleted",
+                extra={"nodeclaim": ref.name, "reason": result.reason, "error": result.message},
+            )
             return result
         if wait.answered and self._tries() == 1:
             wait = evolve(wait, unsettled=False)  # the first attempt was answered, so no earlier answer is missing
@@ -108,14 +112,21 @@ class LaunchRetry:
         """Delete the claim. The planner then plans its pods again."""
         await nodeclaims.mark_launch_failed(self._kube, ref, reason, message, self._now)
         await nodeclaims.delete_claim(self._kube, self._recorder, ref, reason, message)
-        log.warning("cannot launch", extra={"nodeclaim": ref.name, "reason": message})
+        log.warning(
+            "A NodeClaim cannot launch and is deleted",
+            extra={"nodeclaim": ref.name, "reason": reason, "error": message},
+        )
         return PrepareLaunchResult(view=view, reason=reason, message=message)
 
     async def _publish(self, claim: ClaimRecord, ref: ClaimRef, wait: LaunchWait) -> None:
         await nodeclaims.mark_launch_failed(self._kube, ref, wait.reason, wait.message, self._now)
         await self._recorder.publish(claim.body, nodeclaims.LAUNCH_FAILED, f"{wait.reason}: {wait.message}", "Warning")
         level = logging.INFO if wait.held else logging.WARNING
-        log.log(level, "not launched, tried again later", extra={"nodeclaim": ref.name, "reason": wait.message})
+        log.log(
+            level,
+            "A NodeClaim did not launch and is retried",
+            extra={"nodeclaim": ref.name, "reason": wait.reason, "error": wait.message},
+        )
 
 
 def _tries_of_activity() -> int:

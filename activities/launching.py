@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -11,7 +10,7 @@ from functools import partial
 
 from temporalio.exceptions import ApplicationError
 
-from activities import metrics
+from activities import loggers, metrics
 from activities.ec2.errors import (
     EC2Error,
     InsufficientCapacityError,
@@ -52,7 +51,7 @@ from tenon.lifecycle.messages import (
     PrepareLaunchResult,
 )
 
-log = logging.getLogger("controller.nodeclaim.lifecycle")
+log = loggers.NODECLAIM_LIFECYCLE
 
 TEMPLATE_NOT_FOUND = "LaunchTemplateNotFound"
 CLASS_UNKNOWN = "NodeClassReadinessUnknown"
@@ -121,10 +120,16 @@ class Launching:
             await self._tag(given.claim, known, view.node_name)
             # An earlier workflow may have been terminated between tainting the node and deleting the claim.
             if await cordon.withdraw(self._kube, given.claim, view.node_name):
-                log.info("took the disruption taint off", extra={"nodeclaim": given.claim.name, "node": view.node_name})
+                log.info(
+                    "The worker removed the disruption taint from a node",
+                    extra={"nodeclaim": given.claim.name, "node": view.node_name},
+                )
             # An earlier workflow may also have been terminated before it bound the pods.
             if view.initialized and await uncordon_by_name(self._kube, view.node_name):
-                log.info("opened the node to all pods", extra={"nodeclaim": given.claim.name, "node": view.node_name})
+                log.info(
+                    "The worker opened a node to all pods",
+                    extra={"nodeclaim": given.claim.name, "node": view.node_name},
+                )
             return PrepareLaunchResult(view=evolve(view, instance=known))
         if view.deleting:
             return PrepareLaunchResult(view=view)
@@ -199,10 +204,10 @@ class Launching:
         await self._mark(given.claim, result.instance, claim, given.request.made_from)
         instance = result.instance
         log.info(
-            "launched instance",
+            "A NodeClaim launched",
             extra={
                 "nodeclaim": given.claim.name,
-                "id": instance.id,
+                "instance": instance.id,
                 "provider-id": instance.provider_id,
                 "instance-type": instance.instance_type,
                 "zone": instance.zone,
@@ -304,7 +309,9 @@ class Launching:
         try:
             await asyncio.to_thread(self._ec2.name_instance, instance.id, ref.name, node_name)
         except EC2Error as error:  # the housekeeping sweep tries again
-            log.info("instance not tagged yet", extra={"id": instance.id, "error": str(error)})
+            log.info(
+                "The worker failed to tag an instance and retries", extra={"instance": instance.id, "error": str(error)}
+            )
         else:
             await nodeclaims.annotate_claim(self._kube, ref, TAGGED)
 

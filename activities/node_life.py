@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -12,7 +11,7 @@ from typing import Any
 
 from temporalio import activity
 
-from activities import metrics
+from activities import loggers, metrics
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
 from activities.ec2.termination_batch import TERMINATED, Terminations
@@ -52,7 +51,7 @@ from tenon.lifecycle.messages import (
 )
 from tenon.lifecycle.steps import KeepRecorded, Withdrawn
 
-log = logging.getLogger("controller.nodeclaim.lifecycle")
+log = loggers.NODECLAIM_LIFECYCLE
 
 SCHEDULER_SECONDS = 2.0
 """How long kube-scheduler has to place pods on a node that has just become ready, before Tenon binds any. If both place
@@ -114,7 +113,7 @@ class NodeActivities:
             self._names.add(name)
             name.add_done_callback(self._names.discard)
             await asyncio.wait({name}, timeout=NAME_SECONDS)
-            log.info("registered node", extra={"nodeclaim": given.claim.name, "node": result.node_name})
+            log.info("A NodeClaim registered", extra={"nodeclaim": given.claim.name, "node": result.node_name})
         return result
 
     async def _name_instance(self, given: NodeInput, node_name: str, *, tells: bool) -> None:
@@ -130,14 +129,17 @@ class NodeActivities:
             if tells:
                 await nodeclaims.annotate_claim(self._kube, given.claim, TAGGED)
         except (EC2Error, ApiError) as error:
-            log.info("instance not named yet", extra={"id": instance_id, "error": str(error)})
+            log.info(
+                "The worker failed to name an instance and retries",
+                extra={"instance": instance_id, "error": str(error)},
+            )
 
     @activity.defn(name=ActivityName.INITIALIZE)
     async def initialize(self, given: NodeInput) -> InitializeResult:
         """Check that the Node can run the pods it was bought for."""
         result = await initialization.initialize(self._kube, given, now)
         if result.initialized:
-            log.info("initialized node", extra={"nodeclaim": given.claim.name, "node": given.node_name})
+            log.info("A NodeClaim initialized", extra={"nodeclaim": given.claim.name, "node": given.node_name})
         return result
 
     @activity.defn(name=ActivityName.BIND)
@@ -145,7 +147,7 @@ class NodeActivities:
         """Bind the pods that the node was bought for, except those that kube-scheduler has already placed."""
         result = await binding.bind(self._kube, given, lambda: asyncio.sleep(SCHEDULER_SECONDS), self._default_spread)
         log.info(
-            "bound pods",
+            "The worker bound pods",
             extra={
                 "nodeclaim": given.claim.name,
                 "node": given.node_name,
@@ -167,14 +169,17 @@ class NodeActivities:
         """Remove the disruption taint from a node that stays after all."""
         removed = await cordon.withdraw(self._kube, given.claim, given.node_name)
         if removed:
-            log.info("took the disruption taint off", extra={"nodeclaim": given.claim.name, "node": given.node_name})
+            log.info(
+                "The worker removed the disruption taint from a node",
+                extra={"nodeclaim": given.claim.name, "node": given.node_name},
+            )
         return Withdrawn(removed=removed)
 
     @activity.defn(name=ActivityName.CORDON)
     async def cordon(self, given: CordonInput) -> CordonResult:
         """Taint the node so that no new pods are scheduled on it, and delete its Node and NodeClaim objects."""
         result = await cordon.cordon(self._kube, self._recorder, given, now)
-        message = "cordoned node" if result.cordoned else "node is not empty after all"
+        message = "A node was cordoned" if result.cordoned else "The node is no longer empty and stays"
         extra = {"nodeclaim": given.claim.name, "node": result.node_name, "reason": given.reason}
         log.info(message, extra=extra)
         return result
@@ -186,7 +191,7 @@ class NodeActivities:
         metrics.PODS_DRAINED.labels(drain_reason(given.reason)).inc(result.evicted)
         if result.drained:
             metrics.NODES_DRAINED.labels(given.pool).inc()
-            log.info("drained node", extra={"nodeclaim": given.claim.name, "node": given.node_name})
+            log.info("A node drained", extra={"nodeclaim": given.claim.name, "node": given.node_name})
         return result
 
     @activity.defn(name=ActivityName.DETACH_VOLUMES)
@@ -211,7 +216,7 @@ class NodeActivities:
         if state is None and await self._may_not_be_shown_yet(given):
             return TerminateResult(state="not shown by EC2 yet")
         if state in (None, TERMINATED):
-            log.info("terminated instance", extra={"nodeclaim": given.claim.name, "id": instance_id})
+            log.info("An instance terminated", extra={"nodeclaim": given.claim.name, "instance": instance_id})
             return TerminateResult(terminated=True, state=state or "gone")
         return TerminateResult(state=state)
 
@@ -228,8 +233,7 @@ class NodeActivities:
         released = await release.release(self._kube, given, self._recorder)
         _count_end(given)
         log.info(
-            "deleted node",
-            extra={"nodeclaim": given.claim.name, "node": given.node_name, "reason": given.reason},
+            "A node was deleted", extra={"nodeclaim": given.claim.name, "node": given.node_name, "reason": given.reason}
         )
         return released
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Any
 
 from temporalio import activity
 
+from activities import loggers
 from activities.cluster_version import ClusterVersion
 from activities.ec2.provider import Ec2Provider
 from activities.kubernetes.client import Kube
@@ -24,7 +24,7 @@ from tenon.apis.validation import parse
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.messages import ActivityName, NodeClassInput, NodeClassResult
 
-log = logging.getLogger("controller.nodeclass")
+log = loggers.NODECLASS
 
 
 class NodeClassActivities:
@@ -48,7 +48,7 @@ class NodeClassActivities:
         if node_class is None:
             why = "; ".join(str(fault) for fault in faults)
             await self._recorder.publish(raw, "ValidationFailed", why, "Warning")
-            log.error("EC2NodeClass cannot be read", extra={"ec2nodeclass": given.name, "error": why})
+            log.error("An EC2NodeClass cannot be read", extra={"ec2nodeclass": given.name, "error": why})
             return NodeClassResult(message=why)
         await self._ensure_metadata(raw, node_class)
         version = await self._version.current()
@@ -63,8 +63,8 @@ class NodeClassActivities:
             for condition in failed:
                 await self._recorder.publish(raw, condition.reason, condition.message, "Warning")
             log.warning(
-                "EC2NodeClass is not ready",
-                extra={"ec2nodeclass": given.name, "reasons": {c.type: c.message for c in failed}},
+                "An EC2NodeClass is not ready",
+                extra={"ec2nodeclass": given.name, "conditions": {c.type: c.message for c in failed}},
             )
         return NodeClassResult(
             ready=is_ready,
@@ -114,5 +114,5 @@ class NodeClassActivities:
         left = [f for f in raw["metadata"].get("finalizers") or [] if f != labels.NODECLASS_FINALIZER]
         patch = {"metadata": {"finalizers": left, "resourceVersion": raw["metadata"]["resourceVersion"]}}
         await self._kube.patch(EC2NODECLASSES, name, patch)
-        log.info("deleted EC2NodeClass", extra={"ec2nodeclass": name})
+        log.info("An EC2NodeClass was deleted", extra={"ec2nodeclass": name})
         return NodeClassResult(exists=False, deleting=True)

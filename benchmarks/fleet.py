@@ -190,9 +190,9 @@ def probe(log: Path, api: int) -> float:
     for number in range(PROBES):
         end, appeared = log.stat().st_size, time.time()
         order(api, "refuse", name=f"probe-{number}")
-        seen, end = said(log, "waiting to batch", end, 60.0)
+        seen, end = said(log, "waits to batch", end, 60.0)
         late.append(seen.timestamp() - appeared)
-        said(log, "could not schedule pod", end, 120.0)
+        said(log, "could not schedule a pod", end, 120.0)
         order(api, "remove", name=f"probe-{number}")
         time.sleep(PROBE_SECONDS)
     print(f"view late by {statistics.median(late):.3f} s in the middle, {max(late):.3f} s at most", flush=True)
@@ -233,7 +233,7 @@ def measure(options: argparse.Namespace, folder: Path, address: str) -> list[Pha
     with played(options, folder) as (api, ec2), cluster_process(folder, address, api, ec2) as (measured, log):
         try:
             began = time.monotonic()
-            said(log, "planning for the cluster", 0, START_SECONDS)
+            said(log, "plans for the cluster", 0, START_SECONDS)
             start = time.monotonic() - began
             print(f"leads after {start:.0f} s; event loop late by {measured.lag():.3f} s at most", flush=True)
             time.sleep(options.settle)

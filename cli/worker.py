@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from typing import Any
 
 import typer
 
+from activities import loggers
 from cli.setting_flags import FAULTS, SettingsCommand, refuse, with_setting_flags
 from worker import main
 from worker.runtime import logs
@@ -16,7 +16,7 @@ from worker.settings.configmaps import read_in_child_process
 from worker.settings.namespace import own_namespace
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
-log = logging.getLogger("worker.settings")
+log = loggers.SETTINGS
 
 
 @app.command(cls=SettingsCommand)

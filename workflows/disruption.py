@@ -88,7 +88,7 @@ class DisruptionWorkflow(PlannerCaller):
         try:
             await self._start_child(command)
         except WorkflowAlreadyStartedError:
-            workflow.logger.info("command %s runs already", command.id)
+            workflow.logger.info("The command runs already", extra={"command": command.id})
 
     async def _start_child(self, command: DisruptionCommand) -> None:
         await workflow.start_child_workflow(

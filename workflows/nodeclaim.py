@@ -140,7 +140,9 @@ class NodeClaimWorkflow:
         try:
             await handle.signal("offerings_unavailable", unavailable)
         except Exception as error:  # the provisioner may not be running; its next plan will meet the refusal itself
-            workflow.logger.warning("provisioner not told of unavailable offerings: %s", error)
+            workflow.logger.warning(
+                "The workflow failed to report unavailable offerings to the provisioner", extra={"error": str(error)}
+            )
 
     async def _wait(self, step: Wait) -> None:
         timeout = None if step.until is None else max(timedelta(), step.until - workflow.now())
@@ -160,7 +162,9 @@ class NodeClaimWorkflow:
         before = self.state.stage
         self.state = machine.apply(self.state, event, workflow.now())
         if self.state.stage is not before:
-            workflow.logger.info("%s -> %s", before.value, self.state.stage.value)
+            workflow.logger.info(
+                "The node changed its stage", extra={"previous-stage": before.value, "stage": self.state.stage.value}
+            )
 
     def _too_long(self) -> bool:
         """Whether the run must continue as new in the middle of a stage, such as a drain that is blocked for days."""

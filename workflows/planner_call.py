@@ -45,7 +45,7 @@ class PlannerCaller:
         try:
             return await self._call(activity, given, answer, summary, outdated)
         except ActivityError as error:
-            workflow.logger.info("The planner failed and is polled again: %s", error.cause)
+            workflow.logger.info("The planner failed, and the workflow retries", extra={"error": str(error.cause)})
             return None
 
     async def call(self, activity: ActivityName, given: Message, answer: type[Answer], summary: str) -> Answer:
@@ -55,7 +55,9 @@ class PlannerCaller:
             ActivityError: the planner failed.
         """
         while (found := await self._call(activity, given, answer, summary, lambda: False)) is None:
-            workflow.logger.info("Another leader announced itself: it gets the call %s", activity.value)
+            workflow.logger.info(
+                "Another leader announced itself and gets the call", extra={"activity": activity.value}
+            )
         return found
 
     async def _call(

@@ -7,7 +7,6 @@ for each state of the class and cached, because every plan and every launch asks
 from __future__ import annotations
 
 import json
-import logging
 import threading
 import time
 from collections.abc import Callable, Container, Mapping
@@ -16,6 +15,7 @@ from decimal import Decimal
 from hashlib import sha256
 from typing import Any
 
+from activities import loggers
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, translated
 from activities.ec2.pricing import Pricing
@@ -28,7 +28,7 @@ from tenon.ec2.settings import kubelet_map, settings_of
 from tenon.kube.offerings import OfferingKey
 from tenon.scheduling.model import InstanceType
 
-log = logging.getLogger(__name__)
+log = loggers.INSTANCE_TYPES
 
 TTL_SECONDS = 12 * 3600.0
 RETRY_SECONDS = 300.0
@@ -137,7 +137,10 @@ class Catalogue:
         except EC2Error as error:
             if known is None:
                 raise
-            log.warning("instance types could not be read, the last known ones stay in use: %s", error)
+            log.warning(
+                "The worker failed to read the instance types and keeps the last known ones",
+                extra={"error": str(error)},
+            )
             self._read_again_at = now + RETRY_SECONDS
             return known
         self._region, self._read_again_at = fresh, now + TTL_SECONDS

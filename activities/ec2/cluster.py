@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
+from activities import loggers
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, ThrottledError, translated
 from tenon.ec2.cluster import Cluster
 
-log = logging.getLogger(__name__)
+log = loggers.CLUSTER
 
 
 def describe_cluster(
@@ -37,8 +37,8 @@ def describe_cluster(
         if not (endpoint and ca_bundle and server_version):
             raise
         log.warning(
-            "EKS could not say what the cluster is, so nodes are told what the settings say, and no range of service "
-            "addresses, without which none of AL2023 can be made",
+            "The worker failed to describe the EKS cluster: nodes get what the settings say, and no AL2023 node can "
+            "launch without the range of service addresses",
             extra={"cluster": name, "error": str(error)},
         )
     network = found.get("kubernetesNetworkConfig", {})

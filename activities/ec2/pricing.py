@@ -7,7 +7,6 @@ built-in table if none have been read yet.
 from __future__ import annotations
 
 import json
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +14,7 @@ from datetime import UTC, datetime
 from importlib import resources
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from activities import loggers
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, translated
 from tenon.ec2.instance_types import Prices
@@ -22,7 +22,7 @@ from tenon.ec2.instance_types import Prices
 if TYPE_CHECKING:
     from types_boto3_pricing.type_defs import FilterTypeDef
 
-log = logging.getLogger(__name__)
+log = loggers.PRICING
 
 TTL_SECONDS = 12 * 3600.0
 RETRY_SECONDS = 300.0
@@ -77,7 +77,7 @@ class Pricing:
         try:
             return ask()
         except EC2Error as error:
-            log.warning("prices could not be read, the last known ones stay in use: %s", error)
+            log.warning("The worker failed to read prices and keeps the last known ones", extra={"error": str(error)})
             return {}
 
     def _on_demand(self) -> dict[str, float]:

@@ -7,14 +7,14 @@ once. If a check fails, the check is repeated but not the request.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from activities import loggers
 from activities.ec2.errors import EC2Error, ThrottledError
 
-log = logging.getLogger("controller.nodeclaim.lifecycle")
+log = loggers.NODECLAIM_LIFECYCLE
 
 TERMINATED = "terminated"
 COLLECT_SECONDS = 0.1
@@ -94,7 +94,7 @@ class Terminations:
                 await self._ask()
                 await self._check()
             except Exception as error:  # pass it to the callers, because nothing else would end their wait
-                log.exception("the instances that are ending could not be looked after")
+                log.exception("The worker failed to terminate instances")
                 self._resolve_all(EC2Error("Unexpected", f"ending instances: {error}", retryable=True))
             if self._open:
                 await self._pause(ROUND_SECONDS)
@@ -124,7 +124,10 @@ class Terminations:
             if not error.retryable:
                 for instance_id in asked:
                     self._resolve(instance_id, error)
-            log.info("EC2 does not say how far instances have ended", extra={"error": str(error), "count": len(asked)})
+            log.info(
+                "The worker failed to describe terminating instances and retries",
+                extra={"instance-count": len(asked), "error": str(error)},
+            )
             return
         for instance_id in asked:
             state = states.get(instance_id)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
@@ -11,7 +10,7 @@ from datetime import UTC, datetime
 from temporalio import activity
 from temporalio.service import RPCError
 
-from activities import metrics
+from activities import loggers, metrics
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
 from activities.housekeeping.node_workflows import NodeWorkflows
@@ -28,7 +27,7 @@ from tenon.housekeeping.findings import Finding, Kind
 from tenon.housekeeping.instances import left_to_workflows
 from tenon.housekeeping.messages import COLLECT_GARBAGE, Figures, HousekeepingInput, HousekeepingResult
 
-log = logging.getLogger("controller.housekeeping")
+log = loggers.HOUSEKEEPING
 
 HEARTBEAT_AFTER = 20.0
 """Seconds of work between heartbeats. Heartbeats are billed, so a sweep that finds little sends none."""
@@ -66,7 +65,7 @@ class Housekeeping:
         seen, unread = await observe(self._kube, self._ec2, lives, self._now, given.left_since)
         for source, why in unread.items():
             metrics.HOUSEKEEPING_UNREAD.labels(source).inc()
-            log.warning("the sweep could not read a source", extra={"source": source, "error": why})
+            log.warning("The sweep failed to read a source", extra={"source": source, "error": why})
         todo, later = within(findings(seen, self._graces), given.actions, given.tags, given.failed)
         figures = {kind.value: Figures() for kind in Kind}
         faults = await self._act_on(SweepActions(self._kube, self._ec2, lives, self._graces), todo, seen, figures)
@@ -105,7 +104,10 @@ class Housekeeping:
                 _add(figures, found.kind, "found", "failed")
                 metrics.HOUSEKEEPING_FAILED.labels(found.kind.value).inc()
                 faults[found.key] = f"{found.kind.value} {found.name}: {error}"[:SAID]
-                log.warning("not ended", extra={"kind": found.kind.value, "object": found.name, "error": str(error)})
+                log.warning(
+                    "The sweep failed to terminate an orphaned object",
+                    extra={"kind": found.kind.value, "object": found.name, "error": str(error)},
+                )
                 continue
             if held:
                 await self._publish_events(found, figures)
@@ -120,7 +122,7 @@ class Housekeeping:
             _add(figures, found.kind, "found", "ended")
             metrics.HOUSEKEEPING_ENDED.labels(found.kind.value).inc()
             extra = {"kind": found.kind.value, "object": found.name, "nodeclaim": found.claim}
-            log.info("ended what was lost", extra={**extra, "since": found.since.isoformat()})
+            log.info("The sweep terminated an orphaned object", extra={**extra, "since": found.since.isoformat()})
         told = event_for(found)
         if told is not None:
             about, reason, text = told

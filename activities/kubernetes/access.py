@@ -8,7 +8,6 @@ account's token again.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import ssl
 import threading
@@ -22,9 +21,10 @@ from urllib.parse import urlsplit
 import aiohttp
 import yaml
 
+from activities import loggers
 from activities.kubernetes.errors import ConfigError
 
-log = logging.getLogger(__name__)
+log = loggers.KUBERNETES
 
 READ_BUFFER_BYTES = 2**21
 """The same size as in the official client, because an object may be larger than aiohttp's default buffer."""
@@ -72,9 +72,12 @@ class Access:
         try:
             await self._gain()
         except ConfigError as error:
-            log.warning("Credentials for Kubernetes changed, and the old ones stay in use: %s", error)
+            log.warning(
+                "The credentials for Kubernetes changed, but cannot be used: the old ones stay in use",
+                extra={"error": str(error)},
+            )
         else:
-            log.info("Credentials for Kubernetes changed, and the new ones are in use")
+            log.info("The credentials for Kubernetes changed, and the worker uses the new ones")
 
     async def close(self) -> None:
         """Close all connections. Open streams end."""
@@ -166,7 +169,9 @@ async def _keep_refreshed(loader: Any, settings: Any) -> None:
             await config.refresh_token(loader, settings)
             return  # the kubeconfig has credentials that do not expire
         except (config.ConfigException, OSError, ValueError) as error:
-            log.warning("The Kubernetes token could not be renewed; trying again in a minute: %s", error)
+            log.warning(
+                "The worker failed to renew its Kubernetes token and retries in a minute", extra={"error": str(error)}
+            )
 
 
 def _proxy_of_environment(url: str) -> str | None:

@@ -7,10 +7,10 @@ one request per pod would delay every other node.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from activities import loggers
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachableError
@@ -29,7 +29,7 @@ from tenon.lifecycle import startup_cordon
 from tenon.lifecycle.binding import BindingDecision, choose, is_unscheduled
 from tenon.lifecycle.messages import BindResult, NodeInput
 
-log = logging.getLogger("controller.nodeclaim.binding")
+log = loggers.NODECLAIM_BINDING
 
 CONCURRENCY = 20
 """The maximum number of requests in flight for one node."""
@@ -86,7 +86,7 @@ async def _bind(kube: Kube, entries: Sequence[PlannedPod], node: Object, default
         except ApiUnreachableError:
             raise
         except ApiError as error:  # for example from an admission webhook; the other pods and the node must not wait
-            log.warning("a pod was not bound", extra={"pod": pods.key(pod), "error": str(error)})
+            log.warning("The worker failed to bind a pod", extra={"pod": pods.key(pod), "error": str(error)})
             return False
 
     bound = sum(await bounded(choice.bind, CONCURRENCY, post))

@@ -7,19 +7,19 @@ often it writes the same message on the same object. Repetitions increase the co
 from __future__ import annotations
 
 import hashlib
-import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from activities import loggers
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.resources import EVENTS
 from tenon.apis.json_object import JsonObject
 
-log = logging.getLogger(__name__)
+log = loggers.EVENTS
 
 DEFAULT_WINDOW = 120.0
 WINDOWS = {
@@ -93,7 +93,10 @@ class EventRecorder:
         except ApiError as error:
             if not 400 <= error.status < 500:  # an outage: the next attempt may succeed
                 self._silent_until.pop(key, None)
-            log.warning("Event %s about %s %s was not written: %s", reason, reference["kind"], reference["name"], error)
+            log.warning(
+                "The worker failed to write an Event",
+                extra={"kind": reference["kind"], "object": reference["name"], "reason": reason, "error": str(error)},
+            )
             return False
         return True
 

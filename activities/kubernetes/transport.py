@@ -7,7 +7,6 @@ kilobytes per object, so this module does not use them.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Mapping
@@ -15,10 +14,11 @@ from typing import Any, Self
 
 import aiohttp
 
+from activities import loggers
 from activities.kubernetes.access import Access
 from activities.kubernetes.errors import ApiUnreachableError, from_status
 
-log = logging.getLogger(__name__)
+log = loggers.KUBERNETES
 
 CONNECT_SECONDS = 10.0
 REQUEST_SECONDS = 60.0

@@ -7,9 +7,9 @@ controller would create them on this Node again.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 
+from activities import loggers
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachableError
@@ -19,7 +19,7 @@ from tenon.kube import pods
 from tenon.kube.structs import Object
 from tenon.lifecycle.initialization import ready_condition
 
-log = logging.getLogger(__name__)
+log = loggers.NODECLAIM_LIFECYCLE
 
 CONCURRENCY = 20
 """The maximum number of requests in flight for one node."""
@@ -53,7 +53,10 @@ async def forget_pods(kube: Kube, recorder: EventRecorder, node: Object, found: 
         except ApiUnreachableError:
             raise
         except ApiError as error:
-            log.warning("pod %s of a dead Node is left to Kubernetes' garbage collection: %s", pods.key(pod), error)
+            log.warning(
+                "The worker failed to delete a pod of a dead Node and leaves it to Kubernetes' garbage collection",
+                extra={"pod": pods.key(pod), "error": str(error)},
+            )
             return False
         await recorder.publish(pod, "Disrupted", text, "Warning")
         return True

@@ -7,12 +7,12 @@ remembers only pods that were planned onto existing nodes or that fit nowhere. A
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from activities import loggers
 from activities.metrics import QUEUE_DEPTH
 from activities.planning.blocked_pools import BlockedPools
 from activities.planning.buffers import BufferRoom
@@ -22,7 +22,7 @@ from tenon.kube.pod import Pod
 from tenon.lifecycle.messages import AwaitBatchInput, BatchSummary
 from tenon.provisioning.planning_context import Fingerprint
 
-log = logging.getLogger("controller.provisioner")
+log = loggers.PROVISIONER
 
 NOMINATED_FOR = timedelta(seconds=20)
 """How long kube-scheduler has to bind a pod to the node that a plan found for it (CTL-33)."""
@@ -224,7 +224,7 @@ class Batcher:
             await self._wait_for_change(min(left, self._until_next_retry()))
         opened_at, opened, newest = self._now(), loop.time(), loop.time()
         seen = {pod.uid for pod in pods}
-        log.info("waiting to batch additional pods", extra={"pods": _in_cluster(pods)})
+        log.info("The provisioner waits to batch additional pods", extra={"pod-count": _in_cluster(pods)})
         while True:
             close = min(newest + self._window.idle, opened + self._window.longest)
             if loop.time() >= close:

@@ -12,14 +12,13 @@ of another planner, and the retry finds it.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from temporalio.exceptions import ApplicationError
 
-from activities import metrics
+from activities import loggers, metrics
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.resources import NODECLAIMS
@@ -31,7 +30,7 @@ from tenon.provisioning.claims import claim_body, claim_name
 from tenon.provisioning.overlays import Overlaid
 from tenon.scheduling.model import Plan, PlannedClaim
 
-log = logging.getLogger("controller.provisioner")
+log = loggers.PROVISIONER
 
 WRITERS = 20
 """The maximum number of NodeClaims that are written at the same time."""
@@ -174,8 +173,8 @@ class _Writing:
         except ApiError as error:
             self._failed[one.ordinal] = error
             log.warning(
-                "could not create nodeclaim",
-                extra={"nodeclaim": one.name, "nodepool": one.planned.pool, "reason": str(error)},
+                "The provisioner failed to create a NodeClaim",
+                extra={"nodeclaim": one.name, "nodepool": one.planned.pool, "error": str(error)},
             )
             return None
         relaxed = "true" if one.planned.min_values_relaxed else "false"
@@ -204,11 +203,14 @@ class _Writing:
                 taken = error
             present = await _with_retries(lambda: self._kube.get(NODECLAIMS, one.name)) or {"metadata": {}}
             if (present["metadata"].get("labels") or {}).get(labels.BATCH) != str(self._batch):
-                log.info("nodeclaim name is taken, trying another one", extra={"nodeclaim": one.name})
+                log.info(
+                    "The name of a NodeClaim is taken, and the provisioner retries with another one",
+                    extra={"nodeclaim": one.name},
+                )
             elif alone or not _for_same_pods(present, one.body):
                 raise _another_planner(one.name)
             else:
-                log.info("nodeclaim exists already", extra={"nodeclaim": one.name})
+                log.info("A NodeClaim exists already", extra={"nodeclaim": one.name})
                 return present
         raise taken
 
@@ -228,13 +230,13 @@ def _claim_to_write(
     if seen is not None:
         body["metadata"]["annotations"] |= seen.overlay_annotations(planned.pool, planned.instance_types)
     log.info(
-        "computed packing",
+        "The provisioner created a NodeClaim",
         extra={
             "nodeclaim": body["metadata"]["name"],
             "nodepool": planned.pool,
-            "pods": len(planned.pods),
+            "pod-count": len(planned.pods),
             "instance-types": list(planned.instance_types[:5]),
-            "instance-type-options": len(planned.instance_types),
+            "instance-type-count": len(planned.instance_types),
             "price": planned.price,
         },
     )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 
-from activities import metrics
+from activities import loggers, metrics
 from activities.planning.buffers import BufferRoom
 from activities.planning.interfaces import ClusterView
 from activities.planning.pacing import Pace
@@ -19,7 +18,7 @@ from tenon.disruption.methods import METHODS
 from tenon.disruption.model import Command, Decision, Situation, policy_of
 from tenon.lifecycle.messages import AwaitDisruptionInput, DisruptionDecision
 
-log = logging.getLogger("controller.disruption")
+log = loggers.DISRUPTION
 
 POLL_SECONDS = 1.0
 """The minimum number of seconds between two evaluations of a cluster that changes constantly."""
@@ -88,7 +87,7 @@ class Disruptor:
         for method in METHODS:
             metrics.ELIGIBLE_NODES.labels(method.reason.snake_case).set(chosen[method.reason])
         for name, error in decision.failed.items():
-            log.error("disruption method failed, the other methods go on", exc_info=error, extra={"method": name})
+            log.error("A disruption method failed, and the other methods go on", exc_info=error, extra={"method": name})
         return decision, gone
 
 
@@ -96,11 +95,11 @@ def _report(command: Command) -> None:
     metrics.DECISIONS.labels("delete", command.reason.snake_case, command.consolidation_type).inc()
     for candidate in command.candidates:
         log.info(
-            "found %s node",
-            command.reason.value.lower(),
+            "The worker found a node to disrupt",
             extra={
                 "nodeclaim": candidate.node.claim,
                 "nodepool": candidate.node.pool,
+                "reason": command.reason,
                 "since": candidate.since.isoformat(),
                 "leaves-at": candidate.leaves_at.isoformat(),
             },

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -29,7 +28,7 @@ from typing import Any, TypeVar
 
 from temporalio.exceptions import ApplicationError
 
-from activities import metrics
+from activities import loggers, metrics
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventRecorder
@@ -58,7 +57,7 @@ from tenon.provisioning.purchase import explanations
 from tenon.provisioning.readiness import usable_pools
 from tenon.scheduling.model import Plan
 
-log = logging.getLogger("controller.provisioner")
+log = loggers.PROVISIONER
 
 RETRY_SECONDS = 0.5
 """The fraction of a solve's time limit for a second solve of a batch. Both must fit in the activity's timeout."""
@@ -144,7 +143,7 @@ class Planner:
         self._held.update(given.breakers)
         before = await self._check_up_to_date(given)
         if before:
-            log.info("batch was planned before", extra={"batch": given.batch, "nodeclaims": before})
+            log.info("The batch was planned before", extra={"batch": given.batch, "nodeclaims": before})
             return PlanResult(batch=given.batch, claims=before)
         made = await self._decide(given)
         if made is not None and made.plan.claims and await self._caught_up(self._view.confirm_pods()):
@@ -195,7 +194,9 @@ class Planner:
             return None
         pods = [pod for pod in undecided if not pod.buffer]
         if pods:
-            log.info("found provisionable pod(s)", extra={"pods": _first_few(pods), "count": len(pods)})
+            log.info(
+                "The provisioner found provisionable pods", extra={"pods": _first_few(pods), "pod-count": len(pods)}
+            )
         asking = [*pods, *self._buffers.pods()]
         problem = await asyncio.to_thread(
             problem_of, self._view.snapshot(), asking, seen.sold, self._policy, self._batcher.reserved()

@@ -7,17 +7,17 @@ in a queue. Pods that have no event yet come first, so that each pod gets one, r
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from activities import loggers
 from activities.kubernetes.events import EventRecorder
 from tenon.kube.pod import Pod
 from tenon.scheduling.model import Plan
 
-log = logging.getLogger("controller.provisioner")
+log = loggers.PROVISIONER
 
 CONCURRENCY = 50
 """The number of events that a plan waits for."""
@@ -64,7 +64,9 @@ class PodEvents:
         chosen = [one for _ in range(CONCURRENCY) if (one := self._next()) is not None]
         for one in chosen:
             if one.warning:
-                log.warning("could not schedule pod", extra={"pod": one.pod.key, "reason": one.message})
+                log.warning(
+                    "The provisioner could not schedule a pod", extra={"pod": one.pod.key, "error": one.message}
+                )
         await asyncio.gather(*map(self._publish, chosen))
         if (self._first or self._again) and (self._writing is None or self._writing.done()):
             self._writing = asyncio.create_task(self._rest())

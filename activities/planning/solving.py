@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
-import logging
 import tempfile
 import time
 import traceback
@@ -18,13 +17,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from activities import metrics
+from activities import loggers, metrics
 from tenon.provisioning.fault_isolation import IsolatedPlan, Solve, solve_isolated
 from tenon.provisioning.problem_json import to_json
 from tenon.provisioning.solving import solve_with_buffers
 from tenon.scheduling.model import Plan, Problem
 
-log = logging.getLogger("controller.provisioner")
+log = loggers.PROVISIONER
 
 MAX_SECONDS = 60.0
 """Seconds that one solve may take (SCH-011). The rest of the plan must fit in the remaining time of its activity."""
@@ -104,10 +103,10 @@ class Solver:
         if plan.unreached:
             metrics.SCHEDULING_TIMEOUTS.labels("provisioner").inc()
             log.warning(
-                "the plan took too long, the rest of its pods is planned next",
+                "The plan took too long, and the pods that it did not reach are in the next one",
                 extra={
                     "limit-seconds": self._longest * part,
-                    "pods": len(problem.pods),
+                    "pod-count": len(problem.pods),
                     "unreached": len(plan.unreached),
                 },
             )
@@ -119,9 +118,9 @@ class Solver:
         if found.error is not None and found.failing is not None:
             metrics.SCHEDULING_FAILURES.labels("provisioner").inc()
             log.error(
-                "the scheduling engine failed: its pods are set apart, please report this with the problem",
+                "The scheduling engine failed and plans the other pods: report this with the file of the problem",
                 exc_info=found.error,
-                extra={"pods": sorted(found.apart)[:5], "count": len(found.apart), "problem": self._keep(found)},
+                extra={"pods": sorted(found.apart)[:5], "pod-count": len(found.apart), "problem": self._keep(found)},
             )
         return found
 
@@ -166,7 +165,7 @@ async def _quietly(thread: asyncio.Future[IsolatedPlan]) -> None:
     try:
         await asyncio.wait([thread])
     except asyncio.CancelledError:
-        log.debug("cancelled again while the solve ends")
+        log.debug("The plan was cancelled again while the engine stops")
 
 
 def _sentence(error: str) -> str:

@@ -8,7 +8,6 @@ kubelet would fail them.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
+from activities import loggers
 from sandbox.ec2 import admission, catalogue, nodes
 from sandbox.ec2.boot import BootPlan
 from sandbox.ec2.instances import Machine
@@ -24,7 +24,7 @@ from sandbox.ec2.mirror import Mirror
 from sandbox.ec2.userdata import KubeletSettings, read
 from sandbox.ec2.world import World
 
-log = logging.getLogger("sandbox.ec2.kubelet_simulator")
+log = loggers.SANDBOX_KUBELET
 ADMITTED = "sandbox.tenon.sh/admitted"
 TICK = 0.25
 """Seconds between two checks of the instances. Changes in the cluster are handled when they arrive."""
@@ -108,7 +108,7 @@ class KubeletSimulator:
                 self._admit(known)
             except Exception:
                 # One bad object must not stop the other nodes. The next check retries.
-                log.exception("a look at the cluster failed")
+                log.exception("The simulator failed to check the cluster")
                 self._stop.wait(1)
 
     def _do(self, key: str, work: Callable[[], Any]) -> None:
@@ -123,9 +123,11 @@ class KubeletSimulator:
                 work()
             except KubeError as error:
                 if error.status not in (404, 409):
-                    log.warning("%s failed: %s", key, error)
+                    log.warning(
+                        "The API server refused a call of the simulator", extra={"call": key, "error": str(error)}
+                    )
             except Exception:
-                log.exception("%s failed", key)
+                log.exception("A call of the simulator failed", extra={"call": key})
             finally:
                 with self._lock:
                     self._busy.discard(key)
@@ -162,14 +164,14 @@ class KubeletSimulator:
             settings = settings_of(machine)
         except ValueError as error:
             self._broken.add(machine.id)
-            log.error("instance %s never joins: %s", machine.id, error)
+            log.error("An instance never joins", extra={"instance": machine.id, "error": str(error)})
             return
         if kind is None:
             return
         node = nodes.node(kind, facts, settings, datetime.now(UTC), self._version)
         self._client.call("POST", "/api/v1/nodes", node)
         self._joined[machine.id] = self._clock()
-        log.info("instance %s joined as node %s", machine.id, facts.private_dns_name)
+        log.info("An instance joined as a Node", extra={"instance": machine.id, "node": facts.private_dns_name})
 
     def _should_be_ready(self, machine: Machine, node: dict[str, Any], now: float) -> bool:
         if (node["metadata"].get("annotations") or {}).get(nodes.READY) == "ready":
@@ -197,7 +199,7 @@ class KubeletSimulator:
             "spec": {"taints": taints},
         }
         self._client.call("PATCH", path, change, patch="merge")
-        log.info("node %s is ready", node["metadata"]["name"])
+        log.info("A Node is ready", extra={"node": node["metadata"]["name"]})
 
     def _leave(self, known: list[dict[str, Any]]) -> None:
         """Stop the heartbeats of instances that shut down, and delete the Nodes of instances that are gone."""
@@ -291,7 +293,10 @@ class KubeletSimulator:
             )
             with self._lock:
                 self._rejections.append(_record(pod, reason=refused.reason, message=refused.message))
-            log.warning("pod %s/%s was rejected: %s", meta["namespace"], meta["name"], refused.message)
+            log.warning(
+                "The kubelet rejected a pod",
+                extra={"pod": f"{meta['namespace']}/{meta['name']}", "error": refused.message},
+            )
         except Exception:
             with self._lock:
                 self._decided.pop(meta["uid"], None)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from typing import Any
 
+from activities import loggers
 from sandbox.ec2.kube import KubeClient, KubeError
 
-log = logging.getLogger("sandbox.ec2.kubelet_simulator")
+log = loggers.SANDBOX_KUBELET
 WATCH_SECONDS = 300
 PAGE = 500
 
@@ -49,10 +49,14 @@ class Mirror:
                     version = self._follow(version)
             except KubeError as error:
                 if error.status != 410:
-                    log.warning("watching %s failed, listing again: %s", self._path, error)
+                    log.warning(
+                        "A watch failed, and the simulator lists again", extra={"path": self._path, "error": str(error)}
+                    )
                     self._stop.wait(1)
             except Exception as error:  # a broken connection raises many types; after each of them, list again
-                log.warning("watching %s broke, listing again: %s", self._path, error)
+                log.warning(
+                    "A watch broke, and the simulator lists again", extra={"path": self._path, "error": str(error)}
+                )
                 self._stop.wait(1)
 
     def _list(self) -> str:

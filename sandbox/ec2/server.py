@@ -13,18 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from activities import loggers
 from sandbox.ec2.admin import AdminApi
 from sandbox.ec2.boot import BootPlan
 from sandbox.ec2.prices import read_prices
 from sandbox.ec2.world import ClusterFacts, World
 from sandbox.ec2.wsgi import Front
+from worker.runtime.logs import TenonFormatter
 
 if TYPE_CHECKING:
     from werkzeug.serving import BaseWSGIServer
 
     from sandbox.ec2.kubelet_simulator import KubeletSimulator
 
-log = logging.getLogger("sandbox.ec2")
+log = loggers.SANDBOX_EC2
 
 
 @dataclass
@@ -139,8 +141,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--boot-delay", type=float, default=8.0, help="seconds from running to joining")
     parser.add_argument("--service-cidr", default="", help="the cluster's service network")
     chosen = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    logging.getLogger("werkzeug").setLevel(logging.WARNING)
+    handler = logging.StreamHandler()
+    handler.setFormatter(TenonFormatter("ec2"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    loggers.library("werkzeug").setLevel(logging.WARNING)
     done = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: done.set())
@@ -154,7 +158,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (OSError, ValueError) as error:
         print(f"The sandbox's EC2 cannot start: {error}", file=sys.stderr)
         return 2
-    log.info("serving EC2 at %s", server.endpoint)
+    log.info("The server serves EC2", extra={"endpoint": server.endpoint})
     done.wait()
     server.close()
     return 0

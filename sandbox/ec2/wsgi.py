@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import json
-import logging
 import re
 import select
 import socket
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
+from activities import loggers
 from sandbox.ec2 import pricing
 from sandbox.ec2.errors import Answer, aws_error, json_answer
 from sandbox.ec2.faults import Fault
@@ -28,7 +28,7 @@ from sandbox.ec2.world import World
 BODY_LIMIT = 8 * 1024 * 1024
 READING = ("Describe", "Get", "List", "Head")
 SCOPE = re.compile(r"Credential=[^/]+/[^/]+/[^/]+/(?P<service>[^/]+)/")
-log = logging.getLogger("sandbox.ec2")
+log = loggers.SANDBOX_EC2
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 
 
@@ -124,7 +124,7 @@ class Front:
             body = b"".join(chunks)
         except Exception:
             # The mock can raise any exception. The caller gets an error that AWS clients know, and the log the cause.
-            log.exception("%s %s failed", call.service, call.action)
+            log.exception("An AWS call failed", extra={"service": call.service, "action": call.action})
             started[:] = [500, []]
         else:
             close = getattr(chunks, "close", None)

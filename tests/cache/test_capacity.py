@@ -219,7 +219,8 @@ def test_a_claim_that_cannot_be_read_stops_no_other(caplog: pytest.LogCaptureFix
     bad = claim("bad", node_name="x", status=STATUS, requirements=[{"key": "a", "operator": "Near"}])
     found = state(claims=[bad, claim("good", node_name="y", status=STATUS)], pods=[pod()])
     assert [one.name for one in scheduling_nodes(found, NOW)] == ["good"]
-    assert "NodeClaim bad is left out of planning" in caplog.text
+    left_out = [record for record in caplog.records if "is left out of planning" in record.message]
+    assert [vars(record)["nodeclaim"] for record in left_out] == ["bad"]
 
 
 def test_pods_that_rules_between_pods_count_are_listed_with_their_node_sch_052() -> None:

@@ -247,9 +247,9 @@ def test_a_leader_outlives_an_api_server_that_is_away_for_minutes(way: str, capl
     caplog.set_level("INFO")
     virtually(main)
     told = [record.getMessage() for record in caplog.records]
-    assert len([line for line in told if "is lost" in line]) == 1
-    assert len([line for line in told if "cannot be read or written" in line]) <= 1
-    assert len([line for line in told if "now leads" in line]) == 2
+    assert len([line for line in told if "lost the Lease" in line]) == 1
+    assert len([line for line in told if "failed to read or write the Lease" in line]) <= 1
+    assert len([line for line in told if line == "This replica leads"]) == 2
 
 
 def test_a_slow_answer_does_not_stretch_the_time_that_others_count() -> None:

@@ -272,9 +272,11 @@ def test_an_outage_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixtu
 
     caplog.set_level("INFO")
     virtually(main())
-    assert [record.getMessage() for record in caplog.records] == [
-        "Watching nodeclaims: The Kubernetes API server at https://x cannot be reached: refused; trying again",
-        "nodeclaims: the API server answers again",
+    told = [(record.message, vars(record)["resource"], vars(record).get("error")) for record in caplog.records]
+    why = "The Kubernetes API server at https://x cannot be reached: refused"
+    assert told == [
+        ("The watch of a resource failed and is retried", "nodeclaims", why),
+        ("The watch of a resource works again", "nodeclaims", None),
     ]
 
 
@@ -381,7 +383,9 @@ async def test_an_object_that_cannot_be_read_is_left_out_and_the_others_are_not(
     api.put("b", "bad")
     api.put("c", "good")
     await until(lambda: copy.content() == {"c": "good"})
-    assert "NodeClaim a is left out, for it cannot be read: the value is bad" in caplog.text
+    told = [record for record in caplog.records if record.message == "An object cannot be read and is left out"]
+    said = {(vars(record)["kind"], vars(record)["object"], vars(record)["error"]) for record in told}
+    assert ("NodeClaim", "a", "the value is bad") in said
     await stop(task)
 
 

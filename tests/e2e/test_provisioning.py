@@ -69,7 +69,7 @@ async def test_pending_pods_get_a_node_and_an_empty_node_goes(
         return [worker.metric(name, nodepool=pool.name) for name in ended] == [1, 1]
 
     async def logged() -> bool:
-        return bool(worker.logged("deleted node", nodeclaim=name, reason="Empty"))
+        return bool(worker.logged("A node was deleted", nodeclaim=name, reason="Empty"))
 
     await until(counted)
     await until(logged)

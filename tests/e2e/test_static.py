@@ -52,7 +52,7 @@ async def test_sch100_kubectl_scale_makes_nodes_and_takes_empty_ones_first(
     assert left["metadata"]["name"] == kept
     assert not leaving(left)
     assert [p["metadata"]["uid"] for p in await pool.running(1)] == [pod["metadata"]["uid"]]
-    assert worker.logged("found empty node", nodepool=pool.name) == []
+    assert worker.logged("The worker found a node to disrupt", nodepool=pool.name, reason="Empty") == []
     assert sorted(i["state"] for i in pool.instances()) == ["running", "terminated", "terminated"]
 
     await pool.kube.delete(NODECLAIMS, kept)

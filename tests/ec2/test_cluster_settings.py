@@ -83,7 +83,7 @@ def test_set21_set22_where_eks_cannot_be_asked_the_settings_are_enough(
     found = describe_cluster(clients, "own", endpoint="https://10.0.0.1", ca_bundle="YWJj", server_version="1.36")
     assert (found.endpoint, found.kubernetes_version, found.service_cidr) == ("https://10.0.0.1", "1.36", "")
     (told,) = caplog.records
-    assert "EKS could not say" in told.message
+    assert "failed to describe the EKS cluster" in told.message
     assert "DescribeCluster" in str(vars(told)["error"])
     with pytest.raises(EC2Error):
         describe_cluster(clients, "own", endpoint="https://10.0.0.1", server_version="1.36")

@@ -54,7 +54,7 @@ async def test_two_bad_pods_among_fifty(faulty: WorkerProcess, make_pool: MakePo
     await closed.running(1)
 
     assert faulty.metric("tenon_scheduler_failures_total") >= 1
-    line = next(line for line in faulty.log.read_text().splitlines() if "the scheduling engine failed" in line)
+    line = next(line for line in faulty.log.read_text().splitlines() if "The scheduling engine failed" in line)
     (path,) = re.findall(r"/\S+/problem-[0-9a-f]{8}\.json\.gz", json.loads(line)["problem"])
     again = await asyncio.to_thread(tenon, "simulate", "--problem", path)
     assert again.returncode == 0, "without the fault there is a plan"

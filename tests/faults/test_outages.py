@@ -42,8 +42,8 @@ def probe(sandbox: Sandbox, path: str) -> tuple[int, str]:
 def told(worker: WorkerProcess, service: str) -> Counter[str]:
     """How often each process has said that a service is away."""
     lines = (line for line in worker.log.read_text(errors="replace").splitlines() if line.startswith("{"))
-    found = (entry for entry in map(json.loads, lines) if entry["message"].startswith(service))
-    return Counter(entry["process"] for entry in found if AWAY in entry["message"])
+    found = (entry for entry in map(json.loads, lines) if str(entry.get("service", "")).startswith(service))
+    return Counter(entry["process"] for entry in found if entry["message"] == "A service does not answer")
 
 
 @dataclass

@@ -67,9 +67,9 @@ async def test_v1b09_an_object_that_v1_refuses_is_named_and_holds_up_no_other(ca
         marks = kube.objects["nodepools", name]["metadata"]["annotations"]
         assert marks[STORED_VERSION_MIGRATED] == "true"
         assert written.count(name) == 1
-    lines = [record for record in caplog.records if "cannot be rewritten" in record.message]
+    lines = [record for record in caplog.records if "failed to rewrite v1beta1 objects" in record.message]
     assert len(lines) == 1
-    assert "bad: taints" in lines[0].__dict__["first"]
+    assert "bad: taints" in lines[0].__dict__["error"]
     kube.refuses = refuses_nothing
     await keeper.reconcile()
     assert stored(kube, NAMES[0]) == ["v1"]
@@ -87,7 +87,7 @@ async def test_a_definition_that_cannot_be_written_is_named_and_holds_up_no_othe
     kube.refuses = refuses
     await DefinitionReconciler(cast("Kube", kube), load(cluster_name="c")).reconcile()
     assert [bool(bundle(kube, name)) for name in NAMES] == [False, True, True]
-    assert [record.__dict__["what"] for record in caplog.records] == [NAMES[0]]
+    assert [record.__dict__["object"] for record in caplog.records] == [NAMES[0]]
 
 
 @pytest.mark.parametrize("both", [True, False])
@@ -100,4 +100,4 @@ async def test_a_webhook_that_is_put_off_although_objects_need_it_is_an_error(
     assert len(errors) == both
     for error in errors:
         assert "DISABLE_WEBHOOK" in error.message
-        assert error.__dict__["definitions"] == list(NAMES)
+        assert error.__dict__["customresourcedefinitions"] == list(NAMES)

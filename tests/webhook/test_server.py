@@ -202,6 +202,6 @@ def test_names_that_somebody_makes_up_are_no_lines_of_the_log(
     for number in range(5):
         broken = {"apiVersion": "karpenter.sh/v1beta1", "kind": "Nothing", "metadata": {"name": f"made-up-{number}"}}
         assert post(server, served, json.dumps(review(broken)).encode())[0] == 200
-    lines = [record for record in caplog.records if "could not be converted" in record.message]
+    lines = [record for record in caplog.records if "refused to convert an object" in record.message]
     assert len(lines) == 1
-    assert "made-up-0" in lines[0].__dict__["reason"]
+    assert "made-up-0" in lines[0].__dict__["error"]

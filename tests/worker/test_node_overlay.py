@@ -163,6 +163,6 @@ async def test_gat04_gat06_objects_that_have_no_effect_are_told_of_once(caplog: 
     with caplog.at_level(logging.WARNING):
         await warn_of_disabled_gates(cast("Any", Api()), FeatureGates())
         await warn_of_disabled_gates(cast("Any", Api()), FeatureGates(node_overlay=True))
-    (line,) = caplog.messages
-    assert "NodeOverlay" in line
-    assert "FEATURE_GATES=NodeOverlay=true" in line
+    (line,) = caplog.records
+    assert vars(line)["kind"] == "NodeOverlay"
+    assert vars(line)["setting"] == "FEATURE_GATES=NodeOverlay=true"

@@ -299,7 +299,7 @@ async def test_unknown_values_beside_known_ones_are_logged_once(caplog: pytest.L
         cache.publish(claim("x", node_name="", meta={"labels": {"karpenter.sh/nodepool": "a"}}))
         await asyncio.sleep(200 * MOMENT)
         assert server.condition("a", "Ready")["status"] == "True"
-    (line,) = [record for record in caplog.records if record.message == "NodePool names unknown values"]
+    (line,) = [record for record in caplog.records if record.message == "A NodePool names unknown values"]
     assert "unknown values free are ignored" in line.__dict__["error"]
 
 
@@ -314,7 +314,7 @@ async def test_a_pool_that_trips_the_keeper_up_does_not_end_it(caplog: pytest.Lo
         await asyncio.sleep(3 * MOMENT)
         assert (server.status("a")["nodes"], server.status("b")["nodes"]) == (1, 1)
     (line,) = [record for record in caplog.records if record.exc_info]
-    assert line.getMessage() == "The reconcile of an object failed unexpectedly and is retried"
+    assert line.getMessage() == "The controller failed to reconcile for an unexpected reason and retries"
     assert line.__dict__["nodepool"] == "a"
 
 

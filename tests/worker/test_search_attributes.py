@@ -81,9 +81,9 @@ async def test_where_nothing_is_told_the_worker_starts_with_a_warning(
     denied = {OPERATOR: grpc.StatusCode.PERMISSION_DENIED, COUNT: grpc.StatusCode.PERMISSION_DENIED}
     async with front(server.address, denied) as address:
         await ensure_search_attributes(await Client.connect(address))
-    (warning,) = [record.getMessage() for record in caplog.records if record.name == "worker.runtime.search_attributes"]
-    assert "does not tell whether these search attributes exist" in warning
-    assert "TenonBlocked" in warning
+    (warning,) = [record for record in caplog.records if record.name == "worker.temporal"]
+    assert "cannot see whether Temporal has its search attributes" in warning.message
+    assert "TenonBlocked" in vars(warning)["search-attributes"]
 
 
 async def test_missing_attributes_are_added_where_that_is_allowed(server: DevServer) -> None:

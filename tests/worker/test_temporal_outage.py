@@ -38,7 +38,7 @@ async def test_an_outage_is_lived_through_and_work_goes_on_where_it_was(
     server: DevServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """OPS: unready with a sentence, told once, ready again by itself; a workflow that was open ends once."""
-    caplog.set_level("INFO", "worker.runtime.temporal_client")
+    caplog.set_level("INFO", "worker.temporal")
     client = await server.connect()
     readiness = Readiness()
     readiness.why = ""
@@ -63,10 +63,10 @@ async def test_an_outage_is_lived_through_and_work_goes_on_where_it_was(
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await watching
-    told = [record.getMessage() for record in caplog.records if record.name == "worker.runtime.temporal_client"]
-    assert len(told) == 2, told
-    assert "nothing new is decided" in told[0]
-    assert "answers again after" in told[1]
+    told = [record for record in caplog.records if record.name == "worker.temporal"]
+    assert [record.message for record in told] == ["A service does not answer", "A service answers again"]
+    assert "nothing new is decided" in vars(told[0])["consequence"]
+    assert vars(told[1])["service"] == vars(told[0])["service"] == f"Temporal at {server.address}"
 
 
 async def test_a_leader_gives_way_while_temporal_is_away(server: DevServer) -> None:

@@ -5,11 +5,11 @@ Until a node is initialized, it counts with the capacity that its claim states a
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from activities import loggers
 from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.limit_ranges import requests_by_namespace
@@ -25,7 +25,7 @@ from worker.cache.evacuating_pods import leaving
 from worker.cache.quantities import claimed, stated
 from worker.cache.state import ClusterState
 
-log = logging.getLogger(__name__)
+log = loggers.CACHE
 
 
 def scheduling_nodes(state: ClusterState, now: float) -> list[Node]:
@@ -57,7 +57,10 @@ def scheduling_nodes(state: ClusterState, now: float) -> list[Node]:
         try:
             nodes.append(_in_flight(claim, expected))
         except ValueError as error:
-            log.warning("NodeClaim %s is left out of planning, for it cannot be read: %s", claim.name, error)
+            log.warning(
+                "A NodeClaim cannot be read and is left out of planning",
+                extra={"nodeclaim": claim.name, "error": str(error)},
+            )
     return sorted(nodes, key=lambda node: node.name)
 
 

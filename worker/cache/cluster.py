@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from activities import loggers
 from activities.kubernetes import resources
 from activities.kubernetes.client import Kube
 from tenon.kube.claim_record import ClaimRecord
@@ -38,7 +38,7 @@ from worker.cache.table import Table
 from worker.cache.usage import pool_usages
 from worker.runtime.log_rate_limit import LogRateLimiter
 
-log = logging.getLogger(__name__)
+log = loggers.CACHE
 
 
 class ClusterCache(ClusterState):
@@ -118,10 +118,9 @@ class ClusterCache(ClusterState):
         while resource is not None and not await served(self._kube, resource, log_limiter):
             if not reflector.synced.is_set():
                 log.warning(
-                    "%s.%s is not served, so its feature gate has no effect: apply the CustomResourceDefinitions of "
-                    "deploy/crds",
-                    resource.plural,
-                    resource.group,
+                    "The API server does not serve a resource, so its feature gate has no effect: apply the "
+                    "CustomResourceDefinitions of deploy/crds",
+                    extra={"resource": f"{resource.plural}.{resource.group}"},
                 )
             reflector.synced.set()
             await asyncio.sleep(RECHECK_SECONDS)

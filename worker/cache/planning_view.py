@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 from collections.abc import Collection, Mapping, Set
 
+from activities import loggers
 from activities.kubernetes.resources import NODECLAIMS, PODS
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
@@ -27,7 +27,7 @@ from worker.cache.managed_nodes import ManagedNodes
 from worker.cache.snapshot import Snapshot
 from worker.cache.state import still_needs
 
-log = logging.getLogger(__name__)
+log = loggers.CACHE
 
 CATCH_UP_SECONDS = 3.0
 """Seconds to wait until the watch delivers a NodeClaim that the API server has. After that the cache counts as
@@ -202,7 +202,8 @@ class PlanningView:
         if await self._cache.wait_for_claims(claims, CATCH_UP_SECONDS):
             return
         log.warning(
-            "The watch of NodeClaims is behind, so they are listed again", extra={"nodeclaims": sorted(claims)[:10]}
+            "The watch of NodeClaims is behind, and the worker lists them again",
+            extra={"nodeclaims": sorted(claims)[:10]},
         )
         await self._cache.refresh(NODECLAIMS, REFRESH_SECONDS)
 
@@ -216,7 +217,7 @@ class PlanningView:
         if silent <= QUIET_SECONDS:
             return False
         log.info(
-            "The watch of pods is quiet, so they are listed again before a purchase",
+            "The watch of pods is quiet, and the worker lists them again before a launch",
             extra={"silent-seconds": round(silent)},
         )
         await self._cache.refresh(PODS, REFRESH_SECONDS)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-
+from activities import loggers
 from tenon.kube.claim_record import ClaimRecord
 from tenon.resources import Resources, parse_resources
 
-log = logging.getLogger(__name__)
+log = loggers.CACHE
 
 
 def claimed(claim: ClaimRecord, field: str) -> Resources:
@@ -15,7 +14,10 @@ def claimed(claim: ClaimRecord, field: str) -> Resources:
     try:
         return parse_resources(claim.status.get(field))
     except (ValueError, AttributeError) as error:
-        log.warning("NodeClaim %s: status.%s cannot be read: %s", claim.name, field, error)
+        log.warning(
+            "A quantity of a NodeClaim cannot be read",
+            extra={"nodeclaim": claim.name, "field": f"status.{field}", "error": str(error)},
+        )
         return {}
 
 
@@ -24,7 +26,10 @@ def requested(claim: ClaimRecord) -> Resources:
     try:
         return parse_resources((claim.spec.get("resources") or {}).get("requests"))
     except (ValueError, AttributeError) as error:
-        log.warning("NodeClaim %s: spec.resources.requests cannot be read: %s", claim.name, error)
+        log.warning(
+            "A quantity of a NodeClaim cannot be read",
+            extra={"nodeclaim": claim.name, "field": "spec.resources.requests", "error": str(error)},
+        )
         return {}
 
 

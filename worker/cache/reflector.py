@@ -21,6 +21,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from activities import loggers
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachableError, GoneError, from_status
 from activities.kubernetes.resources import Resource
@@ -32,7 +33,7 @@ from worker.cache.list_and_watch import AnyObject, Page, Status, WatchEvent
 R = TypeVar("R", bound=Record)
 R_contra = TypeVar("R_contra", bound=Record, contravariant=True)
 
-log = logging.getLogger(__name__)
+log = loggers.CACHE
 
 PAGE_SIZE = 500
 WATCH_SECONDS = (240, 300)
@@ -166,7 +167,7 @@ class Reflector(Generic[R]):
             except ApiError as error:
                 if error.status not in (400, 422):
                     raise
-                log.info("%s: the API server cannot begin a watch with a list", self._resource.plural)
+                log.info("The API server cannot begin a watch with a list", extra={"resource": self._resource.plural})
                 self._watch_list = False
         else:
             await self._list()
@@ -266,19 +267,26 @@ class Reflector(Generic[R]):
         except ValueError as error:
             metadata = _any.decode(raw).metadata
             key = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
-            log.warning("%s %s is left out, for it cannot be read: %s", self._resource.kind, key, error)
+            log.warning(
+                "An object cannot be read and is left out",
+                extra={"kind": self._resource.kind, "object": key, "error": str(error)},
+            )
             return key, None, metadata.resource_version
         return record.key, record, record.resource_version
 
     def _answered(self) -> None:
         if self._complaint:
-            log.info("%s: the API server answers again", self._resource.plural)
+            log.info("The watch of a resource works again", extra={"resource": self._resource.plural})
             self._complaint = ""
 
     def _log_failure(self, failure: ApiError) -> None:
         sentence = f"{self._resource.plural}: {failure}"
         level = logging.DEBUG if sentence == self._complaint else logging.WARNING
-        log.log(level, "Watching %s; trying again", sentence)
+        log.log(
+            level,
+            "The watch of a resource failed and is retried",
+            extra={"resource": self._resource.plural, "error": str(failure)},
+        )
         self._complaint = sentence
 
 

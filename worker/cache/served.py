@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 
+from activities import loggers
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, NotFoundError
 from activities.kubernetes.resources import Resource
 from worker.runtime.log_rate_limit import LogRateLimiter
 
-log = logging.getLogger(__name__)
+log = loggers.CACHE
 
 RECHECK_SECONDS = 30.0
 """Seconds until the next check of a kind that is not served."""
@@ -27,5 +27,7 @@ async def served(kube: Kube, resource: Resource, log_limiter: LogRateLimiter) ->
             return False
         except (ApiError, ValueError) as error:
             if log_limiter.count(resource.plural) is not None:
-                log.warning("the API server does not say what it serves", extra={"error": str(error)})
+                log.warning(
+                    "The worker failed to read which resources the API server serves", extra={"error": str(error)}
+                )
             await asyncio.sleep(RECHECK_SECONDS / 10)

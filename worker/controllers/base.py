@@ -9,14 +9,13 @@ from __future__ import annotations
 import abc
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import Awaitable, Sequence
 from typing import ClassVar
 
 from temporalio.service import RPCError
 
-from activities import metrics
+from activities import loggers, metrics
 from activities.ec2.errors import EC2Error
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.errors import ApiError
@@ -46,7 +45,7 @@ class Controller(abc.ABC):
 
     def __init__(self, cache: ClusterCache) -> None:
         self._cache = cache
-        self._log = logger(self.name)
+        self._log = loggers.controller(self.name)
         self._log_limiter = LogRateLimiter()
         self._succeeded = metrics.RECONCILES.labels(self.name, "success")
         self._requeued = metrics.RECONCILES.labels(self.name, "requeue_after")
@@ -142,16 +141,19 @@ class Controller(abc.ABC):
 
     def _log_failure(self, key: str, error: Exception) -> None:
         """Log one line a minute: for all objects together if a service is unavailable, otherwise for each object."""
-        what = "The reconcile of an object" if key else "A reconcile"
         fields = {"controller": self.name} | ({self.object_field: key} if key else {})
         if not isinstance(error, ApiError | EC2Error | RPCError):
             if self._log_limiter.count((key, type(error))) is not None:
-                self._log.error("%s failed unexpectedly and is retried", what, exc_info=error, extra=fields)
+                self._log.error(
+                    "The controller failed to reconcile for an unexpected reason and retries",
+                    exc_info=error,
+                    extra=fields,
+                )
             return
         away = isinstance(error, RPCError) or (isinstance(error, ApiError) and not 400 <= error.status < 500)
         thing = type(error).__name__ if away else f"{key} {getattr(error, 'status', '')}"
         if self._log_limiter.count(thing) is not None:
-            self._log.warning("%s failed and is retried", what, extra={**fields, "error": str(error)})
+            self._log.warning("The controller failed to reconcile and retries", extra={**fields, "error": str(error)})
 
 
 class ObjectController(Controller):
@@ -217,8 +219,3 @@ class ObjectController(Controller):
 def backoff(failures: int, first: float = BACKOFF[0], longest: float = BACKOFF[1]) -> float:
     """Seconds until the next retry after so many earlier failures."""
     return float(min(longest, first * 2 ** min(failures, 30)))
-
-
-def logger(name: str) -> logging.Logger:
-    """The logger of a controller: all of them are below ``controller``."""
-    return logging.getLogger(f"controller.{name}")

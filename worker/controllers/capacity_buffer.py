@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
+from activities import loggers
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
@@ -47,7 +48,7 @@ from worker.cache.buffer_pods import BufferPods
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
-from worker.controllers.base import Controller, logger
+from worker.controllers.base import Controller
 
 NAME = "capacitybuffer"
 
@@ -138,7 +139,7 @@ class CapacityBufferController(Controller):
         except ApiError as error:
             if self._log_limiter.count((record.key, error.status)) is not None:
                 self._log.warning(
-                    "The target of a CapacityBuffer could not be read",
+                    "The controller failed to read the target of a CapacityBuffer",
                     extra={"capacitybuffer": record.key, "error": str(error)},
                 )
             refused = 400 <= error.status < 500 and error.status != 429
@@ -192,7 +193,7 @@ class CapacityBufferController(Controller):
         except ApiError as error:
             if self._log_limiter.count((record.key, error.status)) is not None:
                 self._log.warning(
-                    "The status of a CapacityBuffer was not written and is retried",
+                    "The controller failed to write the status of a CapacityBuffer and retries",
                     extra={"capacitybuffer": record.key, "error": str(error)},
                 )
             return
@@ -200,7 +201,7 @@ class CapacityBufferController(Controller):
         if reasons != condition_reasons(_status(record).conditions):
             self._log.info(
                 "The conditions of a CapacityBuffer changed",
-                extra={"capacitybuffer": record.key, "pods": found.count, "reasons": reasons},
+                extra={"capacitybuffer": record.key, "pod-count": found.count, "conditions": reasons},
             )
 
     @staticmethod
@@ -221,8 +222,10 @@ def _simulated(
     problem = problem_of(cluster, pods, [], policy, reserved)
     found = solve_isolated(problem, Limit(MAX_SECONDS), solve_with_buffers)
     if found.error is not None:
-        logger(NAME).error(
-            "the scheduling engine failed on pods of buffers", exc_info=found.error, extra={"pods": [*found.apart]}
+        loggers.CAPACITY_BUFFER.error(
+            "The scheduling engine failed on pods of CapacityBuffers",
+            exc_info=found.error,
+            extra={"pods": [*found.apart]},
         )
     plan = found.plan
     ready = frozenset(node.name for node in problem.nodes if node.initialized)

@@ -100,7 +100,10 @@ class LegacyApiController(Controller):
             try:
                 await work
             except ConflictError:  # another client changed it, and the cache will see that soon
-                self._log.debug("Another client changed the object", extra={"object": record.name})
+                self._log.debug(
+                    "Another client changed an object of an older API",
+                    extra={"kind": resource.kind, "object": record.name},
+                )
 
         await self.isolate(f"{resource.kind}/{record.name}", reconcile())
 
@@ -167,7 +170,7 @@ class LegacyApiController(Controller):
         """Publish and log why an old object has no effect."""
         await self._recorder.publish(with_type(resource, record), outcome.reason, outcome.problem, "Warning")
         self._log.warning(
-            "an object of an older API does not act",
+            "An object of an older API has no effect",
             extra={"kind": resource.kind, "object": record.name, "error": outcome.problem},
         )
 

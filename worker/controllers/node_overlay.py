@@ -77,6 +77,6 @@ class NodeOverlayController(Controller):
         level = logging.INFO if found["status"] == "True" else logging.WARNING
         self._log.log(
             level,
-            "A NodeOverlay was evaluated",
-            extra={"nodeoverlay": record.name, "reason": found["reason"], "message-of-condition": found["message"]},
+            "The controller evaluated a NodeOverlay",
+            extra={"nodeoverlay": record.name, "reason": found["reason"], "condition-message": found["message"]},
         )

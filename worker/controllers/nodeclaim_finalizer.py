@@ -45,5 +45,5 @@ class NodeClaimFinalizerController(ObjectController):
         if claim is not None and await ensure_claim_finalizer(
             self._kube, ClaimRef(cluster=self._cluster, name=name, uid=claim.uid)
         ):
-            self._log.info("The finalizer of a NodeClaim was restored", extra={"nodeclaim": name})
+            self._log.info("The controller restored the finalizer of a NodeClaim", extra={"nodeclaim": name})
         return None

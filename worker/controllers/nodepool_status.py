@@ -148,8 +148,8 @@ class NodePoolStatusController(Controller):
             for condition in failed:
                 await self._recorder.publish(_reference(record), condition["reason"], condition["message"], "Warning")
             self._log.warning(
-                "NodePool is not ready",
-                extra={"nodepool": record.name, "reasons": {c["type"]: c["message"] for c in failed}},
+                "A NodePool is not ready",
+                extra={"nodepool": record.name, "conditions": {c["type"]: c["message"] for c in failed}},
             )
         held: dict[str, Any] = next((c for c in status["conditions"] if c["type"] == NODE_LAUNCH_HEALTHY), {})
         if held.get("status") == "False" and held["message"] != record.condition(NODE_LAUNCH_HEALTHY).get("message"):
@@ -166,14 +166,14 @@ class NodePoolStatusController(Controller):
         self._read[name] = generation
         for fault in unknown_values(pool.spec.template.spec.requirements):
             self._log.warning(
-                "NodePool names unknown values", extra={"nodepool": name, "error": f"spec.template.spec.{fault}"}
+                "A NodePool names unknown values", extra={"nodepool": name, "error": f"spec.template.spec.{fault}"}
             )
 
     async def _refuse(self, record: ObjectRecord) -> None:
         """Report a NodePool that cannot be parsed, in an event and in the log. The other pools are not affected."""
         _, faults = parse(NodePool, record.body)
         why = "; ".join(str(fault) for fault in faults)
-        self._log.error("NodePool cannot be read and is left out", extra={"nodepool": record.name, "error": why})
+        self._log.error("A NodePool cannot be read and is left out", extra={"nodepool": record.name, "error": why})
         await self._recorder.publish(_reference(record), "NodePoolValidationFailed", why, "Warning")
 
     def _hashed_elsewhere(self) -> dict[str, list[ClaimRecord]]:

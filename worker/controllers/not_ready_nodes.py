@@ -75,11 +75,11 @@ class NotReadyNodeController(Controller):
             for name, (since, looks) in self._not_ready.items()
             if looks < len(CHECKS) and since + CHECKS[looks] <= now
         ]
-        self._log.info("Nodes stopped reporting, so housekeeping looks for their instances", extra={"nodes": due[:20]})
+        self._log.info("Nodes stopped reporting, and housekeeping checks their instances", extra={"nodes": due[:20]})
         try:
             await self._sweep()
         except RPCError as error:
-            self._log.warning("Housekeeping could not be started", extra={"error": error.message})
+            self._log.warning("The controller failed to start housekeeping", extra={"error": error.message})
             self._not_before = asyncio.get_running_loop().time() + RETRY
             return
         for name in due:

@@ -149,7 +149,7 @@ class StaticNodePoolController(Controller):
                 capacity_type = known.labels.get(labels.CAPACITY_TYPE, "") if known is not None else ""
                 metrics.CLAIMS_DISRUPTED.labels(REASON, pool.metadata.name, capacity_type, "", "graceful").inc()
                 self._log.info(
-                    "deleted a nodeclaim of a static NodePool",
+                    "The controller deleted a NodeClaim of a static NodePool",
                     extra={"nodeclaim": claim.name, "nodepool": pool.metadata.name, "reason": REASON},
                 )
 
@@ -172,8 +172,8 @@ class StaticNodePoolController(Controller):
                 await self._kube.create(NODECLAIMS, body)
                 metrics.CLAIMS_CREATED.labels("provisioned", name, str(planned.min_values_relaxed).lower()).inc()
                 self._log.info(
-                    "created a nodeclaim of a static NodePool",
-                    extra={"nodeclaim": claim, "nodepool": name, "instance-type-options": len(planned.instance_types)},
+                    "The controller created a NodeClaim of a static NodePool",
+                    extra={"nodeclaim": claim, "nodepool": name, "instance-type-count": len(planned.instance_types)},
                 )
             backoff.created(claim)
         await self._advance_ordinal(pool, decision.next_ordinal)
@@ -209,7 +209,7 @@ class StaticNodePoolController(Controller):
 
     def _log_reason(self, pool: str, why: str) -> None:
         if self._log_limiter.count((pool, why[:40])) is not None:
-            self._log.warning("static NodePool lacks nodes", extra={"nodepool": pool, "error": why})
+            self._log.warning("A static NodePool lacks nodes", extra={"nodepool": pool, "error": why})
 
 
 def _balance(pool: NodePool, claims: list[StaticClaim]) -> Balance:

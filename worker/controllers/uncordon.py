@@ -27,7 +27,7 @@ class UncordonController(ObjectController):
     """Opens nodes using only the cache and the API server."""
 
     name = "node.uncordon"
-    object_field = "Node"
+    object_field = "node"
     topics = (Topic.NODE,)
     settle = 0.0
     backoff = (RETRY, RETRY)
@@ -56,6 +56,6 @@ class UncordonController(ObjectController):
         if opens_at > now:
             return opens_at - now
         if await uncordon_by_name(self._kube, name):
-            self._log.warning("A node was closed for too long and is open now", extra={"Node": name})
+            self._log.warning("A node was closed for too long, and the controller opened it", extra={"node": name})
         self._closed_since.pop(name, None)
         return None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from activities import loggers
 from activities.kubernetes.resources import AWSNODETEMPLATES, PROVISIONERS, Resource
 from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.awsnodetemplate import Defaults
@@ -18,7 +18,7 @@ from tenon.kube.owners import controller, owners
 from tenon.kube.records import ObjectRecord
 from worker.cache.cluster import ClusterCache
 
-log = logging.getLogger(__name__)
+log = loggers.LEGACY
 
 
 class ConversionCache:
@@ -81,7 +81,9 @@ class ConversionCache:
             try:
                 made = work_out()
             except Exception:  # one object that fails must not stop the conversion of the others
-                log.exception("could not be converted", extra={"object": record.name})
+                log.exception(
+                    "The controller failed to convert an object of an older API", extra={"object": record.name}
+                )
                 made = Materialized(problem="it could not be converted: the log of Tenon's cluster process says why")
             known = self._known[record.uid] = (origin, made)
         return known[1]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from activities import loggers
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.events import EventRecorder
@@ -18,7 +18,7 @@ from tenon.kube.owners import controller, owners
 from tenon.kube.records import ObjectRecord
 from worker.cache.cluster import ClusterCache
 
-log = logging.getLogger(__name__)
+log = loggers.LEGACY
 
 RESOURCES: Mapping[str, Resource] = {"NodePool": NODEPOOLS, NODE_CLASS_KIND: EC2NODECLASSES}
 
@@ -118,7 +118,10 @@ class Materializer:
         record = self.present(body)
         if record is None:
             await self._kube.create(resource, body)
-            log.info("made from an older object", extra={"kind": kind, "object": name, "from": _shown(old)})
+            log.info(
+                "The controller created an object from one of an older API",
+                extra={"kind": kind, "object": name, "source-object": _shown(old)},
+            )
         elif self._is_known(record, body):
             return
         elif differs(record.body, body):
@@ -149,10 +152,16 @@ class Materializer:
             metadata = answer["metadata"]
             self._overruled[body["kind"], name] = (metadata["uid"], metadata.get("generation"), body)
             text = f"it is not quite as {_shown(old)} says: an admission policy, perhaps, changes what is written"
-            log.warning("not in step with an older object", extra={"object": name, "from": _shown(old), "error": text})
+            log.warning(
+                "An object differs from its source of an older API",
+                extra={"kind": body["kind"], "object": name, "source-object": _shown(old), "error": text},
+            )
             await self._recorder.publish(regarding, "NotInStep", text, "Warning")
             return
-        log.info("brought in step with an older object", extra={"object": name, "from": _shown(old)})
+        log.info(
+            "The controller updated an object from one of an older API",
+            extra={"kind": body["kind"], "object": name, "source-object": _shown(old)},
+        )
         _, before = self._alike.get((body["kind"], name), ("", body))
         if before == body:  # a user edited the v1 object and not the old one
             text = f"it is as {_shown(old)} says again: edit that one to change it"

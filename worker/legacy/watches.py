@@ -7,10 +7,10 @@ worker checks periodically whether the CRDs have been installed.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from functools import partial
 
+from activities import loggers
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import AWSNODETEMPLATES, MACHINES, PROVISIONERS, Resource
 from tenon.kube.decode import decode_object
@@ -21,7 +21,7 @@ from worker.cache.served import RECHECK_SECONDS, served
 from worker.cache.table import Table
 from worker.runtime.log_rate_limit import LogRateLimiter
 
-log = logging.getLogger(__name__)
+log = loggers.LEGACY
 
 
 class LegacyObjects:
@@ -63,7 +63,9 @@ class LegacyObjects:
         while not await served(self._kube, resource, self._log_limiter):
             self._known[resource].set()
             await asyncio.sleep(RECHECK_SECONDS)
-        log.info("objects of an older API are read", extra={"kind": resource.kind, "version": resource.api_version})
+        log.info(
+            "The worker reads objects of an older API", extra={"kind": resource.kind, "version": resource.api_version}
+        )
         reflector = Reflector(self._kube, resource, decode_object, table, silence_limit=self._silence_limit)
         async with asyncio.TaskGroup() as group:
             group.create_task(reflector.run(), name=f"reflect {resource.plural}")

@@ -6,13 +6,13 @@ Reflectors notice an outage too, but only the cluster process has reflectors, an
 from __future__ import annotations
 
 import asyncio
-import logging
 
+from activities import loggers
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachableError
 from worker.runtime.outage import Outage, ReadinessLike
 
-log = logging.getLogger(__name__)
+log = loggers.KUBERNETES
 
 PERIOD = 10.0
 

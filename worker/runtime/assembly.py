@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 from temporalio.workflow import NondeterminismError
 
+from activities import loggers
 from activities.cluster_version import ClusterVersion, server_version
 from activities.disrupting import disrupt
 from activities.ec2.client import Ec2
@@ -40,7 +40,7 @@ from workflows.nodeclass import NodeClassWorkflow
 from workflows.options import DRAINING, ENDING
 from workflows.provisioner import ProvisionerWorkflow
 
-log = logging.getLogger(__name__)
+log = loggers.INSTANCE_TYPES
 
 WORKFLOWS: Sequence[type] = (
     NodeClaimWorkflow,
@@ -127,7 +127,7 @@ async def warm_up(clients: Clients) -> None:
     try:
         await asyncio.to_thread(clients.ec2.catalogue.warm)
     except EC2Error as error:
-        log.warning("The instance type catalogue could not be read in advance", extra={"error": str(error)})
+        log.warning("The worker failed to read the instance types in advance", extra={"error": str(error)})
 
 
 def io_workers(

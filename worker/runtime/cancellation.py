@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine
 from typing import Any
 
-log = logging.getLogger(__name__)
+from activities import loggers
+
+log = loggers.PROCESS
 
 
 async def interrupted(work: Coroutine[Any, Any, Any], by: Coroutine[Any, Any, Any], *, name: str) -> bool:
@@ -29,5 +30,7 @@ async def interrupted(work: Coroutine[Any, Any, Any], by: Coroutine[Any, Any, An
         await working
         return False
     if isinstance(ends[0], Exception):
-        log.warning("What was ended by %s did not end cleanly: %r", name, ends[0], exc_info=ends[0])
+        log.warning(
+            "Canceled work did not end cleanly", exc_info=ends[0], extra={"reason": name, "error": repr(ends[0])}
+        )
     return True

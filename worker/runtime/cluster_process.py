@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import socket
 import sys
@@ -20,6 +19,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
+from activities import loggers
 from activities.kubernetes.client import Kube
 from activities.planning.batching import Batcher, Window
 from activities.planning.blocked_pools import BlockedPools
@@ -66,7 +66,7 @@ from worker.settings import Settings
 from worker.webhook.definitions import reconcile_definitions
 from workflows import names
 
-log = logging.getLogger("worker.runtime.cluster_process")  # __name__ is __main__ here
+log = loggers.PROCESS
 
 TURN = 0.001
 """Seconds after which a planning thread yields the interpreter. The event loop waits for that after each system call.
@@ -255,7 +255,7 @@ async def _decide(
 
     await _temporal_serves(client)  # a Worker that starts while Temporal is unavailable would end the process
     async with serving(queue), serving(names.plan_queue(cluster)), asyncio.TaskGroup() as group:
-        log.info("planning for the cluster", extra={"cluster": cluster})
+        log.info("The worker leads and plans for the cluster", extra={"cluster": cluster})
         group.create_task(announcements.run(), name="announcements")
         group.create_task(
             reconcile_schedule(client, cluster, settings.garbage_collection_interval), name="housekeeping"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import logging
 
+from activities import loggers
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import CAPACITYBUFFERS, NODEOVERLAYS
 from tenon.provisioning.gates import FeatureGates
 
-log = logging.getLogger(__name__)
+log = loggers.SETTINGS
 
 
 async def warn_of_disabled_gates(kube: Kube, gates: FeatureGates) -> None:
@@ -27,9 +27,6 @@ async def warn_of_disabled_gates(kube: Kube, gates: FeatureGates) -> None:
             continue
         if page.get("items"):
             log.warning(
-                "%s objects are in the cluster and have no effect: the feature gate %s is off; to turn it on set "
-                "FEATURE_GATES=%s=true",
-                resource.kind,
-                gate,
-                gate,
+                "Objects have no effect because their feature gate is off: change the setting to use them",
+                extra={"kind": resource.kind, "setting": f"FEATURE_GATES={gate}=true"},
             )

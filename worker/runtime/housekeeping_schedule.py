@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from datetime import timedelta
 
 from temporalio.api.common.v1 import Payload
@@ -22,11 +21,12 @@ from temporalio.client import (
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError
 
+from activities import loggers
 from tenon.housekeeping.messages import HousekeepingInput
 from workflows import names
 from workflows.housekeeping import HousekeepingWorkflow, housekeeping_id, schedule_id
 
-log = logging.getLogger(__name__)
+log = loggers.HOUSEKEEPING
 
 EVERY = timedelta(minutes=10)
 """A sweep costs about three billed actions: ten minutes keep a quiet cluster below twenty an hour."""
@@ -63,13 +63,17 @@ async def reconcile_schedule(client: Client, cluster: str, every: timedelta = EV
         try:
             changed = await ensure_schedule(client, cluster, every)
             if changed:
-                log.info("the housekeeping schedule was written", extra={"cluster": cluster, "every": str(every)})
+                log.info(
+                    "The worker wrote the housekeeping Schedule", extra={"cluster": cluster, "interval": str(every)}
+                )
             if not begun:
                 await sweep_now(client, cluster)
                 begun = True
             pause = RESYNC
         except RPCError as error:
-            log.warning("The housekeeping Schedule was not reconciled and is retried", extra={"error": error.message})
+            log.warning(
+                "The worker failed to reconcile the housekeeping Schedule and retries", extra={"error": error.message}
+            )
             pause = RETRY
         await asyncio.sleep(pause)
 

@@ -7,11 +7,11 @@ nothing acts on them until Tenon leads again.
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import AsyncExitStack
 
 from temporalio.client import Client
 
+from activities import loggers
 from activities.launch_breakers import LaunchBreakers
 from activities.node_life import now
 from worker.runtime.api_server_health import watch_api_server
@@ -26,7 +26,7 @@ from worker.runtime.tracing import tracing_wanted
 from worker.settings import Settings
 from worker.webhook.serving import conversions_served
 
-log = logging.getLogger("worker.runtime.io_process")  # __name__ is __main__ here
+log = loggers.PROCESS
 
 
 async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) -> None:
@@ -54,7 +54,7 @@ async def _serve(settings: Settings, readiness: Readiness, stop: asyncio.Event) 
         async with AsyncExitStack() as running:
             for worker in workers:
                 await running.enter_async_context(worker)
-            log.info("serving workflows and activities", extra={"cluster": settings.cluster_name})
+            log.info("The worker serves workflows and activities", extra={"cluster": settings.cluster_name})
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(temporal.follow(*workers), name="new connections")

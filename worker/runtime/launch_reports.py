@@ -7,16 +7,16 @@ complete state, so a provisioner that an operator terminated learns it again fro
 from __future__ import annotations
 
 import asyncio
-import logging
 
 from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities import loggers
 from activities.launch_breakers import LaunchBreakers
 from workflows import names
 from workflows.provisioner import ProvisionerWorkflow
 
-log = logging.getLogger(__name__)
+log = loggers.PROVISIONER
 
 GATHER = 1.0
 """Seconds in which refusals gather before they are reported."""
@@ -32,7 +32,7 @@ async def report_launches(client: Client, cluster: str, breakers: LaunchBreakers
             breakers.adopt(await handle.query(ProvisionerWorkflow.launches))
             break
         except WorkflowQueryFailedError as error:  # a workflow of an earlier version does not store this
-            log.info("the provisioner's workflow does not say what EC2 refused", extra={"error": str(error)})
+            log.info("The workflow of the provisioner does not store what EC2 refused", extra={"error": str(error)})
             break
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
@@ -46,7 +46,10 @@ async def report_launches(client: Client, cluster: str, breakers: LaunchBreakers
         try:
             await handle.signal(ProvisionerWorkflow.launches_reported, report)
         except RPCError as error:
-            log.info("the provisioner's workflow was not told what EC2 refuses", extra={"error": error.message})
+            log.info(
+                "The worker failed to report to the provisioner what EC2 refuses and retries",
+                extra={"error": error.message},
+            )
             breakers.news.set()
             await asyncio.sleep(RETRY)
         else:

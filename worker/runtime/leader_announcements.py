@@ -10,7 +10,6 @@ not start by announcing itself.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,9 +17,10 @@ from contextlib import contextmanager
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities import loggers
 from workflows import names
 
-log = logging.getLogger(__name__)
+log = loggers.LEADER_ELECTION
 
 PERIOD = 2.0
 """Seconds between two checks."""
@@ -73,7 +73,9 @@ class Announcements:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 return  # the Temporal health check logs it once a minute; the next check retries
         if patience.repeated:
-            log.info("No question came from %s: this leader announced itself again", workflow_id)
+            log.info(
+                "A workflow did not call this leader, which announced itself again", extra={"workflow": workflow_id}
+            )
         patience.announced()
 
 

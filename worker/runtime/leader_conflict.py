@@ -15,13 +15,12 @@ result Tenon stands by.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from activities import metrics
+from activities import loggers, metrics
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ForbiddenError
 from activities.kubernetes.events import EventRecorder
@@ -31,7 +30,7 @@ from worker.runtime.cancellation import interrupted
 from worker.runtime.lease import LEASE_NAME, duration, is_tenons, released_by_tenon
 from worker.runtime.log_rate_limit import LogRateLimiter
 
-log = logging.getLogger(__name__)
+log = loggers.LEADER_ELECTION
 
 PERIOD = 2.0
 DURATION = 15.0
@@ -140,7 +139,7 @@ class LeaderConflict:
             if self.unseen:
                 self.unseen = f"whether another controller leads cannot be seen, for Leases cannot be listed: {why}"
             if self._log_limiter.count(why) is not None:
-                log.warning("The Leases of other controllers cannot be listed: %s", why)
+                log.warning("The worker failed to list the Leases of other controllers", extra={"error": why})
             return
         await self._record(found)
 
@@ -200,7 +199,10 @@ class LeaderConflict:
         metrics.STANDING_BY.set(1 if rival else 0)
         if rival is None:
             if gone is not None:
-                log.info("The Lease %s/%s has not been renewed for its time: Tenon begins", gone.namespace, gone.name)
+                log.info(
+                    "The Lease of another controller expired, and Tenon begins",
+                    extra={"lease": f"{gone.namespace}/{gone.name}"},
+                )
             self._taken.clear()
             self._free.set()
             return

@@ -11,7 +11,6 @@ it, a label and the holder's name show that. After a release, an annotation show
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -19,12 +18,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from activities import loggers
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.resources import LEASES
 from tenon.apis.json_object import JsonObject
 
-log = logging.getLogger(__name__)
+log = loggers.LEADER_ELECTION
 
 LEASE_NAME = "karpenter-leader-election"
 IDENTITY_PREFIX = "tenon/"
@@ -91,6 +91,7 @@ class LeaseElection:
         self._namespace = namespace
         self._identity = identity
         self._name = name
+        self._key = f"{namespace}/{name}"
         self._times = times
         self._stand_by = stand_by
         self._now = now
@@ -124,7 +125,11 @@ class LeaseElection:
                 return
             for end in ends:  # an error while shutting down after a lost Lease must not end this loop
                 if isinstance(end, Exception):
-                    log.warning("Leading did not end cleanly: %r", end, exc_info=end)
+                    log.warning(
+                        "The work of the leader did not end cleanly",
+                        exc_info=end,
+                        extra={"lease": self._key, "error": repr(end)},
+                    )
             await asyncio.sleep(self._times.retry)  # let another replica go first
 
     async def acquire(self) -> None:
@@ -133,7 +138,7 @@ class LeaseElection:
         while not held:
             await asyncio.sleep(self._times.retry)
             held = await self._try_with_timeout()
-        log.info("This replica (%s) now leads by the Lease %s/%s", self._identity, self._namespace, self._name)
+        log.info("This replica leads", extra={"lease": self._key, "identity": self._identity})
 
     async def release(self) -> None:
         """Release the Lease if this identity still holds it. A failure is only logged, because the Lease expires by
@@ -147,7 +152,7 @@ class LeaseElection:
                     released = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": stamp}
                     await self._update(lease, released, label=None, released_at=stamp)
         except (ApiError, TimeoutError) as error:
-            log.warning("The Lease %s/%s could not be released: %r", self._namespace, self._name, error)
+            log.warning("This replica failed to release the Lease", extra={"lease": self._key, "error": repr(error)})
 
     @asynccontextmanager
     async def _held(self) -> AsyncIterator[None]:
@@ -171,7 +176,7 @@ class LeaseElection:
             except TimeoutError:
                 held = None
             deadline = self._renewed_at + self._times.renew_deadline
-        log.warning("The Lease %s/%s is lost: this replica stops leading", self._namespace, self._name)
+        log.warning("This replica lost the Lease and stops leading", extra={"lease": self._key})
 
     async def _try_with_timeout(self) -> bool | None:
         """Make one attempt, with a timeout, so that a hanging API server cannot block a takeover after it recovers."""
@@ -192,11 +197,14 @@ class LeaseElection:
             return None  # another client wrote; the next attempt reads the new holder
         except ApiError as error:
             if str(error) != self._complaint:
-                log.warning("The Lease %s/%s cannot be read or written: %s", self._namespace, self._name, error)
+                log.warning(
+                    "This replica failed to read or write the Lease and retries",
+                    extra={"lease": self._key, "error": str(error)},
+                )
             self._complaint = str(error)
             return None
         if self._complaint:
-            log.info("The Lease %s/%s can be read and written again", self._namespace, self._name)
+            log.info("This replica can read and write the Lease again", extra={"lease": self._key})
         self._complaint = ""
         if held:
             self._renewed_at = asked

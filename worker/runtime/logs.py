@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 from pythonjsonlogger.json import JsonFormatter
 
+from activities import loggers
 from worker.settings import Settings, SettingsError
 
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
@@ -46,12 +47,12 @@ def set_up(process: str, settings: Settings) -> None:
     formatter = TenonFormatter(process)
     for handler in handlers:
         handler.setFormatter(formatter)
-    root = logging.getLogger()
+    root = loggers.library("")
     root.handlers[:] = handlers
     logging.captureWarnings(True)  # otherwise Python's warnings are plain text between the JSON lines
     root.setLevel(_LEVELS[settings.log_level])
     for chatty in ("botocore", "boto3", "urllib3", "aiohttp", "kubernetes", "kubernetes_asyncio", "asyncio"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+        loggers.library(chatty).setLevel(logging.WARNING)
     _report_faults(handlers, _handlers("LOG_ERROR_OUTPUT_PATHS", settings.log_error_output_paths), formatter)
 
 

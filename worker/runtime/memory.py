@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
-import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
 
-log = logging.getLogger(__name__)
+from activities import loggers
+
+log = loggers.PROCESS
 
 PARENT = "TENON_PARENT_PID"
 """Environment variable: the process ID of the parent, which in a container is usually 1."""
@@ -42,9 +43,9 @@ async def watch_memory(limit: int, used: Callable[[], int] | None = None, period
             before = used()
             free()
             log.warning(
-                "Memory is short: garbage was collected. Raise the memory limit, or lower CPU_REQUESTS to do less at "
-                "once.",
-                extra={"limit": limit, "before": before, "after": used()},
+                "Memory is short, and the worker collected garbage: raise the memory limit, or lower CPU_REQUESTS "
+                "to do less at once",
+                extra={"limit-bytes": limit, "before-bytes": before, "after-bytes": used()},
             )
             await asyncio.sleep(max(REST, period))
         await asyncio.sleep(period)

@@ -52,7 +52,10 @@ class Outage:
         instant = self._clock()
         if not why:
             if self._sentence:
-                self._log.info("%s answers again after %.0f s", self._service, instant - self._began)
+                self._log.info(
+                    "A service answers again",
+                    extra={"service": self._service, "outage-seconds": round(instant - self._began)},
+                )
             self._sentence = ""
             return
         begins = not self._sentence
@@ -61,4 +64,7 @@ class Outage:
         self._sentence = f"{self._service} has not answered since {self._since} ({why})"
         if begins or instant >= self._told + REPEAT_SECONDS:
             self._told = instant
-            self._log.warning("%s: %s", self._sentence, self._consequence)
+            self._log.warning(
+                "A service does not answer",
+                extra={"service": self._service, "since": self._since, "error": why, "consequence": self._consequence},
+            )

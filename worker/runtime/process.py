@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
+from activities import loggers
 from activities.ec2.errors import EC2Error
 from activities.kubernetes.errors import ApiError, ApiUnreachableError, ConfigError
 from worker.runtime import logs
@@ -52,7 +52,7 @@ def run(name: str, main: Main) -> None:
     try:
         settings = load()
         logs.set_up(name, settings)
-        logging.getLogger("temporalio.activity").addFilter(ActivityFailureFilter())
+        loggers.library("temporalio.activity").addFilter(ActivityFailureFilter())
         set_up_tracing(name, settings.cluster_name)
         asyncio.run(_run(name, settings, main))
     except (SettingsError, TemporalError, ApiUnreachableError, ConfigError, ApiError, EC2Error) as error:

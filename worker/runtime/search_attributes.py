@@ -6,7 +6,6 @@ Temporal Cloud lets no worker list or add them. There, a query that names an att
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -16,10 +15,11 @@ from temporalio.client import Client
 from temporalio.common import SearchAttributeKey
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities import loggers
 from worker.runtime.temporal_client import TemporalError
 from workflows.names import SEARCH_ATTRIBUTES
 
-log = logging.getLogger(__name__)
+log = loggers.TEMPORAL
 
 Keys = Collection[SearchAttributeKey[Any]]
 NOT_ALLOWED = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED, RPCStatusCode.UNIMPLEMENTED)
@@ -49,7 +49,7 @@ async def ensure_search_attributes(client: Client) -> None:
             + "temporal operator search-attribute create "
             + " ".join(f"--name {key.name} --type {_type_name(key.indexed_value_type)}" for key in missing)
         ) from None
-    log.info("added search attributes", extra={"names": _names(missing)})
+    log.info("The worker added search attributes", extra={"search-attributes": _names(missing)})
 
 
 async def _missing(client: Client) -> Keys:
@@ -72,10 +72,8 @@ async def _missing_by_queries(client: Client) -> Keys:
     unknown = [key for key, exists in found if exists is None]
     if unknown:
         log.warning(
-            "Temporal namespace %s does not tell whether these search attributes exist, and without them no workflow "
-            "can start: %s",
-            client.namespace,
-            ", ".join(_names(unknown)),
+            "The worker cannot see whether Temporal has its search attributes, without which no workflow can start",
+            extra={"namespace": client.namespace, "search-attributes": _names(unknown)},
         )
     return [key for key, exists in found if exists is False]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from collections.abc import Callable
 from typing import Protocol
@@ -12,12 +11,13 @@ from temporalio.client import Client
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
 from temporalio.service import RPCError
 
+from activities import loggers
 from tenon.errors import TenonError
 from worker.runtime.outage import Outage, ReadinessLike
 from worker.runtime.temporal_core_logs import runtime
 from worker.runtime.temporal_plugin import TenonPlugin
 
-log = logging.getLogger(__name__)
+log = loggers.TEMPORAL
 
 DEFAULT_ADDRESS = "localhost:7233"
 CONNECT_TIMEOUT = 10.0

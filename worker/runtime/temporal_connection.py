@@ -7,7 +7,6 @@ files are read periodically. If their content has changed, a new client is creat
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Self
 
@@ -15,11 +14,12 @@ from temporalio.client import Client
 from temporalio.envconfig import ClientConnectConfig
 from temporalio.worker import Worker
 
+from activities import loggers
 from worker.runtime.cancellation import interrupted
 from worker.runtime.log_rate_limit import LogRateLimiter
 from worker.runtime.temporal_client import TemporalError, connect_by, connection_config
 
-log = logging.getLogger(__name__)
+log = loggers.TEMPORAL
 
 PERIOD = 30.0
 """Seconds between two reads of the files. The kubelet updates the files of a Secret about once a minute."""
@@ -66,9 +66,12 @@ class Connection:
             self.client = await self._connect(config)
         except TemporalError as error:
             if self._log_limiter.count(str(error)) is not None:
-                log.warning("The certificates for Temporal changed, and the old ones stay in use: %s", error)
+                log.warning(
+                    "The certificates for Temporal changed, but cannot be used: the old ones stay in use",
+                    extra={"error": str(error)},
+                )
             return
-        log.info("The certificates for Temporal changed: a new connection was made with them")
+        log.info("The certificates for Temporal changed, and the worker connected with the new ones")
         self._config = config
         renewed, self._renewed = self._renewed, asyncio.Event()
         renewed.set()

@@ -13,9 +13,10 @@ from collections.abc import Callable
 
 from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig
 
+from activities import loggers
 from worker.runtime.log_rate_limit import LogRateLimiter
 
-CORE = logging.getLogger("temporalio.core")
+CORE = loggers.library("temporalio.core")
 LEVELS = (
     "ERROR,temporalio_common=WARN,temporalio_sdk_core=WARN,temporalio_sdk=WARN,temporal_sdk_bridge=WARN,"
     "temporalio_client=ERROR"

@@ -6,11 +6,12 @@ replicas, no replica is better off, so the lead changes more and more slowly.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 
-log = logging.getLogger(__name__)
+from activities import loggers
+
+log = loggers.LEADER_ELECTION
 
 PATIENCE, MAX_PATIENCE = 60.0, 960.0
 """Seconds that a leader waits for Temporal. They double each time until Temporal answers again."""
@@ -48,10 +49,8 @@ class TemporalIsolation:
         if self._away_since is None or now < max(self._away_since, self._led_since) + self._patience:
             return False
         log.warning(
-            "Temporal has not answered this leader for %.0f s: it gives up its Lease so that another replica may lead "
-            "and leaves it to others for %.0f s or until Temporal answers",
-            now - self._away_since,
-            STANDS_BACK,
+            "Temporal does not answer this leader, which gives up its Lease so that another replica may lead",
+            extra={"outage-seconds": round(now - self._away_since), "stand-by-seconds": STANDS_BACK},
         )
         self._back_until = now + STANDS_BACK
         self._patience = min(2 * self._patience, MAX_PATIENCE)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
+from activities import loggers
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.resources import CRDS, EC2NODECLASSES, NODECLAIMS, NODEPOOLS, Resource
@@ -33,7 +33,7 @@ from worker.webhook.secret import SECRET, CertificateSecret
 from worker.webhook.server import PATH
 from worker.webhook.serving import service
 
-log = logging.getLogger("worker.webhook")
+log = loggers.WEBHOOK
 
 PERIOD = 20.0
 RETRY = 1.0
@@ -59,15 +59,17 @@ async def log_disabled_webhook(kube: Kube) -> None:
             definitions = {name: await kube.get(CRDS, name) for name in NAMES}
             break
         except ApiError as error:
-            log.warning("The definitions could not be read", extra={"error": str(error)})
+            log.warning(
+                "The worker failed to read the CustomResourceDefinitions and retries", extra={"error": str(error)}
+            )
             await asyncio.sleep(PERIOD)
     needing = [name for name, definition in definitions.items() if definition and needs_conversion(definition)]
     if needing:
         log.error(
-            "DISABLE_WEBHOOK is true, but these kinds are served or stored as v1beta1 too: requests for v1beta1 fail, "
-            "and objects that are stored as v1beta1 cannot be read at all. Leave DISABLE_WEBHOOK (webhook.enabled of "
-            "the chart) at its default, or install definitions that serve v1 alone",
-            extra={"definitions": needing},
+            "DISABLE_WEBHOOK is true, but CustomResourceDefinitions serve or store v1beta1: requests for v1beta1 fail, "
+            "and objects that are stored as v1beta1 cannot be read. Leave DISABLE_WEBHOOK (webhook.enabled of the "
+            "chart) at its default, or install CustomResourceDefinitions that serve v1 alone",
+            extra={"customresourcedefinitions": needing},
         )
 
 
@@ -101,12 +103,15 @@ class DefinitionReconciler:
         except ApiError as error:
             if self._log_limiter.count((what, error.status)) is not None:
                 log.warning(
-                    "The conversion of v1beta1 objects could not be set up: objects of v1 are served all the same",
-                    extra={"what": what, "error": str(error)},
+                    "The worker failed to set up the conversion of v1beta1 objects and retries: v1 is not affected",
+                    extra={"object": what, "error": str(error)},
                 )
         except Exception:  # the next pass may succeed, so no exception may end the loop
             if self._log_limiter.count((what, "fault")) is not None:
-                log.exception("The definitions of the kinds with two versions could not be kept", extra={"what": what})
+                log.exception(
+                    "The worker failed to reconcile the CustomResourceDefinitions with two versions and retries",
+                    extra={"object": what},
+                )
 
     async def _reconcile(self, name: str, authorities: str) -> None:
         definition = await self._kube.get(CRDS, name)
@@ -115,7 +120,10 @@ class DefinitionReconciler:
         patch = conversion_patch(definition, self._way(), authorities)
         if patch is not None:
             await self._kube.patch(CRDS, name, patch)
-            log.info("the API server has v1beta1 objects converted here", extra={"definition": name, **self._way()})
+            log.info(
+                "The worker set up the conversion of v1beta1 objects",
+                extra={"customresourcedefinition": name, **self._way()},
+            )
         elif is_to_be_migrated(definition):
             await self._migrate(definition, _RESOURCES[name])
 
@@ -148,11 +156,14 @@ class DefinitionReconciler:
         if refused:
             if self._log_limiter.count((name, "refused")) is not None:
                 log.warning(
-                    "Objects stored as v1beta1 cannot be rewritten as v1: put them right, or delete them",
-                    extra={"definition": name, "objects": len(refused), "first": refused[0]},
+                    "The worker failed to rewrite v1beta1 objects as v1: correct or delete them",
+                    extra={"customresourcedefinition": name, "object-count": len(refused), "error": refused[0]},
                 )
             return
         status = {"metadata": {"resourceVersion": definition["metadata"]["resourceVersion"]}}
         await self._kube.patch(CRDS, name, {**status, "status": {"storedVersions": [V1]}}, subresource="status")
         del self._rewritten[name]
-        log.info("what was stored as v1beta1 is stored as v1", extra={"definition": name, "objects": len(objects)})
+        log.info(
+            "The worker rewrote all v1beta1 objects as v1",
+            extra={"customresourcedefinition": name, "object-count": len(objects)},
+        )

@@ -6,18 +6,18 @@ The manifests and the chart install it empty. A worker creates it only if RBAC a
 from __future__ import annotations
 
 import binascii
-import logging
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
+from activities import loggers
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ConflictError, ForbiddenError
 from activities.kubernetes.resources import SECRETS
 from tenon.apis.json_object import JsonObject
 from worker.webhook.certificates import Served, issued, names_of, why_renew
 
-log = logging.getLogger("worker.webhook")
+log = loggers.WEBHOOK
 
 SECRET = "tenon-webhook-cert"
 ATTEMPTS = 5
@@ -64,7 +64,9 @@ class CertificateSecret:
                 await self._write(found, fresh)
             except ConflictError:
                 continue  # another replica wrote: read its certificate
-            log.info("made a certificate for the conversion webhook", extra={"why": why, "names": wanted})
+            log.info(
+                "The worker issued a certificate for the conversion webhook", extra={"reason": why, "dns-names": wanted}
+            )
             return fresh
         raise ConflictError(409, "Conflict", f"Secret {self._namespace}/{SECRET} is written by others all the time")
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import socket
 import ssl
 import tempfile
@@ -23,13 +22,14 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from activities import loggers
 from tenon.apis.versions.parts import UnconvertibleError
 from tenon.apis.versions.review import reviewed
 from worker.runtime.log_rate_limit import LogRateLimiter
 from worker.webhook.certificates import Served
 
-log = logging.getLogger("worker.webhook")
-_unheard = logging.getLogger("worker.webhook.http")
+log = loggers.WEBHOOK
+_unheard = loggers.WEBHOOK_HTTP
 _unheard.disabled = True  # malformed requests of clients must not fill the log
 
 PATH = "/convert"
@@ -192,7 +192,7 @@ class _Connections:
             raise
         except Exception:
             if self._log_limiter.count("fault") is not None:
-                log.exception("A conversion failed for a reason that nobody thought of")
+                log.exception("The conversion webhook failed for an unexpected reason")
             response = _refusal(500, "the conversion failed")
         await response.prepare(request)
         await response.write_eof()
@@ -234,7 +234,7 @@ class _Connections:
         finally:
             self._converting.release()
         if refused and self._log_limiter.count("object") is not None:
-            log.warning("an object could not be converted", extra={"reason": refused})
+            log.warning("The conversion webhook refused to convert an object", extra={"error": refused})
         return web.Response(body=answer, content_type="application/json")
 
 

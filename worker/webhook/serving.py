@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import binascii
-import logging
 import threading
 from base64 import b64decode
 from collections.abc import Awaitable, Iterator, Mapping
@@ -17,6 +16,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
+from activities import loggers
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
 from activities.kubernetes.resources import CRDS, NODEPOOLS
@@ -29,7 +29,7 @@ from worker.webhook.certificates import Served, may_replace
 from worker.webhook.secret import SECRET, CertificateSecret
 from worker.webhook.server import WebhookServer
 
-log = logging.getLogger("worker.webhook")
+log = loggers.WEBHOOK
 
 PERIOD = 10.0
 """Seconds between two reads of the Secret and the NodePools."""
@@ -107,7 +107,7 @@ class Webhook:
         try:
             kube = await Kube.connect(self._kubeconfig)
         except ConfigError as error:  # the other processes exit because of it
-            log.error("the conversion webhook cannot serve", extra={"error": str(error)})
+            log.error("The conversion webhook cannot serve", extra={"error": str(error)})
             return
         try:
             while not self._stopping.is_set():
@@ -123,12 +123,12 @@ class Webhook:
         except (ApiError, OSError) as error:
             if self._log_limiter.count(what) is not None:
                 log.warning(
-                    "The conversion webhook could not be kept: objects of v1 are served all the same",
-                    extra={"what": what, "error": str(error)},
+                    "The conversion webhook failed to reconcile and retries: v1 is not affected",
+                    extra={"object": what, "error": str(error)},
                 )
         except Exception:  # the next pass may succeed
             if self._log_limiter.count((what, "fault")) is not None:
-                log.exception("The conversion webhook could not be kept", extra={"what": what})
+                log.exception("The conversion webhook failed to reconcile and retries", extra={"object": what})
 
     async def _certify(self, kube: Kube) -> None:
         namespace = own_namespace()
@@ -142,7 +142,7 @@ class Webhook:
         self._server.use(found)
         self._served = found
         extra = {"port": self._server.port, "secret": f"{namespace}/{SECRET}"}
-        log.info("objects of v1beta1 are converted", extra=extra)
+        log.info("The conversion webhook serves", extra=extra)
 
     async def _read_pools(self, kube: Kube) -> None:
         found = {}
