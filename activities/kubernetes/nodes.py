@@ -23,7 +23,7 @@ class _Provided(msgspec.Struct):
 
 
 class NodeIdentity(msgspec.Struct):
-    """The fields of a Node that identify its claim."""
+    """The fields of a Node that identify its claim. `find_node` lists all Nodes, so it keeps only these in memory."""
 
     metadata: _Named
     spec: _Provided = msgspec.field(default_factory=_Provided)

@@ -16,8 +16,8 @@ from activities.kubernetes.errors import ApiError, ApiUnreachableError
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import PODS
 from tenon.kube import pods
+from tenon.kube.conditions import is_true
 from tenon.kube.structs import Object
-from tenon.lifecycle.initialization import ready_condition
 
 log = loggers.NODECLAIM_LIFECYCLE
 
@@ -27,7 +27,7 @@ CONCURRENCY = 20
 
 def is_dead(node: Object) -> bool:
     """Whether the Node's kubelet has stopped reporting. A Ready Node has a running machine, even if EC2 denies it."""
-    return ready_condition(node).get("status") != "True"
+    return not is_true(node, "Ready")
 
 
 async def forget_pods(kube: Kube, recorder: EventRecorder, node: Object, found: Iterable[Object]) -> int:

@@ -1,4 +1,8 @@
-"""NodeClaim (karpenter.sh/v1): one node, requested or running."""
+"""NodeClaim (karpenter.sh/v1): one node, requested or running.
+
+The models of the manifest are for what needs every field: the CRD, validation and launches. Code that only reads a
+NodeClaim uses `tenon.kube.claim_record`.
+"""
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 

@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 
 from croniter import croniter
 
+from tenon.apis.nodepool import Budget
+
 UNLIMITED = 2**31 - 1
 
 _NAMED = {
@@ -21,48 +23,27 @@ _NAMED = {
 }
 
 
-class Budget:
-    """One budget: a number or percentage of nodes, for some reasons, always or in windows of a UTC cron schedule."""
+def is_active(budget: Budget, now: datetime) -> bool:
+    """True if the budget has no schedule, or its schedule hit within the last ``duration`` (UTC).
 
-    __slots__ = ("duration", "nodes", "reasons", "schedule")
+    Raises:
+        ValueError: the schedule is not a cron expression.
+    """
+    if budget.schedule is None or budget.duration is None:
+        return True
+    expression = _NAMED.get(budget.schedule, budget.schedule)
+    if not croniter.is_valid(expression):
+        raise ValueError(f"{budget.schedule!r} is not a cron expression of five fields")
+    # get_prev returns a time strictly before its start, but a window includes the instant at which it opens.
+    hit: datetime = croniter(expression, now + timedelta(microseconds=1)).get_prev(datetime)
+    return hit + timedelta(seconds=budget.duration.seconds or 0) > now
 
-    def __init__(
-        self,
-        nodes: str = "10%",
-        reasons: Sequence[str] | None = None,
-        schedule: str | None = None,
-        duration: timedelta | None = None,
-    ) -> None:
-        """``nodes`` is a count or a percentage. ``schedule`` and ``duration`` are set together or not at all."""
-        self.nodes = nodes
-        self.reasons = None if reasons is None else frozenset(reasons)
-        self.schedule = schedule
-        self.duration = duration
 
-    def concerns(self, reason: str) -> bool:
-        """True if the budget limits this reason. A budget without reasons limits all."""
-        return self.reasons is None or reason in self.reasons
-
-    def active(self, now: datetime) -> bool:
-        """True if the schedule hit within the last ``duration`` (UTC).
-
-        Raises:
-            ValueError: the schedule is not a cron expression.
-        """
-        if self.schedule is None or self.duration is None:
-            return True
-        expression = _NAMED.get(self.schedule, self.schedule)
-        if not croniter.is_valid(expression):
-            raise ValueError(f"{self.schedule!r} is not a cron expression of five fields")
-        # get_prev returns a time strictly before its start, but a window includes the instant at which it opens.
-        hit: datetime = croniter(expression, now + timedelta(microseconds=1)).get_prev(datetime)
-        return hit + self.duration > now
-
-    def allows(self, total: int) -> int:
-        """Return how many of ``total`` nodes may be gone at once. A percentage rounds up."""
-        if self.nodes.endswith("%"):
-            return math.ceil(total * int(self.nodes[:-1]) / 100)
-        return int(self.nodes)
+def max_unavailable(budget: Budget, total: int) -> int:
+    """Return how many of ``total`` nodes may be gone at once. A percentage rounds up."""
+    if budget.nodes.endswith("%"):
+        return math.ceil(total * int(budget.nodes[:-1]) / 100)
+    return int(budget.nodes)
 
 
 def allowed(budgets: Sequence[Budget], reason: str, *, total: int, unavailable: int, now: datetime) -> int:
@@ -73,11 +54,11 @@ def allowed(budgets: Sequence[Budget], reason: str, *, total: int, unavailable: 
     """
     tightest = UNLIMITED
     for budget in budgets:
-        if not budget.concerns(reason):
+        if budget.reasons is not None and reason not in budget.reasons:
             continue
         try:
-            if budget.active(now):
-                tightest = min(tightest, budget.allows(total))
+            if is_active(budget, now):
+                tightest = min(tightest, max_unavailable(budget, total))
         except ValueError:
             return 0
     return max(0, tightest - unavailable) if tightest != UNLIMITED else UNLIMITED

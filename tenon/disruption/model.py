@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from tenon.apis.nodepool import NodePool
+from tenon.apis.nodepool import Budget, NodePool
 from tenon.apis.reasons import Reason
-from tenon.disruption.budgets import Budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +26,13 @@ def policy_of(pool: NodePool) -> PoolPolicy:
     return PoolPolicy(
         name=pool.metadata.name,
         consolidate_after=None if seconds is None else timedelta(seconds=seconds),
-        budgets=tuple(
-            Budget(
-                nodes=budget.nodes,
-                reasons=budget.reasons,
-                schedule=budget.schedule,
-                duration=None if budget.duration is None else timedelta(seconds=budget.duration.seconds or 0),
-            )
-            for budget in disruption.budgets
-        ),
+        budgets=tuple(disruption.budgets),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class ManagedNode:
-    """A NodeClaim with its Node as disruption sees them, so that methods need neither the cache nor JSON.
+    """A NodeClaim with its Node and pods as disruption sees them, so that methods need neither the cache nor JSON.
 
     ``quiet_since`` is the last pod event, or the initialization; None if neither was seen.
     """

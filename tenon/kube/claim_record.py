@@ -9,9 +9,8 @@ from tenon.apis import labels
 from tenon.apis.duration import go_seconds
 from tenon.apis.nodeclaim import INITIALIZED, INSTANCE_TERMINATING, LAUNCHED, REGISTERED
 from tenon.kube.planned_pods import PlannedPod, planned_pods
-from tenon.kube.pods import taints
 from tenon.kube.records import ObjectRecord
-from tenon.kube.taints import Taint
+from tenon.kube.taints import Taint, parse_taints
 from tenon.kube.timestamps import parse_instant
 
 
@@ -128,9 +127,9 @@ class ClaimRecord(ObjectRecord):
     @property
     def taints(self) -> tuple[Taint, ...]:
         """The taints of its Node, without startup taints."""
-        return taints(self.spec.get("taints"))
+        return parse_taints(self.spec.get("taints"))
 
     @property
     def startup_taints(self) -> tuple[Taint, ...]:
         """The taints that other components remove before the Node counts as initialized."""
-        return taints(self.spec.get("startupTaints"))
+        return parse_taints(self.spec.get("startupTaints"))

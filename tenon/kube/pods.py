@@ -6,7 +6,6 @@ as for the cache's records.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
 
 from tenon.apis import labels
@@ -93,13 +92,6 @@ def tolerations(pod: Object) -> tuple[Toleration, ...]:
 def tolerates(pod: Object, taint: Taint) -> bool:
     """Whether any toleration of the pod tolerates the taint."""
     return any(toleration.tolerates(taint) for toleration in tolerations(pod))
-
-
-def taints(raw: Iterable[Object] | None) -> tuple[Taint, ...]:
-    """Read the taints of a Node or NodeClaim."""
-    return tuple(
-        Taint(key=taint["key"], effect=taint.get("effect") or "", value=taint.get("value") or "") for taint in raw or ()
-    )
 
 
 def _owner_kind(pod: Object) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from tenon.kube.structs import Object
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +35,33 @@ class Toleration:
         if self.operator == "Exists":
             return True
         return bool(self.key) and self.value == taint.value
+
+
+def parse_taints(raw: Iterable[Object] | None) -> tuple[Taint, ...]:
+    """Parse taints in JSON."""
+    return tuple(
+        Taint(key=taint["key"], effect=taint.get("effect") or "", value=taint.get("value") or "") for taint in raw or ()
+    )
+
+
+def taints_of(node: Object) -> list[Object]:
+    """Return the taints of a Node in JSON, to be changed and written back."""
+    return list((node.get("spec") or {}).get("taints") or ())
+
+
+def merged(taints: Sequence[Object], more: Iterable[Object]) -> list[Object]:
+    """Add those of ``more`` whose key and effect are new. Taints that are already there keep all their fields."""
+    result = list(taints)
+    for taint in more:
+        if all(_identity(taint) != _identity(other) for other in result):
+            result.append(taint)
+    return result
+
+
+def without_taint(taints: Iterable[Object], gone: tuple[str, str]) -> list[Object]:
+    """Remove the taint with this key and effect, whatever its value."""
+    return [taint for taint in taints if _identity(taint) != gone]
+
+
+def _identity(taint: Object) -> tuple[str, str]:
+    return taint["key"], taint["effect"]

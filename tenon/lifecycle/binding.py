@@ -17,6 +17,7 @@ from tenon.kube.requests import requests_of
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.kube.selectors import selects
 from tenon.kube.structs import Object, PodSpec, read
+from tenon.kube.taints import parse_taints, taints_of
 from tenon.lifecycle import startup_cordon
 from tenon.resources import format_quantity, subtract
 
@@ -122,16 +123,16 @@ def _scheduler_needed(pod: Object, default_spread: DefaultSpread) -> str:
 
 
 def _node_refuses(pod: Object, node: Object) -> str:
-    metadata, spec = node["metadata"], node.get("spec") or {}
+    metadata = node["metadata"]
     nominated = (pod.get("status") or {}).get("nominatedNodeName")
     if nominated and nominated != metadata["name"]:
         return f"it is nominated for Node {nominated}"
     if metadata.get("deletionTimestamp"):
         return "the Node is being deleted"
     closed = startup_cordon.is_cordoned_by_tenon(node)
-    if spec.get("unschedulable") and not closed:
+    if startup_cordon.is_cordoned(node) and not closed:
         return "the Node is unschedulable"
-    for taint in pods.taints(spec.get("taints")):
+    for taint in parse_taints(taints_of(node)):
         if closed and (taint.key, taint.effect) == startup_cordon.UNSCHEDULABLE_TAINT:
             continue
         if taint.effect in ("NoSchedule", "NoExecute") and not pods.tolerates(pod, taint):

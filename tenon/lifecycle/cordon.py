@@ -7,7 +7,7 @@ from typing import Any
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
 from tenon.kube.structs import Object
-from tenon.lifecycle.registration import merged, without_taint
+from tenon.kube.taints import merged, taints_of, without_taint
 from tenon.lifecycle.release import with_finalizer
 
 BALANCER_VALUE = "karpenter"
@@ -40,7 +40,7 @@ def cordoned(node: Object) -> dict[str, Any]:
         wanted["labels"] = {labels.EXCLUDE_BALANCERS: BALANCER_VALUE}
     wanted |= with_finalizer(node).get("metadata", {})
     patch: dict[str, Any] = {"metadata": wanted} if wanted else {}
-    before = list((node.get("spec") or {}).get("taints") or ())
+    before = taints_of(node)
     after = merged(before, [{"key": labels.DISRUPTED_TAINT[0], "effect": labels.DISRUPTED_TAINT[1]}])
     if after != before:
         patch["spec"] = {"taints": after}
@@ -55,7 +55,7 @@ def uncordoned(node: Object) -> dict[str, Any]:
     patch: dict[str, Any] = {}
     if (node["metadata"].get("labels") or {}).get(labels.EXCLUDE_BALANCERS) == BALANCER_VALUE:
         patch["metadata"] = {"labels": {labels.EXCLUDE_BALANCERS: None}}
-    before = list((node.get("spec") or {}).get("taints") or ())
+    before = taints_of(node)
     after = without_taint(without_taint(before, labels.DISRUPTED_TAINT), labels.DISRUPTION_TAINT)
     if after != before:
         patch["spec"] = {"taints": after}

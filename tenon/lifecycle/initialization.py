@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tenon.apis import labels
-from tenon.kube import pods
 from tenon.kube.conditions import condition
 from tenon.kube.structs import Object
+from tenon.kube.taints import parse_taints, taints_of
 from tenon.resources import parse_resources
 
 
@@ -26,9 +26,9 @@ def initialization(claim: Object, node: Object) -> Verdict:
     ready = ready_condition(node)
     if ready.get("status") != "True":
         return Verdict(False, "NodeNotReady", f"Node {name} is not Ready{_since(ready)}: {_why_not_ready(ready)}")
-    present = pods.taints((node.get("spec") or {}).get("taints"))
+    present = parse_taints(taints_of(node))
     spec = claim.get("spec") or {}
-    startup = {(taint.key, taint.effect) for taint in pods.taints(spec.get("startupTaints"))}
+    startup = {(taint.key, taint.effect) for taint in parse_taints(spec.get("startupTaints"))}
     left = [f"{taint.key}:{taint.effect}" for taint in present if (taint.key, taint.effect) in startup]
     if left:
         return Verdict(

@@ -55,7 +55,7 @@ class ErrorType(StrEnum):
 
 
 class ClaimRef(Message):
-    """Identifies a NodeClaim. A name may be reused after a deletion, a UID never is."""
+    """Identifies a NodeClaim in messages. A name may be reused after a deletion, a UID never is."""
 
     cluster: str
     name: str
@@ -335,7 +335,7 @@ class ReleaseInput(NodeInput):
 
 
 class ClaimView(Message):
-    """What a workflow needs to know about its NodeClaim.
+    """What a workflow needs to know about its NodeClaim. The manifest would fill the history.
 
     ``exists`` is false if the claim, or this UID of it, is gone.
     """

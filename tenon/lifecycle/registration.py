@@ -9,6 +9,7 @@ from typing import Any
 from tenon.apis import labels
 from tenon.kube.planned_pods import planned_pods
 from tenon.kube.structs import Object
+from tenon.kube.taints import merged, taints_of, without_taint
 from tenon.lifecycle import startup_cordon
 from tenon.lifecycle.release import with_finalizer
 
@@ -68,7 +69,7 @@ def registration(claim: Object, node: Object) -> Registration:
     have, want = node["metadata"], claim["metadata"]
     present = have.get("labels") or {}
     registered = present.get(labels.REGISTERED) == "true"
-    taints = list((node.get("spec") or {}).get("taints") or ())
+    taints = taints_of(node)
     metadata: dict[str, Any] = {}
     _add(metadata, "labels", _missing(present, (want.get("labels") or {}) | {labels.REGISTERED: "true"}))
     wanted = {name: text for name, text in (want.get("annotations") or {}).items() if name not in OWN_ANNOTATIONS}
@@ -91,24 +92,6 @@ def registration(claim: Object, node: Object) -> Registration:
         patch["spec"] = spec
     missing = not registered and without_taint(taints, labels.UNREGISTERED_TAINT) == taints
     return Registration(patch=patch, unregistered_taint_missing=missing)
-
-
-def merged(taints: Sequence[Object], more: Iterable[Object]) -> list[Object]:
-    """Add those of ``more`` whose key and effect are new. Taints that are already there keep all their fields."""
-    result = list(taints)
-    for taint in more:
-        if all(_identity(taint) != _identity(other) for other in result):
-            result.append(taint)
-    return result
-
-
-def without_taint(taints: Iterable[Object], gone: tuple[str, str]) -> list[Object]:
-    """Remove the taint with this key and effect, whatever its value."""
-    return [taint for taint in taints if _identity(taint) != gone]
-
-
-def _identity(taint: Object) -> tuple[str, str]:
-    return taint["key"], taint["effect"]
 
 
 def _missing(present: Object, wanted: Object) -> dict[str, str]:

@@ -13,6 +13,7 @@ from typing import Any
 from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.structs import Object
+from tenon.kube.taints import taints_of, without_taint
 
 UNSCHEDULABLE_TAINT = ("node.kubernetes.io/unschedulable", "NoSchedule")
 """The taint that the node lifecycle controller adds to a cordoned node."""
@@ -36,8 +37,8 @@ def uncordon_patch(node: Object) -> dict[str, Any]:
         return {}
     patch: dict[str, Any] = {"metadata": {"annotations": {labels.STARTUP_CORDON: None}}}
     if is_cordoned(node):
-        taints = list(node["spec"].get("taints") or ())
-        left = [taint for taint in taints if (taint["key"], taint["effect"]) != UNSCHEDULABLE_TAINT]
+        taints = taints_of(node)
+        left = without_taint(taints, UNSCHEDULABLE_TAINT)
         patch["spec"] = {"unschedulable": None} if left == taints else {"unschedulable": None, "taints": left}
     return patch
 

@@ -74,7 +74,7 @@ class PendingDisruption(Message):
 
 
 class NodeState(Message):
-    """The state of a node's workflow so far."""
+    """The state of a node's workflow so far, with what no NodeClaim says: attempts, deadlines, the timeline."""
 
     claim: ClaimRef
     stage: Stage = Stage.PREPARING

@@ -27,7 +27,10 @@ _ORDINAL = re.compile(r"[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class StaticClaim:
-    """A NodeClaim of a static pool, with what decides whether it goes first."""
+    """A NodeClaim of a static pool, with what decides whether it goes first.
+
+    Most of this depends on its Node and pods, which the record of the claim does not know.
+    """
 
     name: str
     uid: str = ""

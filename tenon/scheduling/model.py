@@ -121,7 +121,11 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class PlannedClaim:
-    """A NodeClaim that does not exist yet. Each of ``instance_types``, cheapest first, holds all of ``pods``."""
+    """A NodeClaim that does not exist yet. Each of ``instance_types``, cheapest first, holds all of ``pods``.
+
+    It is not the manifest, because the engine compares many of them: `tenon.provisioning.claims` builds the manifests
+    of those that are bought.
+    """
 
     pool: str
     pods: tuple[Pod, ...]

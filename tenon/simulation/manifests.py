@@ -114,17 +114,10 @@ class Labelled(ApiModel):
     metadata: Metadata
 
 
-class ClaimStatus(ApiModel):
-    capacity: Amounts = {}
-    allocatable: Amounts = {}
-    conditions: list[Condition] = []
-
-
-class NodeClaimParts(ApiModel):
+class NodeClaimParts(Labelled):
     """The parts of a NodeClaim that its own model (`tenon.apis.nodeclaim`) does not validate."""
 
-    metadata: Metadata
-    status: ClaimStatus = ClaimStatus()
+    status: NodeStatus = NodeStatus()
 
 
 MODELS: dict[str, type[ApiModel]] = {

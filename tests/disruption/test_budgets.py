@@ -6,7 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tenon.disruption.budgets import UNLIMITED, Budget, allowed
+from tenon.apis.duration import Duration
+from tenon.apis.nodepool import Budget
+from tenon.disruption.budgets import UNLIMITED, allowed, is_active
 
 MONDAY_NINE = datetime(2026, 11, 23, 9, 0, tzinfo=UTC)
 
@@ -17,25 +19,27 @@ MONDAY_NINE = datetime(2026, 11, 23, 9, 0, tzinfo=UTC)
 )
 def test_dis51_percentages_round_up(nodes: str, total: int, expected: int) -> None:
     """DIS-51."""
-    assert allowed([Budget(nodes)], "Empty", total=total, unavailable=0, now=MONDAY_NINE) == expected
+    assert allowed([Budget(nodes=nodes)], "Empty", total=total, unavailable=0, now=MONDAY_NINE) == expected
 
 
 def test_dis51_the_tightest_budget_counts() -> None:
     """DIS-51."""
-    budgets = [Budget("50%"), Budget("2"), Budget("0", reasons=["Drifted"])]
+    budgets = [Budget(nodes="50%"), Budget(nodes="2"), Budget(nodes="0", reasons=["Drifted"])]
     assert allowed(budgets, "Empty", total=10, unavailable=0, now=MONDAY_NINE) == 2
     assert allowed(budgets, "Drifted", total=10, unavailable=0, now=MONDAY_NINE) == 0
 
 
 def test_dis51_no_budget_for_a_reason_is_no_limit() -> None:
     """DIS-51."""
-    assert allowed([Budget("1", reasons=["Drifted"])], "Empty", total=9, unavailable=5, now=MONDAY_NINE) == UNLIMITED
+    assert (
+        allowed([Budget(nodes="1", reasons=["Drifted"])], "Empty", total=9, unavailable=5, now=MONDAY_NINE) == UNLIMITED
+    )
 
 
 def test_dis52_unavailable_nodes_use_the_budget_up() -> None:
     """DIS-52."""
-    assert allowed([Budget("3")], "Empty", total=9, unavailable=2, now=MONDAY_NINE) == 1
-    assert allowed([Budget("3")], "Empty", total=9, unavailable=8, now=MONDAY_NINE) == 0
+    assert allowed([Budget(nodes="3")], "Empty", total=9, unavailable=2, now=MONDAY_NINE) == 1
+    assert allowed([Budget(nodes="3")], "Empty", total=9, unavailable=8, now=MONDAY_NINE) == 0
 
 
 @pytest.mark.parametrize(
@@ -50,17 +54,17 @@ def test_dis52_unavailable_nodes_use_the_budget_up() -> None:
 )
 def test_dis53_windows_open_at_the_hit_and_last_their_duration(offset: timedelta, active: bool) -> None:
     """DIS-53: weekdays from nine for eight hours, UTC."""
-    budget = Budget("0", schedule="0 9 * * mon-fri", duration=timedelta(hours=8))
-    assert budget.active(MONDAY_NINE + offset) is active
+    budget = Budget(nodes="0", schedule="0 9 * * mon-fri", duration=Duration("8h"))
+    assert is_active(budget, MONDAY_NINE + offset) is active
 
 
 def test_dis54_a_schedule_that_cannot_be_read_allows_nothing() -> None:
     """DIS-54."""
-    budget = Budget("100%", schedule="every monday", duration=timedelta(hours=1))
+    budget = Budget(nodes="100%", schedule="every monday", duration=Duration("1h"))
     assert allowed([budget], "Empty", total=9, unavailable=0, now=MONDAY_NINE) == 0
 
 
 def test_np20_named_schedules() -> None:
     """NP-20."""
-    assert Budget("0", schedule="@daily", duration=timedelta(hours=10)).active(MONDAY_NINE)
-    assert not Budget("0", schedule="@daily", duration=timedelta(hours=9)).active(MONDAY_NINE)
+    assert is_active(Budget(nodes="0", schedule="@daily", duration=Duration("10h")), MONDAY_NINE)
+    assert not is_active(Budget(nodes="0", schedule="@daily", duration=Duration("9h")), MONDAY_NINE)

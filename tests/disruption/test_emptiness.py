@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tenon.apis.nodepool import Budget
 from tenon.apis.reasons import Reason
-from tenon.disruption.budgets import Budget
 from tenon.disruption.deciding import decide
 from tenon.disruption.methods.emptiness import Emptiness
 from tenon.disruption.model import Candidate, ManagedNode, PoolPolicy, Situation
@@ -27,7 +27,7 @@ NODE = ManagedNode(
     protected=False,
     quiet_since=NOW - TTL,
 )
-POLICIES = {"default": PoolPolicy("default", TTL, (Budget("100%"),))}
+POLICIES = {"default": PoolPolicy("default", TTL, (Budget(nodes="100%"),))}
 NOBODY: frozenset[str] = frozenset()
 
 
@@ -84,7 +84,7 @@ def test_budgets_take_the_longest_empty_first_and_count_what_leaves() -> None:
     nodes = [replace(NODE, claim=f"default-{n}", quiet_since=NOW - TTL - timedelta(seconds=n)) for n in range(5)] + [
         replace(NODE, claim="default-x", leaving=True)
     ]
-    policies = {"default": PoolPolicy("default", TTL, (Budget("3"),))}
+    policies = {"default": PoolPolicy("default", TTL, (Budget(nodes="3"),))}
     found, _ = empty_nodes(nodes, policies, under_command=frozenset({"default-4"}), now=NOW)
     assert [e.node.claim for e in found] == ["default-3"]
 
@@ -93,7 +93,7 @@ def test_dis50_nodes_whose_instance_is_being_ended_are_not_counted() -> None:
     """Of 20 nodes 10 are nearly gone: a budget of 10 % lets one of the other 10 go."""
     nodes = [replace(NODE, claim=f"default-{n:02}", uid=f"u-{n}") for n in range(20)]
     nodes[10:] = [replace(node, leaving=True, terminating=True, empty=False) for node in nodes[10:]]
-    policies = {"default": PoolPolicy("default", TTL, (Budget("10%"),))}
+    policies = {"default": PoolPolicy("default", TTL, (Budget(nodes="10%"),))}
     found, _ = empty_nodes(nodes, policies, under_command=NOBODY, now=NOW)
     assert len(found) == 1
 

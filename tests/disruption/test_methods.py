@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenon.apis.nodepool import Budget
 from tenon.apis.reasons import Reason
-from tenon.disruption.budgets import Budget
+from tenon.disruption.budgets import max_unavailable
 from tenon.disruption.commands import disrupt_request, to_message
 from tenon.disruption.deciding import IneligibleNodeError, decide, eligible
 from tenon.disruption.methods import METHODS
@@ -22,7 +23,7 @@ from tenon.disruption.pool_budgets import PoolBudgets
 from tenon.lifecycle.messages import DisruptionCommand
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-POLICIES = {"default": PoolPolicy("default", timedelta(seconds=30), (Budget("100%"),))}
+POLICIES = {"default": PoolPolicy("default", timedelta(seconds=30), (Budget(nodes="100%"),))}
 
 
 def node(name: str, **changed: object) -> ManagedNode:
@@ -79,19 +80,19 @@ def test_a_node_that_one_method_took_is_not_offered_to_the_next() -> None:
 
 
 def test_dis51_dis52_a_budget_counts_what_another_method_took() -> None:
-    policies = {"default": replace(POLICIES["default"], budgets=(Budget("1"),))}
+    policies = {"default": replace(POLICIES["default"], budgets=(Budget(nodes="1"),))}
     decision = decide(Situation([node("a"), node("b")], policies, NOW), [Modest(), Emptiness()])
     assert [command.method for command in decision.commands] == ["modest"]
 
 
 def test_dis51_a_budget_for_a_reason_holds_only_its_methods() -> None:
-    policies = {"default": replace(POLICIES["default"], budgets=(Budget("0", reasons=[Reason.DRIFTED]),))}
+    policies = {"default": replace(POLICIES["default"], budgets=(Budget(nodes="0", reasons=[Reason.DRIFTED]),))}
     decision = decide(Situation([node("a")], policies, NOW), [Modest(), Emptiness()])
     assert [command.method for command in decision.commands] == ["emptiness"]
 
 
 def test_a_method_that_takes_more_than_its_budget_is_refused() -> None:
-    policies = {"default": replace(POLICIES["default"], budgets=(Budget("1"),))}
+    policies = {"default": replace(POLICIES["default"], budgets=(Budget(nodes="1"),))}
     decision = decide(Situation([node("a"), node("b")], policies, NOW), [Greedy()])
     assert decision.commands == ()
     assert isinstance(decision.failed["greedy"], IneligibleNodeError)
@@ -128,7 +129,7 @@ budgets = st.sampled_from(["0", "1", "2", "50%", "100%"])
 def test_dis10_dis11_dis51_no_method_takes_what_is_protected_or_beyond_a_budget(
     cluster: list[ManagedNode], commanded: frozenset[str], nominated: frozenset[str], budget: str, method: Method
 ) -> None:
-    policies = {"default": replace(POLICIES["default"], budgets=(Budget(budget),))}
+    policies = {"default": replace(POLICIES["default"], budgets=(Budget(nodes=budget),))}
     situation = Situation(cluster, policies, NOW, under_command=commanded, nominated=nominated)
     decision = decide(situation, [method])
     taken = [candidate.node for command in decision.commands for candidate in command.candidates]
@@ -136,7 +137,7 @@ def test_dis10_dis11_dis51_no_method_takes_what_is_protected_or_beyond_a_budget(
     assert not {n.claim for n in taken} & (commanded | nominated)
     members = [n for n in cluster if n.pool == "default" and n.initialized and not n.terminating]
     gone = sum(n.leaving or not n.ready or n.claim in commanded for n in members)
-    assert len(taken) <= max(0, Budget(budget).allows(len(members)) - gone)
+    assert len(taken) <= max(0, max_unavailable(Budget(nodes=budget), len(members)) - gone)
     assert {n.claim for n in taken} <= {n.claim for n in eligible(situation)}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from activities.planning.disrupting import RECHECK_SECONDS, Disruptor
+from tenon.apis.duration import Duration
 from tenon.disruption.model import ManagedNode, policy_of
 from tenon.lifecycle.messages import AwaitDisruptionInput, DisruptionDecision, LedgerEntry
 from tests.planning.fake_view import START, FakeView, loop_clock, node_pool
@@ -144,8 +145,8 @@ async def test_a_policy_says_what_its_pool_says() -> None:
     )
     assert said.consolidate_after == timedelta(minutes=90)
     first, second = said.budgets
-    assert (first.nodes, first.reasons, first.schedule) == ("20%", frozenset({"Empty"}), "@daily")
-    assert first.duration == timedelta(hours=8)
+    assert (first.nodes, first.reasons, first.schedule) == ("20%", ["Empty"], "@daily")
+    assert first.duration == Duration("8h")
     assert (second.reasons, second.schedule, second.duration) == (None, None, None)
 
 

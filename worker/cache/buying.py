@@ -14,7 +14,7 @@ from tenon.kube.planned_pods import parse_planned
 
 
 class ClaimedPods:
-    """Maps claims to the pods that they were bought for, and pods to claims."""
+    """Maps claims to the pods that they were bought for, and pods to claims. Records know only the first direction."""
 
     def __init__(self) -> None:
         self._text: dict[str, str] = {}
