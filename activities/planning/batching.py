@@ -16,11 +16,10 @@ from activities import loggers
 from activities.metrics import QUEUE_DEPTH
 from activities.planning.blocked_pools import BlockedPools
 from activities.planning.buffers import BufferRoom
-from activities.planning.interfaces import ClusterView
+from activities.planning.interfaces import ClusterView, Fingerprint
 from activities.planning.pacing import Pace
 from tenon.kube.pod import Pod
 from tenon.lifecycle.messages import AwaitBatchInput, BatchSummary
-from tenon.provisioning.planning_context import Fingerprint
 
 log = loggers.PROVISIONER
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence, Set
+from dataclasses import dataclass
 from typing import Protocol
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -11,9 +12,18 @@ from tenon.disruption.model import ManagedNode
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
-from tenon.provisioning.planning_context import Fingerprint
 from tenon.provisioning.problem import Cluster
 from tenon.scheduling.model import InstanceType
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Values that change when a pod that did not fit anywhere might fit now."""
+
+    supply: object
+    """Covers existing capacity and what can be bought."""
+    namespaces: object
+    """Covers the labels of namespaces, which matter for pods with a namespaceSelector."""
 
 
 class ClusterView(Cluster, Protocol):

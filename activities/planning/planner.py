@@ -37,7 +37,7 @@ from activities.planning.batching import Batcher
 from activities.planning.blocked_pools import BlockedPools
 from activities.planning.buffers import BufferRoom
 from activities.planning.claim_writer import UnwrittenClaim, Written, write_claims
-from activities.planning.interfaces import ClusterView, Types
+from activities.planning.interfaces import ClusterView, Fingerprint, Types
 from activities.planning.offerings import instance_types_by_pool
 from activities.planning.pod_events import PodEvents
 from activities.planning.solving import Solver
@@ -50,7 +50,6 @@ from tenon.lifecycle.breaker import sentences
 from tenon.lifecycle.messages import PlanInput, PlanResult
 from tenon.provisioning.launch_blocks import only_probes, pools_for_plans
 from tenon.provisioning.overlays import Overlaid
-from tenon.provisioning.planning_context import Fingerprint
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of, with_pool_reasons
 from tenon.provisioning.purchase import explanations

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -150,39 +151,22 @@ def decode_daemonset(raw: bytes | msgspec.Raw) -> DaemonRecord:
     return DaemonRecord(pod=pod, spec=template.spec, resource_version=wire.metadata.resource_version)
 
 
-def decode_object(raw: bytes | msgspec.Raw) -> ObjectRecord:
+def _decode_json(record: type[AnyRecord], raw: bytes | msgspec.Raw) -> AnyRecord:
     """Decode a custom resource.
 
     Raises:
         ValueError: the bytes are not an object with a name.
     """
-    return _object(raw, ObjectRecord)
-
-
-def decode_nodeclaim(raw: bytes | msgspec.Raw) -> ClaimRecord:
-    """Decode a NodeClaim.
-
-    Raises:
-        ValueError: the bytes are not an object with a name.
-    """
-    return _object(raw, ClaimRecord)
-
-
-def decode_namespaced(raw: bytes | msgspec.Raw) -> NamespacedRecord:
-    """Decode a namespaced custom resource.
-
-    Raises:
-        ValueError: the bytes are not an object with a name.
-    """
-    return _object(raw, NamespacedRecord)
-
-
-def _object(raw: bytes | msgspec.Raw, record: type[AnyRecord]) -> AnyRecord:
     body = _objects.decode(raw)
     found = record.of(body)
     body["metadata"].pop("managedFields", None)
     _share_values(body)
     return found
+
+
+decode_object = partial(_decode_json, ObjectRecord)
+decode_namespaced = partial(_decode_json, NamespacedRecord)
+decode_nodeclaim = partial(_decode_json, ClaimRecord)
 
 
 def _share_values(body: dict[str, Any]) -> None:

@@ -166,13 +166,11 @@ class ObjectRecord:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """The metadata of the object."""
         metadata: Mapping[str, Any] = self.body["metadata"]
         return metadata
 
     @property
     def created_at(self) -> datetime | None:
-        """When the object was created."""
         return parse_instant(self.metadata.get("creationTimestamp"))
 
     @property
@@ -192,27 +190,22 @@ class ObjectRecord:
 
     @property
     def finalizers(self) -> Sequence[str]:
-        """The finalizers of the object."""
         return self.metadata.get("finalizers") or ()
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """The labels of the object."""
         return self.metadata.get("labels") or {}
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """The annotations of the object."""
         return self.metadata.get("annotations") or {}
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """The spec of the object."""
         return self.body.get("spec") or {}
 
     @property
     def status(self) -> Mapping[str, Any]:
-        """The status of the object."""
         return self.body.get("status") or {}
 
     def condition(self, type_: str) -> Mapping[str, Any]:

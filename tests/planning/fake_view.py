@@ -11,6 +11,7 @@ from typing import Any
 
 from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.resources import NODECLAIMS, Resource
+from activities.planning.interfaces import Fingerprint
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
@@ -19,7 +20,6 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.planned_pods import planned_pods
 from tenon.kube.pod import Pod
-from tenon.provisioning.planning_context import Fingerprint
 from tenon.provisioning.problem import Cluster
 from tenon.resources import Resources
 from tenon.scheduling.model import InstanceType, Node

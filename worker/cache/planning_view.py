@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Set
 
 from activities import loggers
 from activities.kubernetes.resources import NODECLAIMS, PODS
+from activities.planning.interfaces import Fingerprint
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NodePool
@@ -17,7 +18,6 @@ from tenon.disruption.model import ManagedNode
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod import Pod
 from tenon.kube.records import ObjectRecord
-from tenon.provisioning.planning_context import Fingerprint
 from tenon.resources import Resources
 from tenon.scheduling.model import Node
 from worker.cache.changes import Topic

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from activities import loggers
 from tenon.kube.claim_record import ClaimRecord
 from tenon.resources import Resources, parse_resources
@@ -11,24 +13,24 @@ log = loggers.CACHE
 
 def claimed(claim: ClaimRecord, field: str) -> Resources:
     """The resources in ``status.capacity`` or ``status.allocatable`` of a claim."""
-    try:
-        return parse_resources(claim.status.get(field))
-    except (ValueError, AttributeError) as error:
-        log.warning(
-            "A quantity of a NodeClaim cannot be read",
-            extra={"nodeclaim": claim.name, "field": f"status.{field}", "error": str(error)},
-        )
-        return {}
+    return _quantities(claim, "status", field)
 
 
 def requested(claim: ClaimRecord) -> Resources:
     """The requests of the pods that a claim was created for, from its spec."""
+    return _quantities(claim, "spec", "resources", "requests")
+
+
+def _quantities(claim: ClaimRecord, *path: str) -> Resources:
     try:
-        return parse_resources((claim.spec.get("resources") or {}).get("requests"))
+        found: Any = claim.body
+        for name in path:
+            found = found.get(name) or {}
+        return parse_resources(found)
     except (ValueError, AttributeError) as error:
         log.warning(
             "A quantity of a NodeClaim cannot be read",
-            extra={"nodeclaim": claim.name, "field": "spec.resources.requests", "error": str(error)},
+            extra={"nodeclaim": claim.name, "field": ".".join(path), "error": str(error)},
         )
         return {}
 
