@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -163,8 +164,9 @@ def title_of(path: Path) -> str:
     return str(path.relative_to(SCENARIOS).with_suffix(""))
 
 
+@cache
 def read(path: Path) -> Scenario:
-    """Read a scenario file.
+    """Read a scenario file, once in a session.
 
     Raises:
         ValueError: it has no manifests, or its description is not one.
@@ -172,7 +174,7 @@ def read(path: Path) -> Scenario:
     parts = _END_OF_DOCUMENT.split(path.read_text(), maxsplit=1)
     if len(parts) < 2:
         raise ValueError("no manifests follow the description")
-    stated: Any = yaml.safe_load(parts[0])
+    stated: Any = yaml.load(parts[0], Loader=yaml.CSafeLoader)
     description = Description.model_validate(stated)
     return Scenario(path, description, completed(parts[1], description))
 
