@@ -86,7 +86,8 @@ async def test_the_pods_of_a_node_are_read_by_the_index_and_never_from_storage(c
         assert from_storage == 0, f"{latest=}"
         by_index = total(grown, "apiserver_cache_list_total", 'resource="pods"', 'index="f:spec.nodeName"')
         assert by_index >= COUNT, f"{latest=}"
-    assert total(grown, "apiserver_storage_list_total", 'resource="pods"') == 0, "not even asked for its version"
+    # Every five minutes the API server itself compares its cache with etcd, by one list.
+    assert total(grown, "apiserver_storage_list_total", 'resource="pods"') <= 1, "not even asked for its version"
 
 
 async def test_fifty_nodes_that_leave_share_their_lists(crowd: None, kube: Kube) -> None:

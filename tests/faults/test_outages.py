@@ -207,8 +207,7 @@ async def test_ec2_is_away(
         name = (await deleted.claim())["metadata"]["name"]
         await deleted.scale(0)
         await kube.delete(NODECLAIMS, name)
-        status, text = probe(sandbox, "/readyz")
-        assert (status, text) == (200, "ok\n")
+        await ready_again(sandbox)  # a loaded machine makes it late, but EC2's absence does not make it unready
         (same,) = await live.claims()
         assert same["metadata"]["uid"] == claim["metadata"]["uid"]
         assert condition(same, "Ready").get("status") == "True"
