@@ -60,8 +60,9 @@ NAME_SECONDS = 5.0
 """Seconds that a registration waits until the instance is tagged. After that, tagging continues in the background."""
 TERMINATION_WAIT_SECONDS = 120.0
 """Seconds that one attempt waits for EC2 to terminate an instance."""
-NAMING_THREADS = 4
-"""Threads for tagging instances. EC2's rate limit makes tagging slow, and it must not block other calls."""
+NAMING_THREADS = 40
+"""Threads for tagging instances. EC2's rate limit makes tagging slow, and it must not block other calls. There are as
+many as the burst of CreateTags calls, so that nodes that join together share the call that reads their tags."""
 
 
 def now() -> datetime:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, retry_throttled, translated
-from activities.ec2.request_batching import Batcher
+from activities.ec2.request_batching import Batcher, Turns
 from tenon.apis import labels
 from tenon.housekeeping.facts import ObservedInstance
 from tenon.housekeeping.instances import NAME, tags_to_write
@@ -17,6 +18,9 @@ from tenon.lifecycle.messages import Instance, LaunchGroup
 
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef
+
+    Described = Batcher[str, InstanceTypeDef]
+    Tagged = Batcher[str, list[InstanceTypeDef]]
 
 ALIVE = ("pending", "running", "stopping", "stopped")
 """The states of an instance that costs money or may do so again."""
@@ -27,8 +31,12 @@ MAX_VALUES = 200
 """The maximum number of values in one EC2 filter."""
 MAX_TERMINATED = 500
 """The maximum number of instances in one TerminateInstances call."""
+MAX_GROUPS = 10
+"""The maximum number of launch groups in one describe call. Their instances fit on one page of the answer."""
 COLLECT_SECONDS = 0.1
 """Seconds that a describe request waits for others, so that one call serves them all."""
+SPACING_SECONDS = 1.0
+"""Seconds between the end of a describe call and the next one of the same process, whatever it asks for."""
 _ID = re.compile(r"i-[0-9a-f]+")
 
 PriceOf = Callable[[str, str, str], float]
@@ -41,11 +49,16 @@ class Instances:
     def __init__(
         self, clients: Ec2, cluster: str, price_of: PriceOf, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        """``sleep`` waits for other describe requests to join a batch."""
+        """``sleep`` waits for other describe requests to join a batch, and between two calls."""
         self._clients = clients
         self._cluster = cluster
         self._price_of = price_of
-        self._described = Batcher(self._by_ids, window=COLLECT_SECONDS, most=MAX_VALUES, sleep=sleep)
+        self._turns = Turns(SPACING_SECONDS, sleep=sleep)
+        batched = partial(Batcher, turns=self._turns, window=COLLECT_SECONDS, sleep=sleep)
+        self._described: Described = batched(self._by_ids, most=MAX_VALUES)
+        self._of_claims: Tagged = batched(partial(self._by_tag, labels.TAG_NODECLAIM, ALIVE), most=MAX_VALUES)
+        self._of_tokens: Tagged = batched(partial(self._by_tag, labels.TAG_TOKEN, ALIVE), most=MAX_VALUES)
+        self._of_groups: Tagged = batched(partial(self._by_tag, labels.TAG_GROUP, ALL_STATES), most=MAX_GROUPS)
 
     def describe(self, instance_id: str) -> Instance | None:
         """The instance, or None if EC2 does not know it."""
@@ -59,11 +72,11 @@ class Instances:
 
     def by_claim(self, claim: str) -> Instance | None:
         """The claim's living instance; the oldest if there are several; None if there is none."""
-        return self._oldest({labels.TAG_NODECLAIM: claim})
+        return self._oldest(self._of_claims.get(claim) or [])
 
     def by_token(self, token: str) -> Instance | None:
         """The living instance that a launch with this client token bought, or None."""
-        return self._oldest({labels.TAG_TOKEN: token})
+        return self._oldest(self._of_tokens.get(token) or [])
 
     def of_group(self, group: LaunchGroup, claim: str) -> Instance | None:
         """The living instance that a launch group bought for one of its members, or None if EC2 does not show it.
@@ -71,7 +84,7 @@ class Instances:
         The members take the group's instances in the order of instance ids, terminated ones included. If EC2 does not
         show all of them, DescribeFleets returns every instance that the group's fleet has bought.
         """
-        seen = self._tagged({labels.TAG_GROUP: group.id}, states=ALL_STATES, marks=(labels.TAG_GROUP,))
+        seen = self._of_groups.get(group.id) or []
         bought = sorted(each["InstanceId"] for each in seen)
         if len(seen) < group.size:
             fleets = {_tags(each).get(labels.TAG_FLEET, "") for each in seen} - {""}
@@ -85,8 +98,10 @@ class Instances:
 
     def owned(self) -> list[ObservedInstance]:
         """All instances that are not terminated and have the cluster's tag and a NodePool or NodeClaim tag."""
+        with self._turns.turn():
+            raw = self._tagged({"tag-key": [labels.TAG_NODECLAIM, labels.TAG_NODEPOOL]}, VISIBLE)
         found = []
-        for each in self._tagged({}, states=VISIBLE, marks=(labels.TAG_NODECLAIM, labels.TAG_NODEPOOL)):
+        for each in raw:
             tags = _tags(each)
             found.append(
                 ObservedInstance(
@@ -141,11 +156,8 @@ class Instances:
 
     def states(self, instance_ids: Sequence[str]) -> dict[str, str]:
         """Instance id to state. Instances that EC2 does not know are left out."""
-        return {
-            instance_id: found["State"]["Name"]
-            for some in _chunks(instance_ids, MAX_VALUES)
-            for instance_id, found in self._by_ids(some).items()
-        }
+        described = self._described.get_all(instance_ids)
+        return {instance_id: found["State"]["Name"] for instance_id, found in described.items()}
 
     def _end(self, instance_ids: Sequence[str]) -> dict[str, str | EC2Error | None]:
         """Terminate instances with one call.
@@ -166,8 +178,8 @@ class Instances:
         ended = {change["InstanceId"]: change["CurrentState"]["Name"] for change in answer["TerminatingInstances"]}
         return {each: ended.get(each) for each in instance_ids}
 
-    def _oldest(self, tags: dict[str, str]) -> Instance | None:
-        found = sorted(self._tagged(tags, states=ALIVE), key=lambda each: (each["LaunchTime"], each["InstanceId"]))
+    def _oldest(self, raw: Iterable[InstanceTypeDef]) -> Instance | None:
+        found = sorted(raw, key=lambda each: (each["LaunchTime"], each["InstanceId"]))
         return self._message(found[0]) if found else None
 
     def _raw(self, instance_id: str) -> InstanceTypeDef | None:
@@ -192,16 +204,17 @@ class Instances:
             each["InstanceId"]: each for each in self._filtered([{"Name": "instance-id", "Values": list(instance_ids)}])
         }
 
-    def _tagged(
-        self, tags: dict[str, str], states: tuple[str, ...], marks: tuple[str, ...] = (labels.TAG_NODECLAIM,)
-    ) -> list[InstanceTypeDef]:
-        wanted = {labels.TAG_CLUSTER: self._cluster, **tags}
-        filters: list[FilterTypeDef] = [{"Name": f"tag:{key}", "Values": [value]} for key, value in wanted.items()]
-        filters += [
-            {"Name": "tag-key", "Values": list(marks)},
-            {"Name": "instance-state-name", "Values": list(states)},
-        ]
-        return self._filtered(filters)
+    def _by_tag(self, key: str, states: Sequence[str], values: Sequence[str]) -> dict[str, list[InstanceTypeDef]]:
+        """The instances of the cluster whose tag has one of the values, by the value."""
+        found: dict[str, list[InstanceTypeDef]] = {}
+        for each in self._tagged({f"tag:{key}": values}, states):
+            found.setdefault(_tags(each)[key], []).append(each)
+        return found
+
+    def _tagged(self, wanted: Mapping[str, Sequence[str]], states: Sequence[str]) -> list[InstanceTypeDef]:
+        """The instances of the cluster that match the filters."""
+        filters = {f"tag:{labels.TAG_CLUSTER}": [self._cluster], **wanted, "instance-state-name": states}
+        return self._filtered([{"Name": name, "Values": list(values)} for name, values in filters.items()])
 
     def _filtered(self, filters: list[FilterTypeDef]) -> list[InstanceTypeDef]:
         pages = self._clients.ec2.get_paginator("describe_instances").paginate(

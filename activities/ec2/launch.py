@@ -27,9 +27,11 @@ KNOWN_SECONDS = 60.0
 """How long a template is assumed to exist without a check. Others may delete it."""
 SHARED_SECONDS = 600.0
 """How long the answer to a launch group's request is kept for the members that ask later."""
-VISIBILITY_ATTEMPTS = 5
+VISIBILITY_ATTEMPTS = 3
+"""Attempts to describe an instance that EC2 has just launched and may not show yet. They take two seconds at least,
+because describe calls have a minimum spacing."""
 VISIBILITY_SECONDS = 0.4
-"""The pause between attempts to describe an instance that EC2 has just launched and may not show yet."""
+"""The pause between two of these attempts."""
 
 
 class Launcher:

@@ -1,8 +1,9 @@
 """Keeps the calls of one process within the request limits of its AWS account.
 
 EC2 has one token bucket per account, region and action, which all clusters of the account share. A process uses at most
-half of a bucket's refill rate, so that another process gets its share. A throttled call pauses the calls of its action,
-longer each time. A call that succeeds shortens the next pause.
+half of a bucket's refill rate, so that another process gets its share. It describes instances at most once a second,
+because one call answers for many nodes. A throttled call pauses the calls of its action, longer each time. A call that
+succeeds shortens the next pause.
 
 botocore's adaptive mode has one limit for all actions of a client, so that a throttled launch would also slow down
 describe calls.
@@ -40,10 +41,14 @@ class Share:
 CHANGES = Share(2.5, 25)
 READS = Share(8, 40)
 TAGS = Share(4, 40)
+INSTANCE_READS = Share(1, 1)
+"""The share of DescribeInstances. `request_batching` spaces requests, and this share spaces their pages and retries."""
 
 
 def share_of(action: str) -> Share:
     """The share of an action's bucket that one process uses."""
+    if action == "DescribeInstances":
+        return INSTANCE_READS
     if action.startswith(READING):
         return READS
     return TAGS if action in ("CreateTags", "DeleteTags") else CHANGES

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from activities.ec2 import instances, rate_limits
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import describe_cluster
 from activities.ec2.provider import Ec2Provider
@@ -40,6 +41,15 @@ def few_types() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
+def describes_at_once() -> Iterator[None]:
+    """Describe calls without the spacing of a worker, which would make each launch of these tests take a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(instances, "SPACING_SECONDS", 0.0)
+        patch.setattr(rate_limits, "INSTANCE_READS", rate_limits.READS)
+        yield
+
+
+@pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, few_types: None) -> Iterator[Server]:
     from sandbox.ec2.server import start
 
@@ -52,7 +62,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, few_types: None) -> Iterato
 
 
 @pytest.fixture(scope="module")
-def clients(server: Server) -> Ec2:
+def clients(server: Server, describes_at_once: None) -> Ec2:
     return Ec2("us-west-2", server.endpoint)
 
 

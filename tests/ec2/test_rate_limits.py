@@ -34,7 +34,14 @@ def test_h7_a_process_sends_half_of_what_the_account_gets_back() -> None:
     pacer = Pacer(clock, clock.sleep)
     assert sent_within(pacer, clock, "CreateFleet", 0) == CHANGES.burst
     assert 24 <= sent_within(pacer, clock, "CreateFleet", 10) <= 26
-    assert sent_within(pacer, clock, "DescribeInstances", 0) == 40, "each action has a limit of its own"
+    assert sent_within(pacer, clock, "DescribeSubnets", 0) == 40, "each action has a limit of its own"
+
+
+def test_h7_a_process_describes_instances_once_a_second_even_page_by_page() -> None:
+    clock = Clock()
+    pacer = Pacer(clock, clock.sleep)
+    assert sent_within(pacer, clock, "DescribeInstances", 0) == 1
+    assert sent_within(pacer, clock, "DescribeInstances", 10) == 10
 
 
 def test_h7_a_refusal_makes_an_action_pause_longer_each_time() -> None:
