@@ -359,10 +359,8 @@ def still_needs(claim: ClaimRecord, pod: PodRecord) -> bool:
 
 
 def _awaits_pods(claim: ClaimRecord, now: float) -> bool:
-    if not claim.initialized:
-        return True
-    since = claim.initialized_at
-    return since is not None and now < since.timestamp() + PLANNED_GRACE_SECONDS
+    since = claim.initialized_at  # read once, because this runs for every waiting pod
+    return not claim.initialized if since is None else now < since.timestamp() + PLANNED_GRACE_SECONDS
 
 
 def _sized(before: ClaimRecord, after: ClaimRecord) -> bool:
