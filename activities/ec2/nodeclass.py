@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from activities.ec2.client import Ec2
 from activities.ec2.images import Images
 from activities.ec2.network import Network
-from activities.ec2.profiles import ProfileNotFoundError, Profiles
+from activities.ec2.profiles import ProfileLimitError, ProfileNotFoundError, Profiles
 from activities.ec2.ttl_cache import DEFAULT, Refresh, TtlCache
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus, Subnet
 from tenon.ec2.amis import Image, UnsupportedAliasError
@@ -75,3 +75,5 @@ class NodeClassResolver:
             return self._profiles.resolve(node_class), PASSED
         except ProfileNotFoundError as error:
             return "", CheckResult("InstanceProfileNotFound", str(error))
+        except ProfileLimitError as error:
+            return "", CheckResult("InstanceProfileLimitExceeded", str(error))

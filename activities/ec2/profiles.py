@@ -12,9 +12,15 @@ from tenon.ec2.launch_template import tag_list
 from tenon.ec2.tags import profile_tags
 from tenon.errors import TenonError
 
+LIMIT_EXCEEDED = "LimitExceeded"
+
 
 class ProfileNotFoundError(TenonError):
     """The instance profile or role that the class names does not exist in the account."""
+
+
+class ProfileLimitError(TenonError):
+    """A quota of IAM does not allow the profile that the class needs. The message says which one."""
 
 
 def managed_name(cluster: str, region: str, node_class: EC2NodeClass) -> str:
@@ -35,6 +41,7 @@ class Profiles:
 
         Raises:
             ProfileNotFoundError: the profile or role that the class names does not exist. The message names it.
+            ProfileLimitError: the account has no room for another profile, or the profile has another role.
         """
         given = node_class.spec.instance_profile
         if given is not None:
@@ -91,6 +98,11 @@ class Profiles:
                     Tags=[{"Key": tag["Key"], "Value": tag["Value"]} for tag in tags],
                 )
         except EC2Error as error:
+            if error.code == LIMIT_EXCEEDED:
+                raise ProfileLimitError(
+                    f"IAM does not create the instance profile of role {node_class.spec.role} ({error.message}): "
+                    "raise the account's quota of instance profiles, or delete unused ones"
+                ) from error
             if error.code not in codes.ALREADY_EXISTS:
                 raise
 
@@ -101,5 +113,11 @@ class Profiles:
         except EC2Error as error:
             if error.not_found:
                 raise ProfileNotFoundError(f"role {role} does not exist: create it or name another") from error
-            if error.code != "LimitExceeded":
+            if error.code != LIMIT_EXCEEDED:
                 raise
+            others = self._roles(name) or []
+            if role not in others:  # otherwise another replica has just added it
+                raise ProfileLimitError(
+                    f"instance profile {name} has the role {', '.join(others)}, and IAM allows only one: "
+                    f"remove it from the profile, so that Tenon can add {role}"
+                ) from error

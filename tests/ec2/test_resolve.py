@@ -8,7 +8,9 @@ import pytest
 
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error
+from activities.ec2.profiles import Profiles
 from activities.ec2.provider import Ec2Provider
+from sandbox.ec2.faults import Fault
 from tenon.apis.conditions import is_true
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
 from tests.ec2.samples import node_class
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 
 def status_of(provider: Ec2Provider, version: str = "", **spec: Any) -> EC2NodeClassStatus:
     return provider.resolve_node_class(node_class(**{"role": "KarpenterNodeRole-sandbox", **spec}), version)
+
+
+def renamed(written: EC2NodeClass, name: str) -> EC2NodeClass:
+    return written.model_copy(update={"metadata": written.metadata.model_copy(update={"name": name})})
 
 
 def failed(status: EC2NodeClassStatus) -> dict[str, str]:
@@ -52,10 +58,47 @@ def test_the_managed_profile_is_made_once_and_tagged(
     assert tags["karpenter.k8s.aws/ec2nodeclass"] == "default"
 
 
+def test_ec_s7_a_managed_profile_with_another_role_is_not_ready(provider: Ec2Provider, clients: Ec2) -> None:
+    """A profile has one role. Instances of a class whose profile has another one would get the wrong rights."""
+    profiles = Profiles(clients, "sandbox")
+    other = renamed(node_class(role="KarpenterNodeRole-sandbox"), "other-role")
+    name = profiles.resolve(other)
+    clients.iam.create_role(RoleName="intruder", AssumeRolePolicyDocument="{}")
+    clients.iam.remove_role_from_instance_profile(InstanceProfileName=name, RoleName="KarpenterNodeRole-sandbox")
+    clients.iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName="intruder")
+    status = provider.resolve_node_class(other)
+    assert failed(status) == {"InstanceProfileReady": "InstanceProfileLimitExceeded"}
+    assert status.instance_profile is None
+    (message,) = [each.message for each in status.conditions if each.type == "InstanceProfileReady"]
+    assert name in message
+    assert "intruder" in message
+    clients.iam.remove_role_from_instance_profile(InstanceProfileName=name, RoleName="intruder")
+    assert provider.resolve_node_class(other).instance_profile == name
+
+
+def test_ec_s7_an_account_without_room_for_a_profile_is_not_ready(provider: Ec2Provider, server: Server) -> None:
+    server.world.faults.add(Fault(action="CreateInstanceProfile", code="LimitExceeded", status=409))
+    other = renamed(node_class(role="KarpenterNodeRole-sandbox"), "no-room")
+    status = provider.resolve_node_class(other)
+    assert failed(status) == {"InstanceProfileReady": "InstanceProfileLimitExceeded"}
+    assert provider.resolve_node_class(other).instance_profile
+
+
+def test_a_role_that_another_replica_adds_meanwhile_is_no_failure(
+    provider: Ec2Provider, server: Server, clients: Ec2
+) -> None:
+    other = renamed(node_class(role="KarpenterNodeRole-sandbox"), "two-replicas")
+    server.world.faults.add(
+        Fault(action="AddRoleToInstanceProfile", code="LimitExceeded", status=409, after_effect=True)
+    )
+    name = provider.resolve_node_class(other).instance_profile or ""
+    profile = clients.iam.get_instance_profile(InstanceProfileName=name)["InstanceProfile"]
+    assert [role["RoleName"] for role in profile["Roles"]] == ["KarpenterNodeRole-sandbox"]
+
+
 def test_a_managed_profile_can_be_deleted_twice(provider: Ec2Provider, clients: Ec2) -> None:
     """EC-S11: an owner's clean-up that is repeated succeeds."""
-    other = node_class(role="KarpenterNodeRole-sandbox")
-    other = other.model_copy(update={"metadata": other.metadata.model_copy(update={"name": "other"})})
+    other = renamed(node_class(role="KarpenterNodeRole-sandbox"), "other")
     name = provider.resolve_node_class(other).instance_profile or ""
     provider.delete_instance_profile(other)
     provider.delete_instance_profile(other)
