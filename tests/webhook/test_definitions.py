@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from base64 import b64encode
 from typing import Any, cast
@@ -14,7 +15,7 @@ from activities.kubernetes.resources import CRDS, NODECLAIMS, NODEPOOLS, SECRETS
 from tenon.apis.versions.definitions import NAMES, STORED_VERSION_MIGRATED
 from tests.webhook.kubes import OwnKube, refuses_nothing
 from worker.settings import load
-from worker.webhook.definitions import DefinitionReconciler, reconcile_definitions
+from worker.webhook.definitions import RETRY, DefinitionReconciler, reconcile_definitions
 from worker.webhook.secret import SECRET
 
 
@@ -88,6 +89,30 @@ async def test_a_definition_that_cannot_be_written_is_named_and_holds_up_no_othe
     await DefinitionReconciler(cast("Kube", kube), load(cluster_name="c")).reconcile()
     assert [bool(bundle(kube, name)) for name in NAMES] == [False, True, True]
     assert [record.__dict__["object"] for record in caplog.records] == [NAMES[0]]
+
+
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+@pytest.mark.parametrize("failure", [ApiError(409, "Conflict", "another client wrote"), OSError("no route")])
+async def test_a_definition_that_could_not_be_written_is_written_soon(failure: Exception) -> None:
+    """Until then, every request for v1beta1 fails."""
+    kube = cluster()
+    refused = []
+
+    def refuses(verb: str, name: str) -> None:
+        if not refused:
+            refused.append(name)
+            raise failure
+
+    kube.refuses = refuses
+    keeping = asyncio.create_task(reconcile_definitions(cast("Kube", kube), load(cluster_name="c")))
+    await asyncio.sleep(RETRY / 2)
+    assert [bool(bundle(kube, name)) for name in NAMES] == [name not in refused for name in NAMES]
+    assert refused
+    await asyncio.sleep(RETRY)
+    assert all(bundle(kube, name) for name in NAMES)
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
 
 
 @pytest.mark.parametrize("both", [True, False])

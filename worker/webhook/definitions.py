@@ -82,9 +82,11 @@ class DefinitionReconciler:
         self._secret = CertificateSecret(kube, own_namespace())
         self._log_limiter = LogRateLimiter()
         self._rewritten: dict[str, set[str]] = {}
+        self._failed = False
 
     async def reconcile(self) -> bool:
-        """Reconcile all CRDs once. Returns False if there is no certificate yet, so that the caller retries soon."""
+        """Reconcile all CRDs once. Returns False if there is no certificate yet or something failed: retry soon."""
+        self._failed = False
         with self._log_failure(f"Secret {SECRET}"):
             served = await self._secret.read()
             if served is None or not served.authorities:
@@ -93,7 +95,7 @@ class DefinitionReconciler:
             for name in NAMES:
                 with self._log_failure(name):
                     await self._reconcile(name, authorities)
-        return True
+        return not self._failed
 
     @contextlib.contextmanager
     def _log_failure(self, what: str) -> Iterator[None]:
@@ -101,12 +103,14 @@ class DefinitionReconciler:
         try:
             yield
         except ApiError as error:
+            self._failed = True
             if self._log_limiter.count((what, error.status)) is not None:
                 log.warning(
                     "The worker failed to set up the conversion of v1beta1 objects and retries: v1 is not affected",
                     extra={"object": what, "error": str(error)},
                 )
         except Exception:  # the next pass may succeed, so no exception may end the loop
+            self._failed = True
             if self._log_limiter.count((what, "fault")) is not None:
                 log.exception(
                     "The worker failed to reconcile the CustomResourceDefinitions with two versions and retries",
