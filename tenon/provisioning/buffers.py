@@ -36,7 +36,7 @@ def buffer_size(spec: CapacityBufferSpec, unit: Resources, replicas: int | None)
 
 def unit_requests(template: Mapping[str, Any]) -> Resources:
     """Return what one pod of a template requests. Limits apply where requests are not set."""
-    spec = _with_requests(template.get("spec") or {})
+    spec = _without_nulls(template.get("spec") or {})
     spec["overhead"] = _stated(spec.get("overhead"))
     for part in ("containers", "initContainers"):
         spec[part] = [_with_requests(container) for container in spec.get(part) or ()]
@@ -50,7 +50,7 @@ def buffer_pod(name: str, namespace: str, template: Mapping[str, Any], number: i
     """
     stated = template.get("metadata") or {}
     left_out = ("nodeName", "priorityClassName")
-    spec = _with_requests({key: value for key, value in template["spec"].items() if key not in left_out})
+    spec = _without_nulls({key: value for key, value in template["spec"].items() if key not in left_out})
     for part in ("containers", "initContainers"):
         if spec.get(part):
             spec[part] = [_with_requests(container) for container in spec[part]]
@@ -87,6 +87,17 @@ def _with_requests(container: Mapping[str, Any]) -> JsonObject:
     if stated == (needs.get("requests") or {}):
         return dict(container)
     return {**container, "resources": {**needs, "requests": stated}}
+
+
+def _without_nulls(spec: Mapping[str, Any]) -> JsonObject:
+    """Drop nulls from the pod-level resources.
+
+    Do not default their requests here: a pod-level limit is a request only for resources that no container requests.
+    """
+    needs = spec.get("resources")
+    if not needs:
+        return dict(spec)
+    return {**spec, "resources": {**needs, **{part: _stated(needs[part]) for part in needs if part != "claims"}}}
 
 
 def _stated(amounts: Mapping[str, Any] | None) -> JsonObject:

@@ -8,6 +8,7 @@ import pytest
 
 from tenon.apis.capacitybuffer import CapacityBuffer
 from tenon.provisioning.buffers import buffer_pod, buffer_size, unit_requests
+from tenon.kube.requests import requests_of
 from tests.apis.case import edited
 from tests.apis.test_capacitybuffer import BASE
 
@@ -58,6 +59,27 @@ def test_what_a_unit_asks_for_counts_limits_where_requests_are_missing() -> None
         {"name": "b"},
     ]
     assert unit_requests({"spec": {"containers": containers}}) == {"cpu": 250, "memory": 2**30, "pods": 1}
+
+
+@pytest.mark.parametrize(
+    ("pod_level", "container", "cpu", "memory"),
+    [
+        ({"limits": {"cpu": "4"}}, {"requests": {"cpu": "1"}}, 1000, 0),
+        ({"limits": {"cpu": "4"}}, {"limits": {"cpu": "2"}}, 2000, 0),
+        ({"limits": {"cpu": "4", "memory": "1Gi"}}, {"requests": {"cpu": "1"}}, 1000, 2**30),
+        ({"limits": {"cpu": "4", "memory": None}}, {}, 4000, 0),
+        ({"limits": {"cpu": "4"}, "requests": {"cpu": "3"}}, {"requests": {"cpu": "1"}}, 3000, 0),
+        ({"limits": {"cpu": "4"}, "requests": {"cpu": None}}, {"requests": {"cpu": "1"}}, 1000, 0),
+    ],
+    ids=str,
+)
+def test_sch076_a_limit_of_the_pod_is_no_request_where_containers_request(
+    pod_level: dict[str, Any], container: dict[str, Any], cpu: int, memory: int
+) -> None:
+    """The API server defaults the pod-level request to that of the containers, and only without one to the limit."""
+    template = {"spec": {"resources": pod_level, "containers": [{"name": "main", "resources": container}]}}
+    for found in (unit_requests(template), requests_of(buffer_pod("spare", "team", template, 0))):
+        assert (found.get("cpu", 0), found.get("memory", 0)) == (cpu, memory)
 
 
 def test_cb07_the_pods_are_marked_last_in_rank_and_without_volumes_to_be_made() -> None:
