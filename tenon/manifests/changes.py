@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
@@ -31,6 +32,8 @@ _NEW: Mapping[str, str] = {
     "spec.metadataOptions": _WRITTEN_OUT,
 }
 """Why a new field exists, by the path of the field or of one that contains it."""
+_KUBELET = ("kubelet", "kubeletConfiguration")
+"""Fields whose settings move to the EC2NodeClass, which has its own comment."""
 _MAX_VALUE_LENGTH = 60
 _MAX_NOTE_WIDTH = 100
 
@@ -212,7 +215,6 @@ def _gone(
     old: JsonObject, found: Sequence[Changed], all_moves: Sequence[Moves], notes: Sequence[str]
 ) -> Iterator[Path]:
     """Fields of the old object that are missing from the new objects and not covered by a note."""
-    said = " ".join(notes)
     ends = {before for moves in all_moves for before, now in moves if len(now) > 1}
     waiting: list[tuple[Path, Any]] = [((key,), value) for key, value in reversed(old.items())]
     while waiting:
@@ -223,8 +225,14 @@ def _gone(
         inner = inner or any(path == end[: len(path)] and path != end for end in ends)
         if inner and isinstance(value, dict):
             waiting += [((*path, key), inner) for key, inner in reversed(value.items())]
-        elif not kept and value not in (None, {}, []) and str(path[-1]) not in said and "kubelet" not in str(path[-1]):
+        elif not (kept or value in (None, {}, []) or path[-1] in _KUBELET or _is_named(str(path[-1]), notes)):
             yield path
+
+
+def _is_named(name: str, notes: Sequence[str]) -> bool:
+    """Whether a note names the field, not only a longer name that contains it, such as ``instance-generation``."""
+    alone = re.compile(rf"(?<![\w/-]){re.escape(name)}(?!\.?[\w/-])")
+    return any(alone.search(note) for note in notes)
 
 
 def _short(value: Any) -> str:

@@ -246,6 +246,14 @@ spec:
     assert yaml.safe_load(out)["spec"]["nodeSelector"] == {"karpenter.sh/do-not-disrupt": "true"}
 
 
+def test_a_field_counts_as_explained_only_if_a_note_names_it_whole() -> None:
+    """`generation` is left out, although the comment on the requirements has `instance-generation`."""
+    text = PROVISIONER.replace("  name: default\n", "  name: default\n  uid: a-b\n  generation: 3\n", 1)
+    answer = convert("-f", "-", stdin=text)
+    assert "karpenter.k8s.aws/instance-generation Gt [2]" in answer.out
+    assert "# left out: metadata.uid, metadata.generation\n" in answer.out
+
+
 def test_a_large_folder_is_converted_in_no_time(tmp_path: Path) -> None:
     folder = written(tmp_path / "in", all="---\n".join([PROVISIONER.replace("default", f"p{n}") for n in range(300)]))
     assert convert("-f", str(folder), "-w", str(tmp_path / "out")).status == 0
