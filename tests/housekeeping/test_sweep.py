@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 from prometheus_client import REGISTRY
-from temporalio.client import ScheduleOverlapPolicy
+from temporalio.client import Client, ScheduleActionExecutionStartWorkflow, ScheduleOverlapPolicy
 from temporalio.testing import WorkflowEnvironment
 
 from activities.ec2.client import Ec2
@@ -22,6 +22,7 @@ from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.housekeeping.messages import Figures, HousekeepingResult
 from tenon.lifecycle.messages import LaunchGroup
+from tests.ec2.samples import node_claim
 from tests.housekeeping.lost import Cluster, serving
 from tests.workflows.waiting import until
 from worker.runtime.housekeeping_schedule import ensure_schedule, reconcile_schedule, sweep_now
@@ -322,6 +323,49 @@ async def test_the_schedule_is_made_once_and_mended(lost: Cluster, temporal: Wor
     await handle.delete()
 
 
+async def scheduled_sweep(client: Client, lost: Cluster, number: int) -> HousekeepingResult:
+    """Have the Schedule start sweep ``number``, counted from 1, and return its report."""
+    handle = client.get_schedule_handle(schedule_id(lost.name))
+    await sweep_now(client, lost.name)
+
+    async def done() -> bool:
+        description = await handle.describe()
+        return description.info.num_actions == number and not description.info.running_actions
+
+    await until(done)
+    last = (await handle.describe()).info.recent_actions[-1].action
+    assert isinstance(last, ScheduleActionExecutionStartWorkflow)
+    return await client.get_workflow_handle(last.workflow_id, result_type=HousekeepingResult).result()
+
+
+async def test_the_next_sweep_tries_last_what_failed_before(
+    lost: Cluster, temporal: WorkflowEnvironment, server: Server, ready_class: EC2NodeClass
+) -> None:
+    """The Schedule hands on what failed, so that leaks which always fail keep no newer one from its turn."""
+    from sandbox.ec2.faults import Fault
+
+    client = temporal.client
+    await ensure_schedule(client, lost.name, timedelta(days=1))
+    stuck = lost.buy("stuck").rsplit("/", 1)[-1]
+    lost.late = LATER
+    server.world.faults.add(Fault(action="TerminateInstances", code="UnauthorizedOperation", status=403, message="no"))
+    first = await scheduled_sweep(client, lost, 1)
+    assert first.figures["instance_without_claim"] == Figures(found=1, failed=1)
+    lost.request = lost.provider.prepare_launch(node_claim(name="seed"), ready_class, 1)  # the sweep ended its template
+    leak = lost.buy("leak").rsplit("/", 1)[-1]
+    server.world.calls.clear()
+    second = await scheduled_sweep(client, lost, 2)
+    assert second.figures["instance_without_claim"] == Figures(found=2, ended=2)
+    assert ended_in_order(server) == [leak, stuck]
+    await client.get_schedule_handle(schedule_id(lost.name)).delete()
+
+
+def ended_in_order(server: Server) -> list[str]:
+    """The instances that were terminated, in the order of the calls."""
+    calls = server.world.calls.listing("TerminateInstances")
+    return [value for call in calls for key, value in call["parameters"].items() if key.startswith("InstanceId")]
+
+
 async def test_a_deaf_workflow_loses_its_instance_after_half_an_hour(
     lost: Cluster, temporal: WorkflowEnvironment
 ) -> None:
@@ -333,26 +377,15 @@ async def test_a_deaf_workflow_loses_its_instance_after_half_an_hour(
     await ensure_schedule(client, lost.name, timedelta(days=1))
     handle = client.get_schedule_handle(schedule_id(lost.name))
 
-    async def sweep(number: int) -> HousekeepingResult:
-        await sweep_now(client, lost.name)
-
-        async def done() -> bool:
-            description = await handle.describe()
-            return description.info.num_actions == number and not description.info.running_actions
-
-        await until(done)
-        last = (await handle.describe()).info.recent_actions[-1].action
-        return await client.get_workflow_handle(last.workflow_id, result_type=HousekeepingResult).result()
-
     lost.late = timedelta(minutes=5)
-    first = await sweep(1)
+    first = await scheduled_sweep(client, lost, 1)
     assert len(first.left_since) == 1
     assert first.figures["workflow_without_claim"].ended == 1
     lost.late = timedelta(minutes=20)
-    assert (await sweep(2)).left_since == first.left_since
+    assert (await scheduled_sweep(client, lost, 2)).left_since == first.left_since
     assert lost.alive() == {"deaf-0"}
     lost.late = timedelta(minutes=36)
-    assert (await sweep(3)).figures["instance_without_claim"] == Figures(found=1, ended=1)
+    assert (await scheduled_sweep(client, lost, 3)).figures["instance_without_claim"] == Figures(found=1, ended=1)
     assert lost.alive() == set()
     await handle.delete()
     await client.get_workflow_handle(names.nodeclaim_id(lost.name, "deaf-0")).terminate()

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tenon.apis.capacitybuffer import CapacityBuffer
-from tenon.provisioning.buffers import buffer_pod, buffer_size, unit_requests
 from tenon.kube.requests import requests_of
+from tenon.provisioning.buffers import buffer_pod, buffer_size, unit_requests
 from tests.apis.case import edited
 from tests.apis.test_capacitybuffer import BASE
 

@@ -7,8 +7,10 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 
 import pytest
+from temporalio import workflow
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Replayer
 
 from tenon.lifecycle import machine
 from tenon.lifecycle.messages import ActivityName, CordonResult, Disrupt, DrainResult, KeepInput, Message, Poke
@@ -17,9 +19,10 @@ from tenon.lifecycle.steps import KeepRecorded, Run, Step
 from tenon.lifecycle.termination import BLOCKED_RETRY
 from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.serving import serving
-from tests.workflows.test_nodeclaim import Handle, at, blocked, live, newest, node
+from tests.workflows.test_nodeclaim import Handle, at, blocked, live, lost_answer, newest, node
 from tests.workflows.waiting import until
 from worker.runtime.assembly import ENDS_ON
+from worker.runtime.temporal_plugin import TenonPlugin
 from workflows.nodeclaim import NodeClaimWorkflow
 
 OLD_STEP, OLD_APPLY = machine.next_step, machine.apply
@@ -103,3 +106,20 @@ async def test_what_other_code_left_in_the_middle_ends_and_can_be_begun_anew(
             await newest(temporal.client, cluster).result()
     assert (await handle.describe()).status is WorkflowExecutionStatus.FAILED
     assert await failed_tasks(temporal.client, handle.id) == 0
+
+
+async def test_a_launch_that_earlier_code_gave_up_replays(
+    temporal: WorkflowEnvironment, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before launches went on without an outcome, the claim left. Its history has no mark of the patch."""
+    world = FakeWorld()
+    world.launches = [lost_answer()]
+    with monkeypatch.context() as earlier:
+        earlier.setattr(workflow, "patched", lambda _id: False)
+        async with node(temporal, cluster, world) as handle:
+            assert (await handle.result()).reason == "launch_timeout"
+    history = await handle.fetch_history()
+    replayer = Replayer(
+        workflows=[NodeClaimWorkflow], plugins=[TenonPlugin()], workflow_failure_exception_types=ENDS_ON
+    )
+    await replayer.replay_workflow(history)

@@ -9,6 +9,7 @@ from functools import partial
 
 from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
@@ -19,6 +20,7 @@ from tenon.lifecycle.messages import (
     DisruptAnswer,
     DrainResult,
     Keep,
+    LaunchInput,
     LaunchResult,
     LaunchWait,
     Poke,
@@ -244,6 +246,29 @@ async def test_lif01_a_refused_launch_is_tried_again_by_the_same_life(
         state = await handle.query(NodeClaimWorkflow.status)
         assert (state.blocked, state.attempt) == ("", 3)
     assert world.calls[:6] == ["prepare launch", "launch instance"] * 3
+
+
+async def test_lif01_a_launch_without_an_outcome_goes_on_with_the_same_request(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """No answer came in time, so EC2 may have bought an instance. Only the same request, with its token, finds it."""
+    world = FakeWorld()
+    world.launches = [lost_answer()]
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = newest(temporal.client, cluster)
+        await until(lambda: blocked(handle))
+        state: NodeState = await handle.query(NodeClaimWorkflow.status)
+        assert "no answer" in state.blocked
+        await temporal.fast_forward(handle, timedelta(seconds=10))
+        await until(lambda: at(handle, Stage.REGISTERING))
+    assert world.calls[0] == "prepare launch"
+    first, second = (each for each in world.inputs if isinstance(each, LaunchInput))
+    assert first.request == second.request
+
+
+def lost_answer() -> ApplicationError:
+    """The failure of a launch that Temporal does not retry any more."""
+    return ApplicationError("no answer", type="Timeout", non_retryable=True)
 
 
 async def called_times(world: FakeWorld, name: str, times: int) -> bool:
