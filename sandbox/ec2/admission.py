@@ -115,15 +115,33 @@ def _matches(expression: Object, labels: Mapping[str, str]) -> bool:
     return False
 
 
-def host_ports(pod: Object) -> set[tuple[str, int]]:
-    """The (protocol, port) pairs that the pod occupies on its node."""
+HostPort = tuple[str, str, int]
+"""(address, protocol, port)."""
+ANY_ADDRESS = "0.0.0.0"
+
+
+def host_ports(pod: Object) -> set[HostPort]:
+    """The ports that the pod occupies on its node: those of its containers and sidecars, but not of other init
+    containers.
+    """
     spec = pod.get("spec") or {}
+    sidecars = [one for one in spec.get("initContainers") or [] if one.get("restartPolicy") == "Always"]
     return {
-        (port.get("protocol") or "TCP", port["hostPort"])
-        for container in spec.get("containers") or []
+        (port.get("hostIP") or ANY_ADDRESS, port.get("protocol") or "TCP", port["hostPort"])
+        for container in [*(spec.get("containers") or []), *sidecars]
         for port in container.get("ports") or []
         if port.get("hostPort")
     }
+
+
+def ports_clash(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
+    """Whether a wanted port is taken: on the same address, or if one of the two occupies all addresses."""
+    occupied = list(taken)
+    return any(
+        (protocol, port) == (other_protocol, other_port) and (address == other or ANY_ADDRESS in (address, other))
+        for address, protocol, port in wanted
+        for other, other_protocol, other_port in occupied
+    )
 
 
 def admit(pod: Object, node: Object, running: Iterable[Object]) -> Rejection | None:
@@ -138,7 +156,7 @@ def admit(pod: Object, node: Object, running: Iterable[Object]) -> Rejection | N
         return Rejection("TaintToleration", f"Predicate TaintToleration failed: taint {taint['key']}:NoExecute")
     others = list(running)
     taken = {port for other in others for port in host_ports(other)}
-    if host_ports(pod) & taken:
+    if ports_clash(host_ports(pod), taken):
         return Rejection(
             "NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested ports"
         )

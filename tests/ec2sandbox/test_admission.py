@@ -117,3 +117,34 @@ def test_host_ports_are_taken_once() -> None:
 
     assert reason(admit(on(80), node(), [on(80)])) == "NodePorts"
     assert admit(on(80), node(), [on(80, "UDP"), on(81)]) is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "taken", "refused"),
+    [
+        ("10.0.0.1", "10.0.0.1", True),
+        ("10.0.0.1", "10.0.0.2", False),
+        ("10.0.0.1", "", True),
+        ("", "10.0.0.1", True),
+        ("0.0.0.0", "10.0.0.1", True),
+    ],
+)
+def test_sch075_host_ports_are_taken_by_address(wanted: str, taken: str, refused: bool) -> None:
+    """As the scheduler's HostPortInfo does: a port without an address occupies all of the node's."""
+
+    def on(address: str) -> dict[str, Any]:
+        one = pod("0")
+        one["spec"]["containers"][0]["ports"] = [{"hostPort": 80, **({"hostIP": address} if address else {})}]
+        return one
+
+    assert reason(admit(on(wanted), node(), [on(taken)])) == ("NodePorts" if refused else "")
+
+
+@pytest.mark.parametrize(("policy", "refused"), [("Always", True), (None, False)])
+def test_sch075_sidecars_take_host_ports_and_other_init_containers_do_not(policy: str | None, refused: bool) -> None:
+    init: dict[str, Any] = {"name": "i", "ports": [{"hostPort": 80}], **({"restartPolicy": policy} if policy else {})}
+    plain = pod("0")
+    plain["spec"]["containers"][0]["ports"] = [{"hostPort": 80}]
+    with_init = pod("0", initContainers=[init])
+    assert reason(admit(with_init, node(), [plain])) == ("NodePorts" if refused else "")
+    assert reason(admit(plain, node(), [with_init])) == ("NodePorts" if refused else "")
