@@ -40,6 +40,8 @@ class Machines(Protocol):
 @dataclass(eq=False)
 class _Termination:
     asked: bool = False
+    asking: bool = False
+    """A call that requests the termination is open."""
     state: str = ""
     waiters: list[asyncio.Future[str | None]] = field(default_factory=list)
 
@@ -61,6 +63,7 @@ class Terminations:
         self._pause = pause
         self._open: dict[str, _Termination] = {}
         self._working: asyncio.Task[None] | None = None
+        self._calls: set[asyncio.Task[None]] = set()
 
     async def end(self, instance_id: str, patience: float) -> str | None:
         """Terminate an instance and wait until it is terminated, for at most ``patience`` seconds.
@@ -100,11 +103,33 @@ class Terminations:
                 await self._pause(ROUND_SECONDS)
 
     async def _ask(self) -> None:
-        """Request the terminations that were not requested yet. The next round repeats those that EC2 throttled."""
-        new = [instance_id for instance_id, ending in self._open.items() if not ending.asked]
+        """Request the terminations that were not requested yet. The next round repeats those that EC2 throttled.
+
+        A call that takes longer than a round goes on by itself, so that it delays no other instance.
+        """
+        new = {instance_id: each for instance_id, each in self._open.items() if not (each.asked or each.asking)}
         if not new:
             return
-        for instance_id, outcome in (await asyncio.to_thread(self._machines.end, new)).items():
+        call = asyncio.create_task(self._request(new), name="requesting terminations")
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+        pause = asyncio.ensure_future(self._pause(ROUND_SECONDS))
+        await asyncio.wait({call, pause}, return_when=asyncio.FIRST_COMPLETED)
+        pause.cancel()
+
+    async def _request(self, new: Mapping[str, _Termination]) -> None:
+        for each in new.values():
+            each.asking = True
+        outcomes: Mapping[str, str | EC2Error | None]
+        try:
+            outcomes = await asyncio.to_thread(self._machines.end, list(new))
+        except Exception as error:  # pass it to the callers, because nothing else would end their wait
+            log.exception("The worker failed to request terminations")
+            outcomes = dict.fromkeys(new, EC2Error("Unexpected", f"ending instances: {error}", retryable=True))
+        finally:
+            for each in new.values():
+                each.asking = False
+        for instance_id, outcome in outcomes.items():
             if isinstance(outcome, ThrottledError):
                 continue
             if outcome is None or isinstance(outcome, EC2Error) or outcome == TERMINATED:

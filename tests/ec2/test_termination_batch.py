@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from activities.ec2.provider import Ec2Provider
 from activities.ec2.termination_batch import Terminations
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tests.ec2.samples import node_claim
+from tests.workflows.waiting import until
 
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
@@ -89,6 +91,44 @@ async def test_more_than_a_filter_takes_are_looked_at_in_turn() -> None:
     names = [f"i-{number:03}" for number in range(450)]
     assert await ended(machines, names) == ["terminated"] * 450
     assert [len(call) for call in machines.looked] == [200, 200, 50]
+
+
+async def test_h7_a_termination_that_hangs_holds_up_no_other() -> None:
+    """EC2 does not answer one call, which takes minutes until it fails."""
+    machines, answers = Machines(), threading.Event()
+
+    def hangs(instance_id: str) -> str:
+        if instance_id == "i-1":
+            answers.wait()
+        return "shutting-down"
+
+    machines.refusal = hangs
+    endings = Terminations(machines, pause=at_once)
+    first = asyncio.create_task(endings.end("i-1", 60))
+
+    async def asked() -> bool:
+        return machines.asked == [["i-1"]]
+
+    try:
+        await until(asked)
+        assert await endings.end("i-2", 10) == "terminated"
+        assert machines.asked == [["i-1"], ["i-2"]], "the call that hangs is not repeated"
+    finally:
+        answers.set()
+    assert await first == "terminated"
+
+
+async def test_a_call_that_fails_unexpectedly_reaches_who_waits_for_it() -> None:
+    machines = Machines()
+
+    def fails(_: str) -> str:
+        raise ValueError("what is this")
+
+    machines.refusal = fails
+    (outcome,) = await ended(machines, ["i-1"])
+    assert isinstance(outcome, EC2Error)
+    assert outcome.retryable
+    assert "what is this" in str(outcome)
 
 
 async def test_patience_ends_with_the_last_state() -> None:
