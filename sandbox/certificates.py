@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from worker.runtime import certificate_authority
+from worker.webhook import certificate_authority
 
 
 @dataclass(frozen=True)

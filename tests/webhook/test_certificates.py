@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from worker.runtime.certificate_authority import LIFETIME
+from worker.webhook.certificate_authority import LIFETIME
 from worker.webhook.certificates import (
     RENEWED_BEFORE,
     Served,

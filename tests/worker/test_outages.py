@@ -23,8 +23,8 @@ from activities.kubernetes.errors import ConflictError
 from tests.kubernetes.fake_api import serve
 from tests.worker.dev_server import Connected
 from tests.workflows.waiting import until
+from worker.log_rate_limit import ActivityFailureFilter, LogRateLimiter
 from worker.runtime.api_server_health import watch_api_server
-from worker.runtime.log_rate_limit import ActivityFailureFilter, LogRateLimiter
 from worker.runtime.outage import Outage
 from worker.runtime.process import Readiness
 from worker.runtime.temporal_client import readable, watch_temporal

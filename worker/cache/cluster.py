@@ -36,7 +36,7 @@ from worker.cache.served import RECHECK_SECONDS, served
 from worker.cache.state import ClusterState
 from worker.cache.table import Table
 from worker.cache.usage import pool_usages
-from worker.runtime.log_rate_limit import LogRateLimiter
+from worker.log_rate_limit import LogRateLimiter
 
 log = loggers.CACHE
 

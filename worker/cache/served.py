@@ -9,7 +9,7 @@ from activities import loggers
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, NotFoundError
 from activities.kubernetes.resources import Resource
-from worker.runtime.log_rate_limit import LogRateLimiter
+from worker.log_rate_limit import LogRateLimiter
 
 log = loggers.CACHE
 

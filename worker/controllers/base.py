@@ -21,7 +21,7 @@ from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.errors import ApiError
 from worker.cache.changes import Change, Subscription, Topic
 from worker.cache.cluster import ClusterCache
-from worker.runtime.log_rate_limit import LogRateLimiter
+from worker.log_rate_limit import LogRateLimiter
 
 BACKOFF = (1.0, 60.0)
 """Seconds until the first retry of an object, and the longest pause; it doubles in between."""

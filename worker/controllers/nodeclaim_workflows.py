@@ -26,7 +26,7 @@ from worker.cache.cluster import ClusterCache
 from worker.controllers.base import Controller
 from worker.controllers.keyed_tasks import Key, KeyedTasks
 from worker.controllers.nodeclass_workflows import NodeClassWorkflows
-from worker.runtime.workflow_start import ANSWER_WITHIN, start
+from worker.controllers.workflow_start import ANSWER_WITHIN, start
 from workflows import names
 from workflows.disruption import DisruptionInput, DisruptionWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow

@@ -8,7 +8,7 @@ from tenon.apis import labels
 from tenon.kube.records import ObjectRecord
 from tenon.lifecycle.messages import NodeClassInput
 from worker.cache.cluster import ClusterCache
-from worker.runtime.workflow_start import ANSWER_WITHIN, start
+from worker.controllers.workflow_start import ANSWER_WITHIN, start
 from workflows import names
 from workflows.nodeclass import NodeClassWorkflow
 

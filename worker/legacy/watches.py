@@ -19,7 +19,7 @@ from worker.cache.changes import Changes, Topic
 from worker.cache.reflector import SILENCE_SECONDS, Reflector
 from worker.cache.served import RECHECK_SECONDS, served
 from worker.cache.table import Table
-from worker.runtime.log_rate_limit import LogRateLimiter
+from worker.log_rate_limit import LogRateLimiter
 
 log = loggers.LEGACY
 

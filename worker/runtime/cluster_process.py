@@ -48,7 +48,6 @@ from worker.controllers.nodepool_status import NodePoolStatusController
 from worker.controllers.not_ready_nodes import NotReadyNodeController
 from worker.controllers.static_nodepool import StaticNodePoolController
 from worker.controllers.uncordon import UncordonController
-from worker.legacy.serving import serve_legacy
 from worker.runtime.api_server_health import watch_api_server
 from worker.runtime.assembly import BUILD_ID, Clients, connect, warm_up
 from worker.runtime.disabled_gate_warnings import warn_of_disabled_gates
@@ -57,6 +56,7 @@ from worker.runtime.housekeeping_schedule import reconcile_schedule, sweep_now
 from worker.runtime.leader_announcements import Announcements
 from worker.runtime.leader_conflict import LeaderConflict
 from worker.runtime.lease import IDENTITY_PREFIX, LeaseElection
+from worker.runtime.legacy_serving import serve_legacy
 from worker.runtime.process import Readiness, run, until_stopped
 from worker.runtime.temporal_client import watch_temporal
 from worker.runtime.temporal_connection import Connection

@@ -28,7 +28,6 @@ from activities.kubernetes.resources import LEASES
 from tenon.apis.json_object import JsonObject
 from worker.runtime.cancellation import interrupted
 from worker.runtime.lease import LEASE_NAME, duration, is_tenons, released_by_tenon
-from worker.runtime.log_rate_limit import LogRateLimiter
 
 log = loggers.LEADER_ELECTION
 

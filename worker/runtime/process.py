@@ -13,10 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from activities import loggers
 from activities.ec2.errors import EC2Error
 from activities.kubernetes.errors import ApiError, ApiUnreachableError, ConfigError
+from worker.log_rate_limit import ActivityFailureFilter
 from worker.runtime import logs
 from worker.runtime.hard_exit import hard_exit
 from worker.runtime.health_report import REPORT_FD, report_failure, report_health
-from worker.runtime.log_rate_limit import ActivityFailureFilter
 from worker.runtime.loop_lag import LoopLag
 from worker.runtime.memory import share_arenas, watch_memory
 from worker.runtime.profiling import serve_profiles

@@ -15,8 +15,8 @@ from temporalio.envconfig import ClientConnectConfig
 from temporalio.worker import Worker
 
 from activities import loggers
+from worker.log_rate_limit import LogRateLimiter
 from worker.runtime.cancellation import interrupted
-from worker.runtime.log_rate_limit import LogRateLimiter
 from worker.runtime.temporal_client import TemporalError, connect_by, connection_config
 
 log = loggers.TEMPORAL

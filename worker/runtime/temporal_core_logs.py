@@ -14,7 +14,7 @@ from collections.abc import Callable
 from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig
 
 from activities import loggers
-from worker.runtime.log_rate_limit import LogRateLimiter
+from worker.log_rate_limit import LogRateLimiter
 
 CORE = loggers.library("temporalio.core")
 LEVELS = (

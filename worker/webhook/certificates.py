@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from worker.runtime.certificate_authority import CertificateAuthority, general_name, new_key, pem
+from worker.webhook.certificate_authority import CertificateAuthority, general_name, new_key, pem
 
 RENEWED_BEFORE = timedelta(days=90)
 MAX_NAMES = 20

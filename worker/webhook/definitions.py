@@ -26,7 +26,7 @@ from tenon.apis.versions.definitions import (
     needs_conversion,
 )
 from tenon.apis.versions.objects import V1
-from worker.runtime.log_rate_limit import LogRateLimiter
+from worker.log_rate_limit import LogRateLimiter
 from worker.settings import Settings
 from worker.settings.namespace import own_namespace
 from worker.webhook.secret import SECRET, CertificateSecret

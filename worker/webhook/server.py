@@ -25,7 +25,7 @@ from aiohttp import web
 from activities import loggers
 from tenon.apis.versions.parts import UnconvertibleError
 from tenon.apis.versions.review import reviewed
-from worker.runtime.log_rate_limit import LogRateLimiter
+from worker.log_rate_limit import LogRateLimiter
 from worker.webhook.certificates import Served
 
 log = loggers.WEBHOOK

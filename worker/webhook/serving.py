@@ -22,7 +22,7 @@ from activities.kubernetes.errors import ApiError, ConfigError
 from activities.kubernetes.resources import CRDS, NODEPOOLS
 from tenon.apis.versions.definitions import NAMES, trusted_authorities
 from tenon.apis.versions.objects import DEFAULT_EXPIRY
-from worker.runtime.log_rate_limit import LogRateLimiter
+from worker.log_rate_limit import LogRateLimiter
 from worker.settings import Settings, SettingsError
 from worker.settings.namespace import own_namespace
 from worker.webhook.certificates import Served, may_replace
