@@ -23,7 +23,7 @@ from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.kube.decode import decode_object
 from tests.apis.legacy.test_materialized_objects import patched
 from tests.lifecycle_k8s.fake_kube import Recorder
-from tests.worker.test_nodeclaim_workflows import MOMENT, Cache
+from tests.worker.fake_temporal import MOMENT, Cache
 from worker.cache.table import Table
 from worker.controllers.legacy_api import LegacyApiController
 from worker.legacy.watches import LegacyObjects

@@ -23,7 +23,7 @@ from tests.apis.case import EC2NODECLASS, NODEPOOL
 from tests.cache.objects import metadata, node, running
 from tests.lifecycle_k8s.fake_kube import Clock, FakeKube, Recorder
 from tests.planning.fake_view import READY, FakeTypes, loop_clock
-from tests.worker.test_nodeclaim_workflows import Cache
+from tests.worker.fake_temporal import Cache
 from worker.cache.planning_view import PlanningView
 from worker.controllers.capacity_buffer import RECHECK, RECHECK_SOON, CapacityBufferController
 

@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 
 from activities.kubernetes.errors import ApiError
 from tests.cache.objects import node
-from tests.worker.test_nodeclaim_workflows import Cache
+from tests.worker.fake_temporal import Cache
 from worker.cache.changes import Change, Topic
 from worker.controllers.base import BACKOFF, Controller, ObjectController, backoff
 

@@ -18,7 +18,7 @@ from tenon.provisioning.planning_policy import PlanPolicy
 from tests.apis.case import NODEPOOL, edited
 from tests.cache.objects import claim, metadata, node, running
 from tests.planning.fake_view import FakeTypes
-from tests.worker.test_nodeclaim_workflows import Cache, FakeTemporal
+from tests.worker.fake_temporal import Cache, FakeTemporal
 from worker.cache.planning_view import PlanningView
 from worker.controllers.nodeclaim_pod_events import PodEventsController
 from worker.controllers.nodeclaim_workflows import NodeClaimWorkflowController

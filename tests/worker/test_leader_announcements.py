@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 from temporalio.client import Client
 
-from tests.worker.test_nodeclaim_workflows import NOT_FOUND, UNAVAILABLE, FakeTemporal
+from tests.worker.fake_temporal import NOT_FOUND, UNAVAILABLE, FakeTemporal
 from worker.runtime.leader_announcements import PERIOD, Announcements
 from workflows import names
 

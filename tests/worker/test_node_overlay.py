@@ -22,7 +22,7 @@ from tests.apis.case import EC2NODECLASS, NODEPOOL, edited, term
 from tests.apis.test_nodeoverlay import BASE
 from tests.cache.objects import metadata
 from tests.planning.fake_view import READY, FakeTypes
-from tests.worker.test_nodeclaim_workflows import Cache
+from tests.worker.fake_temporal import Cache
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
 from worker.controllers.node_overlay import RETRY, NodeOverlayController

@@ -14,7 +14,7 @@ from activities.kubernetes.resources import NODECLAIMS
 from tenon.apis.labels import TERMINATION_FINALIZER
 from tests.cache.objects import claim
 from tests.lifecycle_k8s.fake_kube import Clock, FakeKube
-from tests.worker.test_nodeclaim_workflows import MOMENT, Cache
+from tests.worker.fake_temporal import MOMENT, Cache
 from worker.controllers.nodeclaim_finalizer import NodeClaimFinalizerController
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]

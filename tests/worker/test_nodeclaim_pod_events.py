@@ -11,7 +11,7 @@ import pytest
 
 from activities.kubernetes.errors import ApiUnreachableError
 from tests.cache.objects import claim, node, running
-from tests.worker.test_nodeclaim_workflows import MOMENT, Cache
+from tests.worker.fake_temporal import MOMENT, Cache
 from worker.controllers.nodeclaim_pod_events import CONCURRENCY, MAX_PENDING, QUIET, PodEventsController
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator
-from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from temporalio.client import Client
-from temporalio.common import WorkflowIDReusePolicy
-from temporalio.exceptions import WorkflowAlreadyStartedError
-from temporalio.service import RPCError, RPCStatusCode
 
-from tenon.apis.labels import NODECLASS_FINALIZER, TERMINATION_FINALIZER
+from tenon.apis.labels import TERMINATION_FINALIZER
 from tenon.kube.claim_record import ClaimRecord
-from tenon.kube.decode import decode_object
-from tenon.kube.records import ObjectRecord
 from tenon.lifecycle.messages import Poke
 from tenon.lifecycle.state import NodeClaimInput
-from tests.cache.objects import claim, metadata, node
-from worker.cache.cluster import ClusterCache
+from tests.cache.objects import claim, node
+from tests.worker.fake_temporal import MOMENT, NOT_FOUND, UNAVAILABLE, Cache, FakeTemporal
 from worker.controllers.nodeclaim_workflows import (
     ANSWER_WITHIN,
     PATIENCE,
@@ -36,98 +28,7 @@ from workflows import names
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
-UNAVAILABLE = RPCError("away", RPCStatusCode.UNAVAILABLE, b"")
-NOT_FOUND = RPCError("no such workflow", RPCStatusCode.NOT_FOUND, b"")
 QUEUE = names.leader_queue("c", "a")
-MOMENT = 1.0
-"""More than the bridge lets changes settle, less than a sweep."""
-
-
-class FakeTemporal:
-    """The edge of a Temporal client; ``fails`` maps a workflow id to errors that its calls meet, one each."""
-
-    def __init__(self) -> None:
-        self.starts: list[tuple[str, Any]] = []
-        self.signals: list[tuple[str, str, tuple[Any, ...]]] = []
-        self.fails: dict[str, list[Exception]] = {}
-        self.options: dict[str, dict[str, Any]] = {}
-        self.silent: set[str] = set()
-        """Workflows of which no signal is answered."""
-        self.open: dict[str, str] = {}
-        """Workflow id -> run id of what is open."""
-        self.completed: dict[str, str] = {}
-        """Workflow id -> UID of the claim, of the last run that ended of itself."""
-
-    async def list_workflows(self, query: str, **_: Any) -> AsyncIterator[Any]:
-        self._fail("list")
-        assert query == names.open_nodeclaims_query("c")
-        for workflow_id, run_id in list(self.open.items()):
-            yield SimpleNamespace(id=workflow_id, run_id=run_id)
-
-    async def start_workflow(self, run: Any, given: Any, *, id: str, **options: Any) -> None:
-        self._fail(f"start {id}")
-        only_failed = options["id_reuse_policy"] is WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
-        if id in self.completed and id not in self.open and only_failed:
-            raise WorkflowAlreadyStartedError(id, "NodeClaim")
-        self.starts.append((id, given))
-        self.open[id] = f"run-{len(self.starts)}"
-        self.options[id] = options
-
-    def get_workflow_handle(self, workflow_id: str) -> FakeHandle:
-        return FakeHandle(self, workflow_id)
-
-    def _fail(self, call: str) -> None:
-        if self.fails.get(call):
-            raise self.fails[call].pop(0)
-
-    def started(self, claim_name: str) -> int:
-        return [started for started, _ in self.starts].count(names.nodeclaim_id("c", claim_name))
-
-    def pokes(self, claim_name: str) -> list[Poke]:
-        wanted = names.nodeclaim_id("c", claim_name)
-        return [args[0] for workflow_id, _, args in self.signals if workflow_id == wanted]
-
-
-class FakeHandle:
-    def __init__(self, temporal: FakeTemporal, workflow_id: str) -> None:
-        self._temporal = temporal
-        self._id = workflow_id
-
-    async def signal(self, signal: Any, *args: Any, rpc_timeout: timedelta | None = None) -> None:
-        self._temporal._fail(f"signal {self._id}")
-        if self._id in self._temporal.silent:
-            assert rpc_timeout is not None, "a call without an end"
-            await asyncio.sleep(rpc_timeout.total_seconds())
-            raise RPCError("no answer", RPCStatusCode.DEADLINE_EXCEEDED, b"")
-        name = signal if isinstance(signal, str) else signal.__name__
-        self._temporal.signals.append((self._id, name, args))
-
-    async def describe(self, **_: Any) -> FakeDescription:
-        return FakeDescription(self._temporal.completed[self._id])
-
-
-class FakeDescription:
-    def __init__(self, uid: str) -> None:
-        self._uid = uid
-
-    async def memo_value(self, key: str, default: str, *, type_hint: type) -> str:
-        assert (key, default, type_hint) == (names.UID_MEMO, "", str)
-        return self._uid
-
-
-class Cache(ClusterCache):
-    """The cluster cache without an API server behind it."""
-
-    def __init__(self) -> None:
-        super().__init__(cast("Any", None))
-
-    async def wait_synced(self) -> None:
-        return
-
-    def publish(self, *records: Any) -> None:
-        tables: dict[str, Any] = {"NodeRecord": self.nodes, "ClaimRecord": self.claims}
-        for record in records:
-            tables[type(record).__name__].on_event(record.key, record)
 
 
 @contextlib.asynccontextmanager
@@ -153,10 +54,6 @@ def starting(name: str, **meta: Any) -> ClaimRecord:
 def condition(name: str, *true: str) -> ClaimRecord:
     """A launched claim with these conditions."""
     return claim(name, node_name=name, status={"conditions": [{"type": kind, "status": "True"} for kind in true]})
-
-
-def node_class(name: str, generation: int, **meta: Any) -> ObjectRecord:
-    return decode_object(json.dumps({"metadata": metadata(name, generation=generation, **meta), "spec": {}}).encode())
 
 
 async def test_nc07_another_controllers_claim_gets_no_workflow_and_one_that_it_has_is_told_to_end() -> None:
@@ -447,52 +344,6 @@ async def test_after_an_outage_of_temporal_the_next_sweep_comes_soon(caplog: pyt
         await asyncio.sleep(SWEEP_SOON + MOMENT)
         assert [temporal.started(name) for name in "abcdef"] == [1] * 6
     assert len([line for line in caplog.messages if line == "The controller failed to reconcile and retries"]) == 1
-
-
-async def test_a_node_class_is_looked_at_when_its_spec_changed_only() -> None:
-    """Our own writes of its status must not wake its workflow."""
-    cache, temporal = Cache(), FakeTemporal()
-    workflow_id = names.nodeclass_id("c", "default")
-    cache.nodeclasses.on_event("default", node_class("default", 1))
-    async with bridged(cache, temporal):
-        for generation in (1, 1, 2):
-            cache.nodeclasses.on_event("default", node_class("default", generation))
-            await asyncio.sleep(MOMENT)
-        # Once at first sight, for it may have changed while nobody led, and once for the new generation.
-        assert [signal for found, signal, _ in temporal.signals if found == workflow_id] == ["poke", "poke"]
-
-
-async def test_a_node_class_whose_finalizer_was_wiped_is_looked_at() -> None:
-    """`kubectl replace` takes what the manifest does not name, and leaves the generation as it is."""
-    cache, temporal = Cache(), FakeTemporal()
-    workflow_id = names.nodeclass_id("c", "default")
-    cache.nodeclasses.on_event("default", node_class("default", 1, finalizers=[NODECLASS_FINALIZER]))
-    async with bridged(cache, temporal):
-        cache.nodeclasses.on_event("default", node_class("default", 1))
-        await asyncio.sleep(MOMENT)
-        assert [found for found, _, _ in temporal.signals].count(workflow_id) == 2
-        cache.nodeclasses.on_event("default", node_class("default", 1, finalizers=[NODECLASS_FINALIZER]))
-        await asyncio.sleep(MOMENT)
-        assert [found for found, _, _ in temporal.signals].count(workflow_id) == 2, "our own write wakes no workflow"
-
-
-async def test_ecs11_a_node_class_that_is_deleted_is_looked_at_when_its_last_claim_has_gone() -> None:
-    """Its own workflow looks once a minute only; claims of other classes are nothing to it."""
-    cache, temporal = Cache(), FakeTemporal()
-    workflow_id = names.nodeclass_id("c", "default")
-    for name, of_class in (("a", "default"), ("b", "default"), ("c", "other")):
-        cache.publish(claim(name, nodeClassRef={"name": of_class}))
-    cache.nodeclasses.on_event("default", node_class("default", 1))
-    async with bridged(cache, temporal):
-        cache.nodeclasses.on_event("default", node_class("default", 2, deletionTimestamp="2026-11-21T12:00:00Z"))
-        pokes = []
-        for name in ("c", "a", "b"):
-            await asyncio.sleep(MOMENT)
-            pokes.append([found for found, _, _ in temporal.signals].count(workflow_id))
-            cache.claims.on_event(name, None)
-        await asyncio.sleep(MOMENT)
-        assert pokes == [2, 2, 2]
-        assert [found for found, _, _ in temporal.signals].count(workflow_id) == 3
 
 
 async def test_the_singletons_begin_with_the_queue_of_this_leader() -> None:

@@ -23,7 +23,7 @@ from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
 from tests.cache.objects import claim, metadata
 from tests.lifecycle_k8s.fake_kube import Recorder
 from tests.planning.fake_view import READY
-from tests.worker.test_nodeclaim_workflows import MOMENT, Cache
+from tests.worker.fake_temporal import MOMENT, Cache
 from worker.cache.changes import Topic
 from worker.cache.planning_view import PlanningView
 from worker.controllers.nodepool_status import NodePoolStatusController

@@ -13,7 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from tenon.kube.records import NodeRecord
 from tests.cache.objects import claim, node
-from tests.worker.test_nodeclaim_workflows import Cache
+from tests.worker.fake_temporal import Cache
 from worker.controllers.not_ready_nodes import CHECKS, RETRY, NotReadyNodeController
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]

@@ -23,7 +23,7 @@ from tenon.provisioning.static_capacity import MAX_CHANGES
 from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
 from tests.cache.objects import claim, metadata, node, running
 from tests.planning.fake_view import READY, FakeTypes
-from tests.worker.test_nodeclaim_workflows import Cache
+from tests.worker.fake_temporal import Cache
 from worker.cache.planning_view import PlanningView
 from worker.cache.table import Table
 from worker.controllers.launch_backoff import PAUSES

@@ -13,7 +13,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from tenon.apis import labels
 from tests.cache.objects import node
-from tests.worker.test_nodeclaim_workflows import Cache
+from tests.worker.fake_temporal import Cache
 from worker.controllers.uncordon import MAX_CORDON, RETRY, UncordonController
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]

@@ -9,18 +9,15 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-Key = tuple[str, str]
-"""The kind and the name of an object."""
-
 
 class KeyedTasks:
-    """The running tasks, by object. Each task must handle its own exceptions."""
+    """The running tasks, by name of the object. Each task must handle its own exceptions."""
 
     def __init__(self) -> None:
-        self._last: dict[Key, asyncio.Task[None]] = {}
+        self._last: dict[str, asyncio.Task[None]] = {}
 
     async def work(
-        self, keys: Iterable[Key], begin: Callable[[Key], Coroutine[Any, Any, None]], *, patience: float
+        self, keys: Iterable[str], begin: Callable[[str], Coroutine[Any, Any, None]], *, patience: float
     ) -> None:
         """Start work on each object after its earlier work has ended. Returns when all is done, or after ``patience``
         seconds.
@@ -37,7 +34,7 @@ class KeyedTasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _begin(self, key: Key, begin: Callable[[Key], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+    def _begin(self, key: str, begin: Callable[[str], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
         before = self._last.get(key)
 
         async def run() -> None:
@@ -49,6 +46,6 @@ class KeyedTasks:
             if self._last.get(key) is task:
                 del self._last[key]
 
-        made = self._last[key] = asyncio.create_task(run(), name=" ".join(key))
+        made = self._last[key] = asyncio.create_task(run(), name=key)
         made.add_done_callback(ended)
         return made

@@ -1,6 +1,6 @@
-"""Starts a workflow for each NodeClaim and EC2NodeClass, and pokes it when the objects change.
+"""Starts a workflow for each NodeClaim, and pokes it when the claim or its Node changes.
 
-Level-triggered: the controller computes the current level of each object from the cache, and sends it if it differs
+Level-triggered: the controller computes the current level of each claim from the cache, and sends it if it differs
 from the level that it last sent. A sweep once a minute compares the claims with the open workflows. It repairs what an
 operator terminated or reset, and repeats pokes that were lost.
 """
@@ -24,8 +24,7 @@ from tenon.lifecycle.wakeups import poke_for
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.controllers.base import Controller
-from worker.controllers.keyed_tasks import Key, KeyedTasks
-from worker.controllers.nodeclass_workflows import NodeClassWorkflows
+from worker.controllers.keyed_tasks import KeyedTasks
 from worker.controllers.workflow_start import ANSWER_WITHIN, start
 from workflows import names
 from workflows.disruption import DisruptionInput, DisruptionWorkflow
@@ -50,10 +49,11 @@ PORTION = 200
 
 
 class NodeClaimWorkflowController(Controller):
-    """Keeps the workflows of one cluster in sync with its objects."""
+    """Keeps the workflows of one cluster in sync with its NodeClaims, and its two singletons running."""
 
     name = "nodeclaim.workflows"
-    topics = (Topic.CLAIM, Topic.NODECLASS)
+    object_field = "nodeclaim"
+    topics = (Topic.CLAIM,)
     settle = 0.1
 
     def __init__(self, client: Client, cache: ClusterCache, cluster: str, plan_queue: str = "") -> None:
@@ -68,7 +68,6 @@ class NodeClaimWorkflowController(Controller):
         """UIDs of claims whose workflow has completed. They are about to vanish from the cache."""
         self._served: set[str] = set()
         self._runs: dict[str, str] = {}
-        self._classes = NodeClassWorkflows(client, cache, cluster)
         self._gate = asyncio.Semaphore(SENDERS)
         self._tasks = KeyedTasks()
         self._sweeps = 0
@@ -84,31 +83,24 @@ class NodeClaimWorkflowController(Controller):
             await self._tasks.close()
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:
-        """Start and poke the workflows of the objects that changed, or of all objects if a sweep is due."""
+        """Start and poke the workflows of the claims that changed, or of all claims if a sweep is due."""
         clock = asyncio.get_running_loop().time
-        claims = {key for topic, key in changes if topic is Topic.CLAIM}
-        classes = {key for topic, key in changes if topic is Topic.NODECLASS}
-        if any(self._cache.claims.get(name) is None for name in claims):
-            classes |= {found.name for found in self._cache.nodeclasses if found.deleting}
+        claims = {name for _, name in changes}
         if clock() >= self._sweep_at:
-            await self._sweep(claims, classes)
+            await self._sweep(claims)
         else:
-            await self._reconcile_objects(claims, classes)
+            await self._reconcile_claims(claims)
         # a call still running may fail and request a sweep soon
         return max(0.0, min(self._sweep_at - clock(), SWEEP_SOON))
 
-    async def _sweep(self, claims: Iterable[str], classes: Iterable[str]) -> None:
+    async def _sweep(self, claims: Iterable[str]) -> None:
         self._sweep_at = float("inf")
         try:
             await self._isolate_call("", self._start_singletons())
             await self._isolate_call("", self._compare())
             self._forget_sent(all_of_them=self._sweeps % RESEND_SWEEPS == 0)
-            self._classes.forget_started()
             self._sweeping = True
-            await self._reconcile_objects(
-                {claim.name for claim in self._cache.claims}.union(claims),
-                {found.name for found in self._cache.nodeclasses}.union(classes),
-            )
+            await self._reconcile_claims({claim.name for claim in self._cache.claims}.union(claims))
         finally:
             self._sweeping = False
             self._sweeps += 1
@@ -155,17 +147,14 @@ class NodeClaimWorkflowController(Controller):
                 NodeClaimWorkflow.poke, Poke(not_managed=True, reason="not managed"), rpc_timeout=ANSWER_WITHIN
             )
 
-    async def _reconcile_objects(self, claims: Iterable[str], classes: Iterable[str]) -> None:
-        keys = [("claim", name) for name in sorted(claims)] + [("class", name) for name in sorted(classes)]
-        for first in range(0, len(keys), PORTION):
-            await self._tasks.work(keys[first : first + PORTION], self._reconcile_one, patience=PATIENCE)
+    async def _reconcile_claims(self, claims: Iterable[str]) -> None:
+        wanted = sorted(claims)
+        for first in range(0, len(wanted), PORTION):
+            await self._tasks.work(wanted[first : first + PORTION], self._reconcile_one, patience=PATIENCE)
             await asyncio.sleep(0)
 
-    async def _reconcile_one(self, key: Key) -> None:
-        kind, name = key
-        await self._isolate_call(
-            name, self._reconcile_claim(name) if kind == "claim" else self._classes.reconcile(name)
-        )
+    async def _reconcile_one(self, name: str) -> None:
+        await self._isolate_call(name, self._reconcile_claim(name))
 
     async def _isolate_call(self, key: str, work: Coroutine[Any, Any, None]) -> None:
         async def bounded() -> None:

@@ -1,55 +1,84 @@
-"""Starts and pokes the workflows of EC2NodeClasses, within the sweeps of `nodeclaim_workflows`."""
+"""Starts a workflow for each EC2NodeClass, and pokes it when the class changes.
+
+Every workflow is started again once a minute, which does nothing if it is open and repairs what an operator terminated.
+"""
 
 from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
 
 from temporalio.client import Client
 
 from tenon.apis import labels
 from tenon.kube.records import ObjectRecord
 from tenon.lifecycle.messages import NodeClassInput
+from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
+from worker.controllers.base import ObjectController
 from worker.controllers.workflow_start import ANSWER_WITHIN, start
 from workflows import names
 from workflows.nodeclass import NodeClassWorkflow
 
+RESTART_SECONDS = 60.0
+"""Seconds until the workflow of a class is started again, because an operator may have ended it."""
 
-class NodeClassWorkflows:
-    """Ensures that each EC2NodeClass has a workflow, and pokes it when the class changes."""
+
+class NodeClassWorkflowController(ObjectController):
+    """Ensures that each EC2NodeClass has a workflow that knows of its last change."""
+
+    name = "nodeclass.workflows"
+    object_field = "ec2nodeclass"
+    topics = (Topic.NODECLASS, Topic.CLAIM)
+    settle = 0.1
+    backoff = (1.0, 5.0)
 
     def __init__(self, client: Client, cache: ClusterCache, cluster: str) -> None:
+        super().__init__(cache)
         self._client = client
-        self._cache = cache
         self._cluster = cluster
-        self._levels: dict[str, str] = {}
-        self._started: set[str] = set()
+        self._poked: dict[str, str] = {}
+        """By name: the level of the class at its last poke."""
+        self._restart_at: dict[str, float] = {}
         self._guarded: set[str] = set()
         """UIDs of classes that were seen with their finalizer."""
 
-    def forget_started(self) -> None:
-        """Start each workflow again at the next reconcile, because an operator may have ended it."""
-        self._started.clear()
+    def initial(self) -> Sequence[Change]:
+        """All EC2NodeClasses."""
+        return [(Topic.NODECLASS, found.name) for found in self._cache.nodeclasses]
 
-    async def reconcile(self, name: str) -> None:
+    async def reconcile(self, changes: Sequence[Change]) -> float | None:
+        """Reconcile the classes that changed. If a NodeClaim is gone, also those that are being deleted, because it
+        may have been their last one.
+        """
+        classes = [change for change in changes if change[0] is Topic.NODECLASS]
+        if any(topic is Topic.CLAIM and self._cache.claims.get(name) is None for topic, name in changes):
+            classes += [(Topic.NODECLASS, found.name) for found in self._cache.nodeclasses if found.deleting]
+        return await super().reconcile(classes)
+
+    async def reconcile_object(self, name: str) -> float | None:
         """Start the workflow of a class if it has none, and poke it if the class changed."""
         found = self._cache.nodeclasses.get(name)
         if found is None:
-            self._levels.pop(name, None)
-            self._started.discard(name)
-            return
-        level = f"{found.uid}/{found.body['metadata'].get('generation')}/{found.deleting}/{self._holds(found)}"
-        changed = self._levels.get(name) != level or self._lost_finalizer(found)
-        if not changed and name in self._started:
-            return
+            self._poked.pop(name, None)
+            self._restart_at.pop(name, None)
+            return None
+        now = asyncio.get_running_loop().time()
+        level = f"{found.uid}/{found.body['metadata'].get('generation')}/{found.deleting}/{self._has_claims(found)}"
+        changed = self._poked.get(name) != level or self._lost_finalizer(found)
+        if not changed and (left := self._restart_at.get(name, now) - now) > 0:
+            return left
         workflow_id = names.nodeclass_id(self._cluster, name)
         given = NodeClassInput(cluster=self._cluster, name=name)
         await start(self._client, self._cluster, NodeClassWorkflow.run, given, workflow_id, summary=name)
-        self._started.add(name)
-        self._levels[name] = level
         if changed:  # also the first time: it may have changed while no replica led
             handle = self._client.get_workflow_handle(workflow_id)
             await handle.signal(NodeClassWorkflow.poke, rpc_timeout=ANSWER_WITHIN)
+            self._poked[name] = level
             if self._lost_finalizer(found):
                 self._guarded.discard(found.uid)
+        self._restart_at[name] = now + RESTART_SECONDS
+        return RESTART_SECONDS
 
     def _lost_finalizer(self, node_class: ObjectRecord) -> bool:
         """Whether a plain update (`kubectl replace`) removed the finalizer, which does not change the generation."""
@@ -58,7 +87,7 @@ class NodeClassWorkflows:
             return False
         return node_class.uid in self._guarded
 
-    def _holds(self, node_class: ObjectRecord) -> bool:
+    def _has_claims(self, node_class: ObjectRecord) -> bool:
         """Whether a class that is being deleted still has NodeClaims. Its workflow is poked when the last one
         is gone.
         """

@@ -44,6 +44,7 @@ from worker.controllers.node_overlay import NodeOverlayController
 from worker.controllers.nodeclaim_finalizer import NodeClaimFinalizerController
 from worker.controllers.nodeclaim_pod_events import PodEventsController
 from worker.controllers.nodeclaim_workflows import NodeClaimWorkflowController
+from worker.controllers.nodeclass_workflows import NodeClassWorkflowController
 from worker.controllers.nodepool_status import NodePoolStatusController
 from worker.controllers.not_ready_nodes import NotReadyNodeController
 from worker.controllers.static_nodepool import StaticNodePoolController
@@ -262,6 +263,7 @@ async def _decide(
         )
         group.create_task(NotReadyNodeController(cache, sweep).run(), name="lost nodes")
         group.create_task(NodeClaimWorkflowController(client, cache, cluster, queue).run(), name="nodeclaim workflows")
+        group.create_task(NodeClassWorkflowController(client, cache, cluster).run(), name="nodeclass workflows")
 
 
 async def _temporal_serves(client: Client) -> None:

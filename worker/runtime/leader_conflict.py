@@ -26,6 +26,7 @@ from activities.kubernetes.errors import ApiError, ForbiddenError
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import LEASES
 from tenon.apis.json_object import JsonObject
+from worker.log_rate_limit import LogRateLimiter
 from worker.runtime.cancellation import interrupted
 from worker.runtime.lease import LEASE_NAME, duration, is_tenons, released_by_tenon
 
