@@ -11,14 +11,9 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities import loggers
 from tenon.disruption.commands import disrupt_request
 from tenon.lifecycle.ids import nodeclaim_id
-from tenon.lifecycle.messages import (
-    ActivityName,
-    Candidate,
-    DisruptAnswer,
-    DisruptInput,
-    DisruptionCommand,
-    DisruptResult,
-)
+from tenon.lifecycle.messages.base import ActivityName
+from tenon.lifecycle.messages.disruption import Candidate, DisruptInput, DisruptionCommand, DisruptResult
+from tenon.lifecycle.messages.node import DisruptAnswer
 
 log = loggers.DISRUPTION
 

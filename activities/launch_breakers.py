@@ -14,7 +14,8 @@ from datetime import datetime, timedelta
 from tenon.ec2.avoided import Avoided, by_offering, grouped
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle import breaker as rules
-from tenon.lifecycle.messages import LaunchBreaker, LaunchReport, OfferingRef
+from tenon.lifecycle.messages.launch import OfferingRef
+from tenon.lifecycle.messages.provisioning import LaunchBreaker, LaunchReport
 
 AVOIDED_FOR = timedelta(minutes=3)
 """How long launches avoid an offering after EC2 had no capacity for it (AWS-033)."""

@@ -19,14 +19,9 @@ from tenon.ec2.errors import reason_for
 from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle import launch_retry as rules
-from tenon.lifecycle.messages import (
-    ClaimRef,
-    ClaimView,
-    LaunchBreaker,
-    LaunchResult,
-    LaunchWait,
-    PrepareLaunchResult,
-)
+from tenon.lifecycle.messages.base import ClaimRef
+from tenon.lifecycle.messages.launch import ClaimView, LaunchResult, LaunchWait, PrepareLaunchResult
+from tenon.lifecycle.messages.provisioning import LaunchBreaker
 
 log = loggers.NODECLAIM_LIFECYCLE
 

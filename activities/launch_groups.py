@@ -15,7 +15,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS
 from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
-from tenon.lifecycle.messages import Instance, LaunchGroup
+from tenon.lifecycle.messages.launch import Instance, LaunchGroup
 from tenon.provisioning.launch_groups import group_of, whole_groups
 
 WRITTEN_WITHIN = timedelta(seconds=10)

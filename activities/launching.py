@@ -38,10 +38,9 @@ from tenon.ec2.launched_labels import launched_labels
 from tenon.ec2.own_kubelet import with_own_kubelet
 from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
-from tenon.lifecycle.messages import (
-    ClaimRef,
+from tenon.lifecycle.messages.base import ClaimRef, ErrorType
+from tenon.lifecycle.messages.launch import (
     ClaimView,
-    ErrorType,
     Instance,
     LaunchInput,
     LaunchRequest,

@@ -28,8 +28,9 @@ from tenon.apis.reasons import Reason, snake_case
 from tenon.kube.claim_record import instance_id_of
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.lifecycle.cordon import drain_reason
-from tenon.lifecycle.messages import (
-    ActivityName,
+from tenon.lifecycle.messages.base import ActivityName
+from tenon.lifecycle.messages.launch import LaunchInput, LaunchResult, PrepareLaunchInput, PrepareLaunchResult
+from tenon.lifecycle.messages.node import (
     BindResult,
     CordonInput,
     CordonResult,
@@ -39,11 +40,7 @@ from tenon.lifecycle.messages import (
     DrainResult,
     InitializeResult,
     KeepInput,
-    LaunchInput,
-    LaunchResult,
     NodeInput,
-    PrepareLaunchInput,
-    PrepareLaunchResult,
     RegisterResult,
     ReleaseInput,
     TerminateInput,

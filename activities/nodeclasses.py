@@ -22,7 +22,8 @@ from tenon.apis.managed import manages_claim
 from tenon.apis.nodeclaim import DRIFTED
 from tenon.apis.validation import parse
 from tenon.kube.claim_record import ClaimRecord
-from tenon.lifecycle.messages import ActivityName, NodeClassInput, NodeClassResult
+from tenon.lifecycle.messages.base import ActivityName
+from tenon.lifecycle.messages.nodeclass import NodeClassInput, NodeClassResult
 
 log = loggers.NODECLASS
 

@@ -27,7 +27,7 @@ from activities.ec2.termination_batch import Terminations
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.evolve import evolve
-from tenon.lifecycle.messages import LaunchGroup, LaunchResult
+from tenon.lifecycle.messages.launch import LaunchGroup, LaunchResult
 
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server

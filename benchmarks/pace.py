@@ -33,7 +33,8 @@ from benchmarks.mixes import diverse
 from benchmarks.plans import connect
 from benchmarks.running import Worker, running
 from sandbox.cluster import Sandbox
-from tenon.lifecycle.messages import ActivityName, Disrupt
+from tenon.lifecycle.messages.base import ActivityName
+from tenon.lifecycle.messages.node import Disrupt
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
 

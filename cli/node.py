@@ -25,7 +25,8 @@ from tenon.errors import TenonError
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle.breaker import sentence
-from tenon.lifecycle.messages import Keep, LaunchBreaker
+from tenon.lifecycle.messages.node import Keep
+from tenon.lifecycle.messages.provisioning import LaunchBreaker
 from tenon.lifecycle.remedies import remedies, report
 from tenon.lifecycle.state import NodeState
 from tenon.lifecycle.timeline import details

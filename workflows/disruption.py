@@ -15,15 +15,14 @@ from temporalio.workflow import ParentClosePolicy
 from tenon.evolve import evolve
 
 with workflow.unsafe.imports_passed_through():
-    from tenon.lifecycle.messages import (
-        ActivityName,
+    from tenon.lifecycle.messages.base import ActivityName, Message
+    from tenon.lifecycle.messages.disruption import (
         AwaitDisruptionInput,
         DisruptInput,
         DisruptionCommand,
         DisruptionDecision,
         DisruptResult,
         LedgerEntry,
-        Message,
     )
     from workflows import names
     from workflows.options import OPTIONS

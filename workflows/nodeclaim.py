@@ -21,17 +21,9 @@ from tenon.evolve import evolve
 with workflow.unsafe.imports_passed_through():
     from tenon.apis.reasons import Reason
     from tenon.lifecycle import machine
-    from tenon.lifecycle.messages import (
-        ActivityName,
-        Disrupt,
-        DisruptAnswer,
-        ErrorType,
-        Keep,
-        LaunchResult,
-        Message,
-        OfferingRef,
-        Poke,
-    )
+    from tenon.lifecycle.messages.base import ActivityName, ErrorType, Message
+    from tenon.lifecycle.messages.launch import LaunchResult, OfferingRef
+    from tenon.lifecycle.messages.node import Disrupt, DisruptAnswer, Keep, Poke
     from tenon.lifecycle.state import Life, NodeClaimInput, NodeState, Stage
     from tenon.lifecycle.steps import DeadlinePassed, End, Failed, LeaveRequest, Run, Wait
     from tenon.lifecycle.timeline import details, life

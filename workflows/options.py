@@ -8,26 +8,21 @@ from datetime import timedelta
 from temporalio.common import RetryPolicy
 from temporalio.workflow import ActivityCancellationType
 
-from tenon.lifecycle.messages import (
-    ActivityName,
-    BatchSummary,
+from tenon.lifecycle.messages.base import ActivityName, ErrorType, Message
+from tenon.lifecycle.messages.disruption import DisruptionDecision, DisruptResult
+from tenon.lifecycle.messages.launch import LaunchResult, PrepareLaunchResult
+from tenon.lifecycle.messages.node import (
     BindResult,
     CordonResult,
     DetachResult,
-    DisruptionDecision,
-    DisruptResult,
     DrainResult,
-    ErrorType,
     InitializeResult,
-    LaunchResult,
-    Message,
-    NodeClassResult,
-    PlanResult,
-    PrepareLaunchResult,
     RegisterResult,
     ReleaseInput,
     TerminateResult,
 )
+from tenon.lifecycle.messages.nodeclass import NodeClassResult
+from tenon.lifecycle.messages.provisioning import BatchSummary, PlanResult
 from tenon.lifecycle.steps import KeepRecorded, Withdrawn
 
 LAUNCH_TIMEOUT = timedelta(minutes=5)

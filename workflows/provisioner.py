@@ -21,14 +21,13 @@ from tenon.evolve import evolve
 with workflow.unsafe.imports_passed_through():
     from tenon.ec2.avoided import by_offering, grouped
     from tenon.lifecycle import breaker
-    from tenon.lifecycle.messages import (
-        ActivityName,
+    from tenon.lifecycle.messages.base import ActivityName, Message
+    from tenon.lifecycle.messages.launch import OfferingRef
+    from tenon.lifecycle.messages.provisioning import (
         AwaitBatchInput,
         BatchSummary,
         LaunchBreaker,
         LaunchReport,
-        Message,
-        OfferingRef,
         PlanInput,
         PlanResult,
         RefusedTypes,

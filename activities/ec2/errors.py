@@ -12,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from activities import metrics
 from tenon.ec2 import errors as codes
 from tenon.errors import TenonError
-from tenon.lifecycle.messages import OfferingRef
+from tenon.lifecycle.messages.launch import OfferingRef
 
 THROTTLED_SECONDS = 120.0
 """How long a throttled call is retried. The client determines the pauses between attempts."""

@@ -14,7 +14,7 @@ from activities.ec2.request_batching import Batcher, Turns
 from tenon.apis import labels
 from tenon.housekeeping.facts import ObservedInstance
 from tenon.housekeeping.instances import NAME, tags_to_write
-from tenon.lifecycle.messages import Instance, LaunchGroup
+from tenon.lifecycle.messages.launch import Instance, LaunchGroup
 
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef

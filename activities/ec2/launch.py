@@ -17,7 +17,7 @@ from tenon.ec2.launch_template import LaunchTemplate, tag_list
 from tenon.ec2.tags import group_tags
 from tenon.evolve import evolve
 from tenon.housekeeping.facts import ObservedTemplate
-from tenon.lifecycle.messages import Instance, LaunchRequest, LaunchResult, LaunchWait
+from tenon.lifecycle.messages.launch import Instance, LaunchRequest, LaunchResult, LaunchWait
 from tenon.provisioning.launch_groups import group_token
 
 if TYPE_CHECKING:

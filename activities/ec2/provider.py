@@ -34,7 +34,7 @@ from tenon.ec2.launch_request import plan_launch
 from tenon.ec2.nodeclass_status import CheckResult, not_ready, readiness_unknown
 from tenon.housekeeping.facts import ObservedInstance, ObservedTemplate
 from tenon.kube.offerings import OfferingKey
-from tenon.lifecycle.messages import Instance, LaunchGroup, LaunchRequest, LaunchResult
+from tenon.lifecycle.messages.launch import Instance, LaunchGroup, LaunchRequest, LaunchResult
 from tenon.scheduling.model import InstanceType
 
 

@@ -14,7 +14,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from tenon.housekeeping.facts import ObservedWorkflow
 from tenon.lifecycle import ids
-from tenon.lifecycle.messages import ClaimRef, Poke
+from tenon.lifecycle.messages.base import ClaimRef
+from tenon.lifecycle.messages.node import Poke
 from tenon.lifecycle.state import NodeClaimInput
 
 CLUSTER = SearchAttributeKey.for_keyword(ids.CLUSTER_ATTRIBUTE)

@@ -14,7 +14,7 @@ from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODES
 from tenon.housekeeping.facts import ENDED_STATES, GONE_STATES, Graces, Observations, ObservedClaim, ObservedTemplate
 from tenon.housekeeping.findings import Finding, Kind
 from tenon.kube.claim_record import instance_id_of
-from tenon.lifecycle.messages import Poke
+from tenon.lifecycle.messages.node import Poke
 from tenon.lifecycle.release import without_finalizer
 
 

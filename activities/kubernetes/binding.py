@@ -27,7 +27,7 @@ from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.kube.structs import Object
 from tenon.lifecycle import startup_cordon
 from tenon.lifecycle.binding import BindingDecision, choose, is_unscheduled
-from tenon.lifecycle.messages import BindResult, NodeInput
+from tenon.lifecycle.messages.node import BindResult, NodeInput
 
 log = loggers.NODECLAIM_BINDING
 

@@ -29,7 +29,8 @@ from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle import cordon as decide
 from tenon.lifecycle import drain
-from tenon.lifecycle.messages import ClaimRef, CordonInput, CordonResult, NodeInput
+from tenon.lifecycle.messages.base import ClaimRef
+from tenon.lifecycle.messages.node import CordonInput, CordonResult, NodeInput
 
 
 async def cordon(kube: Kube, recorder: EventRecorder, wanted: CordonInput, now: Clock) -> CordonResult:

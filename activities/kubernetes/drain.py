@@ -21,7 +21,7 @@ from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle import drain as decide
 from tenon.lifecycle import drain_blockers
-from tenon.lifecycle.messages import DrainInput, DrainResult
+from tenon.lifecycle.messages.node import DrainInput, DrainResult
 
 POLL_SECONDS = 1.0
 MAX_POLL_SECONDS = 5.0

@@ -22,7 +22,7 @@ from tenon.kube.timestamps import format_instant
 from tenon.lifecycle import budgets, drain_blockers
 from tenon.lifecycle import drain as decide
 from tenon.lifecycle.drain import Kind
-from tenon.lifecycle.messages import DrainInput
+from tenon.lifecycle.messages.node import DrainInput
 
 CONCURRENCY = 20
 """The maximum number of requests in flight for one node."""

@@ -16,7 +16,7 @@ from tenon.apis.nodeclaim import INITIALIZED
 from tenon.kube import pods
 from tenon.lifecycle import startup_cordon
 from tenon.lifecycle.initialization import initialization
-from tenon.lifecycle.messages import InitializeResult, NodeInput
+from tenon.lifecycle.messages.node import InitializeResult, NodeInput
 
 
 async def initialize(kube: Kube, wanted: NodeInput, now: Clock) -> InitializeResult:

@@ -22,7 +22,8 @@ from tenon.apis.reasons import Reason, camel_case
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
-from tenon.lifecycle.messages import ClaimRef, ClaimView, ErrorType, Instance
+from tenon.lifecycle.messages.base import ClaimRef, ErrorType
+from tenon.lifecycle.messages.launch import ClaimView, Instance
 from tenon.lifecycle.release import with_finalizer
 from tenon.provisioning.purchase import bounded_lines
 from tenon.resources import Resources, format_resources

@@ -10,7 +10,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODES, PODS
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle import registration
-from tenon.lifecycle.messages import NodeInput
+from tenon.lifecycle.messages.node import NodeInput
 from tenon.lifecycle.registration import Match
 
 

@@ -10,7 +10,7 @@ from activities.kubernetes.nodes import find_node
 from activities.kubernetes.resources import NODES
 from tenon.apis.nodeclaim import REGISTERED
 from tenon.kube import pods
-from tenon.lifecycle.messages import NodeInput, RegisterResult
+from tenon.lifecycle.messages.node import NodeInput, RegisterResult
 from tenon.lifecycle.registration import registration
 
 UNREGISTERED_MISSING = "UnregisteredTaintMissing"

@@ -17,7 +17,7 @@ from activities.kubernetes.nodes import find_node
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.evolve import evolve
 from tenon.kube import pods
-from tenon.lifecycle.messages import ReleaseInput
+from tenon.lifecycle.messages.node import ReleaseInput
 from tenon.lifecycle.release import finalizer_message, foreign_finalizers, without_finalizer
 
 HELD_BY_FINALIZER = "HeldByFinalizer"

@@ -16,7 +16,7 @@ from activities.kubernetes.resources import PVCS, VOLUMEATTACHMENTS
 from tenon.apis.nodeclaim import VOLUMES_DETACHED
 from tenon.kube.volumes import claim_names
 from tenon.lifecycle import drain
-from tenon.lifecycle.messages import DetachInput, DetachResult
+from tenon.lifecycle.messages.node import DetachInput, DetachResult
 
 Heartbeat = Callable[..., None]
 Sleep = Callable[[float], Awaitable[None]]

@@ -19,7 +19,7 @@ from activities.planning.buffers import BufferRoom
 from activities.planning.interfaces import ClusterView, Fingerprint
 from activities.planning.pacing import Pace
 from tenon.kube.pod import Pod
-from tenon.lifecycle.messages import AwaitBatchInput, BatchSummary
+from tenon.lifecycle.messages.provisioning import AwaitBatchInput, BatchSummary
 
 log = loggers.PROVISIONER
 

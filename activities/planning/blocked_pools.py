@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
 from tenon.lifecycle.breaker import untried
-from tenon.lifecycle.messages import LaunchBreaker
+from tenon.lifecycle.messages.provisioning import LaunchBreaker
 
 
 class BlockedPools:

@@ -16,7 +16,7 @@ from tenon.disruption.deciding import decide
 from tenon.disruption.ledger import finished_commands
 from tenon.disruption.methods import METHODS
 from tenon.disruption.model import Command, Decision, Situation, policy_of
-from tenon.lifecycle.messages import AwaitDisruptionInput, DisruptionDecision
+from tenon.lifecycle.messages.disruption import AwaitDisruptionInput, DisruptionDecision
 
 log = loggers.DISRUPTION
 

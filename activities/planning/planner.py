@@ -47,7 +47,7 @@ from tenon.ec2.avoided import Avoided, by_offering
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.lifecycle.breaker import sentences
-from tenon.lifecycle.messages import PlanInput, PlanResult
+from tenon.lifecycle.messages.provisioning import PlanInput, PlanResult
 from tenon.provisioning.launch_blocks import only_probes, pools_for_plans
 from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.planning_policy import PlanPolicy

@@ -6,7 +6,8 @@ import hashlib
 
 from tenon.apis.reasons import Reason
 from tenon.disruption.model import Command
-from tenon.lifecycle.messages import Candidate, Disrupt, DisruptionCommand
+from tenon.lifecycle.messages.disruption import Candidate, DisruptionCommand
+from tenon.lifecycle.messages.node import Disrupt
 
 
 def to_message(command: Command) -> DisruptionCommand:

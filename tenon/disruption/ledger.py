@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from tenon.disruption.model import ManagedNode
-from tenon.lifecycle.messages import LedgerEntry
+from tenon.lifecycle.messages.disruption import LedgerEntry
 
 GRACE_PERIOD = timedelta(seconds=30)
 """How long after its due time a node that accepted its command has started to leave."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from tenon.kube.offerings import OfferingKey
-from tenon.lifecycle.messages import RefusedTypes
+from tenon.lifecycle.messages.provisioning import RefusedTypes
 
 MAX_AVOIDED = 3000
 """How many offerings a message carries, about 60 KB. Those that are avoided the longest are kept."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tenon.lifecycle.messages import OfferingRef
+from tenon.lifecycle.messages.launch import OfferingRef
 
 INSUFFICIENT_CAPACITY = frozenset(
     {

@@ -22,7 +22,7 @@ from tenon.ec2.settings import kubelet_map
 from tenon.ec2.tags import instance_tags, shared_tags
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint
-from tenon.lifecycle.messages import FleetOverride, FleetTemplate, LaunchRequest
+from tenon.lifecycle.messages.launch import FleetOverride, FleetTemplate, LaunchRequest
 from tenon.resources import PODS, parse_resources
 from tenon.scheduling.model import InstanceType
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tenon.apis import labels
 from tenon.kube.requirements import Requirements
-from tenon.lifecycle.messages import Instance
+from tenon.lifecycle.messages.launch import Instance
 from tenon.scheduling.model import InstanceType
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.lifecycle.messages import LaunchGroup
+from tenon.lifecycle.messages.launch import LaunchGroup
 
 
 def shared_tags(cluster: str, node_class: EC2NodeClass, pool: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import Field
 
-from tenon.lifecycle.messages import Message
+from tenon.lifecycle.messages.base import Message
 
 COLLECT_GARBAGE = "collect garbage"
 """The activity type, as the Temporal UI shows it."""

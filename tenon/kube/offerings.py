@@ -9,7 +9,7 @@ class OfferingKey(NamedTuple):
     """One way to buy an instance type. Its field order is the sort order of offerings.
 
     A key without instance type and zone means all offerings of its capacity type. Messages carry the same fields by
-    name (`tenon.lifecycle.messages.OfferingRef`), because a tuple would become a JSON list.
+    name (`tenon.lifecycle.messages.launch.OfferingRef`), because a tuple would become a JSON list.
     """
 
     capacity_type: str

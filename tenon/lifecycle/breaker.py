@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from tenon.lifecycle.launch_retry import pause
-from tenon.lifecycle.messages import LaunchBreaker, LaunchReport
+from tenon.lifecycle.messages.provisioning import LaunchBreaker, LaunchReport
 
 UNTRIED_FOR = timedelta(minutes=2)
 """A breaker expires when its probe is overdue by this much: no claim tries to launch, so the next one may try."""

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from tenon.evolve import evolve
 from tenon.kube.timestamps import format_instant
-from tenon.lifecycle.messages import LaunchWait
+from tenon.lifecycle.messages.launch import LaunchWait
 from tenon.lifecycle.state import NodeState, Stage
 from tenon.lifecycle.timeline import record
 

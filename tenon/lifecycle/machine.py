@@ -15,8 +15,15 @@ from datetime import datetime, timedelta
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
 from tenon.lifecycle import launch_retry, termination
-from tenon.lifecycle.messages import (
-    ActivityName,
+from tenon.lifecycle.messages.base import ActivityName, Message
+from tenon.lifecycle.messages.launch import (
+    LaunchInput,
+    LaunchResult,
+    LaunchWait,
+    PrepareLaunchInput,
+    PrepareLaunchResult,
+)
+from tenon.lifecycle.messages.node import (
     BindResult,
     CordonInput,
     CordonResult,
@@ -29,14 +36,8 @@ from tenon.lifecycle.messages import (
     InitializeResult,
     Keep,
     KeepInput,
-    LaunchInput,
-    LaunchResult,
-    LaunchWait,
-    Message,
     NodeInput,
     Poke,
-    PrepareLaunchInput,
-    PrepareLaunchResult,
     RegisterResult,
     ReleaseInput,
     TerminateInput,

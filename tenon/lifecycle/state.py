@@ -10,7 +10,8 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from tenon.lifecycle.messages import ClaimRef, Instance, LaunchRequest, Message
+from tenon.lifecycle.messages.base import ClaimRef, Message
+from tenon.lifecycle.messages.launch import Instance, LaunchRequest
 
 
 class Stage(StrEnum):

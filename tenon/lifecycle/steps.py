@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from tenon.lifecycle.messages import ActivityName, Message
+from tenon.lifecycle.messages.base import ActivityName, Message
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
-from tenon.lifecycle.messages import CordonResult, DetachResult, DrainResult, ReleaseInput, TerminateResult
+from tenon.lifecycle.messages.node import CordonResult, DetachResult, DrainResult, ReleaseInput, TerminateResult
 from tenon.lifecycle.state import Leave, NodeState, Stage
 from tenon.lifecycle.steps import LeaveRequest
 from tenon.lifecycle.timeline import record

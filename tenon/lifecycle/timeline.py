@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from tenon.evolve import evolve
-from tenon.lifecycle.messages import Instance
+from tenon.lifecycle.messages.launch import Instance
 from tenon.lifecycle.state import Life, NodeState, Stage, TimelineEntry
 
 MAX_ENTRIES = 64

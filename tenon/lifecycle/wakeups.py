@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tenon.apis import labels
 from tenon.kube.taints import Taint
-from tenon.lifecycle.messages import Poke
+from tenon.lifecycle.messages.node import Poke
 
 
 def poke_for(

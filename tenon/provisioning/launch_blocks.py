@@ -15,7 +15,7 @@ from tenon.apis.common import Condition
 from tenon.apis.conditions import get_condition, is_true, set_condition
 from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NodePool
 from tenon.lifecycle.breaker import sentence
-from tenon.lifecycle.messages import LaunchBreaker
+from tenon.lifecycle.messages.provisioning import LaunchBreaker
 from tenon.scheduling.model import Plan
 
 OpenBreakers = Mapping[str, LaunchBreaker]

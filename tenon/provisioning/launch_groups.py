@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tenon.apis import labels
-from tenon.lifecycle.messages import LaunchGroup
+from tenon.lifecycle.messages.launch import LaunchGroup
 
 MAX_MEMBERS = 100
 """The most members of a group. It keeps EC2's answers small, and limits how many claims a failed request delays."""

@@ -9,7 +9,8 @@ import pytest
 
 from tenon.apis.nodepool import DisruptionReason
 from tenon.apis.reasons import Reason, camel_case, snake_case
-from tenon.lifecycle.messages import ErrorType, LaunchResult
+from tenon.lifecycle.messages.base import ErrorType
+from tenon.lifecycle.messages.launch import LaunchResult
 
 
 @pytest.mark.parametrize(

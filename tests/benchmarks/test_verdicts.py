@@ -13,7 +13,8 @@ from benchmarks.pace import Sample, latencies, task_waits
 from benchmarks.pending import judge
 from benchmarks.plans import planned
 from tenon.apis import labels
-from tenon.lifecycle.messages import ActivityName, PlanResult
+from tenon.lifecycle.messages.base import ActivityName
+from tenon.lifecycle.messages.provisioning import PlanResult
 from tests.scheduling.builders import pool as make_pool
 
 Object = dict[str, Any]

@@ -18,7 +18,7 @@ from temporalio.testing import WorkflowEnvironment
 from typer.testing import CliRunner
 
 from cli.node import app
-from tenon.lifecycle.messages import ClaimRef
+from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.state import NodeClaimInput
 from tests.workflows.serving import serving
 from tests.workflows.test_long_time import BUDGET, Guarded, state_of

@@ -8,7 +8,7 @@ import pytest
 
 from tenon.disruption.ledger import GRACE_PERIOD, finished_commands
 from tenon.disruption.model import ManagedNode
-from tenon.lifecycle.messages import LedgerEntry
+from tenon.lifecycle.messages.disruption import LedgerEntry
 
 DUE = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 NODE = ManagedNode("a", "u", "default", True, True, False, True, False, DUE)

@@ -20,7 +20,7 @@ from tenon.disruption.methods.base import Method
 from tenon.disruption.methods.emptiness import Emptiness
 from tenon.disruption.model import Candidate, Command, ManagedNode, PoolPolicy, Proposal, Situation
 from tenon.disruption.pool_budgets import PoolBudgets
-from tenon.lifecycle.messages import DisruptionCommand
+from tenon.lifecycle.messages.disruption import DisruptionCommand
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 POLICIES = {"default": PoolPolicy("default", timedelta(seconds=30), (Budget(nodes="100%"),))}

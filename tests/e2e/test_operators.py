@@ -15,7 +15,7 @@ from activities.kubernetes.resources import NODECLAIMS, PODS
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
 from tenon.kube.timestamps import parse_instant
-from tenon.lifecycle.messages import Keep
+from tenon.lifecycle.messages.node import Keep
 from tenon.lifecycle.state import Life, Stage
 from tests.e2e.conftest import MakePool, NewPool, Run
 from tests.e2e.pools import NAMESPACE, SMALL, Pool, condition

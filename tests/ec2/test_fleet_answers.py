@@ -10,7 +10,7 @@ import pytest
 from activities.ec2.launch import Launcher
 from tenon.ec2.avoided import Avoided
 from tenon.kube.offerings import OfferingKey
-from tenon.lifecycle.messages import FleetOverride, FleetTemplate, Instance, LaunchRequest, LaunchResult
+from tenon.lifecycle.messages.launch import FleetOverride, FleetTemplate, Instance, LaunchRequest, LaunchResult
 
 BOUGHT = Instance(
     id="i-1",

@@ -15,7 +15,7 @@ from activities.ec2.launch import Launcher
 from activities.ec2.provider import Ec2Provider
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.kube.offerings import OfferingKey
-from tenon.lifecycle.messages import Instance, LaunchRequest
+from tenon.lifecycle.messages.launch import Instance, LaunchRequest
 from tests.ec2.samples import node_claim, node_class
 
 if TYPE_CHECKING:

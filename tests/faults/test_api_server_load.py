@@ -17,7 +17,8 @@ from activities.kubernetes.resources import NODES, PODS, VOLUMEATTACHMENTS
 from activities.kubernetes.shared_list import PAUSE_SECONDS
 from activities.kubernetes.volumes import detach_volumes
 from sandbox.cluster import Sandbox
-from tenon.lifecycle.messages import ClaimRef, DetachInput, DrainInput, NodeInput
+from tenon.lifecycle.messages.base import ClaimRef
+from tenon.lifecycle.messages.node import DetachInput, DrainInput, NodeInput
 from tests.lifecycle_k8s.fake_kube import Recorder
 
 COUNT = 50

@@ -18,7 +18,7 @@ from sandbox.ec2.client import Ec2Admin
 from sandbox.faults import catalogue
 from tenon.apis import labels
 from tenon.housekeeping.findings import Kind
-from tenon.lifecycle.messages import ClaimRef
+from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.state import Life, NodeClaimInput
 from tests.e2e.conftest import MakePool
 from tests.e2e.pools import SMALL, Object

@@ -13,7 +13,7 @@ from activities.launch_breakers import FIRST_LAUNCHES
 from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from tenon.apis import labels
-from tenon.lifecycle.messages import LaunchBreaker
+from tenon.lifecycle.messages.provisioning import LaunchBreaker
 from tests.e2e.conftest import MakePool, Run
 from tests.e2e.pools import KEY, ROOMY, SMALL, Pool, condition
 from tests.e2e.worker_process import WorkerProcess

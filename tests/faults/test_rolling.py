@@ -14,7 +14,7 @@ from temporalio.client import Client, WorkflowHistory
 
 import tenon
 from sandbox.cluster import Sandbox
-from tenon.lifecycle.messages import Keep, Poke
+from tenon.lifecycle.messages.node import Keep, Poke
 from tests.e2e.conftest import MakePool
 from tests.e2e.pools import SMALL, Pool, condition
 from tests.e2e.worker_process import WorkerProcess

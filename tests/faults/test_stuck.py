@@ -16,7 +16,7 @@ from activities.kubernetes.resources import NODECLAIMS, NODES, PDBS, Resource
 from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from tenon.apis import labels
-from tenon.lifecycle.messages import Poke
+from tenon.lifecycle.messages.node import Poke
 from tenon.lifecycle.state import Life
 from tests.e2e.conftest import MakePool, NewPool, Run
 from tests.e2e.pools import NAMESPACE, SMALL, Object, Pool, leaving

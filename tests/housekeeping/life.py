@@ -5,7 +5,7 @@ from __future__ import annotations
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from tenon.lifecycle.messages import Poke
+    from tenon.lifecycle.messages.node import Poke
     from tenon.lifecycle.state import NodeClaimInput
 
 

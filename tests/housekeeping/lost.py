@@ -20,7 +20,8 @@ from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODES, Resource
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.housekeeping.messages import HousekeepingInput, HousekeepingResult
-from tenon.lifecycle.messages import ClaimRef, LaunchRequest
+from tenon.lifecycle.messages.base import ClaimRef
+from tenon.lifecycle.messages.launch import LaunchRequest
 from tenon.lifecycle.state import NodeClaimInput
 from tests.ec2.samples import node_claim
 from tests.housekeeping.life import Life

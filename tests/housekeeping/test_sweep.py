@@ -21,7 +21,7 @@ from activities.kubernetes.resources import NODES
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.housekeeping.messages import Figures, HousekeepingResult
-from tenon.lifecycle.messages import LaunchGroup
+from tenon.lifecycle.messages.launch import LaunchGroup
 from tests.ec2.samples import node_claim
 from tests.housekeeping.lost import Cluster, serving
 from tests.workflows.waiting import until

@@ -8,7 +8,7 @@ from tenon.ec2.avoided import MAX_AVOIDED, Avoided, by_offering, grouped
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.breaker import UNTRIED_FOR, merged, refused, untried
 from tenon.lifecycle.launch_retry import LAUNCH_WITHIN, MAX_PAUSE, should_give_up
-from tenon.lifecycle.messages import LaunchBreaker, LaunchReport
+from tenon.lifecycle.messages.provisioning import LaunchBreaker, LaunchReport
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

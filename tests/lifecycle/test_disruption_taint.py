@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from tenon.lifecycle import cordon, machine
-from tenon.lifecycle.messages import ActivityName, DrainInput, Poke
+from tenon.lifecycle.messages.base import ActivityName
+from tenon.lifecycle.messages.node import DrainInput, Poke
 from tenon.lifecycle.state import Leave, NodeState, PendingDisruption, Stage
 from tenon.lifecycle.steps import LeaveRequest, Run, Wait, Withdrawn
 from tests.lifecycle.test_machine import INSTANCE, NOW, REF

@@ -11,25 +11,25 @@ from hypothesis import strategies as st
 from tenon.apis.reasons import Reason
 from tenon.lifecycle import machine
 from tenon.lifecycle.launch_retry import ANSWER_GRACE, MAX_PAUSE
-from tenon.lifecycle.messages import (
-    ActivityName,
-    BindResult,
-    ClaimRef,
+from tenon.lifecycle.messages.base import ActivityName, ClaimRef, Message
+from tenon.lifecycle.messages.launch import (
     ClaimView,
+    Instance,
+    LaunchRequest,
+    LaunchResult,
+    LaunchWait,
+    PrepareLaunchResult,
+)
+from tenon.lifecycle.messages.node import (
+    BindResult,
     CordonResult,
     DetachResult,
     Disrupt,
     DrainResult,
     InitializeResult,
-    Instance,
     Keep,
-    LaunchRequest,
-    LaunchResult,
-    LaunchWait,
-    Message,
     NodeInput,
     Poke,
-    PrepareLaunchResult,
     RegisterResult,
     ReleaseInput,
     TerminateResult,

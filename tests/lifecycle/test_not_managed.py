@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tenon.lifecycle import machine
-from tenon.lifecycle.messages import ActivityName, Message, Poke
+from tenon.lifecycle.messages.base import ActivityName, Message
+from tenon.lifecycle.messages.node import Poke
 from tenon.lifecycle.state import NodeState, Stage
 from tenon.lifecycle.steps import End, Failed
 from tests.lifecycle.test_machine import INSTANCE, NOW, REF

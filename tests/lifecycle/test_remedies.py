@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tenon.lifecycle import budgets, drain
-from tenon.lifecycle.messages import ClaimRef
+from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.remedies import deadlines, remedies, report
 from tenon.lifecycle.state import Leave, NodeState, Stage
 

@@ -8,7 +8,7 @@ import pytest
 
 from tenon.apis import labels
 from tenon.kube.taints import Taint
-from tenon.lifecycle.messages import Poke
+from tenon.lifecycle.messages.node import Poke
 from tenon.lifecycle.wakeups import poke_for
 
 STARTUP = Taint("warming", "NoExecute")

@@ -11,7 +11,8 @@ from activities.kubernetes.cordon import cordon
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from activities.launching import Launching
 from tenon.lifecycle import machine
-from tenon.lifecycle.messages import CordonInput, PrepareLaunchInput, PrepareLaunchResult
+from tenon.lifecycle.messages.launch import PrepareLaunchInput, PrepareLaunchResult
+from tenon.lifecycle.messages.node import CordonInput
 from tenon.lifecycle.state import NodeState
 from tests.lifecycle_k8s.fake_kube import START, stamp
 from tests.lifecycle_k8s.world import DISRUPTED, REF, Ec2, World, claim, live, node

@@ -11,7 +11,7 @@ from activities.kubernetes.client import EvictionAnswer
 from activities.kubernetes.drain import drain
 from activities.kubernetes.errors import ApiUnreachableError, ForbiddenError
 from activities.kubernetes.resources import NODECLAIMS, PDBS, PODS, VOLUMEATTACHMENTS
-from tenon.lifecycle.messages import DrainInput
+from tenon.lifecycle.messages.node import DrainInput
 from tests.lifecycle_k8s.fake_kube import START
 from tests.lifecycle_k8s.world import PROVIDER_ID, REF, World, claim, live, pod
 

@@ -9,7 +9,7 @@ from activities.kubernetes.initialization import initialize
 from activities.kubernetes.registration import register
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from activities.kubernetes.uncordon import uncordon_by_name
-from tenon.lifecycle.messages import NodeInput
+from tenon.lifecycle.messages.node import NodeInput
 from tests.lifecycle_k8s.world import DISRUPTED, PROVIDER_ID, REF, UNREGISTERED, World, claim, node, pod
 
 WANTED = NodeInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1")

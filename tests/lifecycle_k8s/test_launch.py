@@ -9,7 +9,7 @@ from activities.launching import Launching
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import ec2nodeclass_hashes
 from tenon.apis.validation import parse
-from tenon.lifecycle.messages import Instance, LaunchInput, LaunchRequest, LaunchResult, PrepareLaunchInput
+from tenon.lifecycle.messages.launch import Instance, LaunchInput, LaunchRequest, LaunchResult, PrepareLaunchInput
 from tenon.scheduling.model import InstanceType
 from tests.lifecycle_k8s.world import REF, Ec2, World, claim
 

@@ -7,7 +7,8 @@ from datetime import timedelta
 
 from activities.launch_breakers import FIRST_LAUNCHES, TURN, UNANSWERED, LaunchBreakers
 from tenon.kube.offerings import OfferingKey
-from tenon.lifecycle.messages import LaunchReport, OfferingRef
+from tenon.lifecycle.messages.launch import OfferingRef
+from tenon.lifecycle.messages.provisioning import LaunchReport
 from tests.lifecycle_k8s.fake_kube import Clock
 
 SPOT = OfferingRef(capacity_type="spot", instance_type="m5.large", zone="us-west-2a")

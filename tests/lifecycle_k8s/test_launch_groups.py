@@ -9,7 +9,7 @@ from activities.kubernetes.resources import NODECLAIMS, Resource
 from activities.launch_groups import LaunchGroups, living_instance
 from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
-from tenon.lifecycle.messages import Instance, LaunchGroup
+from tenon.lifecycle.messages.launch import Instance, LaunchGroup
 from tests.lifecycle_k8s.fake_kube import START, Clock, stamp
 
 

@@ -9,7 +9,8 @@ import pytest
 from activities.kubernetes import nodeclaims
 from activities.kubernetes.errors import ConflictError
 from activities.kubernetes.resources import NODECLAIMS
-from tenon.lifecycle.messages import ClaimRef, ClaimView, Instance
+from tenon.lifecycle.messages.base import ClaimRef
+from tenon.lifecycle.messages.launch import ClaimView, Instance
 from tests.lifecycle_k8s.world import PROVIDER_ID, REF, World, claim, live
 
 INSTANCE = Instance(

@@ -12,17 +12,9 @@ from temporalio.exceptions import ApplicationError
 from activities.kubernetes import cordon, nodeclaims
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from activities.node_life import NodeActivities
-from tenon.lifecycle.messages import (
-    CordonInput,
-    ErrorType,
-    KeepInput,
-    LaunchInput,
-    LaunchRequest,
-    NodeInput,
-    PrepareLaunchInput,
-    ReleaseInput,
-    TerminateInput,
-)
+from tenon.lifecycle.messages.base import ErrorType
+from tenon.lifecycle.messages.launch import LaunchInput, LaunchRequest, PrepareLaunchInput
+from tenon.lifecycle.messages.node import CordonInput, KeepInput, NodeInput, ReleaseInput, TerminateInput
 from tests.lifecycle_k8s.fake_kube import START
 from tests.lifecycle_k8s.world import PROVIDER_ID, REF, World, claim, condition, node
 

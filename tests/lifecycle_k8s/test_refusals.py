@@ -19,7 +19,7 @@ from activities.launch_failure import TRIES_IN_PLACE
 from activities.launching import Launching
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.launch_retry import LAUNCH_WITHIN
-from tenon.lifecycle.messages import (
+from tenon.lifecycle.messages.launch import (
     Instance,
     LaunchGroup,
     LaunchInput,

@@ -11,7 +11,7 @@ import pytest
 
 from activities.kubernetes.resources import NODECLAIMS
 from activities.node_life import NodeActivities
-from tenon.lifecycle.messages import TerminateInput, TerminateResult
+from tenon.lifecycle.messages.node import TerminateInput, TerminateResult
 from tests.lifecycle_k8s.world import REF, World, claim
 
 

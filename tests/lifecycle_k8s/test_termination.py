@@ -12,7 +12,7 @@ from activities.kubernetes.errors import ApiUnreachableError
 from activities.kubernetes.release import release
 from activities.kubernetes.resources import NODECLAIMS, NODES, PVCS, VOLUMEATTACHMENTS
 from activities.kubernetes.volumes import detach_volumes
-from tenon.lifecycle.messages import CordonInput, DetachInput, ReleaseInput
+from tenon.lifecycle.messages.node import CordonInput, DetachInput, ReleaseInput
 from tests.lifecycle_k8s.fake_kube import START
 from tests.lifecycle_k8s.world import DISRUPTED, PROVIDER_ID, REF, UNREGISTERED, World, claim, node, pod
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from activities.kubernetes.drain import drain
 from activities.kubernetes.registration import register
 from activities.kubernetes.resources import NODECLAIMS, NODES
-from tenon.lifecycle.messages import DrainInput, NodeInput
+from tenon.lifecycle.messages.node import DrainInput, NodeInput
 from tests.lifecycle_k8s.world import PROVIDER_ID, REF, UNREGISTERED, World, claim, node, pod
 
 POD_FIELD = "spec.nodeName=node-1"

@@ -7,7 +7,8 @@ from typing import Any
 
 from activities.ec2.errors import EC2Error
 from activities.kubernetes.resources import NODECLAIMS, NODES, PODS
-from tenon.lifecycle.messages import ClaimRef, Instance
+from tenon.lifecycle.messages.base import ClaimRef
+from tenon.lifecycle.messages.launch import Instance
 from tests.lifecycle_k8s.fake_kube import START, Clock, FakeKube, Recorder, stamp
 
 PROVIDER_ID = "aws:///us-west-2a/i-1"

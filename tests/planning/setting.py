@@ -12,7 +12,7 @@ from activities.planning.planner import Planner
 from activities.planning.solving import Solver
 from tenon.apis import labels
 from tenon.kube.pod import Pod
-from tenon.lifecycle.messages import PlanInput
+from tenon.lifecycle.messages.provisioning import PlanInput
 from tenon.provisioning.planning_policy import PlanPolicy
 from tests.lifecycle_k8s.fake_kube import Recorder
 from tests.planning.fake_view import START, FakeClaims, FakeTypes, FakeView

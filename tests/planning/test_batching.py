@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from activities.planning.batching import DEFAULT_WINDOW, Batcher, Window
-from tenon.lifecycle.messages import AwaitBatchInput, BatchSummary
+from tenon.lifecycle.messages.provisioning import AwaitBatchInput, BatchSummary
 from tests.planning.fake_view import START, FakeView, loop_clock, node_pool
 from tests.scheduling.builders import node, pod
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from tenon.lifecycle.breaker import UNTRIED_FOR, refused
-from tenon.lifecycle.messages import AwaitBatchInput, RefusedTypes
+from tenon.lifecycle.messages.provisioning import AwaitBatchInput, RefusedTypes
 from tests.planning.fake_view import START, node_pool
 from tests.planning.setting import BATCH, Setting
 from tests.scheduling.builders import CATALOG, pod

@@ -17,7 +17,8 @@ from activities.planning.disrupting import Disruptor
 from activities.planning.planner import Planner
 from tenon.apis import labels
 from tenon.kube.pod import Pod
-from tenon.lifecycle.messages import AwaitBatchInput, AwaitDisruptionInput, PlanInput
+from tenon.lifecycle.messages.disruption import AwaitDisruptionInput
+from tenon.lifecycle.messages.provisioning import AwaitBatchInput, PlanInput
 from tenon.provisioning.buffer_status import Room
 from tenon.scheduling.model import Plan
 from tests.lifecycle_k8s.fake_kube import Recorder

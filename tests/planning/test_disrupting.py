@@ -11,7 +11,7 @@ import pytest
 from activities.planning.disrupting import RECHECK_SECONDS, Disruptor
 from tenon.apis.duration import Duration
 from tenon.disruption.model import ManagedNode, policy_of
-from tenon.lifecycle.messages import AwaitDisruptionInput, DisruptionDecision, LedgerEntry
+from tenon.lifecycle.messages.disruption import AwaitDisruptionInput, DisruptionDecision, LedgerEntry
 from tests.planning.fake_view import START, FakeView, loop_clock, node_pool
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]

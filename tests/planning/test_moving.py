@@ -14,7 +14,7 @@ from activities.planning.batching import Batcher
 from activities.planning.planner import Planner
 from tenon.apis import labels
 from tenon.kube.decode import decode_nodeclaim, decode_object
-from tenon.lifecycle.messages import PlanInput, PlanResult
+from tenon.lifecycle.messages.provisioning import PlanInput, PlanResult
 from tests.cache.objects import claim, daemonset, namespace, node, owned_by, running, waiting
 from tests.lifecycle_k8s.fake_kube import Recorder
 from tests.planning.fake_view import START, FakeClaims, FakeTypes, node_class, node_pool

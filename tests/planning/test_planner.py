@@ -16,7 +16,8 @@ from tenon.apis import labels
 from tenon.kube.pod_rules import PodRules, PodTerm
 from tenon.kube.requirements import Requirements
 from tenon.kube.selectors import LabelSelector
-from tenon.lifecycle.messages import OfferingRef, PlanInput, PlanResult, UnavailableOffering
+from tenon.lifecycle.messages.launch import OfferingRef
+from tenon.lifecycle.messages.provisioning import PlanInput, PlanResult, UnavailableOffering
 from tenon.provisioning.claims import largest_capacity
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.scheduling.model import Node

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from activities.planning.solving import MAX_FILES, Solver
-from tenon.lifecycle.messages import PlanResult
+from tenon.lifecycle.messages.provisioning import PlanResult
 from tenon.provisioning.problem_json import from_json
 from tenon.provisioning.solving import solve_with_buffers
 from tenon.scheduling.deadline import Expired

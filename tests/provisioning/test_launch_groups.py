@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tenon.apis import labels
-from tenon.lifecycle.messages import LaunchGroup
+from tenon.lifecycle.messages.launch import LaunchGroup
 from tenon.provisioning.launch_groups import MAX_MEMBERS, annotate, group_of, group_token, whole_groups
 
 

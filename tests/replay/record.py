@@ -23,7 +23,8 @@ from temporalio.testing import TimeSkippingConfig, WorkflowEnvironment
 
 from activities.kubernetes.client import Kube
 from sandbox.cluster import Sandbox
-from tenon.lifecycle.messages import Disrupt, DrainResult, Keep, LaunchResult, LaunchWait, Poke
+from tenon.lifecycle.messages.launch import LaunchResult, LaunchWait
+from tenon.lifecycle.messages.node import Disrupt, DrainResult, Keep, Poke
 from tenon.lifecycle.state import NodeState, Stage
 from tests.e2e.worker_process import WorkerProcess
 from tests.replay import sandbox_scenarios

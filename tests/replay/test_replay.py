@@ -17,7 +17,7 @@ from temporalio.worker import Replayer
 from temporalio.workflow import NondeterminismError, _Definition
 
 from tenon.lifecycle import machine
-from tenon.lifecycle.messages import ActivityName
+from tenon.lifecycle.messages.base import ActivityName
 from tenon.lifecycle.state import NodeClaimInput, NodeState, Stage
 from tenon.lifecycle.steps import Run, Step
 from tests.replay.record import SCENARIOS, happened, played

@@ -12,7 +12,7 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from tenon.lifecycle.messages import Poke
+from tenon.lifecycle.messages.node import Poke
 from worker.cache.cluster import ClusterCache
 from workflows import names
 

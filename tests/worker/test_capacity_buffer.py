@@ -17,7 +17,7 @@ from activities.planning.buffers import BufferRoom
 from activities.planning.planner import Planner
 from tenon.apis import labels
 from tenon.kube.decode import decode_namespaced, decode_nodeclaim, decode_object
-from tenon.lifecycle.messages import PlanInput
+from tenon.lifecycle.messages.provisioning import PlanInput
 from tenon.provisioning.planning_policy import PlanPolicy
 from tests.apis.case import EC2NODECLASS, NODEPOOL
 from tests.cache.objects import metadata, node, running

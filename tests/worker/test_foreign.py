@@ -13,7 +13,7 @@ import pytest
 from activities.planning.disrupting import Disruptor
 from tenon.kube.decode import decode_object
 from tenon.kube.records import ObjectRecord
-from tenon.lifecycle.messages import AwaitDisruptionInput
+from tenon.lifecycle.messages.disruption import AwaitDisruptionInput
 from tenon.provisioning.planning_policy import PlanPolicy
 from tests.apis.case import NODEPOOL, edited
 from tests.cache.objects import claim, metadata, node, running

@@ -12,7 +12,7 @@ from temporalio.client import Client
 
 from tenon.apis.labels import TERMINATION_FINALIZER
 from tenon.kube.claim_record import ClaimRecord
-from tenon.lifecycle.messages import Poke
+from tenon.lifecycle.messages.node import Poke
 from tenon.lifecycle.state import NodeClaimInput
 from tests.cache.objects import claim, node
 from tests.worker.fake_temporal import MOMENT, NOT_FOUND, UNAVAILABLE, Cache, FakeTemporal

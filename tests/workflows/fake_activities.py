@@ -10,26 +10,27 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from tenon.lifecycle.messages import (
-    ActivityName,
-    BindResult,
+from tenon.lifecycle.messages.base import ActivityName, ErrorType
+from tenon.lifecycle.messages.launch import (
     ClaimView,
+    Instance,
+    LaunchInput,
+    LaunchRequest,
+    LaunchResult,
+    PrepareLaunchInput,
+    PrepareLaunchResult,
+)
+from tenon.lifecycle.messages.node import (
+    BindResult,
     CordonInput,
     CordonResult,
     DetachInput,
     DetachResult,
     DrainInput,
     DrainResult,
-    ErrorType,
     InitializeResult,
-    Instance,
     KeepInput,
-    LaunchInput,
-    LaunchRequest,
-    LaunchResult,
     NodeInput,
-    PrepareLaunchInput,
-    PrepareLaunchResult,
     RegisterResult,
     ReleaseInput,
     TerminateInput,

@@ -13,7 +13,8 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Replayer
 
 from tenon.lifecycle import machine
-from tenon.lifecycle.messages import ActivityName, CordonResult, Disrupt, DrainResult, KeepInput, Message, Poke
+from tenon.lifecycle.messages.base import ActivityName, Message
+from tenon.lifecycle.messages.node import CordonResult, Disrupt, DrainResult, KeepInput, Poke
 from tenon.lifecycle.state import NodeState, Stage
 from tenon.lifecycle.steps import KeepRecorded, Run, Step
 from tenon.lifecycle.termination import BLOCKED_RETRY

@@ -15,21 +15,15 @@ from temporalio.testing import WorkflowEnvironment
 
 from tenon.lifecycle import termination
 from tenon.lifecycle.launch_retry import should_give_up
-from tenon.lifecycle.messages import (
-    ActivityName,
-    CordonInput,
-    CordonResult,
-    Disrupt,
-    DrainInput,
-    DrainResult,
-    Keep,
+from tenon.lifecycle.messages.base import ActivityName
+from tenon.lifecycle.messages.launch import (
     LaunchInput,
     LaunchResult,
     LaunchWait,
-    Poke,
     PrepareLaunchInput,
     PrepareLaunchResult,
 )
+from tenon.lifecycle.messages.node import CordonInput, CordonResult, Disrupt, DrainInput, DrainResult, Keep, Poke
 from tenon.lifecycle.state import NodeState, Stage
 from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.test_nodeclaim import Handle, at, live, newest, node

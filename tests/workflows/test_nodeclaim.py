@@ -13,16 +13,13 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from tenon.lifecycle.messages import (
-    ActivityName,
-    ClaimRef,
+from tenon.lifecycle.messages.base import ActivityName, ClaimRef
+from tenon.lifecycle.messages.launch import LaunchInput, LaunchResult, LaunchWait
+from tenon.lifecycle.messages.node import (
     Disrupt,
     DisruptAnswer,
     DrainResult,
     Keep,
-    LaunchInput,
-    LaunchResult,
-    LaunchWait,
     Poke,
     TerminateInput,
     TerminateResult,

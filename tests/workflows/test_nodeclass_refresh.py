@@ -9,7 +9,8 @@ from temporalio import activity
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from tenon.lifecycle.messages import ActivityName, NodeClassInput, NodeClassResult
+from tenon.lifecycle.messages.base import ActivityName
+from tenon.lifecycle.messages.nodeclass import NodeClassInput, NodeClassResult
 from workflows.nodeclass import REFRESH, REFRESH_UNREADY, NodeClassWorkflow
 
 

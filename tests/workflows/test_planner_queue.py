@@ -17,15 +17,9 @@ from temporalio.exceptions import ActivityError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Replayer, Worker
 
-from tenon.lifecycle.messages import (
-    ActivityName,
-    AwaitBatchInput,
-    AwaitDisruptionInput,
-    BatchSummary,
-    DisruptionDecision,
-    PlanInput,
-    PlanResult,
-)
+from tenon.lifecycle.messages.base import ActivityName
+from tenon.lifecycle.messages.disruption import AwaitDisruptionInput, DisruptionDecision
+from tenon.lifecycle.messages.provisioning import AwaitBatchInput, BatchSummary, PlanInput, PlanResult
 from tests.workflows.waiting import until
 from worker.runtime.temporal_plugin import TenonPlugin
 from workflows import names

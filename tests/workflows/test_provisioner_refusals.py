@@ -13,15 +13,9 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from activities.launch_breakers import LaunchBreakers
-from tenon.lifecycle.messages import (
-    ActivityName,
-    AwaitBatchInput,
-    BatchSummary,
-    LaunchReport,
-    OfferingRef,
-    PlanInput,
-    PlanResult,
-)
+from tenon.lifecycle.messages.base import ActivityName
+from tenon.lifecycle.messages.launch import OfferingRef
+from tenon.lifecycle.messages.provisioning import AwaitBatchInput, BatchSummary, LaunchReport, PlanInput, PlanResult
 from tests.workflows.waiting import until
 from worker.runtime.launch_reports import report_launches
 from workflows import names

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.nodeclaims import ensure_claim_finalizer
-from tenon.lifecycle.messages import ClaimRef
+from tenon.lifecycle.messages.base import ClaimRef
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.controllers.base import ObjectController

@@ -18,7 +18,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.kube.claim_record import ClaimRecord
-from tenon.lifecycle.messages import ClaimRef, Poke
+from tenon.lifecycle.messages.base import ClaimRef
+from tenon.lifecycle.messages.node import Poke
 from tenon.lifecycle.state import NodeClaimInput
 from tenon.lifecycle.wakeups import poke_for
 from worker.cache.changes import Change, Topic

@@ -12,7 +12,7 @@ from temporalio.client import Client
 
 from tenon.apis import labels
 from tenon.kube.records import ObjectRecord
-from tenon.lifecycle.messages import NodeClassInput
+from tenon.lifecycle.messages.nodeclass import NodeClassInput
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.controllers.base import ObjectController

@@ -26,15 +26,9 @@ from activities.planning.blocked_pools import BlockedPools
 from activities.planning.buffers import BufferRoom
 from activities.planning.disrupting import Disruptor
 from activities.planning.planner import Planner
-from tenon.lifecycle.messages import (
-    ActivityName,
-    AwaitBatchInput,
-    AwaitDisruptionInput,
-    BatchSummary,
-    DisruptionDecision,
-    PlanInput,
-    PlanResult,
-)
+from tenon.lifecycle.messages.base import ActivityName
+from tenon.lifecycle.messages.disruption import AwaitDisruptionInput, DisruptionDecision
+from tenon.lifecycle.messages.provisioning import AwaitBatchInput, BatchSummary, PlanInput, PlanResult
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView

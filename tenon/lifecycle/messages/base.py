@@ -1,0 +1,56 @@
+"""What all messages share: their base class, and the names of activities and errors. None of them may be renamed."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict
+
+from tenon.apis.reasons import Reason
+
+
+class Message(BaseModel):
+    """Base of all messages. Instances are immutable, and decoding ignores fields that a newer version added."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class ActivityName(StrEnum):
+    """Activity types as the Temporal UI shows them, so they read like a runbook."""
+
+    PREPARE_LAUNCH = "prepare launch"
+    LAUNCH = "launch instance"
+    REGISTER = "register node"
+    INITIALIZE = "initialize node"
+    BIND = "bind pods"
+    CORDON = "cordon node"
+    DRAIN = "drain node"
+    DETACH_VOLUMES = "await volume detachment"
+    TERMINATE = "terminate instance"
+    RELEASE = "release node"
+    KEEP = "record keep"
+    WITHDRAW = "remove disruption taint"
+    AWAIT_BATCH = "await pending pods"
+    PLAN = "plan batch"
+    AWAIT_DISRUPTION = "await disruption candidates"
+    DISRUPT = "disrupt nodes"
+    RESOLVE_NODECLASS = "resolve node class"
+
+
+class ErrorType(StrEnum):
+    """All types of non-retryable errors that activities raise."""
+
+    INSUFFICIENT_CAPACITY = Reason.INSUFFICIENT_CAPACITY.camel_case
+    NODECLASS_NOT_READY = "NodeClassNotReady"
+    CLAIM_GONE = "NodeClaimGone"
+    INVALID = "InvalidObject"
+    NOT_MANAGED = "NodeClaimNotManaged"
+    """The NodeClaim belongs to another controller."""
+
+
+class ClaimRef(Message):
+    """Identifies a NodeClaim in messages. A name may be reused after a deletion, a UID never is."""
+
+    cluster: str
+    name: str
+    uid: str

@@ -1,0 +1,166 @@
+"""The messages about the launch of one instance."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import Field
+
+from tenon.kube.offerings import OfferingKey
+from tenon.lifecycle.messages.base import ClaimRef, Message
+
+
+class OfferingRef(Message):
+    """One way to buy an instance type."""
+
+    capacity_type: str
+    instance_type: str
+    zone: str
+
+    @property
+    def key(self) -> OfferingKey:
+        """The offering as a value that can be compared and sorted."""
+        return OfferingKey(self.capacity_type, self.instance_type, self.zone)
+
+
+class FleetOverride(Message):
+    """One override of a fleet request: an instance type in a subnet."""
+
+    instance_type: str
+    zone: str
+    subnet_id: str
+    price: float
+    priority: float | None = None
+
+
+class FleetTemplate(Message):
+    """A launch template by name (always its latest version) and the overrides that use it."""
+
+    name: str
+    image_id: str
+    overrides: list[FleetOverride]
+
+
+class LaunchGroup(Message):
+    """A claim's place in a group of NodeClaims of one batch that request the same and launch with one fleet request."""
+
+    id: str
+    ordinal: int
+    size: int
+
+
+class LaunchRequest(Message):
+    """The exact EC2 Fleet request of one launch attempt.
+
+    It is recorded before it is sent, so that a retry repeats it.
+    """
+
+    client_token: str
+    capacity_type: str
+    templates: list[FleetTemplate]
+    tags: dict[str, str]
+    context: str = ""
+    made_from: dict[str, str] = Field(default_factory=dict)
+    """The NodeClaim's annotations about the EC2NodeClass that the request was made from. The class may change later."""
+    group: LaunchGroup | None = None
+    """The launch group of the claim. The group launches with this request, but with the group's size, token and tags.
+
+    A worker that does not know groups sends the request as it is, for this claim alone.
+    """
+
+
+class Instance(Message):
+    """A launched EC2 instance."""
+
+    id: str
+    provider_id: str
+    instance_type: str
+    zone: str
+    capacity_type: str
+    image_id: str
+    price: float
+    """Dollars per hour."""
+    private_dns_name: str = ""
+    launched_at: datetime | None = None
+
+
+class ClaimView(Message):
+    """What a workflow needs to know about its NodeClaim. The manifest would fill the history.
+
+    ``exists`` is false if the claim, or this UID of it, is gone.
+    """
+
+    exists: bool = False
+    deleting: bool = False
+    pool: str = ""
+    node_class: str = ""
+    created_at: datetime | None = None
+    expire_after_seconds: float | None = None
+    termination_grace_seconds: float | None = None
+    keep_until: datetime | None = None
+    instance: Instance | None = None
+    """Set if the claim was launched before: read from its provider ID and EC2."""
+    node_name: str = ""
+    registered: bool = False
+    initialized: bool = False
+    planned_pods: int = 0
+    """How many pods the claim was bought for."""
+    explanation: list[str] = Field(default_factory=list)
+    """Why the claim was bought, in lines."""
+    initialization_timeout_seconds: float | None = None
+    """How long a registered node may take to initialize; None for no limit, as in Karpenter."""
+
+
+class PrepareLaunchInput(Message):
+    """Asks for the fleet request of a launch attempt. Attempts count from 1."""
+
+    claim: ClaimRef
+    attempt: int = 1
+
+
+class LaunchWait(Message):
+    """A launch that failed and is retried; the claim stays."""
+
+    reason: str
+    message: str
+    answered: bool = True
+    """True if EC2 refused the launch; false if EC2 was too busy or did not answer."""
+    held: bool = False
+    """True if the launch was not tried, because EC2 refuses what the NodePool asks for."""
+    not_before: datetime | None = None
+    """The earliest time of the next try."""
+    unsettled: bool = False
+    """True if the request may have bought an instance anyway.
+
+    Then only the same request, with its token, may be sent again.
+    """
+
+
+class PrepareLaunchResult(Message):
+    """What the claim asks for.
+
+    Without ``request`` there is nothing to launch: already launched, leaving, or refused.
+    """
+
+    view: ClaimView
+    request: LaunchRequest | None = None
+    reason: str = ""
+    message: str = ""
+    waits: LaunchWait | None = None
+
+
+class LaunchInput(Message):
+    """Sends a recorded request."""
+
+    claim: ClaimRef
+    request: LaunchRequest
+
+
+class LaunchResult(Message):
+    """Either the instance, or the reason why there is none. ``unavailable`` lists the offerings without capacity."""
+
+    instance: Instance | None = None
+    unavailable: list[OfferingRef] = Field(default_factory=list)
+    reason: str = ""
+    message: str = ""
+    waits: LaunchWait | None = None

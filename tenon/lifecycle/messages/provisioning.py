@@ -1,0 +1,107 @@
+"""The messages of the provisioner's workflow: batches, plans, and what EC2 refuses."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import Field
+
+from tenon.lifecycle.messages.base import Message
+from tenon.lifecycle.messages.launch import OfferingRef
+
+
+class UnavailableOffering(Message):
+    """An offering without capacity, and until when to avoid it."""
+
+    offering: OfferingRef
+    until: datetime
+
+
+class RefusedTypes(Message):
+    """Instance types for which EC2 has no capacity in a zone, and until when to avoid them.
+
+    An empty zone together with an empty type name stands for the whole capacity type.
+    """
+
+    capacity_type: str
+    zone: str
+    instance_types: list[str]
+    until: datetime
+
+
+class LaunchBreaker(Message):
+    """A NodePool whose launches EC2 refuses. Its launches wait, except for an occasional probe."""
+
+    pool: str
+    reason: str
+    message: str
+    failures: int = 1
+    """Refused probes in a row, including the refusal that opened the breaker."""
+    opened_at: datetime
+    next_probe_at: datetime
+    outage: bool = False
+    """EC2 does not answer at all, so no claim is given up."""
+
+
+class LaunchReport(Message):
+    """What one io process, or all of them, know about EC2's refusals."""
+
+    refused: list[RefusedTypes] = Field(default_factory=list)
+    breakers: list[LaunchBreaker] = Field(default_factory=list)
+    closed: list[str] = Field(default_factory=list)
+    """NodePools whose launches succeed again."""
+
+
+class PlanResult(Message):
+    """What a plan did, in figures and names."""
+
+    batch: int = 0
+    claims: list[str] = Field(default_factory=list)
+    pods: int = 0
+    placed_on_existing: int = 0
+    unschedulable: int = 0
+    refused: int = 0
+    """How many NodeClaims the API server rejected."""
+    unreached: int = 0
+    """How many pods the next batch must include, because this plan ran out of time before their turn."""
+    nominated: list[str] = Field(default_factory=list)
+    """UIDs of pods for which a plan has already decided."""
+    price: float = 0.0
+    digest: str = ""
+    solve_seconds: float = 0.0
+
+
+class AwaitBatchInput(Message):
+    """Waits for pending pods that no earlier plan covers, then for the batch window to close."""
+
+    cluster: str
+    idle_seconds: float = 1.0
+    """Only earlier versions read this and `max_seconds`: the planner now has its own setting for the window."""
+    max_seconds: float = 10.0
+    wait_seconds: float = 600.0
+    last_plan: PlanResult | None = None
+    """Only earlier versions send it: it names every NodeClaim of a plan, and no planner reads it."""
+    breakers: list[LaunchBreaker] = Field(default_factory=list)
+
+
+class BatchSummary(Message):
+    """How many provisionable pods the window collected, or how many buffer pods if only those need a plan.
+
+    ``pods`` is 0 if the wait ended without any.
+    """
+
+    pods: int = 0
+    opened_at: datetime | None = None
+
+
+class PlanInput(Message):
+    """Asks for a plan of a batch. A batch number is never reused, so that a retry finds its own claims."""
+
+    cluster: str
+    batch: int
+    unavailable: list[UnavailableOffering] = Field(default_factory=list)
+    """Only earlier versions send it, like `last_plan`."""
+    last_plan: PlanResult | None = None
+    """See `AwaitBatchInput.last_plan`."""
+    refused: list[RefusedTypes] = Field(default_factory=list)
+    breakers: list[LaunchBreaker] = Field(default_factory=list)
