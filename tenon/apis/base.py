@@ -53,6 +53,24 @@ class Rule:
     holds: Callable[[Any], bool] | None = None
 
 
+def exactly_one(one: str, other: str, sentence: str) -> Rule:
+    """Return the rule that exactly one of two fields is given."""
+    return Rule(
+        f"has(self.{kubernetes_name(one)}) != has(self.{kubernetes_name(other)})",
+        sentence,
+        lambda model: (getattr(model, one) is None) != (getattr(model, other) is None),
+    )
+
+
+def not_both(one: str, other: str, sentence: str) -> Rule:
+    """Return the rule that at most one of two fields is given."""
+    return Rule(
+        f"!has(self.{kubernetes_name(one)}) || !has(self.{kubernetes_name(other)})",
+        sentence,
+        lambda model: getattr(model, one) is None or getattr(model, other) is None,
+    )
+
+
 def as_stored(fields: dict[Any, Any], *, maps: bool = True) -> dict[Any, Any]:
     """Normalize the fields of an object, and by default the entries of its maps, as the API server reads them.
 

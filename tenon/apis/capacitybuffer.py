@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from tenon.apis.base import Amounts, ApiModel, Rule
+from tenon.apis.base import Amounts, ApiModel, Rule, exactly_one
 from tenon.apis.common import Conditions, ObjectMeta
 
 GROUP = "autoscaling.x-k8s.io"
@@ -41,11 +41,7 @@ class CapacityBufferSpec(ApiModel):
     """What pods room is kept for, and for how many of them."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            "has(self.podTemplateRef) != has(self.scalableRef)",
-            "exactly one of podTemplateRef and scalableRef must be given",
-            lambda spec: (spec.pod_template_ref is None) != (spec.scalable_ref is None),
-        ),
+        exactly_one("pod_template_ref", "scalable_ref", "exactly one of podTemplateRef and scalableRef must be given"),
         Rule(
             "!has(self.podTemplateRef) || has(self.replicas) || has(self.limits)",
             "podTemplateRef needs replicas or limits beside it",

@@ -11,7 +11,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 
 from tenon.apis.base import ApiModel, ResourceList, Rule, Timestamp
-from tenon.apis.restricted import NAME_LENGTHS
+from tenon.apis.duration import Duration, PlainDuration
+from tenon.apis.restricted import NAME_LENGTHS, cel_list
 
 MAX_REQUIREMENTS = 100
 MAX_KEY = 316
@@ -121,43 +122,39 @@ TAINTS_ONCE = Rule(
 Taints = Annotated[list[Taint], Field(max_length=MAX_TAINTS)]
 
 
-def _in_has_values(requirement: SelectorRequirement) -> bool:
-    return requirement.operator != "In" or len(requirement.values) > 0
+IN_NEEDS_VALUES = Rule(
+    "self.operator != 'In' || (has(self.values) && self.values.size() > 0)",
+    "operator In needs at least one value",
+    lambda term: term.operator != "In" or len(term.values) > 0,
+)
+MIN_VALUES_LISTED = Rule(
+    "self.operator != 'In' || !has(self.minValues) || (has(self.values) && self.values.size() >= self.minValues)",
+    "minValues must not exceed the number of values that operator In lists",
+    lambda term: term.operator != "In" or term.min_values is None or len(term.values) >= term.min_values,
+)
 
 
-def _bound_ok(requirement: SelectorRequirement) -> bool:
-    if requirement.operator not in BOUNDS:
-        return True
-    return len(requirement.values) == 1 and re.fullmatch(r"[0-9]+", requirement.values[0]) is not None
-
-
-def _min_values_ok(requirement: SelectorRequirement) -> bool:
-    if requirement.operator != "In" or requirement.min_values is None:
-        return True
-    return len(requirement.values) >= requirement.min_values
+def one_number(*operators: str) -> Rule:
+    """Return the rule that these operators, which bound a number, have one."""
+    *others, last = operators
+    return Rule(
+        f"!(self.operator in {cel_list(operators)}) || "
+        "(has(self.values) && self.values.size() == 1 && self.values[0].matches('^[0-9]+$'))",
+        f"operators {', '.join(others)} and {last} need exactly one value, a whole number that is not negative",
+        lambda term: (
+            term.operator not in operators
+            or (len(term.values) == 1 and re.fullmatch(r"[0-9]+", term.values[0]) is not None)
+        ),
+    )
 
 
 class SelectorRequirement(ApiModel):
     """A rule on the value of one label."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            "self.operator != 'In' || (has(self.values) && self.values.size() > 0)",
-            "operator In needs at least one value",
-            _in_has_values,
-        ),
-        Rule(
-            "!(self.operator in ['Gt', 'Lt', 'Gte', 'Lte']) || "
-            "(has(self.values) && self.values.size() == 1 && self.values[0].matches('^[0-9]+$'))",
-            "operators Gt, Lt, Gte and Lte need exactly one value, a whole number that is not negative",
-            _bound_ok,
-        ),
-        Rule(
-            "self.operator != 'In' || !has(self.minValues) || "
-            "(has(self.values) && self.values.size() >= self.minValues)",
-            "minValues must not exceed the number of values that operator In lists",
-            _min_values_ok,
-        ),
+        IN_NEEDS_VALUES,
+        one_number(*BOUNDS),
+        MIN_VALUES_LISTED,
         Rule(f"self.key.matches(r'{NAME_LENGTHS}')", "a key has at most 63 characters, and 253 in its domain"),
     )
 
@@ -192,3 +189,20 @@ class NodeResources(ApiModel):
 
     requests: ResourceList = {}
     """The least amount of each resource."""
+
+
+class NodeSpec(ApiModel):
+    """What NodePools and NodeClaims say about a node."""
+
+    taints: Taints = []
+    """Taints of the node for all its life."""
+    startup_taints: Taints = []
+    """Taints that something else removes before the node counts as initialized; planning ignores them."""
+    requirements: Annotated[list[SelectorRequirement], Field(max_length=MAX_REQUIREMENTS)]
+    """Rules on the labels of the node."""
+    node_class_ref: NodeClassRef
+    """The object that says how instances are launched, such as an EC2NodeClass."""
+    expire_after: Duration = Duration("720h")
+    """How old the node may become; Never turns expiry off."""
+    termination_grace_period: PlainDuration | None = None
+    """How long draining may take before it becomes forceful; unset waits for ever."""

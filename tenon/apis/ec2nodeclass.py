@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from tenon.apis import labels
-from tenon.apis.base import ApiModel, Rule, Timestamp
+from tenon.apis.base import ApiModel, Rule, Timestamp, exactly_one
 from tenon.apis.common import Conditions, ObjectMeta, SelectorRequirement
 from tenon.apis.ec2launch import (
     BlockDeviceMapping,
@@ -26,6 +27,7 @@ from tenon.apis.ec2terms import (
     SubnetSelectorTerm,
 )
 from tenon.apis.kubelet import KubeletConfiguration
+from tenon.apis.restricted import cel_list
 
 AMIFamily = Literal["AL2", "AL2023", "Bottlerocket", "Custom", "Windows2019", "Windows2022", "Windows2025"]
 V1beta1AMIFamily = Literal[
@@ -62,15 +64,31 @@ OWN_TAGS = (
 CLUSTER_TAG_PREFIX = "kubernetes.io/cluster"
 MAX_TAGS = 50
 """The maximum in Karpenter's schema. EC2 allows 50 tags per resource, including the tags that identify the owner."""
-_OWN_TAG_LIST = ", ".join(f"'{tag}'" for tag in OWN_TAGS)
 
 
-def _alias_stands_alone(spec: EC2NodeClassSpec) -> bool:
-    return len(spec.ami_selector_terms) == 1 or all(term.alias is None for term in spec.ami_selector_terms)
+ONE_ROOT_VOLUME = Rule(
+    "!has(self.blockDeviceMappings) || "
+    "self.blockDeviceMappings.filter(device, has(device.rootVolume) && device.rootVolume).size() <= 1",
+    "at most one block device may be the root volume",
+    lambda spec: sum(device.root_volume for device in spec.block_device_mappings) <= 1,
+)
+EITHER_ROLE_OR_PROFILE = exactly_one(
+    "role", "instance_profile", "exactly one of role and instanceProfile must be given"
+)
+NO_EMPTY_TAG_KEY = Rule(
+    "!has(self.tags) || self.tags.all(key, key != '')",
+    "tags must not have an empty key",
+    lambda spec: "" not in spec.tags,
+)
 
 
-def _family_known(spec: EC2NodeClassSpec) -> bool:
-    return spec.ami_family is not None or any(term.alias for term in spec.ami_selector_terms)
+def without_own_tags(own: Sequence[str]) -> Rule:
+    """Return the rule that users do not set the tags that identify the owner of an instance."""
+    return Rule(
+        f"!has(self.tags) || self.tags.all(key, !(key in {cel_list(own)}) && !key.startsWith('{CLUSTER_TAG_PREFIX}'))",
+        f"tags must not set {', '.join(own)} or {CLUSTER_TAG_PREFIX}*",
+        lambda spec: not any(tag in own or tag.startswith(CLUSTER_TAG_PREFIX) for tag in spec.tags),
+    )
 
 
 def _family_agrees(spec: EC2NodeClassSpec) -> bool:
@@ -93,24 +111,47 @@ def _one_efa_a_card(spec: EC2NodeClassSpec) -> bool:
     return len(cards) == len(set(cards))
 
 
-class EC2NodeClassSpec(ApiModel):
+class LaunchSettings(ApiModel):
+    """The settings that v1beta1 has as well."""
+
+    subnet_selector_terms: Annotated[list[SubnetSelectorTerm], Field(min_length=1, max_length=30)]
+    """The subnets that instances may be launched in."""
+    security_group_selector_terms: Annotated[list[SecurityGroupSelectorTerm], Field(min_length=1, max_length=30)]
+    """The security groups of the instances."""
+    associate_public_ip_address: bool | None = None
+    """Whether instances get a public address; unset leaves it to the subnet."""
+    user_data: str | None = None
+    """The user's part of the instances' user data."""
+    role: Annotated[str, Field(min_length=1)] | None = None
+    """The IAM role of the nodes, for which an instance profile is made."""
+    instance_profile: Annotated[str, Field(min_length=1)] | None = None
+    """An instance profile that exists already."""
+    tags: Annotated[dict[str, str], Field(max_length=MAX_TAGS)] = {}
+    """Tags of everything that is made in EC2."""
+    block_device_mappings: Annotated[list[BlockDeviceMapping], Field(max_length=50)] = []
+    """The volumes of the instances; none means those of the family."""
+    instance_store_policy: Literal["RAID0"] | None = None
+    """What becomes of local disks: RAID0 joins them for pods and images."""
+    detailed_monitoring: bool | None = None
+    """Whether the instances report metrics every minute."""
+    context: str | None = None
+    """A reserved EC2 Fleet context."""
+
+
+class EC2NodeClassSpec(LaunchSettings):
     """How instances are found, launched and set up."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            "has(self.role) != has(self.instanceProfile)",
-            "exactly one of role and instanceProfile must be given",
-            lambda spec: (spec.role is None) != (spec.instance_profile is None),
-        ),
+        EITHER_ROLE_OR_PROFILE,
         Rule(
             "self.amiSelectorTerms.size() == 1 || self.amiSelectorTerms.all(term, !has(term.alias))",
             "a term with an alias must be the only AMI term",
-            _alias_stands_alone,
+            lambda spec: len(spec.ami_selector_terms) == 1 or all(t.alias is None for t in spec.ami_selector_terms),
         ),
         Rule(
             "has(self.amiFamily) || self.amiSelectorTerms.exists(term, has(term.alias))",
             "amiFamily is needed when no AMI term has an alias",
-            _family_known,
+            lambda spec: spec.ami_family is not None or spec.alias is not None,
         ),
         Rule(
             "!has(self.amiFamily) || self.amiFamily == 'Custom' || self.amiSelectorTerms.all(term, "
@@ -118,23 +159,9 @@ class EC2NodeClassSpec(ApiModel):
             "amiFamily must be Custom or the family of the alias",
             _family_agrees,
         ),
-        Rule(
-            "!has(self.tags) || self.tags.all(key, key != '')",
-            "tags must not have an empty key",
-            lambda spec: "" not in spec.tags,
-        ),
-        Rule(
-            f"!has(self.tags) || self.tags.all(key, !(key in [{_OWN_TAG_LIST}]) && "
-            f"!key.startsWith('{CLUSTER_TAG_PREFIX}'))",
-            f"tags must not set {', '.join(OWN_TAGS)} or {CLUSTER_TAG_PREFIX}*",
-            lambda spec: not any(tag in OWN_TAGS or tag.startswith(CLUSTER_TAG_PREFIX) for tag in spec.tags),
-        ),
-        Rule(
-            "!has(self.blockDeviceMappings) || "
-            "self.blockDeviceMappings.filter(device, has(device.rootVolume) && device.rootVolume).size() <= 1",
-            "at most one block device may be the root volume",
-            lambda spec: sum(device.root_volume for device in spec.block_device_mappings) <= 1,
-        ),
+        NO_EMPTY_TAG_KEY,
+        without_own_tags(OWN_TAGS),
+        ONE_ROOT_VOLUME,
         Rule(
             "!has(self.networkInterfaces) || self.networkInterfaces.size() == 0 || self.networkInterfaces.exists(i, "
             "i.networkCardIndex == 0 && i.deviceIndex == 0 && i.interfaceType == 'interface')",
@@ -164,40 +191,20 @@ class EC2NodeClassSpec(ApiModel):
         ),
     )
 
-    subnet_selector_terms: Annotated[list[SubnetSelectorTerm], Field(min_length=1, max_length=30)]
-    """The subnets that instances may be launched in."""
-    security_group_selector_terms: Annotated[list[SecurityGroupSelectorTerm], Field(min_length=1, max_length=30)]
-    """The security groups of the instances."""
     capacity_reservation_selector_terms: Annotated[list[CapacityReservationSelectorTerm], Field(max_length=30)] = []
     """The capacity reservations that instances may use."""
     placement_group_selector: PlacementGroupSelector | None = None
     """The placement group of the instances."""
-    associate_public_ip_address: bool | None = None
-    """Whether instances get a public address; unset leaves it to the subnet."""
     ip_prefix_count: Annotated[int, Field(ge=0)] | None = None
     """How many address prefixes the primary interface gets."""
     ami_selector_terms: Annotated[list[AMISelectorTerm], Field(min_length=1, max_length=30)]
     """The machine images that instances may run."""
     ami_family: AMIFamily | None = None
     """How user data and defaults are made; unset takes the family of the alias."""
-    user_data: str | None = None
-    """The user's part of the instances' user data."""
-    role: Annotated[str, Field(min_length=1)] | None = None
-    """The IAM role of the nodes, for which an instance profile is made."""
-    instance_profile: Annotated[str, Field(min_length=1)] | None = None
-    """An instance profile that exists already."""
-    tags: Annotated[dict[str, str], Field(max_length=MAX_TAGS)] = {}
-    """Tags of everything that is made in EC2."""
     kubelet: KubeletConfiguration | None = None
     """Settings of the nodes' kubelet."""
-    block_device_mappings: Annotated[list[BlockDeviceMapping], Field(max_length=50)] = []
-    """The volumes of the instances; none means those of the family."""
-    instance_store_policy: Literal["RAID0"] | None = None
-    """What becomes of local disks: RAID0 joins them for pods and images."""
     network_interfaces: Annotated[list[NetworkInterface], Field(max_length=150)] = []
     """The network interfaces of the instances."""
-    detailed_monitoring: bool | None = None
-    """Whether the instances report metrics every minute."""
     metadata_options: MetadataOptions = Field(
         default_factory=MetadataOptions,
         json_schema_extra={"default": MetadataOptions().to_dict()},
@@ -205,8 +212,6 @@ class EC2NodeClassSpec(ApiModel):
     """The instance metadata service."""
     connection_tracking: ConnectionTracking | None = None
     """How long idle connections are tracked."""
-    context: str | None = None
-    """A reserved EC2 Fleet context."""
     cpu_options: CPUOptions | None = None
     """Options of the processor."""
 

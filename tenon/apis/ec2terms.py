@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from tenon.apis.base import ApiModel, Rule
+from tenon.apis.base import ApiModel, Rule, exactly_one
 
 TAGS_CEL = "(has(self.tags) && self.tags.size() > 0)"
 Tags = Annotated[dict[str, str], Field(max_length=20)]
@@ -100,11 +100,7 @@ class PlacementGroupSelector(ApiModel):
     """The placement group of the instances: by name or by id."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            "has(self.name) != has(self.id)",
-            "placementGroupSelector needs either name or id, not both",
-            lambda term: (term.name is None) != (term.id is None),
-        ),
+        exactly_one("name", "id", "placementGroupSelector needs either name or id, not both"),
     )
 
     name: Annotated[str, Field(min_length=1)] | None = None
@@ -113,7 +109,27 @@ class PlacementGroupSelector(ApiModel):
     """The id of the placement group."""
 
 
-class AMISelectorTerm(ApiModel):
+OWNER_NEEDS_MORE = Rule(
+    f"!has(self.owner) || {TAGS_CEL} || has(self.name)",
+    "owner needs tags or name beside it",
+    lambda term: term.owner is None or bool(term.tags) or term.name is not None,
+)
+
+
+class AMISearch(ApiModel):
+    """The ways to find machine images that v1beta1 has as well."""
+
+    id: Annotated[str, Field(pattern=r"^ami-[0-9a-z]+$")] | None = None
+    """The id of the image."""
+    tags: Tags = {}
+    """Tags that the image carries."""
+    name: Annotated[str, Field(min_length=1)] | None = None
+    """The name of the image; ``*`` stands for any text."""
+    owner: Annotated[str, Field(min_length=1)] | None = None
+    """The account, or account alias such as amazon, that owns the image."""
+
+
+class AMISelectorTerm(AMISearch):
     """One way to find machine images: by alias, by id, by SSM parameter, or by tags, name and owner together."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
@@ -132,11 +148,7 @@ class AMISelectorTerm(ApiModel):
                 == 1
             ),
         ),
-        Rule(
-            f"!has(self.owner) || {TAGS_CEL} || has(self.name)",
-            "owner needs tags or name beside it",
-            lambda term: term.owner is None or bool(term.tags) or term.name is not None,
-        ),
+        OWNER_NEEDS_MORE,
         Rule(
             "!has(self.alias) || !self.alias.startsWith('windows') || self.alias.endsWith('@latest')",
             "a windows alias takes only the version latest",
@@ -146,16 +158,8 @@ class AMISelectorTerm(ApiModel):
 
     alias: Annotated[str, Field(max_length=30, pattern=rf"^({_ALIAS_FAMILIES})@.+$")] | None = None
     """An image family of EKS and its version, such as al2023@latest."""
-    id: Annotated[str, Field(pattern=r"^ami-[0-9a-z]+$")] | None = None
-    """The id of the image."""
     ssm_parameter: Annotated[str, Field(min_length=1)] | None = None
     """The SSM parameter that holds the id of the image."""
-    tags: Tags = {}
-    """Tags that the image carries."""
-    name: Annotated[str, Field(min_length=1)] | None = None
-    """The name of the image; ``*`` stands for any text."""
-    owner: Annotated[str, Field(min_length=1)] | None = None
-    """The account, or account alias such as amazon, that owns the image."""
 
     @property
     def family(self) -> str | None:

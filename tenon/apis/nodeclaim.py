@@ -8,22 +8,12 @@ NodeClaim uses `tenon.kube.claim_record`.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from tenon.apis.base import ApiModel, ResourceList, Rule, Timestamp
-from tenon.apis.common import (
-    MAX_REQUIREMENTS,
-    TAINTS_ONCE,
-    Conditions,
-    NodeClassRef,
-    NodeResources,
-    ObjectMeta,
-    SelectorRequirement,
-    Taints,
-)
-from tenon.apis.duration import Duration, PlainDuration
+from tenon.apis.common import TAINTS_ONCE, Conditions, NodeResources, NodeSpec, ObjectMeta
 from tenon.apis.restricted import cel_allowed, restricted_reason
 
 LAUNCHED = "Launched"
@@ -37,7 +27,7 @@ VOLUMES_DETACHED = "VolumesDetached"
 INSTANCE_TERMINATING = "InstanceTerminating"
 
 
-class NodeClaimSpec(ApiModel):
+class NodeClaimSpec(NodeSpec):
     """What the node must be like; fixed once it is written."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
@@ -50,20 +40,8 @@ class NodeClaimSpec(ApiModel):
         TAINTS_ONCE,
     )
 
-    taints: Taints = []
-    """Taints of the node for all its life."""
-    startup_taints: Taints = []
-    """Taints that something else removes before the node counts as initialized."""
-    requirements: Annotated[list[SelectorRequirement], Field(max_length=MAX_REQUIREMENTS)]
-    """Rules on the labels of the node."""
     resources: NodeResources = Field(default_factory=NodeResources)
     """What the node must offer."""
-    node_class_ref: NodeClassRef
-    """The object that says how instances are launched, such as an EC2NodeClass."""
-    expire_after: Duration = Duration("720h")
-    """How old the node may become; Never turns expiry off."""
-    termination_grace_period: PlainDuration | None = None
-    """How long draining may take before it becomes forceful; unset waits for ever."""
 
 
 class NodeClaimStatus(ApiModel):

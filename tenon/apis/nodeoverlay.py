@@ -9,8 +9,18 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from tenon.apis.base import Amounts, ApiModel, Rule
-from tenon.apis.common import KEY_PATTERN, MAX_KEY, MAX_REQUIREMENTS, Conditions, LabelValue, ObjectMeta, Operator
+from tenon.apis.base import Amounts, ApiModel, Rule, not_both
+from tenon.apis.common import (
+    BOUNDS,
+    KEY_PATTERN,
+    MAX_KEY,
+    MAX_REQUIREMENTS,
+    Conditions,
+    LabelValue,
+    ObjectMeta,
+    Operator,
+    one_number,
+)
 from tenon.apis.restricted import NAME_LENGTHS, cel_allowed, restricted_reason
 from tenon.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 
@@ -24,12 +34,6 @@ CONFLICT = "Conflict"
 """A reason of ValidationSucceeded=False: another overlay of the same weight changes the same value."""
 
 
-def _bounds_ok(term: OverlayRequirement) -> bool:
-    if term.operator not in ("Gt", "Lt", "Gte", "Lte"):
-        return True
-    return len(term.values) == 1 and term.values[0].isascii() and term.values[0].isdigit()
-
-
 class OverlayRequirement(ApiModel):
     """A rule on one label of the types or offerings that are meant."""
 
@@ -39,12 +43,7 @@ class OverlayRequirement(ApiModel):
             "operators In and NotIn need at least one value",
             lambda term: term.operator not in ("In", "NotIn") or len(term.values) > 0,
         ),
-        Rule(
-            "!(self.operator in ['Gt', 'Lt', 'Gte', 'Lte']) || "
-            "(has(self.values) && self.values.size() == 1 && self.values[0].matches('^[0-9]+$'))",
-            "operators Gt, Lt, Gte and Lte need exactly one value, a whole number that is not negative",
-            _bounds_ok,
-        ),
+        one_number(*BOUNDS),
         Rule(
             cel_allowed("self.key"),
             "requirements must not use a reserved label",
@@ -69,11 +68,7 @@ class NodeOverlaySpec(ApiModel):
     """What is changed, and on which types and offerings."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            "!has(self.price) || !has(self.priceAdjustment)",
-            "price and priceAdjustment exclude each other: give one of them",
-            lambda spec: spec.price is None or spec.price_adjustment is None,
-        ),
+        not_both("price", "price_adjustment", "price and priceAdjustment exclude each other: give one of them"),
         Rule(
             "!has(self.capacity) || self.capacity.all(name, "
             f"!(name in [{', '.join(repr(name) for name in NOT_OVERLAID)}]))",

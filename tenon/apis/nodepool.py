@@ -9,19 +9,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, WithJsonSchema
 
 from tenon.apis import labels
-from tenon.apis.base import AMOUNT_SCHEMA, ApiModel, Quantity, ResourceList, Rule
-from tenon.apis.common import (
-    KEY_PATTERN,
-    MAX_REQUIREMENTS,
-    TAINTS_ONCE,
-    Conditions,
-    LabelValue,
-    NodeClassRef,
-    ObjectMeta,
-    SelectorRequirement,
-    Taints,
-)
-from tenon.apis.duration import BudgetDuration, Duration, PlainDuration
+from tenon.apis.base import AMOUNT_SCHEMA, ApiModel, Quantity, ResourceList, Rule, not_both
+from tenon.apis.common import KEY_PATTERN, TAINTS_ONCE, Conditions, LabelValue, NodeSpec, ObjectMeta
+from tenon.apis.duration import BudgetDuration, Duration
 from tenon.apis.restricted import KNOWN_VALUES, NAME_LENGTHS, cel_allowed, cel_list, restricted_reason
 
 ConsolidationPolicy = Literal["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"]
@@ -57,16 +47,11 @@ SCHEDULE_PATTERN = rf"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly)|
 
 VALIDATION_SUCCEEDED = "ValidationSucceeded"
 NODECLASS_READY = "NodeClassReady"
-NODE_REGISTRATION_HEALTHY = "NodeRegistrationHealthy"
 NODE_LAUNCH_HEALTHY = "NodeLaunchHealthy"
 """False while EC2 refuses to launch its nodes. Set only after the first refusal; not one of READY_DEPENDENTS."""
 OVERLAPPING = "Overlapping"
 """The pool accepts the same pods as another pool. Set only if that is so; not one of READY_DEPENDENTS."""
 READY_DEPENDENTS = (VALIDATION_SUCCEEDED, NODECLASS_READY)
-
-
-def _labels_allowed(metadata: TemplateMetadata) -> bool:
-    return labels.NODEPOOL not in metadata.labels and not any(restricted_reason(key) for key in metadata.labels)
 
 
 class TemplateMetadata(ApiModel):
@@ -76,7 +61,9 @@ class TemplateMetadata(ApiModel):
         Rule(
             f"!has(self.labels) || self.labels.all(key, key != '{labels.NODEPOOL}' && {cel_allowed('key')})",
             "labels must not use a reserved label",
-            _labels_allowed,
+            lambda metadata: (
+                labels.NODEPOOL not in metadata.labels and not any(restricted_reason(key) for key in metadata.labels)
+            ),
         ),
         Rule(
             "!has(self.labels) || self.labels.all(key, "
@@ -98,34 +85,17 @@ class TemplateMetadata(ApiModel):
     """Annotations of the nodes."""
 
 
-def _keys_allowed(spec: TemplateSpec) -> bool:
-    return not any(term.key == labels.NODEPOOL or restricted_reason(term.key) for term in spec.requirements)
-
-
-class TemplateSpec(ApiModel):
+class TemplateSpec(NodeSpec):
     """What every node of the pool is like."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             f"self.requirements.all(term, term.key != '{labels.NODEPOOL}' && {cel_allowed('term.key')})",
             "requirements must not use a reserved label",
-            _keys_allowed,
+            lambda spec: not any(t.key == labels.NODEPOOL or restricted_reason(t.key) for t in spec.requirements),
         ),
         TAINTS_ONCE,
     )
-
-    taints: Taints = []
-    """Taints of the nodes for all their life."""
-    startup_taints: Taints = []
-    """Taints that something else removes before a node counts as initialized; planning ignores them."""
-    requirements: Annotated[list[SelectorRequirement], Field(max_length=MAX_REQUIREMENTS)]
-    """Rules on the labels of the nodes."""
-    node_class_ref: NodeClassRef
-    """The object that says how instances are launched, such as an EC2NodeClass."""
-    expire_after: Duration = Duration("720h")
-    """How old a node may become; Never turns expiry off."""
-    termination_grace_period: PlainDuration | None = None
-    """How long draining may take before it becomes forceful; unset waits for ever."""
 
 
 class NodeClaimTemplate(ApiModel):
@@ -150,20 +120,17 @@ class Budget(ApiModel):
     """For how long the budget holds after each time of the schedule: hours and minutes."""
 
 
-def _schedules_paired(disruption: Disruption) -> bool:
-    return all((budget.schedule is None) == (budget.duration is None) for budget in disruption.budgets)
+SCHEDULES_PAIRED = Rule(
+    "!has(self.budgets) || self.budgets.all(budget, has(budget.schedule) == has(budget.duration))",
+    "a budget's schedule and duration must be given together",
+    lambda disruption: all((budget.schedule is None) == (budget.duration is None) for budget in disruption.budgets),
+)
 
 
 class Disruption(ApiModel):
     """When nodes of the pool may be taken away."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            "!has(self.budgets) || self.budgets.all(budget, has(budget.schedule) == has(budget.duration))",
-            "a budget's schedule and duration must be given together",
-            _schedules_paired,
-        ),
-    )
+    rules: ClassVar[tuple[Rule, ...]] = (SCHEDULES_PAIRED,)
 
     consolidation_policy: ConsolidationPolicy = "WhenEmptyOrUnderutilized"
     """Which nodes may be taken away to save money."""
@@ -183,11 +150,7 @@ class NodePoolSpec(ApiModel):
             "with replicas, limits may only bound nodes",
             lambda spec: spec.replicas is None or set(spec.limits) <= {NODES},
         ),
-        Rule(
-            "!has(self.replicas) || !has(self.weight)",
-            "with replicas, weight is not allowed",
-            lambda spec: spec.replicas is None or spec.weight is None,
-        ),
+        not_both("replicas", "weight", "with replicas, weight is not allowed"),
     )
 
     template: NodeClaimTemplate

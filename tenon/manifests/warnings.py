@@ -9,7 +9,6 @@ from tenon.apis import labels
 from tenon.apis.kubelet import expressions_in
 from tenon.apis.legacy.conversion import PROVISIONER_NAME, Note
 from tenon.apis.legacy.global_settings import convert_settings, is_settings
-from tenon.apis.legacy.v1alpha5 import REMOVED_LABELS
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse, unknown_values
 from tenon.ec2.expressions_check import GATE_IS_OFF
@@ -85,7 +84,7 @@ def _old_labels(item: Item) -> Iterator[Diagnostic]:
         if value in labels.ALIASES:
             new = labels.ALIASES[value]
             yield _warning(item, path, f"label {value} is {new} today, which it is read as", Fix(path, new))
-        elif value in REMOVED_LABELS:
+        elif value in labels.REMOVED_LABELS:
             yield _warning(item, path, f"no node has the label {value} any more")
 
 

@@ -1,7 +1,5 @@
 """Converts AWSNodeTemplate (karpenter.k8s.aws/v1alpha1), and the inline provider of a Provisioner, to EC2NodeClass."""
 
-# ruff: noqa: RUF012 - pydantic copies the defaults of fields
-
 from __future__ import annotations
 
 import dataclasses
@@ -10,7 +8,6 @@ from itertools import product
 from typing import Any
 
 from tenon.apis import labels
-from tenon.apis.base import ApiModel
 from tenon.apis.ec2nodeclass import MAX_TAGS
 from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.amis import OldFamily, convert_family, family_problem, incompatible_status
@@ -19,12 +16,12 @@ from tenon.apis.legacy.conversion import (
     PROVISIONER_NAME,
     Converted,
     Note,
-    OldObject,
     listed,
     metadata_of,
-    read,
+    stored,
     without_empty,
 )
+from tenon.apis.legacy.kinds.v1alpha1 import AWSNodeTemplate
 from tenon.apis.validation import FieldError
 from tenon.apis.versions.nodeclasses import is_incompatible
 
@@ -37,6 +34,12 @@ METADATA_OPTIONS: JsonObject = {
 ANYTHING_DISCOVERED: list[JsonObject] = [{"tags": {"karpenter.sh/discovery": "*"}}]
 IDS = ("aws-ids", "aws::ids")
 RESTRICTED_TAGS = (PROVISIONER_NAME, "karpenter.sh/managed-by")
+_SELECTORS = ("amiSelector", "subnetSelector", "securityGroupSelector")
+_FIELDS = (
+    *(f"spec.{name}.*" for name in (*_SELECTORS, "tags")),
+    *(f"spec.{name}" for name in ("amiFamily", "instanceProfile", "launchTemplate", "metadataOptions")),
+    "spec.blockDeviceMappings",
+)
 EXCLUDED_BY_LAUNCH_TEMPLATE = (
     "userData",
     "amiSelector",
@@ -60,81 +63,54 @@ class Defaults:
     """Tags of every class that does not set the same tags itself."""
 
 
-class TemplateSpec(ApiModel):
-    """The fields that v1 interprets differently."""
-
-    ami_family: OldFamily = "AL2"
-    ami_selector: dict[str, str] = {}
-    subnet_selector: dict[str, str] = {}
-    security_group_selector: dict[str, str] = {}
-    instance_profile: str = ""
-    launch_template: str = ""
-    metadata_options: dict[str, Any] = {}
-    block_device_mappings: list[dict[str, Any]] = []
-    tags: dict[str, str] = {}
-
-
-class NodeTemplate(OldObject):
-    spec: TemplateSpec
-    status: dict[str, Any] = {}
-
-
 def convert_template(manifest: Mapping[str, Any], defaults: Defaults | None = None) -> Converted:
     """Convert the AWSNodeTemplate to an EC2NodeClass of the same name."""
-    found, problems = read(NodeTemplate, manifest)
-    if found is None:
-        return Converted(problems=problems)
-    problems = [*_problems(found.spec, manifest["spec"], defaults or Defaults())]
-    for field, given in (("subnetSelector", found.spec.subnet_selector), ("securityGroupSelector", None)):
-        wanted = found.spec.security_group_selector if given is None else given
-        if not wanted and not (field == "securityGroupSelector" and found.spec.launch_template):
-            problems.append(FieldError(f"spec.{field}", "is required"))
-    if problems:
-        return Converted(problems=problems)
-    return _converted(manifest, found, defaults or Defaults())
+    return _converted(manifest, defaults or Defaults(), is_template=True)
 
 
 def convert_provider(name: str, provider: Mapping[str, Any], defaults: Defaults | None = None) -> Converted:
     """Convert the inline provider of the Provisioner ``name`` to an EC2NodeClass of that name."""
     manifest = {"metadata": {"name": name}, "spec": dict(provider)}
-    found, problems = read(NodeTemplate, manifest)
-    if found is not None:
-        problems = [*_problems(found.spec, provider, defaults or Defaults())]
-    if found is None or problems:
-        return Converted(
-            problems=[FieldError(p.path.replace("spec", "spec.provider", 1), p.sentence) for p in problems]
-        )
-    return _converted(manifest, found, defaults or Defaults())
+    made = _converted(manifest, defaults or Defaults(), is_template=False)
+    problems = (FieldError(p.path.replace("spec", "spec.provider", 1), p.sentence) for p in made.problems)
+    return dataclasses.replace(made, problems=tuple(problems))
 
 
-def _converted(manifest: Mapping[str, Any], found: NodeTemplate, defaults: Defaults) -> Converted:
-    spec, given = found.spec, manifest["spec"]
+def _converted(manifest: Mapping[str, Any], defaults: Defaults, *, is_template: bool) -> Converted:
+    old, problems = stored(AWSNodeTemplate, manifest, _FIELDS)
+    if not problems:
+        problems = [*_problems(old["spec"], manifest["spec"], defaults)]
+        if is_template:
+            problems += _missing(old["spec"])
+    if problems:
+        return Converted(problems=problems)
+    spec = old["spec"]
     annotations = (manifest.get("metadata") or {}).get("annotations") or {}
-    terms = ami_terms(spec.ami_selector)
-    unnamed = "ami_family" not in spec.model_fields_set and not terms
-    family = defaults.family if unnamed else spec.ami_family
-    fields, added, notes = convert_family(family, terms, spec.block_device_mappings, annotations)
-    if family != spec.ami_family:
+    terms = ami_terms(spec.get("amiSelector") or {})
+    stated: OldFamily = spec.get("amiFamily") or "AL2"
+    family = stated if "amiFamily" in spec or terms else defaults.family
+    volumes = spec.get("blockDeviceMappings") or ()
+    fields, added, notes = convert_family(family, terms, volumes, annotations)
+    if family != stated:
         sentence = f"it names no amiFamily, and AL2 has no images for this Kubernetes version: {family} is taken"
         notes.append(Note(sentence, "spec.amiSelectorTerms"))
-    for field, selector, what in (
-        ("subnetSelectorTerms", spec.subnet_selector, "subnets"),
-        ("securityGroupSelectorTerms", spec.security_group_selector, "security groups"),
-    ):
-        fields[field] = selector_terms(selector) if selector else ANYTHING_DISCOVERED
+    for field, what in (("subnetSelector", "subnets"), ("securityGroupSelector", "security groups")):
+        selector = spec.get(field)
+        fields[f"{field}Terms"] = selector_terms(selector) if selector else ANYTHING_DISCOVERED
         if not selector:
-            notes.append(
-                Note(f"it names no {what}: those with the tag karpenter.sh/discovery are taken", f"spec.{field}")
-            )
-    if spec.launch_template:
-        sentence = f"launchTemplate {spec.launch_template} is left out: launch templates of your own are no more"
+            sentence = f"it names no {what}: those with the tag karpenter.sh/discovery are taken"
+            notes.append(Note(sentence, f"spec.{field}Terms"))
+    if spec.get("launchTemplate"):
+        sentence = f"launchTemplate {spec['launchTemplate']} is left out: launch templates of your own are no more"
         notes.append(Note(sentence, "spec.amiSelectorTerms"))
     fields |= _identity(spec, defaults, notes)
-    fields["metadataOptions"] = {**METADATA_OPTIONS, **spec.metadata_options}
-    rest = {**given, "tags": _tags(spec, defaults, notes)}
+    fields["metadataOptions"] = {**METADATA_OPTIONS, **(spec.get("metadataOptions") or {})}
+    rest = {**spec, "tags": _tags(spec, defaults, notes)}
     for name in ("userData", "tags", "detailedMonitoring", "context"):
         fields |= without_empty({name: rest.get(name)})
-    status = incompatible_status(found.status) if is_incompatible(added) else found.status
+    status = old.get("status") or {}
+    if is_incompatible(added):
+        status = incompatible_status(status)
     node_class = {
         "apiVersion": f"{labels.AWS_GROUP}/v1",
         "kind": NODE_CLASS_KIND,
@@ -145,10 +121,10 @@ def _converted(manifest: Mapping[str, Any], found: NodeTemplate, defaults: Defau
     return Converted([node_class], notes)
 
 
-def _identity(spec: TemplateSpec, defaults: Defaults, notes: list[str]) -> JsonObject:
-    profile = spec.instance_profile or defaults.instance_profile
+def _identity(spec: Mapping[str, Any], defaults: Defaults, notes: list[str]) -> JsonObject:
+    profile = spec.get("instanceProfile") or defaults.instance_profile
     if profile:
-        if not spec.instance_profile:
+        if not spec.get("instanceProfile"):
             sentence = f"its instance profile is aws.defaultInstanceProfile of the settings: {profile}"
             notes.append(Note(sentence, "spec.instanceProfile"))
         return {"instanceProfile": profile}
@@ -158,22 +134,26 @@ def _identity(spec: TemplateSpec, defaults: Defaults, notes: list[str]) -> JsonO
     return {"role": role}
 
 
-def _tags(spec: TemplateSpec, defaults: Defaults, notes: list[str]) -> dict[str, str]:
+def _tags(spec: Mapping[str, Any], defaults: Defaults, notes: list[str]) -> dict[str, str]:
     """The class's own tags, and the tags from the settings that it does not override."""
-    added = {tag: value for tag, value in defaults.tags.items() if tag not in spec.tags}
+    own = spec.get("tags") or {}
+    added = {tag: value for tag, value in defaults.tags.items() if tag not in own}
     if added:
         notes.append(Note(f"the settings (aws.tags, DEFAULT_TAGS) add tags: {listed(added)}", "spec.tags"))
-    return {**spec.tags, **added}
+    return {**own, **added}
 
 
-def _problems(spec: TemplateSpec, given: Mapping[str, Any], defaults: Defaults) -> Iterable[FieldError]:
-    if problem := family_problem(spec.ami_family, [*spec.ami_selector], "spec.amiSelector"):
+def _missing(spec: Mapping[str, Any]) -> Iterable[FieldError]:
+    for field, without in (("subnetSelector", False), ("securityGroupSelector", bool(spec.get("launchTemplate")))):
+        if not spec.get(field) and not without:
+            yield FieldError(f"spec.{field}", "is required")
+
+
+def _problems(spec: Mapping[str, Any], given: Mapping[str, Any], defaults: Defaults) -> Iterable[FieldError]:
+    if problem := family_problem(spec.get("amiFamily", ""), spec.get("amiSelector") or (), "spec.amiSelector"):
         yield problem
-    for field, selector in (
-        ("amiSelector", spec.ami_selector),
-        ("subnetSelector", spec.subnet_selector),
-        ("securityGroupSelector", spec.security_group_selector),
-    ):
+    for field in _SELECTORS:
+        selector = spec.get(field) or {}
         ids = [key for key in IDS if key in selector]
         if ids and len(selector) > 1:
             yield FieldError(f"spec.{field}[{ids[0]}]", "stands alone: ids are not combined with tags")
@@ -181,14 +161,15 @@ def _problems(spec: TemplateSpec, given: Mapping[str, Any], defaults: Defaults) 
             yield FieldError(f"spec.{field}[{ids[0]}]", "names no id")
         if "" in selector:
             yield FieldError(f"spec.{field}", "has an empty key")
-    if spec.launch_template:
+    if spec.get("launchTemplate"):
         for name in EXCLUDED_BY_LAUNCH_TEMPLATE:
             if given.get(name):
                 yield FieldError(f"spec.{name}", "is not combined with launchTemplate")
+    tags = spec.get("tags") or {}
     for tag in RESTRICTED_TAGS:
-        if tag in spec.tags:
+        if tag in tags:
             yield FieldError(f"spec.tags[{tag}]", "is a tag that Karpenter kept for itself")
-    own, every = len(spec.tags), len({**defaults.tags, **spec.tags})
+    own, every = len(tags), len({**defaults.tags, **tags})
     if own <= MAX_TAGS < every:
         sentence = f"has {own} tags, {every} with those of the settings: an EC2NodeClass takes {MAX_TAGS}"
         yield FieldError("spec.tags", sentence)

@@ -1,18 +1,16 @@
 """The result of a conversion, and the steps that the conversions of all kinds share."""
 
-# ruff: noqa: RUF012 - pydantic copies the defaults of fields
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from tenon.apis import labels
 from tenon.apis.base import ApiModel, as_stored
 from tenon.apis.json_object import JsonObject
 from tenon.apis.managed import KIND
-from tenon.apis.validation import FieldError, parse, unreadable_fields
+from tenon.apis.validation import FieldError, unreadable_fields
 
 NODE_CLASS_KIND = KIND
 PROVISIONER_NAME = labels.PROVISIONER
@@ -34,8 +32,6 @@ _GONE = frozenset(
 )
 """Annotations that have no meaning, or a different meaning, on the v1 object."""
 
-ModelT = TypeVar("ModelT", bound=ApiModel)
-
 
 class Note(str):
     """A sentence that explains a change to the user, and the field of the v1 object that it concerns."""
@@ -50,19 +46,6 @@ class Note(str):
         return note
 
 
-class OldMetadata(ApiModel):
-    """The metadata fields that the conversion changes."""
-
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-
-
-class OldObject(ApiModel):
-    """The fields that all old objects have."""
-
-    metadata: OldMetadata = OldMetadata()
-
-
 @dataclass(frozen=True, slots=True)
 class Converted:
     """The result of a conversion. It has no manifests if it has problems."""
@@ -72,12 +55,6 @@ class Converted:
     notes: Sequence[str] = ()
     """Sentences that explain the change to the user. A `Note` names the field that it concerns."""
     problems: Sequence[FieldError] = ()
-
-
-def read(model: type[ModelT], manifest: Mapping[str, Any]) -> tuple[ModelT | None, list[FieldError]]:
-    """Parse the old manifest into its model; None if it has problems."""
-    found, problems = parse(model, manifest)
-    return (None, problems) if problems else (found, [])
 
 
 _COMMON = ("metadata.labels.*", "metadata.annotations.*", "status")
@@ -93,6 +70,8 @@ def stored(
     accepts.
     """
     problems = unreadable_fields(model, manifest, (*_COMMON, *fields))
+    if "spec" in model.model_fields and manifest.get("spec") is None and not problems:
+        problems = [FieldError("spec", "is required")]
     return (_without_nulls(manifest) if not problems else {}), problems
 
 

@@ -9,9 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tenon.apis.base import ApiModel
+from tenon.apis.common import ObjectMeta
 from tenon.apis.json_object import parse_json_object
 from tenon.apis.legacy.awsnodetemplate import Defaults
-from tenon.apis.legacy.conversion import Note, OldObject, read
+from tenon.apis.legacy.conversion import Note, stored
 from tenon.apis.legacy.global_tags import DEFAULT_TAGS, is_tag_setting, tags_of
 from tenon.apis.validation import FieldError
 
@@ -56,7 +58,8 @@ class Settings:
     problems: tuple[FieldError, ...] = ()
 
 
-class ConfigMap(OldObject):
+class ConfigMap(ApiModel):
+    metadata: ObjectMeta = ObjectMeta()
     data: dict[str, str] = {}
 
 
@@ -68,28 +71,29 @@ def is_settings(manifest: Mapping[str, Any]) -> bool:
 
 def convert_settings(manifest: Mapping[str, Any]) -> Settings:
     """Convert karpenter-global-settings or config-logging to the settings under their current names."""
-    found, problems = read(ConfigMap, manifest)
-    if found is None:
+    found, problems = stored(ConfigMap, manifest, ("data.*",))
+    if problems:
         return Settings(problems=tuple(problems))
+    data: dict[str, str] = found.get("data") or {}
     values: dict[str, str] = {}
     notes: list[str] = []
-    for key, value in found.data.items():
+    for key, value in data.items():
         if key in RENAMED:
             values[RENAMED[key]] = value
             notes.append(f"{key} is {RENAMED[key]} now")
         elif key == "zap-logger-config":
-            own = "loglevel.controller" in found.data  # it overrides the level of the logger
+            own = "loglevel.controller" in data  # it overrides the level of the logger
             values |= {name: text for name, text in _logger(value, notes).items() if not own or name != "LOG_LEVEL"}
         elif key in DROPPED:
             notes.append(f"{key} is no more: {DROPPED[key]}")
         elif not is_tag_setting(key):
             notes.append(f"{key} is no setting of Karpenter")
-    tags, told = tags_of(found.data)
+    tags, told = tags_of(data)
     if tags:
         values[DEFAULT_TAGS] = json.dumps(tags, ensure_ascii=False)
     defaults = Defaults(
-        instance_profile=found.data.get("aws.defaultInstanceProfile", ""),
-        cluster=found.data.get("aws.clusterName", ""),
+        instance_profile=data.get("aws.defaultInstanceProfile", ""),
+        cluster=data.get("aws.clusterName", ""),
         tags=tags,
     )
     return Settings(values, defaults, (*notes, *told))

@@ -1,17 +1,12 @@
 """Converts Provisioner and Machine of karpenter.sh/v1alpha5 to NodePool and NodeClaim."""
 
-# ruff: noqa: RUF012 - pydantic copies the defaults of fields
-
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any
-
-from pydantic import Field
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from tenon.apis import labels
-from tenon.apis.base import ApiModel
 from tenon.apis.duration import NEVER_TEXT
 from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.awsnodetemplate import Defaults, convert_provider
@@ -19,19 +14,18 @@ from tenon.apis.legacy.conversion import (
     PROVISIONER_NAME,
     Converted,
     Note,
-    OldObject,
     class_reference,
     format_seconds,
     listed,
     metadata_of,
     name_of,
-    read,
     renamed,
+    stored,
     without_empty,
 )
+from tenon.apis.legacy.kinds.v1alpha5 import Machine, Provisioner
 from tenon.apis.validation import FieldError
 
-REMOVED_LABELS = labels.REMOVED_LABELS
 CHOOSING_TYPES = frozenset(
     {
         labels.INSTANCE_TYPE,
@@ -42,57 +36,14 @@ CHOOSING_TYPES = frozenset(
 DEFAULTED = CHOOSING_TYPES | {labels.OS, labels.ARCH, labels.CAPACITY_TYPE}
 """Labels for which old Karpenter added a default requirement, and labels that prevented one."""
 DEFAULT_CLASS = "default"
-
-Seconds = Annotated[int, Field(ge=0, le=2**31)]
-
-
-class Reference(ApiModel):
-    name: Annotated[str, Field(min_length=1)]
-
-
-class Consolidation(ApiModel):
-    enabled: bool = False
-
-
-class Limits(ApiModel):
-    resources: dict[str, Any] = {}
-
-
-class NodeSpec(ApiModel):
-    """The fields that describe a node in Provisioners and Machines."""
-
-    taints: list[dict[str, Any]] = []
-    startup_taints: list[dict[str, Any]] = []
-    requirements: list[dict[str, Any]] = []
-
-
-class ProvisionerSpec(NodeSpec):
-    annotations: dict[str, Any] = {}
-    labels: dict[str, Any] = {}
-    kubelet_configuration: dict[str, Any] = {}
-    provider: dict[str, Any] | None = None
-    provider_ref: Reference | None = None
-    ttl_seconds_after_empty: Seconds | None = None
-    ttl_seconds_until_expired: Seconds | None = None
-    consolidation: Consolidation = Consolidation()
-    limits: Limits = Limits()
-    weight: int | None = None
-
-
-class Provisioner(OldObject):
-    spec: ProvisionerSpec
-    status: dict[str, Any] = {}
-
-
-class MachineSpec(NodeSpec):
-    resources: dict[str, Any] = {}
-    kubelet: dict[str, Any] = {}
-    machine_template_ref: Reference | None = None
-
-
-class Machine(OldObject):
-    spec: MachineSpec
-    status: dict[str, Any] = {}
+_NODE = tuple(f"spec.{name}" for name in ("taints", "startupTaints", "requirements"))
+_PROVISIONER = (
+    *_NODE,
+    *(f"spec.{name}" for name in ("annotations", "labels", "kubeletConfiguration", "provider", "providerRef.name")),
+    *(f"spec.{name}" for name in ("ttlSecondsAfterEmpty", "ttlSecondsUntilExpired", "consolidation.enabled")),
+    *(f"spec.{name}" for name in ("limits.resources", "weight")),
+)
+_MACHINE = (*_NODE, "spec.resources", "spec.kubelet", "spec.machineTemplateRef.name")
 
 
 def convert_provisioner(
@@ -105,50 +56,50 @@ def convert_provisioner(
         defaults: the cluster-wide defaults for node classes.
         provider_class: the name of that EC2NodeClass, if it differs from the name of the Provisioner.
     """
-    provisioner, problems = read(Provisioner, manifest)
-    if provisioner is None:
+    old, problems = stored(Provisioner, manifest, _PROVISIONER)
+    if problems:
         return Converted(problems=problems)
-    spec, name = provisioner.spec, name_of(manifest)
-    if spec.provider is not None and spec.provider_ref is not None:
+    spec, name = old["spec"], name_of(manifest)
+    provider, reference = spec.get("provider"), spec.get("providerRef")
+    if provider is not None and reference is not None:
         return Converted(problems=[FieldError("spec.provider", "and providerRef exclude each other: keep one of them")])
-    if spec.consolidation.enabled and spec.ttl_seconds_after_empty is not None:
+    if _consolidates(spec) and "ttlSecondsAfterEmpty" in spec:
         sentence = "and consolidation.enabled exclude each other: keep one of them"
         return Converted(problems=[FieldError("spec.ttlSecondsAfterEmpty", sentence)])
     own = provider_class or name
-    made = Converted() if spec.provider is None else convert_provider(own, spec.provider, defaults)
+    made = Converted() if provider is None else convert_provider(own, provider, defaults)
     if made.problems:
         return made
     notes = list(made.notes)
-    class_name = own if spec.provider is not None else spec.provider_ref.name if spec.provider_ref else DEFAULT_CLASS
-    if spec.provider is not None and own != name:
+    class_name = own if provider is not None else reference["name"] if reference else DEFAULT_CLASS
+    if provider is not None and own != name:
         sentence = f"its provider is EC2NodeClass {own}, for {name} is the name of another class"
         notes.append(Note(sentence, "spec.template.spec.nodeClassRef"))
-    if spec.provider is None and spec.provider_ref is None:
+    if provider is None and reference is None:
         sentence = f"it names no provider: its nodes are launched from EC2NodeClass {DEFAULT_CLASS}"
         notes.append(Note(sentence, "spec.template.spec.nodeClassRef"))
-    requirements = [*_requirements(spec.requirements, notes, "spec.template.spec.requirements")]
-    requirements += _old_karpenter_defaults({str(term.get("key")) for term in requirements}, spec.labels, notes)
+    requirements = _requirements(spec, notes, "spec.template.spec.requirements")
+    node_labels = spec.get("labels") or {}
+    requirements += _old_karpenter_defaults(set(map(_key, requirements)), node_labels, notes)
     disruption = _disruption(spec, notes)
     template = {
-        "metadata": without_empty({"labels": renamed(spec.labels), "annotations": spec.annotations}),
+        "metadata": without_empty({"labels": renamed(node_labels), "annotations": spec.get("annotations")}),
         "spec": {
-            **without_empty({"taints": spec.taints, "startupTaints": spec.startup_taints}),
+            **without_empty({name: spec.get(name) for name in ("taints", "startupTaints")}),
             "requirements": requirements,
             "nodeClassRef": class_reference(class_name),
-            "expireAfter": NEVER_TEXT
-            if spec.ttl_seconds_until_expired is None
-            else format_seconds(spec.ttl_seconds_until_expired),
+            "expireAfter": _after(spec.get("ttlSecondsUntilExpired")),
         },
     }
-    status = without_empty({"resources": provisioner.status.get("resources")})
+    status = without_empty({"resources": (old.get("status") or {}).get("resources")})
     pool = {
         "apiVersion": f"{labels.GROUP}/v1",
         "kind": "NodePool",
-        "metadata": metadata_of(manifest, _kubelet(spec.kubelet_configuration, notes)),
+        "metadata": metadata_of(manifest, _kubelet(spec.get("kubeletConfiguration"), notes)),
         "spec": {
             "template": without_empty(template),
             "disruption": disruption,
-            **without_empty({"limits": spec.limits.resources, "weight": spec.weight}),
+            **without_empty({"limits": (spec.get("limits") or {}).get("resources"), "weight": spec.get("weight")}),
         },
         **({"status": status} if status else {}),
     }
@@ -157,24 +108,24 @@ def convert_provisioner(
 
 def convert_machine(manifest: Mapping[str, Any], expiry: Mapping[str, str] | None = None) -> Converted:
     """Convert the Machine to a NodeClaim of the same name. ``expiry`` is expireAfter by NodePool name."""
-    machine, problems = read(Machine, manifest)
-    if machine is None:
+    old, problems = stored(Machine, manifest, _MACHINE)
+    if problems:
         return Converted(problems=problems)
-    spec, notes = machine.spec, list[str]()
-    reference = spec.machine_template_ref.name if spec.machine_template_ref else DEFAULT_CLASS
+    spec, notes = old["spec"], list[str]()
+    reference = (spec.get("machineTemplateRef") or {}).get("name", DEFAULT_CLASS)
     owner = str(((manifest.get("metadata") or {}).get("labels") or {}).get(PROVISIONER_NAME) or "")
-    status = dict(machine.status)
+    status = dict(old.get("status") or {})
     conditions = status.get("conditions")
     if isinstance(conditions, list):
         status["conditions"] = [_condition(c) for c in conditions if not _is_removed(c)]
     claim = {
         "apiVersion": f"{labels.GROUP}/v1",
         "kind": "NodeClaim",
-        "metadata": metadata_of(manifest, _kubelet(spec.kubelet, notes)),
+        "metadata": metadata_of(manifest, _kubelet(spec.get("kubelet"), notes)),
         "spec": {
-            **without_empty({"taints": spec.taints, "startupTaints": spec.startup_taints}),
-            "requirements": [*_requirements(spec.requirements, notes, "spec.requirements")],
-            **without_empty({"resources": spec.resources}),
+            **without_empty({name: spec.get(name) for name in ("taints", "startupTaints")}),
+            "requirements": _requirements(spec, notes, "spec.requirements"),
+            **without_empty({"resources": spec.get("resources")}),
             "nodeClassRef": class_reference(reference),
             "expireAfter": (expiry or {}).get(owner, NEVER_TEXT),
         },
@@ -183,10 +134,15 @@ def convert_machine(manifest: Mapping[str, Any], expiry: Mapping[str, str] | Non
     return Converted([claim], notes)
 
 
-def _requirements(terms: Sequence[JsonObject], notes: list[str], path: str) -> list[JsonObject]:
+def _key(term: Any) -> str:
+    """Return the label of a requirement. Validation of the v1 object refuses a requirement that is not a mapping."""
+    return str(term.get("key")) if isinstance(term, dict) else ""
+
+
+def _requirements(spec: Mapping[str, Any], notes: list[str], path: str) -> list[JsonObject]:
     kept = []
-    for term in terms:
-        key = str(term.get("key"))
+    for term in spec.get("requirements") or ():
+        key = _key(term)
         if key in labels.REMOVED_LABELS:
             notes.append(Note(f"the requirement on label {key} is dropped: no node has that label any more", path))
         elif key == PROVISIONER_NAME:
@@ -229,21 +185,28 @@ def _old_karpenter_defaults(keys: Iterable[str], stated: Iterable[str], notes: l
     return added
 
 
-def _disruption(spec: ProvisionerSpec, notes: list[str]) -> JsonObject:
+def _consolidates(spec: Mapping[str, Any]) -> bool:
+    return bool((spec.get("consolidation") or {}).get("enabled"))
+
+
+def _after(seconds: int | None) -> str:
+    return NEVER_TEXT if seconds is None else format_seconds(seconds)
+
+
+def _disruption(spec: Mapping[str, Any], notes: list[str]) -> JsonObject:
     """Return the disruption settings. There were no budgets, and v1's default of 10% would delay disruption."""
-    seconds = spec.ttl_seconds_after_empty
+    seconds = spec.get("ttlSecondsAfterEmpty")
     budgets = [{"nodes": "100%"}]
-    if spec.consolidation.enabled or seconds is not None:
+    if _consolidates(spec) or seconds is not None:
         sentence = "it had no disruption budget, so all of its nodes may leave at once: a smaller budget"
         sentence += " slows that down"
         notes.append(Note(sentence, "spec.disruption.budgets"))
-    if spec.consolidation.enabled:
+    if _consolidates(spec):
         return {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "0s", "budgets": budgets}
-    after = NEVER_TEXT if seconds is None else format_seconds(seconds)
-    return {"consolidationPolicy": "WhenEmpty", "consolidateAfter": after, "budgets": budgets}
+    return {"consolidationPolicy": "WhenEmpty", "consolidateAfter": _after(seconds), "budgets": budgets}
 
 
-def _kubelet(given: Mapping[str, Any], notes: list[str]) -> dict[str, str]:
+def _kubelet(given: Mapping[str, Any] | None, notes: list[str]) -> dict[str, str]:
     """Return the kubelet settings as an annotation, from which they move to the class."""
     if not given:
         return {}

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tenon.apis.base import ApiModel, Rule
-from tenon.apis.common import KEY_PATTERN, MAX_KEY, ConditionStatus
+from tenon.apis.common import IN_NEEDS_VALUES, KEY_PATTERN, MAX_KEY, ConditionStatus, one_number
 from tenon.apis.kubelet import ManagedSettings
 
 OldOperator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
@@ -44,32 +44,10 @@ class OldCondition(ApiModel):
 OldConditions = list[OldCondition]
 
 
-def _listed_ok(term: OldRequirement) -> bool:
-    return term.operator != "In" or len(term.values) > 0
-
-
-def _bound_ok(term: OldRequirement) -> bool:
-    if term.operator not in ("Gt", "Lt"):
-        return True
-    return len(term.values) == 1 and term.values[0].isascii() and term.values[0].isdigit()
-
-
 class OldRequirement(ApiModel):
     """A rule on the value of one label."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            "self.operator != 'In' || (has(self.values) && self.values.size() > 0)",
-            "operator In needs at least one value",
-            _listed_ok,
-        ),
-        Rule(
-            "!(self.operator in ['Gt', 'Lt']) || "
-            "(has(self.values) && self.values.size() == 1 && self.values[0].matches('^[0-9]+$'))",
-            "operators Gt and Lt need exactly one value, a whole number that is not negative",
-            _bound_ok,
-        ),
-    )
+    rules: ClassVar[tuple[Rule, ...]] = (IN_NEEDS_VALUES, one_number("Gt", "Lt"))
 
     key: Annotated[str, Field(max_length=MAX_KEY, pattern=KEY_PATTERN)]
     """The label."""

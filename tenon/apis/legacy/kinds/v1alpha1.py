@@ -11,6 +11,7 @@ from pydantic import Field
 from tenon.apis.base import ApiModel, Quantity, Rule, kubernetes_name
 from tenon.apis.common import ObjectMeta
 from tenon.apis.ec2launch import Switch, VolumeType
+from tenon.apis.ec2nodeclass import without_own_tags
 from tenon.apis.legacy.amis import OldFamily
 from tenon.apis.legacy.kinds.pieces import OldConditions, OldRequirement
 
@@ -113,12 +114,7 @@ class AWSNodeTemplateSpec(ApiModel):
                 or not any(name in spec.model_fields_set for name in _WITHOUT_LAUNCH_TEMPLATE)
             ),
         ),
-        Rule(
-            "!has(self.tags) || self.tags.all(key, "
-            f"!(key in [{', '.join(map(repr, _OWN_TAGS))}]) && !key.startsWith('kubernetes.io/cluster'))",
-            f"tags must not set {', '.join(_OWN_TAGS)} or kubernetes.io/cluster*",
-            lambda spec: not any(tag in _OWN_TAGS or tag.startswith("kubernetes.io/cluster") for tag in spec.tags),
-        ),
+        without_own_tags(_OWN_TAGS),
     )
 
     user_data: str | None = None

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from tenon.apis.base import ApiModel, ResourceList, Rule
+from tenon.apis.base import ApiModel, ResourceList, Rule, not_both
 from tenon.apis.common import LabelValue, NodeResources, ObjectMeta, Taint
 from tenon.apis.legacy.kinds.pieces import OldConditions, OldKubelet, OldRequirement
 
@@ -55,11 +55,7 @@ class ProvisionerSpec(NodeSpec):
     """What the user wants of the Provisioner."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            "!has(self.provider) || !has(self.providerRef)",
-            "provider and providerRef exclude each other: keep one of them",
-            lambda spec: spec.provider is None or spec.provider_ref is None,
-        ),
+        not_both("provider", "provider_ref", "provider and providerRef exclude each other: keep one of them"),
         Rule(
             "!has(self.ttlSecondsAfterEmpty) || !has(self.consolidation) || !has(self.consolidation.enabled) || "
             "!self.consolidation.enabled",

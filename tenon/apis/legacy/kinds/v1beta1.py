@@ -13,12 +13,13 @@ from pydantic import Field
 
 from tenon.apis import labels
 from tenon.apis.base import Amounts, ApiModel, Rule
-from tenon.apis.common import MAX_REQUIREMENTS, LabelValue, NodeResources, ObjectMeta, Taint
+from tenon.apis.common import MAX_REQUIREMENTS, MIN_VALUES_LISTED, NodeResources, ObjectMeta, Taint
 from tenon.apis.duration import BudgetDuration, Duration
 from tenon.apis.legacy.kinds.closed import cel_open, closed_reason
 from tenon.apis.legacy.kinds.pieces import OldKubelet, OldRequirement
 from tenon.apis.nodeclaim import NodeClaimStatus
-from tenon.apis.nodepool import BUDGET_NODES_PATTERN, SCHEDULE_PATTERN, NodePoolStatus
+from tenon.apis.nodepool import BUDGET_NODES_PATTERN, SCHEDULE_PATTERN, SCHEDULES_PAIRED, NodePoolStatus
+from tenon.apis.nodepool import TemplateMetadata as TemplateMetadataV1
 
 
 def _unchanged(said: str, sentence: str) -> Rule:
@@ -50,15 +51,7 @@ class ClassReference(ApiModel):
 class Requirement(OldRequirement):
     """A rule on the value of one label."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (
-        *OldRequirement.rules,
-        Rule(
-            "self.operator != 'In' || !has(self.minValues) || "
-            "(has(self.values) && self.values.size() >= self.minValues)",
-            "minValues must not exceed the number of values that operator In lists",
-            lambda term: term.operator != "In" or term.min_values is None or len(term.values) >= term.min_values,
-        ),
-    )
+    rules: ClassVar[tuple[Rule, ...]] = (*OldRequirement.rules, MIN_VALUES_LISTED)
 
     min_values: Annotated[int, Field(ge=1, le=50)] | None = None
     """How many different values of the label a launch must stay flexible over."""
@@ -109,7 +102,7 @@ class NodeClaim(ApiModel):
     status: NodeClaimStatus = Field(default_factory=NodeClaimStatus)
 
 
-class TemplateMetadata(ApiModel):
+class TemplateMetadata(TemplateMetadataV1):
     """Labels and annotations of every node of the pool."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
@@ -121,11 +114,6 @@ class TemplateMetadata(ApiModel):
             ),
         ),
     )
-
-    labels: Annotated[dict[str, LabelValue], Field(max_length=100)] = {}
-    """Labels of the nodes; they are requirements as well."""
-    annotations: dict[str, str] = {}
-    """Annotations of the nodes."""
 
 
 class TemplateSpec(NodeSpec):
@@ -168,11 +156,7 @@ class Disruption(ApiModel):
     """When nodes of the pool may be taken away."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            "!has(self.budgets) || self.budgets.all(budget, has(budget.schedule) == has(budget.duration))",
-            "a budget's schedule and duration must be given together",
-            lambda disruption: all((b.schedule is None) == (b.duration is None) for b in disruption.budgets),
-        ),
+        SCHEDULES_PAIRED,
         Rule(
             "self.consolidationPolicy != 'WhenEmpty' || has(self.consolidateAfter)",
             "consolidationPolicy WhenEmpty needs consolidateAfter",
