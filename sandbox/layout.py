@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 CLUSTER_NAME = "sandbox"
@@ -20,69 +19,33 @@ def default_folder() -> Path:
     return Path(os.environ.get("TENON_SANDBOX_DIR") or ".sandbox")
 
 
-@dataclass(frozen=True)
 class Layout:
     """Paths under the state folder ``root`` (absolute)."""
 
-    root: Path
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.status = root / "status.json"
+        self.lock = root / "lock"
+        self.control = root / "control"
+        """The socket on which the supervisor receives commands."""
+        self.logs = root / "logs"
+        self.pki = root / "pki"
+        self.etcd = root / "etcd"
+        self.ec2 = root / "ec2"
+        self.temporal_db = root / "temporal.db"
+        """Temporal's histories, if they are kept across `down` and `up`."""
+        self.temporal_fresh_db = root / "temporal" / "fresh.db"
+        """Temporal's histories for the life of one sandbox, so that Temporal alone can be stopped and started."""
+        self.kwok_config = root / "kwok.yaml"
+        self.kubeconfig = root / "kubeconfig"
+        """The administrator's kubeconfig, for users and tests."""
+        self.worker_kubeconfig = root / "worker.kubeconfig"
+        """Tenon's kubeconfig, with only its ServiceAccount's permissions."""
 
     @classmethod
     def at(cls, folder: Path | str | None) -> Layout:
         """The layout of ``folder``, or of the default one."""
         return cls(Path(folder or default_folder()).expanduser().absolute())
-
-    @property
-    def status(self) -> Path:
-        return self.root / "status.json"
-
-    @property
-    def lock(self) -> Path:
-        return self.root / "lock"
-
-    @property
-    def control(self) -> Path:
-        """The socket on which the supervisor receives commands."""
-        return self.root / "control"
-
-    @property
-    def logs(self) -> Path:
-        return self.root / "logs"
-
-    @property
-    def pki(self) -> Path:
-        return self.root / "pki"
-
-    @property
-    def etcd(self) -> Path:
-        return self.root / "etcd"
-
-    @property
-    def ec2(self) -> Path:
-        return self.root / "ec2"
-
-    @property
-    def temporal_db(self) -> Path:
-        """Temporal's histories, if they are kept across `down` and `up`."""
-        return self.root / "temporal.db"
-
-    @property
-    def temporal_fresh_db(self) -> Path:
-        """Temporal's histories for the life of one sandbox, so that Temporal alone can be stopped and started."""
-        return self.root / "temporal" / "fresh.db"
-
-    @property
-    def kwok_config(self) -> Path:
-        return self.root / "kwok.yaml"
-
-    @property
-    def kubeconfig(self) -> Path:
-        """The administrator's kubeconfig, for users and tests."""
-        return self.root / "kubeconfig"
-
-    @property
-    def worker_kubeconfig(self) -> Path:
-        """Tenon's kubeconfig, with only its ServiceAccount's permissions."""
-        return self.root / "worker.kubeconfig"
 
     def component_kubeconfig(self, name: str) -> Path:
         """The kubeconfig of the component ``name``."""

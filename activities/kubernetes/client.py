@@ -6,12 +6,13 @@ or delete report it in the return value.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, cast
 
 import msgspec
 
+from activities.kubernetes.access import Access
 from activities.kubernetes.errors import (
     ApiError,
     ConflictError,
@@ -20,7 +21,7 @@ from activities.kubernetes.errors import (
 )
 from activities.kubernetes.resources import PODS, Resource
 from activities.kubernetes.shared_list import Shape, SharedList
-from activities.kubernetes.transport import REQUEST_SECONDS, Transport
+from activities.kubernetes.transport import Transport
 from tenon.apis.json_object import JsonObject
 
 FIELD_MANAGER = "tenon"
@@ -47,56 +48,15 @@ class EvictionAnswer:
     """The HTTP status of the answer."""
 
 
-class Kube:
+class Kube(Transport):
     """A connection to one cluster's API server.
 
     Every method may raise `ApiError`, or its subclass `ApiUnreachableError` if there is no answer.
     """
 
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+    def __init__(self, access: Access, *, qps: float, burst: int) -> None:
+        super().__init__(access, qps=qps, burst=burst)
         self._shared: dict[tuple[Resource, type], SharedList[Any]] = {}
-
-    @classmethod
-    async def connect(
-        cls, kubeconfig: str | None = None, context: str | None = None, *, qps: float = 200.0, burst: int = 300
-    ) -> Self:
-        """Configure a client from a kubeconfig file or the pod's service account. Sends nothing yet.
-
-        Raises:
-            ConfigError: no usable configuration was found.
-        """
-        return cls(await Transport.connect(kubeconfig, context, qps=qps, burst=burst))
-
-    @property
-    def host(self) -> str:
-        """The base address of the API server."""
-        return self._transport.host
-
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._transport.close()
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: Any = None,
-        content_type: str = "application/json",
-        seconds: float = REQUEST_SECONDS,
-    ) -> bytes:
-        """Send any request and return the body of a successful answer."""
-        return await self._transport.request(
-            method, path, query=query, body=body, content_type=content_type, seconds=seconds
-        )
-
-    def stream(
-        self, path: str, query: Mapping[str, str] | None = None, *, idle_seconds: float = 330.0
-    ) -> AsyncIterator[bytes]:
-        """Yield the lines of a watch. Fails if nothing arrives for ``idle_seconds``."""
-        return self._transport.stream(path, query, idle_seconds=idle_seconds)
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> JsonObject | None:
         """The object, or None if it does not exist."""

@@ -38,9 +38,11 @@ class Transport:
         self._limit = RateLimit(qps, burst)
 
     @classmethod
-    async def connect(cls, kubeconfig: str | None, context: str | None, *, qps: float, burst: int) -> Self:
-        """Configure a transport from the given kubeconfig file, else ``KUBECONFIG``, the pod's service account, or
-        ``~/.kube/config``.
+    async def connect(
+        cls, kubeconfig: str | None = None, context: str | None = None, *, qps: float = 200.0, burst: int = 300
+    ) -> Self:
+        """Configure a client from the given kubeconfig file, else ``KUBECONFIG``, the pod's service account, or
+        ``~/.kube/config``. Sends nothing yet.
 
         Raises:
             ConfigError: none of them can be used.

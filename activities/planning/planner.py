@@ -134,10 +134,6 @@ class Planner:
         async with self._one_at_a_time:
             return await self._plan(given)
 
-    async def events_written(self) -> None:
-        """Return when all events of earlier plans have been written."""
-        await self._pod_events.finished()
-
     async def _plan(self, given: PlanInput) -> PlanResult:
         self._held.update(given.breakers)
         before = await self._check_up_to_date(given)

@@ -69,12 +69,7 @@ class PodEvents:
                 )
         await asyncio.gather(*map(self._publish, chosen))
         if (self._first or self._again) and (self._writing is None or self._writing.done()):
-            self._writing = asyncio.create_task(self._rest())
-
-    async def finished(self) -> None:
-        """Return when all events have been written."""
-        if self._writing is not None:
-            await self._writing
+            self._writing = asyncio.create_task(self._rest(), name="pod events")
 
     async def _rest(self) -> None:
         while (word := self._next()) is not None:

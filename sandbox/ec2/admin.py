@@ -13,8 +13,6 @@ from sandbox.ec2.admin_requests import (
     BootBody,
     BucketsBody,
     CapacityBody,
-    FaultBody,
-    HoldBody,
     LifecycleBody,
     ThrottleBody,
     read,
@@ -55,13 +53,13 @@ class AdminApi:
                 case "GET health":
                     return json_answer(200, self._health())
                 case "POST faults":
-                    self._world.faults.add(Fault(**read(FaultBody, body).model_dump()))
+                    self._world.faults.add(read(Fault, body))
                 case "GET faults":
                     return json_answer(200, {"faults": self._world.faults.listing()})
                 case "DELETE faults":
                     self._world.faults.clear(query.get("action", ""), query.get("label", ""))
                 case "POST holds":
-                    self._world.holds.add(Hold(**read(HoldBody, body).model_dump()))
+                    self._world.holds.add(read(Hold, body))
                 case "GET holds":
                     return json_answer(200, {"held": self._world.holds.waiting()})
                 case "DELETE holds":

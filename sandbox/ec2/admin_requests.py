@@ -2,40 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-Model = TypeVar("Model", bound=BaseModel)
+Model = TypeVar("Model")
 
 
 class Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
-
-
-class FaultBody(Body):
-    """POST /sandbox/faults."""
-
-    action: str = "*"
-    code: str = ""
-    status: int = 400
-    message: str = ""
-    count: int | None = 1
-    latency_seconds: float = 0.0
-    after_effect: bool = False
-    chance: float = 1.0
-    seed: int = 0
-    label: str = ""
-    value: str = ""
-
-
-class HoldBody(Body):
-    """POST /sandbox/holds."""
-
-    action: str = "*"
-    after_effect: bool = False
-    count: int | None = 1
 
 
 class ThrottleBody(Body):
@@ -120,4 +95,4 @@ def read(model: type[Model], body: bytes) -> Model:
     Raises:
         ValueError: the body is not valid (includes pydantic's ValidationError).
     """
-    return model.model_validate(json.loads(body or b"{}"))
+    return TypeAdapter(model).validate_json(body or b"{}")

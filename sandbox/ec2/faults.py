@@ -8,7 +8,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from threading import Lock
-from typing import Any
+from typing import Any, ClassVar
+
+from pydantic import ConfigDict
 
 CALL_LIMIT = 20_000
 """Maximum number of recorded calls. The oldest are dropped."""
@@ -26,6 +28,8 @@ class Fault:
     their
     parameters are affected, such as a tag, a launch template or a subnet.
     """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     action: str = "*"
     code: str = ""

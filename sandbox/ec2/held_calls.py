@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Event, Lock
+from typing import ClassVar
+
+from pydantic import ConfigDict
 
 CLIENT_POLL_SECONDS = 0.1
 """Seconds between two checks of a held call whether its client is still connected."""
@@ -15,6 +18,8 @@ class Hold:
     """Makes the next ``count`` calls of an action wait: before they take effect, or after it with the answer
     withheld.
     """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     action: str = "*"
     after_effect: bool = False

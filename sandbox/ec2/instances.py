@@ -133,9 +133,7 @@ class InstanceBook:
             ValueError: the instance does not exist or has ended.
         """
         with self.lock:
-            machine = self._living(instance_id)
-            machine.reason = (code, message)
-            self.abandoned.add(instance_id)
+            self._abandon(instance_id, code, message)
             self.terminate([instance_id])
 
     def stop(self, instance_id: str, code: str, message: str) -> None:
@@ -145,11 +143,15 @@ class InstanceBook:
             ValueError: the instance does not exist or has ended.
         """
         with self.lock:
-            machine = self._living(instance_id)
-            machine.reason = (code, message)
-            self.abandoned.add(instance_id)
+            machine = self._abandon(instance_id, code, message)
             machine.enter("stopping")
             self._later(self.timing.shutting_down, machine, "stopped")
+
+    def _abandon(self, instance_id: str, code: str, message: str) -> Machine:
+        machine = self._living(instance_id)
+        machine.reason = (code, message)
+        self.abandoned.add(instance_id)
+        return machine
 
     def vanish(self, instance_id: str) -> None:
         """Make EC2 forget an instance immediately.

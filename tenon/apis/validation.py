@@ -43,7 +43,7 @@ def parse(model: type[ModelT], manifest: Mapping[str, Any]) -> tuple[ModelT | No
     try:
         parsed = model.model_validate(dict(manifest))
     except ValidationError as error:
-        return None, [FieldError(_path(fault["loc"]), _sentence(fault)) for fault in error.errors()]
+        return None, [FieldError(_path(fault["loc"]), sentence_of(fault)) for fault in error.errors()]
     return parsed, check(parsed)
 
 
@@ -54,7 +54,7 @@ def unreadable_fields(model: type[ApiModel], manifest: Mapping[str, Any], fields
         model.model_validate(dict(manifest))
     except ValidationError as error:
         return [
-            FieldError(_path(place), _sentence(fault))
+            FieldError(_path(place), sentence_of(fault))
             for fault in error.errors()
             if any(_leads_to(place := fault["loc"], field) for field in wanted)
         ]
@@ -232,14 +232,17 @@ _SENTENCES = {
     "list_type": "is not a list",
     "dict_type": "is not a mapping",
     "model_type": "is not a mapping",
+    "model_attributes_type": "is not a mapping",
     "string_too_short": "is empty",
+    "too_short": "is an empty list",
 }
 _NOT_IN_QUOTES = {"int_type": r"\s*-?[0-9]+\s*", "bool_type": r"(?i)\s*(true|false)\s*"}
 """What a value in quotes looks like if removing the quotes would make it valid."""
 _SIZE_HINT = "write a whole number with Gi, Ti, G or T, such as 100Gi; the largest is 64T"
 
 
-def _sentence(fault: Any) -> str:
+def sentence_of(fault: Any) -> str:
+    """Return the sentence for an error of pydantic."""
     kind, value = fault["type"], fault["input"]
     if kind == "string_pattern_mismatch":
         if fault["ctx"]["pattern"] == SIZE_PATTERN:

@@ -87,12 +87,6 @@ def wave(pod: Object) -> int:
     return 2 * pods.is_critical(pod) + pods.is_daemon(pod)
 
 
-def waves(node_pods: Iterable[Object], now: datetime) -> tuple[tuple[Object, ...], ...]:
-    """Group the awaited pods by wave. Each pod is in exactly one wave."""
-    waited = remaining_pods(node_pods, now)
-    return tuple(tuple(pod for pod in waited if wave(pod) == number) for number in range(WAVES))
-
-
 def current_wave(waited: Sequence[Object]) -> int:
     """Return the first wave that still has pods; `WAVES` if none has."""
     return min((wave(pod) for pod in waited), default=WAVES)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from tenon.apis.base import ApiModel
-from tenon.apis.validation import FieldError
+from tenon.apis.validation import FieldError, sentence_of
 from tenon.resources import parse_quantity
 
 MAX_AMOUNT = 2**63 - 1
@@ -46,7 +46,6 @@ def _instant(text: str) -> str:
 Amount = Annotated[str, BeforeValidator(_amount)]
 Instant = Annotated[str, AfterValidator(_instant)]
 Amounts = dict[str, Amount]
-Whole = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 Text = Annotated[str, Field(min_length=1)]
 
 
@@ -74,7 +73,7 @@ class Condition(ApiModel):
 
 def located(error: ValidationError) -> list[FieldError]:
     """Convert a model's validation errors to problems with field paths."""
-    return [FieldError(_path(fault["loc"]), _sentence(fault)) for fault in error.errors()]
+    return [FieldError(_path(fault["loc"]), sentence_of(fault)) for fault in error.errors()]
 
 
 def _path(location: Sequence[int | str]) -> str:
@@ -82,22 +81,3 @@ def _path(location: Sequence[int | str]) -> str:
     for part in location:
         text += f"[{part}]" if isinstance(part, int) or "/" in part or "." in part else f".{part}" if text else part
     return text
-
-
-_SENTENCES = {
-    "missing": "is required",
-    "string_type": "is not a text: put it in quotes",
-    "int_type": "is not a whole number",
-    "bool_type": "is neither true nor false",
-    "list_type": "is not a list",
-    "dict_type": "is not a mapping",
-    "model_type": "is not a mapping",
-    "model_attributes_type": "is not a mapping",
-    "string_too_short": "is empty",
-    "too_short": "is an empty list",
-}
-
-
-def _sentence(fault: Any) -> str:
-    said = str(fault["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
-    return _SENTENCES.get(fault["type"], said)

@@ -7,23 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tenon.apis import capacitybuffer, labels
+from tenon.apis import capacitybuffer
+from tenon.apis.crd_kinds import RESOURCES
 from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.global_settings import is_settings
 from tenon.kube import scheduler_config
 from tenon.manifests.faults import ManifestError, Source
 
 CORE, APPS, STORAGE = "", "apps", "storage.k8s.io"
-KARPENTER, AWS = "karpenter.sh", labels.AWS_GROUP
 
+_OWN = [resource for resource in RESOURCES if resource.scope == "Cluster"]
 CLUSTER_WIDE: Mapping[str, str] = {
-    "NodePool": KARPENTER,
-    "NodeClaim": KARPENTER,
-    "NodeOverlay": KARPENTER,
-    "EC2NodeClass": AWS,
-    "Provisioner": KARPENTER,
-    "Machine": KARPENTER,
-    "AWSNodeTemplate": AWS,
+    **{resource.kind: resource.group for resource in _OWN},
     "Node": CORE,
     "Namespace": CORE,
     "PersistentVolume": CORE,
@@ -48,16 +43,7 @@ NAMESPACED: Mapping[str, str] = {
     "PodDisruptionBudget": "policy",
 }
 GROUPS: Mapping[str, str] = {**CLUSTER_WIDE, **NAMESPACED}
-VERSIONS: Mapping[str, tuple[str, ...]] = {
-    "NodePool": ("v1", "v1beta1"),
-    "NodeClaim": ("v1", "v1beta1"),
-    "EC2NodeClass": ("v1", "v1beta1"),
-    "NodeOverlay": ("v1alpha1",),
-    "Provisioner": ("v1alpha5",),
-    "Machine": ("v1alpha5",),
-    "AWSNodeTemplate": ("v1alpha1",),
-    "CapacityBuffer": ("v1beta1",),
-}
+VERSIONS = {resource.kind: tuple(version.name for version in resource.versions) for resource in RESOURCES}
 """Supported versions of the kinds that have several."""
 
 _NAME = re.compile(r"[a-z0-9A-Z]([-a-zA-Z0-9._:]*[a-zA-Z0-9])?")

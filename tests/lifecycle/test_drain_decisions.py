@@ -66,13 +66,14 @@ PODS = st.lists(POD, max_size=12, unique_by=lambda pod: pod["metadata"]["name"])
 @given(PODS)
 def test_waves_partition_the_awaited_pods(node_pods: list[dict[str, Any]]) -> None:
     """TRM-03: every awaited pod is in exactly one wave; critical after ordinary, daemons after the others."""
-    waves = drain.waves(node_pods, NOW)
-    flat = [pods.uid(pod) for wave in waves for pod in wave]
-    assert len(waves) == 4
-    assert len(flat) == len(set(flat))
-    assert set(flat) == {pods.uid(pod) for pod in drain.remaining_pods(node_pods, NOW)}
-    for number, wave in enumerate(waves):
+    left = drain.remaining_pods(node_pods, NOW)
+    assert len({pods.uid(pod) for pod in left}) == len(left)
+    for number in range(4):
+        assert drain.current_wave(left) >= number
+        wave = [pod for pod in left if drain.wave(pod) == number]
         assert {(pods.is_critical(pod), pods.is_daemon(pod)) for pod in wave} <= {(number >= 2, number % 2 == 1)}
+        left = [pod for pod in left if pod not in wave]
+    assert (left, drain.current_wave(left)) == ([], 4)
 
 
 @given(PODS, st.none() | st.integers(-100, 4000), st.booleans())

@@ -149,7 +149,7 @@ class FakeKube:
             body = {field: value for field, value in patch.items() if field not in ("status", "metadata")}
             body["metadata"] = metadata
         self.calls.append(("patch", resource.plural, name, subresource))
-        updated = _merge(present, body)
+        updated = merged(present, body)
         added = set(updated["metadata"].get("finalizers") or ()) - set(present["metadata"].get("finalizers") or ())
         assert not (present["metadata"].get("deletionTimestamp") and added), "no finalizer on what is being deleted"
         self._store(resource, updated)
@@ -223,7 +223,8 @@ class FakeKube:
             del self.objects[key]
 
 
-def _merge(target: Any, patch: Any) -> Any:
+def merged(target: Any, patch: Any) -> Any:
+    """What a merge patch (RFC 7386) makes of the target."""
     if not isinstance(patch, dict):
         return copy.deepcopy(patch)
     result = dict(target) if isinstance(target, dict) else {}
@@ -231,5 +232,5 @@ def _merge(target: Any, patch: Any) -> Any:
         if value is None:
             result.pop(name, None)
         else:
-            result[name] = _merge(result.get(name), value)
+            result[name] = merged(result.get(name), value)
     return result

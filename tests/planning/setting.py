@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -46,6 +47,10 @@ class Setting:
             self.policy,
             solver=solver,
         )
+
+    async def events_written(self) -> None:
+        """Return when all events of earlier plans have been written."""
+        await asyncio.gather(*(task for task in asyncio.all_tasks() if task.get_name() == "pod events"))
 
     def pools_used(self) -> set[str]:
         return {body["metadata"]["labels"][labels.NODEPOOL] for body in self.kube.objects.values()}

@@ -20,7 +20,7 @@ async def test_no_more_claims_are_made_while_one_probes() -> None:
     at = Setting(pod("a"))
     at.view.launching = {"default"}
     result = await at.planner.plan(HELD)
-    await at.planner.events_written()
+    await at.events_written()
     assert (result.claims, result.unschedulable) == ([], 1)
     (message,) = [event[3] for event in at.recorder.events if event[2] == "FailedScheduling"]
     assert "NodePool default: its launches are held back because EC2 refuses them" in message

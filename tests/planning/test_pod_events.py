@@ -14,7 +14,7 @@ async def test_every_pod_hears_why_it_waits() -> None:
     at = Setting(*(pod(f"p{number}", cpu="5000") for number in range(200)))
     assert (await at.planner.plan(BATCH)).unschedulable == 200
     assert len(at.recorder.events) == 50
-    await at.planner.events_written()
+    await at.events_written()
     heard = Counter(name for _, name, reason, _ in at.recorder.events if reason == "FailedScheduling")
     assert heard == Counter(f"p{number}" for number in range(200))
 
@@ -22,7 +22,7 @@ async def test_every_pod_hears_why_it_waits() -> None:
 async def test_pods_that_never_heard_anything_come_first() -> None:
     at = Setting(*(pod(f"a{number}", cpu="5000") for number in range(60)))
     await at.planner.plan(BATCH)
-    await at.planner.events_written()
+    await at.events_written()
     at.recorder.events.clear()
     at.view.add(*(pod(f"z{number}", cpu="5000") for number in range(10)))
     at.now += timedelta(minutes=6)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from activities.kubernetes.resources import Resource
+from tests.lifecycle_k8s.fake_kube import merged
 
 Object = dict[str, Any]
 
@@ -37,19 +38,6 @@ class OwnKube:
         self, resource: Resource, name: str, patch: Object, *, namespace: str | None = None, subresource: str = ""
     ) -> Object:
         self.refuses("patch", name)
-        merged: Object = _merged(self.objects[resource.plural, name], patch)
-        self.objects[resource.plural, name] = merged
-        return merged
-
-
-def _merged(body: Any, patch: Any) -> Any:
-    """A merge patch (RFC 7386)."""
-    if not isinstance(patch, dict):
-        return patch
-    kept = dict(body) if isinstance(body, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            kept.pop(key, None)
-        else:
-            kept[key] = _merged(kept.get(key), value)
-    return kept
+        body: Object = merged(self.objects[resource.plural, name], patch)
+        self.objects[resource.plural, name] = body
+        return body

@@ -79,9 +79,14 @@ def _with_kubelet(node_class: JsonObject, name: str, text: str) -> JsonObject:
     return {**node_class, "metadata": {**metadata, "name": name}, "spec": {**node_class["spec"], "kubelet": kubelet}}
 
 
-def _without_annotation(pool: JsonObject, class_name: str) -> JsonObject:
-    annotations = {k: v for k, v in pool["metadata"]["annotations"].items() if k != labels.V1BETA1_KUBELET}
+def launched_from(pool: JsonObject, class_name: str) -> JsonObject:
+    """Return the NodePool with a reference to this class."""
     template = pool["spec"]["template"]
     reference = {**template["spec"]["nodeClassRef"], "name": class_name}
     spec = {**pool["spec"], "template": {**template, "spec": {**template["spec"], "nodeClassRef": reference}}}
-    return {**pool, "metadata": {**pool["metadata"], "annotations": annotations}, "spec": spec}
+    return {**pool, "spec": spec}
+
+
+def _without_annotation(pool: JsonObject, class_name: str) -> JsonObject:
+    annotations = {k: v for k, v in pool["metadata"]["annotations"].items() if k != labels.V1BETA1_KUBELET}
+    return {**launched_from(pool, class_name), "metadata": {**pool["metadata"], "annotations": annotations}}

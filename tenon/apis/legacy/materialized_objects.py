@@ -17,7 +17,7 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.awsnodetemplate import Defaults, convert_template
 from tenon.apis.legacy.conversion import NODE_CLASS_KIND, Converted, listed, name_of
-from tenon.apis.legacy.kubelets import class_of
+from tenon.apis.legacy.kubelets import class_of, launched_from
 from tenon.apis.legacy.v1alpha5 import convert_provisioner
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse
@@ -82,7 +82,7 @@ def made_of_provisioner(
     return _made(
         PROVISIONER,
         body,
-        replace(converted, manifests=[_launched_from(pool, own), node_class], notes=[*converted.notes, note]),
+        replace(converted, manifests=[launched_from(pool, own), node_class], notes=[*converted.notes, note]),
     )
 
 
@@ -181,13 +181,6 @@ def _owned(kind: str, owner: Mapping[str, Any], body: JsonObject) -> JsonObject:
     if body["kind"] == "NodePool":
         metadata["labels"] = {labels.PROVISIONER: name_of(owner)}
     return {"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": metadata, "spec": body["spec"]}
-
-
-def _launched_from(pool: JsonObject, class_name: str) -> JsonObject:
-    template = pool["spec"]["template"]
-    reference = {**template["spec"]["nodeClassRef"], "name": class_name}
-    spec = {**pool["spec"], "template": {**template, "spec": {**template["spec"], "nodeClassRef": reference}}}
-    return {**pool, "spec": spec}
 
 
 def _without_status(body: Mapping[str, Any]) -> JsonObject:
