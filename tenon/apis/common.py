@@ -19,16 +19,27 @@ MAX_KEY = 316
 KEY_PATTERN = (
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*(\/))?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$"
 )
+MAX_LABEL_VALUE = 63
 LABEL_VALUE_PATTERN = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
 
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte"]
 Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 ConditionStatus = Literal["True", "False", "Unknown"]
-LabelValue = Annotated[str, Field(max_length=63, pattern=LABEL_VALUE_PATTERN)]
-Value = Annotated[str, Field(max_length=63, json_schema_extra={"pattern": LABEL_VALUE_PATTERN})]
+LabelValue = Annotated[str, Field(max_length=MAX_LABEL_VALUE, pattern=LABEL_VALUE_PATTERN)]
+Value = Annotated[str, Field(max_length=MAX_LABEL_VALUE, json_schema_extra={"pattern": LABEL_VALUE_PATTERN})]
 """A label value of a requirement. The model accepts any pattern, so that objects stored earlier stay readable."""
 MAX_TAINTS = 100
 BOUNDS = ("Gt", "Lt", "Gte", "Lte")
+
+
+def is_label_name(key: str) -> bool:
+    """Whether Kubernetes accepts the key of a label: a name, or a domain and a name."""
+    return re.fullmatch(KEY_PATTERN, key) is not None and re.fullmatch(NAME_LENGTHS, key) is not None
+
+
+def is_label_value(value: str) -> bool:
+    """Whether Kubernetes accepts the value of a label."""
+    return len(value) <= MAX_LABEL_VALUE and re.fullmatch(LABEL_VALUE_PATTERN, value) is not None
 
 
 def _instant(text: str) -> str:

@@ -1,8 +1,9 @@
-"""The single alias for a JSON object, the form of a Kubernetes object before a model reads it, and its parser."""
+"""JSON objects, the form of a Kubernetes object before a model reads it: their alias, their parser and their fields."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 JsonObject = dict[str, Any]
@@ -21,3 +22,10 @@ def parse_json_object(text: object) -> JsonObject | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def field_at(body: object, *path: str) -> Any:
+    """Return the field at this path of an object that nothing has validated; None if it, or a parent, is missing."""
+    for name in path:
+        body = body.get(name) if isinstance(body, Mapping) else None
+    return body

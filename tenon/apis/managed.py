@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tenon.apis import labels
+from tenon.apis.json_object import field_at
 
 KIND = "EC2NodeClass"
 
@@ -35,10 +36,7 @@ def manages_claim(claim: Mapping[str, Any]) -> bool:
 
 def manages_pool(pool: Mapping[str, Any]) -> bool:
     """Whether Tenon manages this raw NodePool."""
-    found: Any = pool
-    for name in ("spec", "template", "spec", "nodeClassRef"):
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return is_managed(found)
+    return is_managed(field_at(pool, "spec", "template", "spec", "nodeClassRef"))
 
 
 def may_manage_node(node_labels: Mapping[str, str]) -> bool:

@@ -17,13 +17,13 @@ from pydantic import ValidationError
 from tenon import resources
 from tenon.apis import expressions, labels
 from tenon.apis.base import ApiModel, kubernetes_name
-from tenon.apis.common import KEY_PATTERN, LABEL_VALUE_PATTERN, SelectorRequirement, Taint
+from tenon.apis.common import LABEL_VALUE_PATTERN, SelectorRequirement, Taint, is_label_name
 from tenon.apis.ec2launch import SIZE_PATTERN
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.kubelet import KubeletConfiguration, expressions_in
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.nodepool import SCHEDULE_PATTERN, NodePool, TemplateSpec
-from tenon.apis.restricted import KNOWN_VALUES, NAME_LENGTHS, restricted_reason
+from tenon.apis.restricted import KNOWN_VALUES, restricted_reason
 
 ModelT = TypeVar("ModelT", bound=ApiModel)
 
@@ -155,7 +155,7 @@ def _labels(given: Mapping[str, str], path: str) -> Iterable[FieldError]:
 
 def _key(key: str, path: str) -> Iterable[FieldError]:
     reason = restricted_reason(labels.ALIASES.get(key, key))
-    if re.fullmatch(KEY_PATTERN, key) is None or re.fullmatch(NAME_LENGTHS, key) is None:
+    if not is_label_name(key):
         yield FieldError(path, f"{key[:80]!r} is not a label name: write name or domain/name")
     elif reason is not None:
         yield FieldError(path, reason)

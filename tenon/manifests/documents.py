@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tenon.apis.json_object import JsonObject
+from tenon.apis.json_object import JsonObject, field_at
 from tenon.manifests.faults import one_line
 from tenon.manifests.paths import Path
 from tenon.manifests.source_map import Lines, Place, find_documents
@@ -91,8 +91,7 @@ class Item:
     @property
     def name(self) -> str:
         """The object's name, or an empty string."""
-        metadata = self.body.get("metadata")
-        name = metadata.get("name") if isinstance(metadata, dict) else None
+        name = field_at(self.body, "metadata", "name")
         return name if isinstance(name, str) else ""
 
     @property

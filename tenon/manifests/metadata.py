@@ -6,12 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tenon.apis.common import KEY_PATTERN, LABEL_VALUE_PATTERN
+from tenon.apis.common import is_label_name, is_label_value
 from tenon.apis.validation import FieldError
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _MAX_NAME_LENGTH = 253
-_MAX_VALUE_LENGTH = 63
 _MAX_BYTES = 256 * 1024
 
 
@@ -35,19 +34,10 @@ def metadata_problems(body: Mapping[str, Any]) -> Iterator[FieldError]:
     for field in ("labels", "annotations"):
         given = metadata.get(field)
         for key, value in given.items() if isinstance(given, dict) else ():
-            if not _is_key(key if field == "labels" else key.lower()):  # as the API server does
+            if not is_label_name(key if field == "labels" else key.lower()):  # as the API server does
                 yield FieldError(f"metadata.{field}[{key}]", "is no name: write name or domain/name")
-            if field == "labels" and isinstance(value, str) and not _is_value(value):
+            if field == "labels" and isinstance(value, str) and not is_label_value(value):
                 yield FieldError(f"metadata.labels[{key}]", f"{value[:80]!r} is not a label value")
     annotations = metadata.get("annotations")
     if isinstance(annotations, dict) and sum(len(f"{k}{v}".encode()) for k, v in annotations.items()) > _MAX_BYTES:
         yield FieldError("metadata.annotations", f"are more than {_MAX_BYTES // 1024} KiB together")
-
-
-def _is_key(key: str) -> bool:
-    domain, _, name = key.rpartition("/")
-    return re.fullmatch(KEY_PATTERN, key) is not None and len(name) <= 63 and len(domain) <= 253
-
-
-def _is_value(value: str) -> bool:
-    return len(value) <= _MAX_VALUE_LENGTH and re.fullmatch(LABEL_VALUE_PATTERN, value) is not None

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -12,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from tenon.apis.base import ApiModel
 from tenon.apis.validation import FieldError, sentence_of
+from tenon.manifests.paths import text_of
 from tenon.resources import parse_quantity
 
 MAX_AMOUNT = 2**63 - 1
@@ -73,11 +73,4 @@ class Condition(ApiModel):
 
 def located(error: ValidationError) -> list[FieldError]:
     """Convert a model's validation errors to problems with field paths."""
-    return [FieldError(_path(fault["loc"]), sentence_of(fault)) for fault in error.errors()]
-
-
-def _path(location: Sequence[int | str]) -> str:
-    text = ""
-    for part in location:
-        text += f"[{part}]" if isinstance(part, int) or "/" in part or "." in part else f".{part}" if text else part
-    return text
+    return [FieldError(text_of(fault["loc"]), sentence_of(fault)) for fault in error.errors()]

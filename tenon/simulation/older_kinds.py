@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tenon.apis import labels
-from tenon.apis.json_object import JsonObject
+from tenon.apis.json_object import JsonObject, field_at
 from tenon.apis.legacy.conversion import Converted, name_of
 from tenon.apis.legacy.global_settings import convert_settings
 from tenon.apis.legacy.pods_and_nodes import convert_node, convert_pod
@@ -70,9 +70,8 @@ def _add(objects: Objects, found: Found, made: Converted) -> None:
 
 def _replaces(found: Found, present: Found) -> bool:
     """True if a worker created the present object from this older one. In that case the file takes precedence."""
-    metadata = present.body.get("metadata")
-    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-    return isinstance(annotations, dict) and str(annotations.get(labels.MADE_FROM)).partition(":")[0] == found.subject
+    made_from = field_at(present.body, "metadata", "annotations", labels.MADE_FROM)
+    return str(made_from).partition(":")[0] == found.subject
 
 
 def _pods_and_nodes(objects: Objects) -> None:

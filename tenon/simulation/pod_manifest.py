@@ -4,25 +4,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from tenon.apis.base import ApiModel
-from tenon.apis.common import KEY_PATTERN, LABEL_VALUE_PATTERN
+from tenon.apis.common import is_label_name, is_label_value
 from tenon.resources import parse_quantity
 from tenon.simulation.fields import Amounts, Text
 
 _MIN_BOUND, _MAX_BOUND = -(2**63), 2**63 - 1
 _MAX_DIGITS = 19
-_MAX_NAME_LENGTH, _MAX_DOMAIN_LENGTH = 63, 253
 
 
 def _label_key(key: str) -> str:
-    domain, _, name = key.rpartition("/")
-    if len(name) > _MAX_NAME_LENGTH or len(domain) > _MAX_DOMAIN_LENGTH or re.fullmatch(KEY_PATTERN, key) is None:
+    if not is_label_name(key):
         raise ValueError(f"{key[:80]!r} is not a label name: write name or domain/name")
     return key
 
@@ -30,7 +27,7 @@ def _label_key(key: str) -> str:
 def _labels(values: dict[str, str]) -> dict[str, str]:
     for key, value in values.items():
         _label_key(key)
-        if len(value) > _MAX_NAME_LENGTH or re.fullmatch(LABEL_VALUE_PATTERN, value) is None:
+        if not is_label_value(value):
             raise ValueError(f"{value[:80]!r} of {key} is not a label value")
     return values
 
@@ -73,19 +70,6 @@ class Container(ApiModel):
     restart_policy: str = ""
 
 
-class Expression(ApiModel):
-    """A label selector expression."""
-
-    key: LabelKey
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    values: list[str] = []
-
-    @model_validator(mode="after")
-    def _values_fit(self) -> Expression:
-        _values_suit(self.operator, self.values)
-        return self
-
-
 class NodeExpression(ApiModel):
     """A node affinity expression."""
 
@@ -94,9 +78,15 @@ class NodeExpression(ApiModel):
     values: list[str] = []
 
     @model_validator(mode="after")
-    def _values_fit(self) -> NodeExpression:
+    def _values_fit(self) -> Self:
         _values_suit(self.operator, self.values)
         return self
+
+
+class Expression(NodeExpression):
+    """A label selector expression."""
+
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
 
 
 def _values_suit(operator: str, values: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tenon.apis.base import ApiModel
 from tenon.simulation.fields import Metadata, Text
-from tenon.simulation.pod_manifest import NodeSelector
+from tenon.simulation.pod_manifest import ClaimTemplateSpec, NodeSelector
 
 
 class VolumeNodeAffinity(ApiModel):
@@ -31,18 +31,13 @@ class PersistentVolume(ApiModel):
     spec: VolumeSpec
 
 
-class ClaimSpec(ApiModel):
-    volume_name: str = ""
-    storage_class_name: str | None = None
-
-
 class ClaimStatus(ApiModel):
     phase: str = ""
 
 
 class PersistentVolumeClaim(ApiModel):
     metadata: Metadata
-    spec: ClaimSpec = ClaimSpec()
+    spec: ClaimTemplateSpec = ClaimTemplateSpec()
     status: ClaimStatus = ClaimStatus()
 
 

@@ -20,6 +20,7 @@ from activities import loggers
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
 from activities.kubernetes.resources import CRDS, NODEPOOLS
+from tenon.apis.json_object import field_at
 from tenon.apis.versions.definitions import NAMES, trusted_authorities
 from tenon.apis.versions.objects import DEFAULT_EXPIRY
 from worker.log_rate_limit import LogRateLimiter
@@ -147,10 +148,8 @@ class Webhook:
     async def _read_pools(self, kube: Kube) -> None:
         found = {}
         for pool in await kube.list(NODEPOOLS):
-            spec = pool
-            for name in ("spec", "template", "spec"):
-                spec = spec.get(name) or {}
-            found[pool["metadata"]["name"]] = str(spec.get("expireAfter") or DEFAULT_EXPIRY)
+            expiry = field_at(pool, "spec", "template", "spec", "expireAfter")
+            found[pool["metadata"]["name"]] = str(expiry or DEFAULT_EXPIRY)
         self._expiry = found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tenon.apis import labels
 from tenon.apis.base import ApiModel, as_stored
-from tenon.apis.json_object import JsonObject
+from tenon.apis.json_object import JsonObject, field_at
 from tenon.apis.managed import KIND
 from tenon.apis.validation import FieldError, unreadable_fields
 
@@ -84,8 +84,7 @@ def _without_nulls(fields: Mapping[str, Any]) -> JsonObject:
 
 def name_of(manifest: Mapping[str, Any]) -> str:
     """Return the name of an object; empty if it has none."""
-    metadata = manifest.get("metadata")
-    return str(metadata.get("name") or "") if isinstance(metadata, Mapping) else ""
+    return str(field_at(manifest, "metadata", "name") or "")
 
 
 def metadata_of(manifest: Mapping[str, Any], annotations: Mapping[str, str] | None = None) -> JsonObject:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tenon.apis.base import ApiModel
 from tenon.apis.common import ObjectMeta
-from tenon.apis.json_object import parse_json_object
+from tenon.apis.json_object import field_at, parse_json_object
 from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.apis.legacy.conversion import Note, stored
 from tenon.apis.legacy.global_tags import DEFAULT_TAGS, is_tag_setting, tags_of
@@ -65,7 +65,7 @@ class ConfigMap(ApiModel):
 
 def is_settings(manifest: Mapping[str, Any]) -> bool:
     """Whether an object is one of the ConfigMaps that held settings."""
-    named = (manifest.get("metadata") or {}).get("name") if isinstance(manifest.get("metadata"), dict) else None
+    named = field_at(manifest, "metadata", "name")
     return manifest.get("kind") == "ConfigMap" and manifest.get("apiVersion") == "v1" and named in (SETTINGS, LOGGING)
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from tenon.apis import labels
-from tenon.apis.json_object import JsonObject
+from tenon.apis.json_object import JsonObject, field_at
 from tenon.apis.legacy.conversion import listed, name_of
 
 
@@ -59,9 +58,7 @@ def move_kubelets(
 
 def class_of(pool: JsonObject) -> str | None:
     """Return the class that a NodePool names; None if the NodePool is malformed."""
-    value: Any = pool
-    for name in ("spec", "template", "spec", "nodeClassRef", "name"):
-        value = value.get(name) if isinstance(value, dict) else None
+    value = field_at(pool, "spec", "template", "spec", "nodeClassRef", "name")
     return value if isinstance(value, str) else None
 
 

@@ -11,6 +11,7 @@ from itertools import chain, count
 from typing import Any
 
 from tenon.apis import labels
+from tenon.apis.json_object import field_at
 from tenon.apis.legacy.conversion import name_of
 
 
@@ -46,18 +47,11 @@ def _candidates(name: str) -> Iterator[str]:
 
 
 def _chosen_class(body: Mapping[str, Any]) -> str:
-    spec = body.get("spec")
-    if not isinstance(spec, dict):
-        return ""
-    if spec.get("provider") is not None:
+    if field_at(body, "spec", "provider") is not None:
         return name_of(body)
-    reference = spec.get("providerRef")
-    named = reference.get("name") if isinstance(reference, dict) else None
-    return f"{named or 'default'}-{name_of(body)}" if spec.get("kubeletConfiguration") else ""
+    named = field_at(body, "spec", "providerRef", "name")
+    return f"{named or 'default'}-{name_of(body)}" if field_at(body, "spec", "kubeletConfiguration") else ""
 
 
 def _origin(body: Mapping[str, Any]) -> str:
-    metadata = body.get("metadata")
-    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-    text = annotations.get(labels.MADE_FROM) if isinstance(annotations, dict) else None
-    return str(text or "").partition(":")[0]
+    return str(field_at(body, "metadata", "annotations", labels.MADE_FROM) or "").partition(":")[0]

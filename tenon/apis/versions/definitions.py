@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenon.apis.json_object import field_at
 from tenon.apis.versions.objects import V1, V1BETA1
 
 STORED_VERSION_MIGRATED = "karpenter.sh/stored-version-migrated"
@@ -42,9 +43,7 @@ def conversion_patch(definition: dict[str, Any], way: dict[str, Any], authoritie
 
 def trusted_authorities(definition: dict[str, Any]) -> str:
     """The CA bundle with which the API server verifies the webhook, base64; empty if it is not set yet."""
-    conversion = (definition.get("spec") or {}).get("conversion") or {}
-    client = (conversion.get("webhook") or {}).get("clientConfig") or {}
-    return str(client.get("caBundle") or "")
+    return str(field_at(definition, "spec", "conversion", "webhook", "clientConfig", "caBundle") or "")
 
 
 def needs_conversion(definition: dict[str, Any]) -> bool:

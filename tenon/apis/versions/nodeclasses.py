@@ -8,7 +8,7 @@ from typing import Any, get_args
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClassSpec, V1beta1AMIFamily
 from tenon.apis.ec2terms import FAMILY_OF_ALIAS
-from tenon.apis.json_object import JsonObject
+from tenon.apis.json_object import JsonObject, field_at
 from tenon.apis.versions.parts import Part, Values
 from tenon.apis.versions.shared import ANNOTATIONS, only_v1, taken_by
 
@@ -127,10 +127,9 @@ _OF_UBUNTU = (Part("ubuntu", _UBUNTU, _UBUNTU, ubuntu_up, ubuntu_down), *_COMMON
 
 def parts_of(body: JsonObject) -> tuple[Part, ...]:
     """Return the parts of a class, in either version. Classes that are or were Ubuntu have other parts."""
-    spec, metadata = body.get("spec"), body.get("metadata")
-    family = spec.get("amiFamily") if isinstance(spec, dict) else None
+    family = field_at(body, "spec", "amiFamily")
     if str(body.get("apiVersion")).endswith("/v1beta1"):
         return _OF_UBUNTU if family == "Ubuntu" else _PLAIN
-    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    annotations = field_at(body, "metadata", "annotations")
     marked = isinstance(annotations, dict) and labels.V1BETA1_UBUNTU in annotations
     return _OF_UBUNTU if family == "AL2" and marked else _PLAIN

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tenon.apis.json_object import JsonObject
+from tenon.apis.json_object import JsonObject, field_at
 from tenon.apis.versions.objects import converted
 from tenon.apis.versions.parts import UnconvertibleError
 
@@ -54,6 +54,5 @@ def _failure(uid: Any, message: str) -> JsonObject:
 
 
 def _named(body: Any) -> str:
-    metadata = body.get("metadata") if isinstance(body, dict) else None
-    name = metadata.get("name") if isinstance(metadata, dict) else None
+    name = field_at(body, "metadata", "name")
     return f"{body.get('kind')} {name}" if name else "an object"
