@@ -148,7 +148,7 @@ SALE = {"zone": "us-west-2a", "price": 1.0}
         ),
         (
             {"instanceTypes": [{"name": "a", "capacity": {}, "offerings": [{**SALE, "capacityType": "weird"}]}]},
-            "instanceTypes[0].offerings[0].capacityType: must be 'on-demand', 'spot' or 'reserved'",
+            "instanceTypes[0].offerings[0].capacityType: 'weird' is none of 'on-demand', 'spot', 'reserved'",
         ),
         (
             {"instanceTypes": [{"name": "a", "capacity": {}, "offerings": [{**SALE, "capacityType": "reserved"}]}]},
