@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from base64 import b64encode
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -111,6 +112,27 @@ async def test_a_definition_that_could_not_be_written_is_written_soon(failure: E
     assert refused
     await asyncio.sleep(RETRY)
     assert all(bundle(kube, name) for name in NAMES)
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+
+
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+async def test_a_definition_that_is_refused_for_good_is_retried_ever_less_often() -> None:
+    kube = cluster()
+    clock = asyncio.get_running_loop().time
+    retries = []
+
+    def refuses(verb: str, name: str) -> None:
+        if name == NAMES[0]:
+            retries.append(clock())
+            raise ApiError(403, "Forbidden", "you may not")
+
+    kube.refuses = refuses
+    keeping = asyncio.create_task(reconcile_definitions(cast("Kube", kube), load(cluster_name="c")))
+    await asyncio.sleep(100)
+    pauses = [round(later - earlier) for earlier, later in pairwise(retries)]
+    assert pauses == [1, 2, 4, 8, 16, 20, 20, 20]
     keeping.cancel()
     await asyncio.gather(keeping, return_exceptions=True)
 

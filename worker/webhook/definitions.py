@@ -37,6 +37,7 @@ log = loggers.WEBHOOK
 
 PERIOD = 20.0
 RETRY = 1.0
+"""Seconds before the first retry; each further one waits twice as long, at most `PERIOD`."""
 SERVICE_PORT = 8443
 _RESOURCES = dict(zip(NAMES, (NODEPOOLS, NODECLAIMS, EC2NODECLASSES), strict=True))
 
@@ -46,10 +47,16 @@ async def reconcile_definitions(kube: Kube, settings: Settings) -> None:
     if settings.disable_webhook:
         await log_disabled_webhook(kube)
         return
-    keeper = DefinitionReconciler(kube, settings)
+    reconciler = DefinitionReconciler(kube, settings)
+    retry = RETRY
     while True:
-        done = await keeper.reconcile()
-        await asyncio.sleep(PERIOD if done else RETRY)
+        if await reconciler.reconcile():
+            retry = RETRY
+            await asyncio.sleep(PERIOD)
+        else:
+            await asyncio.sleep(retry)
+            # a failure that lasts, such as a missing right, is not retried each second; a certificate comes soon
+            retry = min(2 * retry, PERIOD) if reconciler.failed else RETRY
 
 
 async def log_disabled_webhook(kube: Kube) -> None:
@@ -82,11 +89,12 @@ class DefinitionReconciler:
         self._secret = CertificateSecret(kube, own_namespace())
         self._log_limiter = LogRateLimiter()
         self._rewritten: dict[str, set[str]] = {}
-        self._failed = False
+        self.failed = False
+        """Whether the last pass failed to read or write an object."""
 
     async def reconcile(self) -> bool:
         """Reconcile all CRDs once. Returns False if there is no certificate yet or something failed: retry soon."""
-        self._failed = False
+        self.failed = False
         with self._log_failure(f"Secret {SECRET}"):
             served = await self._secret.read()
             if served is None or not served.authorities:
@@ -95,7 +103,7 @@ class DefinitionReconciler:
             for name in NAMES:
                 with self._log_failure(name):
                     await self._reconcile(name, authorities)
-        return not self._failed
+        return not self.failed
 
     @contextlib.contextmanager
     def _log_failure(self, what: str) -> Iterator[None]:
@@ -103,14 +111,14 @@ class DefinitionReconciler:
         try:
             yield
         except ApiError as error:
-            self._failed = True
+            self.failed = True
             if self._log_limiter.count((what, error.status)) is not None:
                 log.warning(
                     "The worker failed to set up the conversion of v1beta1 objects and retries: v1 is not affected",
                     extra={"object": what, "error": str(error)},
                 )
         except Exception:  # the next pass may succeed, so no exception may end the loop
-            self._failed = True
+            self.failed = True
             if self._log_limiter.count((what, "fault")) is not None:
                 log.exception(
                     "The worker failed to reconcile the CustomResourceDefinitions with two versions and retries",
