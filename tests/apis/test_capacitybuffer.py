@@ -9,13 +9,8 @@ import pytest
 from tenon.apis.capacitybuffer import CapacityBuffer
 from tenon.apis.validation import parse
 from tests.apis.case import REMOVED, edited
+from tests.apis.sample_buffer import BASE
 
-BASE: dict[str, Any] = {
-    "apiVersion": "autoscaling.x-k8s.io/v1beta1",
-    "kind": "CapacityBuffer",
-    "metadata": {"name": "case"},
-    "spec": {"podTemplateRef": {"name": "small"}, "replicas": 3},
-}
 FOLLOWS = {"podTemplateRef": REMOVED, "scalableRef": {"apiGroup": "apps", "kind": "Deployment", "name": "web"}}
 
 

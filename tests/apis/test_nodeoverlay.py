@@ -9,13 +9,8 @@ import pytest
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.validation import parse
 from tests.apis.case import REMOVED, edited, term
+from tests.apis.sample_overlay import BASE
 
-BASE: dict[str, Any] = {
-    "apiVersion": "karpenter.sh/v1alpha1",
-    "kind": "NodeOverlay",
-    "metadata": {"name": "case"},
-    "spec": {"requirements": []},
-}
 OPERATORS = [
     term("a", "In", "b"),
     term("a", "NotIn", "b"),

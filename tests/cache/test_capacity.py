@@ -12,22 +12,13 @@ from tenon.kube.records import ValueRecord
 from tenon.kube.taints import Taint
 from tenon.resources import Resources
 from tenon.scheduling.model import Node
+from tests.cache.cluster_state import NOW, STATUS, state
 from tests.cache.objects import claim, daemonset, node, owned_by, pod, running, waiting
 from worker.cache.capacity import daemon_pods, scheduling_nodes
 from worker.cache.state import ClusterState
 from worker.cache.usage import pool_usages
 
-NOW = 1_800_000_000.0
-STATUS = {"capacity": {"cpu": "4", "nvidia.com/gpu": "1"}, "allocatable": {"cpu": "3500m", "nvidia.com/gpu": "1"}}
 INITIALIZED = {"labels": {"karpenter.sh/nodepool": "pool", "karpenter.sh/initialized": "true"}}
-
-
-def state(**tables: list[Any]) -> ClusterState:
-    found = ClusterState(clock=lambda: NOW)
-    for name, records in tables.items():
-        for record in records:
-            getattr(found, name).on_event(record.key, record)
-    return found
 
 
 def only(found: ClusterState) -> Node:

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from activities.kubernetes.errors import ApiUnreachableError, ForbiddenError
-from tests.cache.test_lease import Api, forever, stop, virtually
+from tests.cache.lease_api import Api, forever, stop, virtually
 from worker.runtime.leader_conflict import LeaderConflict
 from worker.runtime.lease import LeaseElection, is_tenons
 

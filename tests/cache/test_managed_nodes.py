@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tenon.kube.claim_record import ClaimRecord
+from tests.cache.cluster_state import NOW, STATUS, state
 from tests.cache.objects import claim, node, running
-from tests.cache.test_capacity import NOW, STATUS, state
 from worker.cache.capacity import scheduling_nodes
 from worker.cache.changes import Topic
 from worker.cache.planning_view import PlanningView

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from tests.cache.test_lease import Api, forever, stop, virtually
+from tests.cache.lease_api import Api, forever, stop, virtually
 from worker.runtime.lease import LeaseElection
 from worker.runtime.temporal_isolation import PATIENCE, STANDS_BACK, TemporalIsolation
 

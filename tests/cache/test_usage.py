@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tenon.kube.claim_record import ClaimRecord
+from tests.cache.cluster_state import STATUS, state
 from tests.cache.objects import claim, node
-from tests.cache.test_capacity import STATUS, state
 from worker.cache import usage
 from worker.cache.state import ClusterState
 from worker.cache.usage import pool_usages

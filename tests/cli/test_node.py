@@ -20,10 +20,10 @@ from typer.testing import CliRunner
 from cli.node import app
 from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.state import NodeClaimInput
+from tests.workflows.guarded_node import BUDGET, Guarded, state_of
+from tests.workflows.node_workflow import Handle, live, newest
+from tests.workflows.refusing_ec2 import Planning, provisioner, refusing
 from tests.workflows.serving import serving
-from tests.workflows.test_long_time import BUDGET, Guarded, state_of
-from tests.workflows.test_nodeclaim import Handle, live, newest
-from tests.workflows.test_provisioner_refusals import Planning, provisioner, refusing
 from tests.workflows.waiting import until
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow

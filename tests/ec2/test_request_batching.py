@@ -17,7 +17,7 @@ from activities.ec2.provider import Ec2Provider
 from activities.ec2.request_batching import Batcher, Turns
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.lifecycle.messages.launch import LaunchGroup
-from tests.ec2.test_termination_batch import bought
+from tests.ec2.instances import bought
 
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server

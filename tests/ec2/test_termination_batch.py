@@ -11,7 +11,7 @@ from activities.ec2.errors import EC2Error, ThrottledError
 from activities.ec2.provider import Ec2Provider
 from activities.ec2.termination_batch import Terminations
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tests.ec2.samples import node_claim
+from tests.ec2.instances import bought
 from tests.workflows.waiting import until
 
 if TYPE_CHECKING:
@@ -135,12 +135,6 @@ async def test_patience_ends_with_the_last_state() -> None:
     endings = Terminations(Machines(looks=10**9), pause=at_once)
     assert await endings.end("i-1", 0.2) == "shutting-down"
     assert not endings._open, "an instance without a waiting caller is not looked at"
-
-
-def bought(provider: Ec2Provider, node_class: EC2NodeClass, name: str) -> str:
-    result = provider.launch(provider.prepare_launch(node_claim(name=name), node_class, 1))
-    assert result.instance is not None
-    return result.instance.id
 
 
 def test_aws032_an_unknown_instance_does_not_save_the_others(

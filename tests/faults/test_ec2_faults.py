@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,6 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import EVENTS
 from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
-from sandbox.ec2.prices import read_prices
 from sandbox.layout import REGION
 from tenon.apis import labels
 from tenon.housekeeping.findings import Kind
@@ -23,45 +21,13 @@ from tests.e2e.conftest import MakePool
 from tests.e2e.pools import KEY, SMALL, Pool, condition
 from tests.faults.ageing import launched_just_now, launched_long_ago
 from tests.faults.conftest import Observe
+from tests.faults.fleets import Fleet, Offering, fleets
 from tests.faults.sweeping import only_by_hand, sweep
 from tests.workflows.waiting import until
 from workflows import names
 
-Offering = tuple[str, str, str]
-"""Capacity type, instance type, zone."""
 FEW = ["c5.large", "m5.large", "r5.large"]
 FEW_TYPES = [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": FEW}]
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """One CreateFleet as EC2 received it."""
-
-    token: str
-    offerings: frozenset[Offering]
-    error: str
-
-    @property
-    def cheapest_first(self) -> list[Offering]:
-        """Its offerings by price."""
-        prices = read_prices()
-        return sorted(self.offerings, key=lambda one: (prices.price(one[0], one[1]) or 0.0, one))
-
-
-def fleets(ec2: Ec2Admin, pool: Pool) -> list[Fleet]:
-    """The fleet requests that were sent for a pool, oldest first."""
-    return [_fleet(call) for call in ec2.calls("CreateFleet") if pool.name in call["parameters"].values()]
-
-
-def _fleet(call: dict[str, Any]) -> Fleet:
-    given: dict[str, str] = call["parameters"]
-    capacity_type = given["TargetCapacitySpecification.DefaultTargetCapacityType"]
-    rows: dict[str, dict[str, str]] = {}
-    for key, value in given.items():
-        if found := re.fullmatch(r"(LaunchTemplateConfigs\.\d+\.Overrides\.\d+)\.(InstanceType|AvailabilityZone)", key):
-            rows.setdefault(found[1], {})[found[2]] = value
-    offerings = {(capacity_type, row["InstanceType"], row["AvailabilityZone"]) for row in rows.values()}
-    return Fleet(given["ClientToken"], frozenset(offerings), call["error"])
 
 
 async def life_of(client: Client, sandbox: Sandbox, claim: str) -> Life:

@@ -30,7 +30,7 @@ from tests.e2e.histories import kind, runs_of
 from tests.e2e.pools import KEY, NAMESPACE, SMALL, Pool
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.conftest import Observe
-from tests.faults.test_two_replicas import Replica, holder, led_by_another, replica
+from tests.faults.replicas import Replica, holder, led_by_another, replica
 from tests.worker.grpc_front import Loss, front
 from tests.workflows.waiting import until
 from workflows.names import plan_queue, provisioner_id

@@ -18,7 +18,7 @@ from tests.e2e.conftest import MakePool, Run
 from tests.e2e.pools import KEY, ROOMY, SMALL, Pool, condition
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.conftest import Observe
-from tests.faults.test_ec2_faults import fleets
+from tests.faults.fleets import fleets
 from tests.workflows.waiting import until
 from workflows import names
 from workflows.provisioner import ProvisionerWorkflow

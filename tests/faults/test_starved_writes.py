@@ -9,7 +9,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import LEASES
 from sandbox.cluster import Sandbox
 from tests.e2e.worker_process import WorkerProcess
-from tests.faults.test_two_replicas import LEASE, LEASE_NAMESPACE, holder, led_by_another
+from tests.faults.replicas import LEASE, LEASE_NAMESPACE, holder, led_by_another
 from tests.workflows.waiting import until
 
 RENEWALS = 12

@@ -19,33 +19,23 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
-from activities.kubernetes.resources import CRDS, LEASES, NODEPOOLS, SECRETS
+from activities.kubernetes.resources import CRDS, NODEPOOLS, SECRETS
 from sandbox.cluster import Sandbox
 from sandbox.faults.apiproxy import ApiProxy
 from tenon.apis.versions.definitions import NAMES, trusted_authorities
-from tests.apis.versions.test_review import claim, review
+from tests.apis.versions.reviews import claim, review
 from tests.e2e.conftest import MakePool
-from tests.e2e.pools import SMALL, WITHIN, Pool
+from tests.e2e.pools import SMALL, Pool
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.conftest import Observe
+from tests.faults.replicas import LEASE_NAMESPACE, Replica, holder, led_by_another, replica
 from tests.faults.service import service
 from tests.workflows.waiting import until
 from worker.webhook.secret import SECRET
 
 SILENCE = "4s"
 """How long a watch of these replicas may say nothing."""
-LEASE, LEASE_NAMESPACE = "karpenter-leader-election", "tenon"
 OLD_POOLS = replace(NODEPOOLS, version="v1beta1")
-
-
-@dataclass
-class Replica:
-    """A worker and what it takes for the API server."""
-
-    worker: WorkerProcess
-    api: ApiProxy
-    webhook: int
-    """Its port."""
 
 
 @dataclass
@@ -58,21 +48,6 @@ class Replicas:
     def swap(self) -> None:
         """The standby leads now."""
         self.leader, self.standby = self.standby, self.leader
-
-
-async def holder(kube: Kube) -> str:
-    """Who holds the Lease; empty when nobody does."""
-    lease = await kube.get(LEASES, LEASE, LEASE_NAMESPACE)
-    return str(((lease or {}).get("spec") or {}).get("holderIdentity") or "")
-
-
-async def led_by_another(kube: Kube, than: str) -> None:
-    """Wait until somebody else than ``than`` holds the Lease."""
-
-    async def taken_over() -> bool:
-        return await holder(kube) not in ("", than)
-
-    await until(taken_over, within=WITHIN)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -98,12 +73,6 @@ async def replicas(sandbox: Sandbox, kube: Kube, worker: WorkerProcess, api: Api
                 if each.worker.running:
                     await asyncio.to_thread(each.worker.stop)
             await asyncio.to_thread(worker.start)
-
-
-def replica(sandbox: Sandbox, api: ApiProxy, number: int, **changes: str) -> Replica:
-    """A replica behind this proxy that was not started yet."""
-    worker = WorkerProcess(sandbox, f"replica-{number}", replica=number, KUBECONFIG=str(api.kubeconfig), **changes)
-    return Replica(worker, api, int(sandbox.worker_env(number)["WEBHOOK_PORT"]))
 
 
 async def claimed(pool: Pool, count: int) -> None:
@@ -223,8 +192,8 @@ async def test_ops05_v1beta1_outlives_the_leader_and_the_certificate(
 
     await until(trusted_alike)
     (authorities,) = before
-    for replica in (replicas.leader, replicas.standby):
-        await converting(replica, newest(authorities))
+    for each in (replicas.leader, replicas.standby):
+        await converting(each, newest(authorities))
     await asyncio.to_thread(replicas.leader.worker.crash)
     replicas.swap()
 

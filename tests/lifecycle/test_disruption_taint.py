@@ -11,7 +11,7 @@ from tenon.lifecycle.messages.base import ActivityName
 from tenon.lifecycle.messages.node import DrainInput, Poke
 from tenon.lifecycle.state import Leave, NodeState, PendingDisruption, Stage
 from tenon.lifecycle.steps import LeaveRequest, Run, Wait, Withdrawn
-from tests.lifecycle.test_machine import INSTANCE, NOW, REF
+from tests.lifecycle.launched import INSTANCE, NOW, REF
 
 LIVE = NodeState(claim=REF, stage=Stage.LIVE, instance=INSTANCE, node_name="n1", initialized=True)
 TAINTED = Poke(node_name="n1", disrupted=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,6 @@ from tenon.lifecycle.launch_retry import ANSWER_GRACE, MAX_PAUSE
 from tenon.lifecycle.messages.base import ActivityName, ClaimRef, Message
 from tenon.lifecycle.messages.launch import (
     ClaimView,
-    Instance,
     LaunchRequest,
     LaunchResult,
     LaunchWait,
@@ -38,18 +37,8 @@ from tenon.lifecycle.state import NodeState, Stage
 from tenon.lifecycle.steps import DeadlinePassed, End, Failed, KeepRecorded, LeaveRequest, Run, Wait, Withdrawn
 from tenon.lifecycle.timeline import MAX_BYTES, MAX_ENTRIES, details, life, record
 from tenon.provisioning.purchase import MAX_LINE, MAX_LINES, bounded_lines
+from tests.lifecycle.launched import INSTANCE, NOW, REF
 
-NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-REF = ClaimRef(cluster="c", name="default-x1", uid="u1")
-INSTANCE = Instance(
-    id="i-1",
-    provider_id="aws:///us-west-2a/i-1",
-    instance_type="m5.large",
-    zone="us-west-2a",
-    capacity_type="spot",
-    image_id="ami-1",
-    price=0.04,
-)
 VIEW = ClaimView(exists=True, created_at=NOW, pool="default", planned_pods=1, expire_after_seconds=3600)
 REQUEST = LaunchRequest(client_token="t", capacity_type="spot", templates=[], tags={})
 UNKNOWN = LaunchWait(reason="NodeClassReadinessUnknown", message="not resolved yet")

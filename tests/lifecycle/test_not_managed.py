@@ -9,7 +9,7 @@ from tenon.lifecycle.messages.base import ActivityName, Message
 from tenon.lifecycle.messages.node import Poke
 from tenon.lifecycle.state import NodeState, Stage
 from tenon.lifecycle.steps import End, Failed
-from tests.lifecycle.test_machine import INSTANCE, NOW, REF
+from tests.lifecycle.launched import INSTANCE, NOW, REF
 
 TOLD = [
     Poke(not_managed=True),

@@ -9,41 +9,11 @@ from activities.launching import Launching
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import ec2nodeclass_hashes
 from tenon.apis.validation import parse
-from tenon.lifecycle.messages.launch import Instance, LaunchInput, LaunchRequest, LaunchResult, PrepareLaunchInput
-from tenon.scheduling.model import InstanceType
-from tests.lifecycle_k8s.world import REF, Ec2, World, claim
+from tenon.lifecycle.messages.launch import LaunchInput, LaunchRequest, PrepareLaunchInput
+from tests.lifecycle_k8s.seller import Seller, node_class
+from tests.lifecycle_k8s.world import REF, World, claim
 
 PROFILE = "karpenter.k8s.aws/instance-profile-name"
-
-
-class Seller(Ec2):
-    """Prepares any launch, and sells the one instance."""
-
-    def instance_types(self, node_class: EC2NodeClass, *_: object, **__: object) -> list[InstanceType]:
-        return []
-
-    def prepare_launch(self, *_: object) -> LaunchRequest:
-        return LaunchRequest(client_token="t", capacity_type="on-demand", templates=[], tags={})
-
-    def launch(self, request: LaunchRequest) -> LaunchResult:
-        return LaunchResult(instance=self.describe_instance("i-1"))
-
-    def find_instance(self, claim_name: str) -> Instance | None:
-        return self.describe_instance("i-1")
-
-
-def node_class(**spec: Any) -> dict[str, Any]:
-    return {
-        "metadata": {"name": "default", "uid": "uid-default", "generation": 1},
-        "spec": {
-            "role": "nodes",
-            "amiSelectorTerms": [{"alias": "al2023@latest"}],
-            "subnetSelectorTerms": [{"id": "subnet-1"}],
-            "securityGroupSelectorTerms": [{"id": "sg-1"}],
-            **spec,
-        },
-        "status": {"instanceProfile": f"profile-of-{spec.get('role', 'nodes')}"},
-    }
 
 
 def hashes(raw: dict[str, Any]) -> dict[str, str]:

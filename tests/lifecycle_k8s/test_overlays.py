@@ -18,7 +18,7 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.kube.claim_record import ClaimRecord
 from tenon.scheduling.model import InstanceType
 from tests.apis.case import EC2NODECLASS, NODECLAIM, NODEPOOL, edited, term
-from tests.apis.test_nodeoverlay import BASE
+from tests.apis.sample_overlay import BASE
 from tests.lifecycle_k8s.fake_kube import Clock, FakeKube
 from tests.planning.fake_view import READY, node_class
 from tests.scheduling.builders import catalog, entry

@@ -30,7 +30,7 @@ from tenon.lifecycle.messages.launch import (
     PrepareLaunchInput,
 )
 from tests.lifecycle_k8s.fake_kube import stamp
-from tests.lifecycle_k8s.test_launch import Seller, node_class
+from tests.lifecycle_k8s.seller import Seller, node_class
 from tests.lifecycle_k8s.world import REF, World, claim
 
 REQUEST = LaunchRequest(client_token="t", capacity_type="on-demand", templates=[], tags={})

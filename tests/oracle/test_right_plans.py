@@ -22,8 +22,8 @@ from tests.oracle.objects import (
     spread,
     within,
 )
+from tests.oracle.parts import BOTH, CLAIMED, NEAR, OPEN, PORT, TAINT, VOLUME, app
 from tests.oracle.quantities import amount, asked_by
-from tests.oracle.test_wrong_plans import BOTH, CLAIMED, NEAR, OPEN, PORT, TAINT, VOLUME, app
 
 GATE = {"operator": "Exists"}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import pytest
 
@@ -24,6 +23,7 @@ from tests.oracle.objects import (
     spread,
     within,
 )
+from tests.oracle.parts import BOTH, CLAIMED, NEAR, OPEN, PORT, TAINT, VOLUME, app
 
 
 def rules(manifests: list[Object], made: Object, catalogue: Object = CATALOGUE) -> set[str]:
@@ -31,7 +31,6 @@ def rules(manifests: list[Object], made: Object, catalogue: Object = CATALOGUE) 
 
 
 ONE = [pool(), pod()]
-TAINT: Object = {"key": "t", "value": "x", "effect": "NoSchedule"}
 
 
 @pytest.mark.parametrize(
@@ -70,25 +69,11 @@ def test_the_plan_that_those_are_made_of_is_right() -> None:
     assert not rules(ONE, plan(claim("p")))
 
 
-OPEN: Object = {"requirements": [within(ZONE, "a", "b")], "zone": ""}
-CLAIMED: Object = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}
-VOLUME: list[Object] = [
-    {"kind": "PersistentVolumeClaim", "metadata": {"name": "c"}, "spec": {"volumeName": "v"}},
-    {
-        "kind": "PersistentVolume",
-        "metadata": {"name": "v"},
-        "spec": {
-            "csi": {"driver": "d"},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [within(ZONE, "a")]}]}},
-        },
-    },
-]
 NO_VOLUMES: Object = {
     "kind": "CSINode",
     "metadata": {"name": "n"},
     "spec": {"drivers": [{"name": "d", "allocatable": {"count": 0}}]},
 }
-PORT: Object = {"ports": [{"containerPort": 80, "hostPort": 80}]}
 POOLED: Object = {"karpenter.sh/nodepool": "default"}
 LEAVING: Object = node() | {"metadata": {**node()["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
 
@@ -146,14 +131,8 @@ def test_what_a_node_must_hold_by_itself(rule: str, manifests: list[Object], mad
 
 
 TWO = [pool(), pod("p", **spread()), pod("q", **spread())]
-NEAR: Object = affinity("podAffinity", (ZONE, "web"))
 AWAY: Object = affinity("podAntiAffinity", (ZONE, "web"))
-BOTH: Object = affinity("podAffinity", (ZONE, "db"), (ZONE, "cache"))
 SPREADS = spread()["topologySpreadConstraints"] + spread("team", maxSkew=9)["topologySpreadConstraints"]
-
-
-def app(name: str, app: str, **more: Any) -> Object:
-    return pod(name, labels={"app": app}, **more)
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ from tenon.lifecycle.messages.provisioning import AwaitBatchInput, PlanInput
 from tenon.provisioning.buffer_status import Room
 from tenon.scheduling.model import Plan
 from tests.lifecycle_k8s.fake_kube import Recorder
+from tests.planning.disruption_setting import managed
 from tests.planning.fake_view import START, FakeClaims, FakeTypes, FakeView, loop_clock, node_pool
-from tests.planning.test_disrupting import managed
 from tests.scheduling.builders import node, pod, replicas
 
 BUFFER = "default/spare"

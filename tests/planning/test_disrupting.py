@@ -4,50 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
-from activities.planning.disrupting import RECHECK_SECONDS, Disruptor
+from activities.planning.disrupting import RECHECK_SECONDS
 from tenon.apis.duration import Duration
-from tenon.disruption.model import ManagedNode, policy_of
-from tenon.lifecycle.messages.disruption import AwaitDisruptionInput, DisruptionDecision, LedgerEntry
-from tests.planning.fake_view import START, FakeView, loop_clock, node_pool
+from tenon.disruption.model import policy_of
+from tenon.lifecycle.messages.disruption import DisruptionDecision, LedgerEntry
+from tests.planning.disruption_setting import AFTER_A_MINUTE, QUESTION, Setting, managed
+from tests.planning.fake_view import START, node_pool
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
-
-QUESTION = AwaitDisruptionInput(cluster="c", wait_seconds=600.0)
-AFTER_A_MINUTE = "disruption/consolidateAfter"
-
-
-def managed(name: str, **changed: Any) -> ManagedNode:
-    """An empty node that was quiet since the test began."""
-    facts: dict[str, Any] = {
-        "claim": name,
-        "uid": f"uid-{name}",
-        "pool": "default",
-        "initialized": True,
-        "ready": True,
-        "leaving": False,
-        "empty": True,
-        "protected": False,
-        "quiet_since": START,
-    }
-    return ManagedNode(**{**facts, **changed})
-
-
-class Setting:
-    def __init__(self, *nodes: ManagedNode, after: str = "60s", budgets: list[dict[str, Any]] | None = None) -> None:
-        self.view = FakeView()
-        edits = {AFTER_A_MINUTE: after, "disruption/budgets": budgets or [{"nodes": "100%"}]}
-        self.view.pools = [node_pool(edits=edits)]
-        self.view.managed = list(nodes)
-        self.now = loop_clock()
-        self.nominated_nodes: set[str] = set()
-        self.disruptor = Disruptor(self.view, self.now, lambda: self.nominated_nodes)
-
-    def seconds(self) -> float:
-        return (self.now() - START).total_seconds()
 
 
 def claims(decision: DisruptionDecision) -> list[str]:

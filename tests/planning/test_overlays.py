@@ -7,8 +7,8 @@ from typing import Any
 from tenon.apis import labels
 from tenon.apis.nodeoverlay import NodeOverlay
 from tests.apis.case import edited, term
-from tests.apis.test_nodeoverlay import BASE
-from tests.planning.test_planner import BATCH, Setting
+from tests.apis.sample_overlay import BASE
+from tests.planning.setting import BATCH, Setting
 from tests.scheduling.builders import pod
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from activities.planning.disrupting import POLL_SECONDS
 from activities.planning.pacing import MAX_PAUSE, NEGLIGIBLE, SHARE, Pace
-from tests.planning.test_disrupting import QUESTION, Setting, managed
+from tests.planning.disruption_setting import QUESTION, Setting, managed
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 

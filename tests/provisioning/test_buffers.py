@@ -10,7 +10,7 @@ from tenon.apis.capacitybuffer import CapacityBuffer
 from tenon.kube.requests import requests_of
 from tenon.provisioning.buffers import buffer_pod, buffer_size, unit_requests
 from tests.apis.case import edited
-from tests.apis.test_capacitybuffer import BASE
+from tests.apis.sample_buffer import BASE
 
 UNIT = {"cpu": 500, "memory": 2**30, "pods": 1}
 

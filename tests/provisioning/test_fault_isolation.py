@@ -15,7 +15,7 @@ from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan, Problem
 from tests.scheduling.builders import pod, pool, problem
-from tests.scheduling.test_deadline import mixed
+from tests.scheduling.mixed_problem import mixed
 
 
 def kinds(count: int) -> list[Pod]:

@@ -15,7 +15,7 @@ from tenon.apis.nodepool import NodePool
 from tenon.provisioning.overlays import apply_overlays
 from tenon.scheduling.model import InstanceType
 from tests.apis.case import edited, term
-from tests.apis.test_nodeoverlay import BASE
+from tests.apis.sample_overlay import BASE
 from tests.scheduling.builders import catalog, entry
 
 TYPES = catalog(

@@ -13,7 +13,7 @@ from tenon.provisioning.buffer_status import MAX_PODS, Resolved, Room, buffer_st
 from tenon.provisioning.overlay_status import overlay_conditions
 from tenon.provisioning.overlays import Overlaid
 from tests.apis.case import edited
-from tests.apis.test_capacitybuffer import BASE
+from tests.apis.sample_buffer import BASE
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TEMPLATE = {"spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}}

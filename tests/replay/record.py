@@ -30,7 +30,7 @@ from tests.e2e.worker_process import WorkerProcess
 from tests.replay import sandbox_scenarios
 from tests.temporal_fixture import temporal_binary
 from tests.workflows.fake_activities import INSTANCE, FakeWorld
-from tests.workflows.test_nodeclaim import Handle, at, blocked, called, called_times, live, newest, node
+from tests.workflows.node_workflow import Handle, at, blocked, called, called_times, live, newest, node
 from tests.workflows.waiting import until
 from worker.runtime.temporal_plugin import TenonPlugin
 from workflows import names

@@ -17,7 +17,7 @@ from tenon.kube.selectors import LabelSelector
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan, Problem
 from tests.scheduling.builders import AMD64, ON_DEMAND, catalog, entry, node, pod, pool, problem, replicas
-from tests.scheduling.test_engine_properties import problems
+from tests.scheduling.random_problems import problems
 
 
 def most_together(plan: Plan, prefix: str) -> int:

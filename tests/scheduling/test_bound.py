@@ -20,7 +20,7 @@ from tenon.scheduling.bound import lower_bound
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import InstanceType, Plan, Problem
 from tests.scheduling.builders import DEDICATED, ZONES, asking, catalog, entry, need, node, pod, pool, problem, replicas
-from tests.scheduling.test_engine_properties import problems
+from tests.scheduling.random_problems import problems
 
 BARE: dict[str, Any] = {"zones": ZONES[:1], "capacity": {"pods": "10"}}
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.convert.running import Answer, convert, validate
 from tests.simulate.mutating import changed, places
-from tests.simulate.test_fuzz import EDITS, GOOD
-from tests.simulate.test_older_kinds import OLD
+from tests.simulate.older_manifests import OLD
+from tests.simulate.random_manifests import EDITS, GOOD
 
 ALL = [*OLD, *(document for document in GOOD if document["kind"] in ("NodePool", "NodeClaim", "Deployment", "List"))]
 PLACES = [(number, path) for number, document in enumerate(ALL) for path in places(document)]

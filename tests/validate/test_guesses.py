@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.convert.running import validate
+from tests.validate.findings import BETA, PROVISIONER, faults
 from tests.validate.slips import CLASS, POOL
-from tests.validate.test_validate import BETA, PROVISIONER, faults
 
 COUNTED = POOL.replace("karpenter.sh/capacity-type", "karpenter.k8s.aws/instance-cpu")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.convert.running import convert, validate
+from tests.validate.findings import faults, warnings
 from tests.validate.slips import POOL
-from tests.validate.test_validate import faults, warnings
 
 WORKLOAD = """apiVersion: apps/v1
 kind: Deployment

@@ -11,45 +11,8 @@ from rich.console import Console
 from cli.findings import show
 from tenon.manifests.checking import check
 from tests.convert.running import validate
+from tests.validate.findings import BETA, PROVISIONER, faults, warnings
 from tests.validate.slips import CLASS, POOL, SLIPS, SOUND, Slip
-
-PROVISIONER = """apiVersion: karpenter.sh/v1alpha5
-kind: Provisioner
-metadata:
-  name: default
-spec:
-  providerRef: {name: default}
-  requirements:
-    - {key: karpenter.sh/capacity-type, operator: In, values: [spot]}
-"""
-BETA = """apiVersion: karpenter.sh/v1beta1
-kind: NodePool
-metadata:
-  name: default
-spec:
-  disruption:
-    consolidationPolicy: WhenUnderutilized
-  template:
-    spec:
-      nodeClassRef: {name: default}
-      requirements: []
-"""
-
-
-def faults(text: str) -> list[tuple[int, str, str, list[str]]]:
-    """(line, path, reason, better lines) of each fault."""
-    answer = validate("-f", "-", "-o", "json", stdin=text)
-    found = answer.document["faults"]
-    assert answer.status == (2 if found else 0)
-    assert answer.document["valid"] is not bool(found)
-    return [(one["line"], one["path"], one["reason"], one.get("mended", [])) for one in found]
-
-
-def warnings(text: str) -> list[tuple[int, str]]:
-    """(line, reason) of each warning; there is no fault."""
-    answer = validate("-f", "-", "-o", "json", stdin=text)
-    assert (answer.status, answer.document["faults"]) == (0, [])
-    return [(one["line"], one["reason"]) for one in answer.document["warnings"]]
 
 
 @pytest.mark.parametrize("text", SOUND)

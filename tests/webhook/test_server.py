@@ -17,7 +17,7 @@ import pytest
 
 from sandbox.ports import free_ports
 from tenon.apis.versions.review import MAX_OBJECTS, reviewed
-from tests.apis.versions.test_review import claim, review
+from tests.apis.versions.reviews import claim, review
 from worker.webhook.certificates import Served, issued
 from worker.webhook.server import MAX_BODY, MAX_CONNECTIONS, MAX_CONVERSIONS, WebhookServer
 

@@ -12,6 +12,7 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from tenon.apis.labels import TERMINATION_FINALIZER
 from tenon.lifecycle.messages.node import Poke
 from worker.cache.cluster import ClusterCache
 from workflows import names
@@ -107,3 +108,6 @@ class Cache(ClusterCache):
         tables: dict[str, Any] = {"NodeRecord": self.nodes, "ClaimRecord": self.claims}
         for record in records:
             tables[type(record).__name__].on_event(record.key, record)
+
+
+LEAVING = {"deletionTimestamp": "2026-11-21T12:00:00Z", "finalizers": [TERMINATION_FINALIZER]}

@@ -21,7 +21,7 @@ from activities.kubernetes.resources import (
 )
 from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.kube.decode import decode_object
-from tests.apis.legacy.test_materialized_objects import patched
+from tests.apis.legacy.older_objects import patched
 from tests.lifecycle_k8s.fake_kube import Recorder
 from tests.worker.fake_temporal import MOMENT, Cache
 from worker.cache.table import Table

@@ -16,7 +16,7 @@ from activities.kubernetes.resources import (
     Resource,
 )
 from tests.apis.case import EC2NODECLASS
-from tests.apis.legacy.test_materialized_objects import provisioner, template
+from tests.apis.legacy.older_objects import provisioner, template
 from tests.cache.objects import claim
 from tests.worker.legacy_cluster import keeping, looked
 from worker.controllers.legacy_api import RESYNC

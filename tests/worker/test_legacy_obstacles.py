@@ -21,7 +21,7 @@ from activities.kubernetes.resources import (
 )
 from tenon.apis.legacy.materialized_objects import made_of_provisioner
 from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
-from tests.apis.legacy.test_materialized_objects import provisioner, template
+from tests.apis.legacy.older_objects import provisioner, template
 from tests.cache.objects import claim
 from tests.worker.legacy_cluster import Cluster, keeping, looked
 from worker.cache.changes import Changes

@@ -19,7 +19,7 @@ from tenon.apis import labels
 from tenon.kube.decode import decode_object
 from tenon.provisioning.gates import FeatureGates
 from tests.apis.case import EC2NODECLASS, NODEPOOL, edited, term
-from tests.apis.test_nodeoverlay import BASE
+from tests.apis.sample_overlay import BASE
 from tests.cache.objects import metadata
 from tests.planning.fake_view import READY, FakeTypes
 from tests.worker.fake_temporal import Cache

@@ -15,7 +15,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.messages.node import Poke
 from tenon.lifecycle.state import NodeClaimInput
 from tests.cache.objects import claim, node
-from tests.worker.fake_temporal import MOMENT, NOT_FOUND, UNAVAILABLE, Cache, FakeTemporal
+from tests.worker.fake_temporal import LEAVING, MOMENT, NOT_FOUND, UNAVAILABLE, Cache, FakeTemporal
 from worker.controllers.nodeclaim_workflows import (
     ANSWER_WITHIN,
     PATIENCE,
@@ -268,9 +268,6 @@ async def test_a_claim_whose_life_has_ended_is_not_begun_again() -> None:
     async with bridged(cache, temporal):
         await asyncio.sleep(SWEEP + MOMENT)
         assert temporal.started("a") == 0
-
-
-LEAVING = {"deletionTimestamp": "2026-11-21T12:00:00Z", "finalizers": [TERMINATION_FINALIZER]}
 
 
 async def test_a_life_that_ended_a_moment_ago_gets_no_second_one() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import datetime
 
 import pytest
@@ -19,8 +17,8 @@ from tenon.lifecycle.state import NodeState, Stage
 from tenon.lifecycle.steps import KeepRecorded, Run, Step
 from tenon.lifecycle.termination import BLOCKED_RETRY
 from tests.workflows.fake_activities import FakeWorld
-from tests.workflows.serving import serving
-from tests.workflows.test_nodeclaim import Handle, at, blocked, live, lost_answer, newest, node
+from tests.workflows.node_workers import served
+from tests.workflows.node_workflow import Handle, at, blocked, live, lost_answer, newest, node
 from tests.workflows.waiting import until
 from worker.runtime.assembly import ENDS_ON
 from worker.runtime.temporal_plugin import TenonPlugin
@@ -43,13 +41,6 @@ def new_apply(state: NodeState, event: Message, now: datetime) -> NodeState:
     if state.stage is Stage.CORDONING and isinstance(event, KeepRecorded):
         return OLD_APPLY(state, CordonResult(cordoned=False, pods=1), now)
     return OLD_APPLY(state, event, now)
-
-
-@asynccontextmanager
-async def served(client: Client, cluster: str, world: FakeWorld) -> AsyncIterator[None]:
-    """A worker as production has it, begun anew: it replays whatever it is asked about."""
-    async with serving(client, cluster, world.all(), workflow_failure_exception_types=ENDS_ON):
-        yield
 
 
 async def failed_tasks(client: Client, workflow_id: str) -> int:

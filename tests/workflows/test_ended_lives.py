@@ -7,7 +7,7 @@ from temporalio.testing import WorkflowEnvironment
 from tests.cache.objects import claim
 from tests.worker.fake_temporal import LEAVING, Cache
 from tests.workflows.fake_activities import FakeWorld
-from tests.workflows.test_code_versions import served
+from tests.workflows.node_workers import served
 from worker.controllers.nodeclaim_workflows import NodeClaimWorkflowController
 from workflows import names
 

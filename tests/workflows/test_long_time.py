@@ -23,44 +23,15 @@ from tenon.lifecycle.messages.launch import (
     PrepareLaunchInput,
     PrepareLaunchResult,
 )
-from tenon.lifecycle.messages.node import CordonInput, CordonResult, Disrupt, DrainInput, DrainResult, Keep, Poke
+from tenon.lifecycle.messages.node import Disrupt, Keep, Poke
 from tenon.lifecycle.state import NodeState, Stage
 from tests.workflows.fake_activities import FakeWorld
-from tests.workflows.test_nodeclaim import Handle, at, live, newest, node
+from tests.workflows.guarded_node import BUDGET, Guarded, state_of
+from tests.workflows.node_workflow import Handle, at, live, newest, node
 from tests.workflows.waiting import until
 from workflows.nodeclaim import NodeClaimWorkflow
 
 DAY = timedelta(days=1)
-BUDGET = "pod default/web-0 cannot be evicted: PodDisruptionBudget default/web allows 0 more disruptions"
-
-
-class Guarded(FakeWorld):
-    """A node whose only pod is guarded by a budget, until the grace period of the node is over, if it has one."""
-
-    def __init__(self, grace: timedelta | None = None) -> None:
-        super().__init__()
-        self.grace = grace
-        self.tries: list[datetime] = []
-        self.relaxed = False
-
-    @activity.defn(name=ActivityName.CORDON)
-    async def cordon(self, given: CordonInput) -> CordonResult:
-        force_at = activity.info().scheduled_time + self.grace if self.grace is not None else None
-        return CordonResult(node_name=given.node_name, pods=1, force_at=force_at)
-
-    @activity.defn(name=ActivityName.DRAIN)
-    async def drain(self, given: DrainInput) -> DrainResult:
-        self._called(ActivityName.DRAIN, given)
-        now = activity.info().scheduled_time
-        self.tries.append(now)
-        over = given.force_at is not None and now + timedelta(seconds=given.budget_seconds) >= given.force_at
-        if over or self.relaxed or given.force:
-            return DrainResult(drained=True, evicted=1)
-        return DrainResult(remaining=1, blocked=[BUDGET], next_force_at=given.force_at)
-
-
-async def state_of(handle: Handle) -> NodeState:
-    return await handle.query(NodeClaimWorkflow.status)
 
 
 def line(state: NodeState, text: str) -> datetime:

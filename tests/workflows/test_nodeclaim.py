@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from temporalio import activity
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
-from temporalio.exceptions import ApplicationError
+from temporalio.client import WorkflowExecutionStatus
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
@@ -24,65 +22,14 @@ from tenon.lifecycle.messages.node import (
     TerminateInput,
     TerminateResult,
 )
-from tenon.lifecycle.state import Life, NodeClaimInput, NodeState, Stage
+from tenon.lifecycle.state import NodeClaimInput, NodeState, Stage
 from tenon.lifecycle.termination import BLOCKED_RETRY
 from tests.workflows.fake_activities import INSTANCE, FakeWorld
-from tests.workflows.serving import serving
+from tests.workflows.node_workflow import Handle, at, blocked, called, called_times, live, lost_answer, newest, node
 from tests.workflows.waiting import until
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.options import DRAINING, ENDING
-
-Handle = WorkflowHandle[NodeClaimWorkflow, Life]
-
-
-@asynccontextmanager
-async def node(
-    temporal: WorkflowEnvironment, cluster: str, world: FakeWorld, *, skip_time: bool = True
-) -> AsyncIterator[Handle]:
-    """A node's workflow just begun, with a worker that serves it; its clock skips waits unless told otherwise."""
-    queue = names.task_queue(cluster)
-    async with serving(temporal.client, cluster, world.all()):
-        with nullcontext() if skip_time else temporal.with_time_skipping_disabled():
-            handle = await temporal.client.start_workflow(
-                NodeClaimWorkflow.run,
-                NodeClaimInput(claim=ClaimRef(cluster=cluster, name="default-x1", uid="u1")),
-                id=names.nodeclaim_id(cluster, "default-x1"),
-                task_queue=queue,
-            )
-        yield handle
-
-
-async def stage(handle: Handle) -> Stage:
-    """Where the newest run of the node is."""
-    state: NodeState = await handle.query(NodeClaimWorkflow.status)
-    return state.stage
-
-
-def newest(client: Client, cluster: str) -> Handle:
-    """A handle that follows continue-as-new."""
-    return client.get_workflow_handle_for(NodeClaimWorkflow.run, names.nodeclaim_id(cluster, "default-x1"))
-
-
-async def live(client: Client, cluster: str) -> Handle:
-    """Bring the node to rest: a Node joins and becomes ready."""
-    handle = newest(client, cluster)
-    await until(lambda: at(handle, Stage.REGISTERING))
-    await handle.signal(NodeClaimWorkflow.poke, Poke(node_name="ip-10-0-0-1"))
-    await until(lambda: at(handle, Stage.INITIALIZING))
-    await handle.signal(NodeClaimWorkflow.poke, Poke(node_name="ip-10-0-0-1", node_ready=True))
-    await until(lambda: at(handle, Stage.LIVE))
-    return handle
-
-
-async def at(handle: Handle, wanted: Stage) -> bool:
-    return await stage(handle) is wanted
-
-
-async def blocked(handle: Handle) -> bool:
-    """Whether the node says that something keeps it from leaving."""
-    state: NodeState = await handle.query(NodeClaimWorkflow.status)
-    return bool(state.blocked)
 
 
 async def test_whole_life_is_a_runbook_within_its_budget(temporal: WorkflowEnvironment, cluster: str) -> None:
@@ -157,10 +104,6 @@ async def test_keep_puts_expiry_off(temporal: WorkflowEnvironment, cluster: str)
         life = await handle.result()
     assert life.reason == "expired"
     assert life.timeline[-1].at >= kept_until
-
-
-async def called(world: FakeWorld, name: str) -> bool:
-    return name in world.calls
 
 
 async def test_not_empty_after_all_stays(temporal: WorkflowEnvironment, cluster: str) -> None:
@@ -261,15 +204,6 @@ async def test_lif01_a_launch_without_an_outcome_goes_on_with_the_same_request(
     assert world.calls[0] == "prepare launch"
     first, second = (each for each in world.inputs if isinstance(each, LaunchInput))
     assert first.request == second.request
-
-
-def lost_answer() -> ApplicationError:
-    """The failure of a launch that Temporal does not retry any more."""
-    return ApplicationError("no answer", type="Timeout", non_retryable=True)
-
-
-async def called_times(world: FakeWorld, name: str, times: int) -> bool:
-    return world.calls.count(name) >= times
 
 
 async def test_a_node_that_never_joins_is_given_up(temporal: WorkflowEnvironment, cluster: str) -> None:

@@ -8,7 +8,7 @@ from tenon.apis.legacy.kubelets import Moved, move_kubelets
 from tenon.apis.legacy.pods_and_nodes import convert_node, convert_pod
 from tenon.apis.legacy.v1beta1 import convert_nodeclass, convert_nodepool
 from tests.apis.legacy.sound import manifest, sound
-from tests.apis.legacy.test_v1beta1 import CLASS, NODE
+from tests.apis.legacy.v1beta1_manifests import CLASS, NODE
 
 
 def moved(classes: tuple[str, ...] = ("foo",), **kubelets: dict[str, Any]) -> Moved:

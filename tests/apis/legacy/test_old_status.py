@@ -15,7 +15,7 @@ from tenon.apis.legacy.old_status import (
     provisioner_status,
     template_status,
 )
-from tests.apis.legacy.test_materialized_objects import provisioner, template
+from tests.apis.legacy.older_objects import provisioner, template
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SINCE = "2026-01-01T00:00:00Z"

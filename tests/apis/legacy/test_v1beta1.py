@@ -14,10 +14,8 @@ from tenon.apis.legacy.conversion import Converted
 from tenon.apis.legacy.v1beta1 import convert_nodeclaim, convert_nodeclass, convert_nodepool
 from tests.apis.case import REMOVED, is_false, taint, term
 from tests.apis.legacy.sound import manifest, problems, sound
+from tests.apis.legacy.v1beta1_manifests import CLASS, NODE
 
-NODE = {"requirements": [], "nodeClassRef": {"name": "foo"}}
-DISCOVERED = [{"tags": {"karpenter.sh/discovery": "c"}}]
-CLASS = {"amiFamily": "AL2", "role": "r", "subnetSelectorTerms": DISCOVERED, "securityGroupSelectorTerms": DISCOVERED}
 PLACE = "template/spec/"
 
 

@@ -9,22 +9,9 @@ import pytest
 
 from tenon.apis.versions.parts import UnconvertibleError
 from tenon.apis.versions.review import reviewed
+from tests.apis.versions.reviews import claim, review
 
 REFERENCE = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "c"}
-
-
-def claim(name: str = "n", **spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "karpenter.sh/v1beta1",
-        "kind": "NodeClaim",
-        "metadata": {"name": name, "labels": {"karpenter.sh/nodepool": "p"}},
-        "spec": {"nodeClassRef": {"name": "c"}, "requirements": [], **spec},
-    }
-
-
-def review(*objects: Any, wanted: Any = "karpenter.sh/v1") -> dict[str, Any]:
-    request = {"uid": "u-1", "desiredAPIVersion": wanted, "objects": list(objects)}
-    return {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": request}
 
 
 def test_objects_come_back_in_their_order_under_the_uid_of_the_request() -> None:

@@ -1,0 +1,45 @@
+"""What the sandbox's EC2 was asked to launch."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from sandbox.ec2.client import Ec2Admin
+from sandbox.ec2.prices import read_prices
+from tests.e2e.pools import Pool
+
+Offering = tuple[str, str, str]
+"""Capacity type, instance type, zone."""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """One CreateFleet as EC2 received it."""
+
+    token: str
+    offerings: frozenset[Offering]
+    error: str
+
+    @property
+    def cheapest_first(self) -> list[Offering]:
+        """Its offerings by price."""
+        prices = read_prices()
+        return sorted(self.offerings, key=lambda one: (prices.price(one[0], one[1]) or 0.0, one))
+
+
+def fleets(ec2: Ec2Admin, pool: Pool) -> list[Fleet]:
+    """The fleet requests that were sent for a pool, oldest first."""
+    return [_fleet(call) for call in ec2.calls("CreateFleet") if pool.name in call["parameters"].values()]
+
+
+def _fleet(call: dict[str, Any]) -> Fleet:
+    given: dict[str, str] = call["parameters"]
+    capacity_type = given["TargetCapacitySpecification.DefaultTargetCapacityType"]
+    rows: dict[str, dict[str, str]] = {}
+    for key, value in given.items():
+        if found := re.fullmatch(r"(LaunchTemplateConfigs\.\d+\.Overrides\.\d+)\.(InstanceType|AvailabilityZone)", key):
+            rows.setdefault(found[1], {})[found[2]] = value
+    offerings = {(capacity_type, row["InstanceType"], row["AvailabilityZone"]) for row in rows.values()}
+    return Fleet(given["ClientToken"], frozenset(offerings), call["error"])

@@ -1,0 +1,81 @@
+"""A provisioner whose launches EC2 refuses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+from temporalio import activity
+from temporalio.client import WorkflowHandle
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from activities.launch_breakers import LaunchBreakers
+from tenon.lifecycle.messages.base import ActivityName
+from tenon.lifecycle.messages.launch import OfferingRef
+from tenon.lifecycle.messages.provisioning import AwaitBatchInput, BatchSummary, PlanInput, PlanResult
+from workflows import names
+from workflows.provisioner import ProvisionerInput, ProvisionerWorkflow
+
+SPOT = OfferingRef(capacity_type="spot", instance_type="m5.large", zone="us-west-2a")
+
+
+class Planning:
+    """The cluster process: one pod waits whenever `pods` is set; ``asked`` and ``planned`` are the questions."""
+
+    def __init__(self) -> None:
+        self.asked: list[AwaitBatchInput] = []
+        self.planned: list[PlanInput] = []
+        self.pods = asyncio.Event()
+        self.solves = asyncio.Event()
+        """Unset while a plan takes its time."""
+        self.solves.set()
+
+    @activity.defn(name=ActivityName.AWAIT_BATCH)
+    async def await_batch(self, given: AwaitBatchInput) -> BatchSummary:
+        self.asked.append(given)
+        await self.pods.wait()
+        self.pods.clear()
+        return BatchSummary(pods=1)
+
+    @activity.defn(name=ActivityName.PLAN)
+    async def plan(self, given: PlanInput) -> PlanResult:
+        self.planned.append(given)
+        await self.solves.wait()
+        return PlanResult(batch=given.batch)
+
+
+@asynccontextmanager
+async def provisioner(
+    temporal: WorkflowEnvironment, cluster: str, planning: Planning
+) -> AsyncIterator[WorkflowHandle[ProvisionerWorkflow, None]]:
+    """The workflow at work, and the two queues served; it is terminated in the end."""
+    queue = names.task_queue(cluster)
+    plan = Worker(
+        temporal.client, task_queue=names.plan_queue(cluster), activities=[planning.await_batch, planning.plan]
+    )
+    with temporal.with_time_skipping_disabled():
+        async with Worker(temporal.client, task_queue=queue, workflows=[ProvisionerWorkflow]), plan:
+            await begin(temporal, cluster)
+            handle = temporal.client.get_workflow_handle_for(ProvisionerWorkflow.run, names.provisioner_id(cluster))
+            yield handle
+            await handle.terminate()
+
+
+async def begin(temporal: WorkflowEnvironment, cluster: str) -> None:
+    await temporal.client.start_workflow(
+        ProvisionerWorkflow.run,
+        ProvisionerInput(cluster=cluster),
+        id=names.provisioner_id(cluster),
+        task_queue=names.task_queue(cluster),
+    )
+
+
+def refusing() -> LaunchBreakers:
+    """What an io process knows after two refusals."""
+    breakers = LaunchBreakers(lambda: datetime.now(UTC))
+    breakers.sold_out([SPOT])
+    breakers.refused("web", "Unauthorized", "you may not")
+    return breakers
