@@ -1,21 +1,21 @@
-# `make demo` and `make test` set everything up by themselves; all they need is Python 3.11 or newer and make.
+# `make demo` and `make test` set up everything that they need. Only Python 3.11 or newer and make must be installed.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
-# Another uv on PATH is used when there is one; else it is installed into a small environment of its own.
+# Uses uv from PATH. If PATH has none, installs it into its own environment in .uv.
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 SYNCED := $(VENV)/.synced
-# Tests run in so many processes at once, each with a sandbox of its own when it comes to need one; those of a file stay
-# together and in their order.
+# Number of test processes. Each starts its own sandbox when a test needs one. The tests of a file run in one process, in
+# order.
 JOBS ?= 2
 PYTEST := $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
-# The order within sets of texts is the same in every run too: see tests/fuzzing.py.
+# Sets of strings have the same order in every run: see tests/fuzzing.py.
 unit test: export PYTHONHASHSEED := 0
 
 .PHONY: help setup check test demo unit fuzz clean generate
 
-help:  ## What there is
+help:  ## List the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 .uv/bin/uv:
@@ -29,7 +29,7 @@ $(SYNCED): pyproject.toml uv.lock | $(filter .uv/bin/uv,$(UV))
 setup: $(SYNCED)  ## Python environment and the sandbox's control plane (built once, then cached)
 	$(BIN)/tenon sandbox build
 
-check: $(SYNCED)  ## The fast gates: style, types, import rules, generated files
+check: $(SYNCED)  ## Fast checks: style, types, import rules, generated files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -39,16 +39,16 @@ check: $(SYNCED)  ## The fast gates: style, types, import rules, generated files
 unit: $(SYNCED)  ## Tests that need no sandbox
 	$(PYTEST) -q --ignore tests/e2e --ignore tests/faults --ignore tests/sandbox --ignore tests/deploy --ignore tests/planning/test_on_api_server.py --ignore tests/apis/verdicts --ignore tests/webhook/test_two_versions.py
 
-test: check setup  ## Everything
+test: check setup  ## All checks and all tests
 	$(PYTEST)
 
-fuzz: $(SYNCED)  ## New inputs at random for the tests by hypothesis; TIMES=20 as many as a test run tries
+fuzz: $(SYNCED)  ## Run hypothesis tests with new random inputs; TIMES=20 as many inputs as a test run
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -q --timeout 0 --fuzz $(or $(TIMES),20)
 
-demo: setup  ## The main job on real parts; KEEP=1 leaves the sandbox running
+demo: setup  ## Scale a Deployment up and down on real components; KEEP=1 leaves the sandbox running
 	$(BIN)/tenon demo $(if $(KEEP),--keep)
 
-generate: $(SYNCED)  ## Write the files that are generated from the models
+generate: $(SYNCED)  ## Generate files from the models
 	$(BIN)/tenon generate
 
 clean:  ## Remove the environment and caches of this checkout

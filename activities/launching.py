@@ -255,7 +255,7 @@ class Launching:
             if state is None and launched_recently(claim, self._now()):
                 raise EC2Error("InvalidInstanceID.NotFound", f"EC2 does not show {instance_id} yet", retryable=True)
             if state in (None, "shutting-down", "terminated"):
-                return None, f"instance {instance_id} is {state or 'unknown to EC2'}: the node cannot go on"
+                return None, f"instance {instance_id} is {state or 'unknown to EC2'}: the node cannot be used"
             return await asyncio.to_thread(self._ec2.describe_instance, instance_id), ""
         created = claim.created_at
         young = created is None or self._now() - created < RESUMED_AFTER

@@ -49,7 +49,7 @@ CLAIMS_REFUSED = Counter(
     ["nodepool", "reason"],
 )
 CLAIMS_TERMINATED = Counter(
-    "karpenter_nodeclaims_terminated_total", "NodeClaims ended.", ["nodepool", "capacity_type", "zone"]
+    "karpenter_nodeclaims_terminated_total", "NodeClaims terminated.", ["nodepool", "capacity_type", "zone"]
 )
 CLAIMS_DISRUPTED = Counter(
     "karpenter_nodeclaims_disrupted_total",
@@ -58,21 +58,21 @@ CLAIMS_DISRUPTED = Counter(
 )
 CLAIM_TERMINATION_SECONDS = Histogram(
     "karpenter_nodeclaims_termination_duration_seconds",
-    "From the start of a NodeClaim's deletion to its end.",
+    "Time from a NodeClaim's deletion request until it is gone.",
     ["nodepool"],
     buckets=_POWERS,
 )
 NODES_CREATED = Counter("karpenter_nodes_created_total", "Nodes registered.", ["nodepool", "zone"])
-NODES_TERMINATED = Counter("karpenter_nodes_terminated_total", "Nodes ended.", ["nodepool", "zone"])
+NODES_TERMINATED = Counter("karpenter_nodes_terminated_total", "Nodes terminated.", ["nodepool", "zone"])
 NODES_DRAINED = Counter("karpenter_nodes_drained_total", "Nodes drained.", ["nodepool"])
 NODE_LIFETIME_SECONDS = Histogram(
     "karpenter_nodes_lifetime_duration_seconds",
-    "From a NodeClaim's creation to its end.",
+    "Time from a NodeClaim's creation until it is gone.",
     ["nodepool"],
     buckets=(*(60 * power for power in _POWERS), 7 * 86400, 30 * 86400, 90 * 86400),
 )
 POD_EVICTIONS = Counter("karpenter_pods_eviction_requests_total", "Eviction requests by answer.", ["code"])
-PODS_DRAINED = Counter("karpenter_pods_drained_total", "Pods drained from nodes on their way out.", ["reason"])
+PODS_DRAINED = Counter("karpenter_pods_drained_total", "Pods drained from nodes that are being removed.", ["reason"])
 POOL_LIMIT = Gauge(
     "karpenter_nodepools_limit", "Limits of a NodePool.", ["resource_type", "nodepool"], multiprocess_mode="mostrecent"
 )
@@ -99,12 +99,12 @@ RECONCILE_SECONDS = Histogram(
 )
 ACTIVE_RECONCILES = Gauge(
     "controller_runtime_active_workers",
-    "Whether a controller reconciles at this moment.",
+    "Whether a controller is reconciling.",
     ["controller"],
     multiprocess_mode="livesum",
 )
 QUEUED_CHANGES = Gauge(
-    "workqueue_depth", "Changes that the last reconcile took up.", ["name", "controller"], multiprocess_mode="livesum"
+    "workqueue_depth", "Changes in the last reconcile.", ["name", "controller"], multiprocess_mode="livesum"
 )
 QUEUE_ADDS = Counter("workqueue_adds_total", "Changes that a controller collected.", ["name", "controller"])
 QUEUE_RETRIES = Counter("workqueue_retries_total", "Failures that a controller retries.", ["name", "controller"])
@@ -116,7 +116,7 @@ EVENT_LOOP_LAG = Gauge(
 )
 EVENT_LOOP_COMPUTING = Gauge(
     "tenon_event_loop_computing_seconds",
-    "The longest that a process's event loop computed in one go in the last minute.",
+    "The longest time in the last minute that a process's event loop computed without yielding.",
     ["process"],
     multiprocess_mode="livemax",
 )
@@ -149,36 +149,38 @@ CLOUD_ERRORS = Counter(
 )
 LAUNCHES_HELD = Gauge(
     "tenon_nodepools_launches_held_back",
-    "1 while EC2 refuses a NodePool's launches, so that only one at a time probes; else 0.",
+    "1 while EC2 refuses a NodePool's launches, so that only one launch at a time is tried; otherwise 0.",
     ["nodepool"],
     multiprocess_mode="mostrecent",
 )
-HOUSEKEEPING_FOUND = Counter("tenon_housekeeping_found_total", "What a sweep found lost or wrong, by kind.", ["kind"])
+HOUSEKEEPING_FOUND = Counter(
+    "tenon_housekeeping_found_total", "Lost or inconsistent objects that sweeps found, by kind.", ["kind"]
+)
 HOUSEKEEPING_ENDED = Counter(
-    "tenon_housekeeping_ended_total", "Findings of sweeps that were ended or healed, by kind.", ["kind"]
+    "tenon_housekeeping_ended_total", "Findings of sweeps that were removed or repaired, by kind.", ["kind"]
 )
 HOUSEKEEPING_FAILED = Counter(
-    "tenon_housekeeping_failed_total", "Findings of sweeps that could not be acted on, by kind.", ["kind"]
+    "tenon_housekeeping_failed_total", "Findings of sweeps whose removal or repair failed, by kind.", ["kind"]
 )
 HOUSEKEEPING_UNREAD = Counter(
     "tenon_housekeeping_unread_total",
-    "Sources that a sweep could not read, so that it judged nothing by them.",
+    "Sources that a sweep could not read, so that it skipped their objects.",
     ["source"],
 )
 HOUSEKEEPING_SUCCESS = Gauge(
     "tenon_housekeeping_last_success_timestamp_seconds",
-    "When a sweep last read everything; alert when it is older than a few intervals.",
+    "Time of the last sweep that read everything; alert if it is older than a few intervals.",
     multiprocess_mode="max",
 )
 FOREIGN_FINALIZERS = Gauge(
     "tenon_nodeclaims_foreign_finalizers",
-    "Deleted NodeClaims that only a finalizer of somebody else holds, as this replica's last sweep saw them.",
+    "Deleted NodeClaims that only another controller's finalizer holds, as of this replica's last sweep.",
     ["finalizer"],
     multiprocess_mode="mostrecent",
 )
 BLOCKED_CLAIMS = Gauge(
     "tenon_nodeclaims_blocked",
-    "NodeClaims whose workflow waits for something that somebody should look at, as this replica's last sweep saw it.",
+    "NodeClaims whose workflow is blocked and needs an operator's attention, as of this replica's last sweep.",
     multiprocess_mode="mostrecent",
 )
 STANDING_BY = Gauge(

@@ -222,7 +222,7 @@ def main() -> int:
     """Run the drill on an EC2 server of its own and print the results. Return 1 if an expectation is broken."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.account", description=__doc__)
     parser.add_argument("--launches", type=int, default=600, help="claims of both clusters together")
-    parser.add_argument("--group", type=int, default=20, help="claims that ask for the same")
+    parser.add_argument("--group", type=int, default=20, help="claims with the same requests")
     parser.add_argument("--endings", type=int, default=200, help="instances that are ended afterwards")
     chosen = parser.parse_args()
     from sandbox.ec2.server import start

@@ -275,7 +275,7 @@ def main() -> None:
         "--settle", type=float, default=SETTLE_SECONDS, help="seconds after the start that do not count"
     )
     parser.add_argument("--log", type=Path, help="where to keep the log of the cluster process")
-    parser.add_argument("--profile", type=Path, help="where to write what the process did at rest")
+    parser.add_argument("--profile", type=Path, help="where to write the idle process's profile")
     options = parser.parse_args()
     phases = asyncio.run(with_temporal(options))
     table = Table(title=f"{options.nodes:,} nodes, {options.pods:,} pods")

@@ -85,7 +85,7 @@ class Worker:
         quiet, used = 0, self._cpu_seconds()
         while quiet < QUIET_LOOKS:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"the worker does not come to rest; its log is {self.log}")
+                raise TimeoutError(f"the worker does not become idle; its log is {self.log}")
             time.sleep(QUIET_SECONDS)
             before, used = used, self._cpu_seconds()
             quiet = quiet + 1 if used - before < QUIET_SHARE * QUIET_SECONDS else 0

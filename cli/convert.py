@@ -31,9 +31,10 @@ class Form(StrEnum):
 @app.command(name="convert")
 def run(
     filename: Annotated[
-        list[str] | None, typer.Option("-f", "--filename", help="A file of manifests, a folder of them, or - .")
+        list[str] | None,
+        typer.Option("-f", "--filename", help="A manifest file, a folder of manifests, or - for standard input."),
     ] = None,
-    output: Annotated[Form, typer.Option("-o", "--output", help="How to write them.")] = Form.yaml,
+    output: Annotated[Form, typer.Option("-o", "--output", help="Output format.")] = Form.yaml,
     output_dir: Annotated[
         Path | None, typer.Option("-w", "--output-dir", help="Write each file under its name into this folder.")
     ] = None,

@@ -18,7 +18,7 @@ from sandbox.faults.registry import NamedFault, Option
 app = typer.Typer(
     name="fault",
     no_args_is_help=True,
-    help="Make something go wrong in the sandbox, and heal it. Where chance decides, a seed makes it repeatable.",
+    help="Inject faults into the sandbox, and undo them. With a seed, random faults are repeatable.",
 )
 OutputFormat = Annotated[Output, typer.Option("-o", "--output", help="table or json.")]
 
@@ -52,7 +52,7 @@ def list_faults(output: OutputFormat = Output.TABLE) -> None:
 
 @app.command()
 def clear(
-    name: Annotated[str, typer.Argument(help="A fault; without it all are healed.")] = "",
+    name: Annotated[str, typer.Argument(help="A fault; without it, all faults are undone.")] = "",
     state: StateDir = None,
     output: OutputFormat = Output.TABLE,
 ) -> None:

@@ -27,7 +27,7 @@ def crd_texts() -> dict[str, str]:
 
 @app.command()
 def generate(
-    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail when a file is stale.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if a file is stale.")] = False,
     directory: Annotated[Path, typer.Option(help="Where the CRD manifests are.")] = CRD_DIRECTORY,
 ) -> None:
     """Write the CustomResourceDefinitions, and the parts of the Helm chart that say what code says."""

@@ -47,9 +47,9 @@ class StillLeadsError(TenonError):
 
 @app.callback(invoke_without_command=True)
 def handback(cluster: Cluster = None, lease: Lease = LEASE_NAME) -> None:
-    """End Tenon's workflows and take its marks off, so that Karpenter goes on with the same nodes.
+    """End Tenon's workflows and remove what it wrote on objects, so that Karpenter takes over the same nodes.
 
-    Stop all workers first. Nothing is replaced, drained or ended by it; running it again is harmless.
+    Stop all workers first. It replaces, drains and terminates nothing; running it again is harmless.
     """
     try:
         asyncio.run(_hand_back(cluster, lease))
@@ -143,7 +143,7 @@ async def end_workflows(client: Client, cluster: str) -> int:
 
 async def _terminate(client: Client, workflow_id: str) -> None:
     try:
-        await client.get_workflow_handle(workflow_id).terminate(reason="tenon handback: Karpenter goes on")
+        await client.get_workflow_handle(workflow_id).terminate(reason="tenon handback: Karpenter takes over")
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise

@@ -50,7 +50,7 @@ class Commands(TyperGroup):
 app = typer.Typer(
     name="tenon",
     cls=Commands,
-    help="Right-sized EC2 nodes for pods that fit nowhere; every node's life is a durable workflow.",
+    help="Right-sized EC2 nodes for unschedulable pods; each node's lifecycle is a durable workflow.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -74,4 +74,4 @@ def main() -> None:
 
 @app.callback()
 def tenon() -> None:
-    """Right-sized EC2 nodes for pods that fit nowhere; every node's life is a durable workflow."""
+    """Right-sized EC2 nodes for unschedulable pods; each node's lifecycle is a durable workflow."""

@@ -36,7 +36,7 @@ from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.provisioner import ProvisionerWorkflow
 
-app = typer.Typer(no_args_is_help=True, help="Watch and steer nodes through their workflows.")
+app = typer.Typer(no_args_is_help=True, help="Watch and control nodes through their workflows.")
 T = TypeVar("T")
 
 CONCURRENCY = 10
@@ -46,7 +46,7 @@ QUERY_TIMEOUT = timedelta(seconds=10)
 Name = Annotated[str, typer.Argument(help="A NodeClaim, or the Node it became.")]
 Cluster = Annotated[str | None, typer.Option("--cluster", envvar="CLUSTER_NAME", help="Name of the cluster.")]
 Output = Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="table or json.")]
-Blocked = Annotated[bool, typer.Option("--blocked", help="Only nodes that wait for something a person should see.")]
+Blocked = Annotated[bool, typer.Option("--blocked", help="Only nodes that are blocked and need a person's attention.")]
 
 
 class NodeError(TenonError):
@@ -85,7 +85,7 @@ async def _claim_of(name: str) -> str:
             if name in (claim.name, claim.node_name):
                 return claim.name
     except ApiError as error:
-        print(f"{name} is taken for a NodeClaim's own name: {error}", file=sys.stderr)
+        print(f"{name} is treated as the name of a NodeClaim: {error}", file=sys.stderr)
     finally:
         await kube.close()
     return name

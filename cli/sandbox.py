@@ -45,7 +45,7 @@ app = typer.Typer(
     name="sandbox",
     cls=Commands,
     no_args_is_help=True,
-    help="Temporal, Kubernetes and EC2 on this machine, to try Tenon in.",
+    help="Temporal, Kubernetes and EC2 on this machine, to try Tenon.",
 )
 
 COLOURS = {
@@ -72,7 +72,9 @@ def build_control_plane() -> None:
 @app.command()
 def up(
     state: StateDir = None,
-    foreground: Annotated[bool, typer.Option("--foreground", help="Stay, and stop all on Ctrl-C.")] = False,
+    foreground: Annotated[
+        bool, typer.Option("--foreground", help="Stay in the foreground, and stop everything on Ctrl-C.")
+    ] = False,
     boot_delay: Annotated[
         float | None, typer.Option(min=0, help="Seconds from an instance's launch to its Node.")
     ] = None,
@@ -154,7 +156,7 @@ def load(
         str,
         typer.Argument(
             metavar="LOAD",
-            help="90%: of the CPU that each pod requests. 1500m or 1.5: CPUs that all its pods use together.",
+            help="90%: share of the CPU that each pod requests. 1500m or 1.5: CPUs that all its pods use together.",
         ),
     ],
     namespace: Annotated[str, typer.Option("-n", "--namespace", help="Its namespace.")] = "default",

@@ -12,7 +12,7 @@ from rich.markup import escape
 
 StateDir = Annotated[
     Path | None,
-    typer.Option("--state", metavar="FOLDER", help="State folder.  [default: $TENON_SANDBOX_DIR, else ./.sandbox]"),
+    typer.Option("--state", metavar="FOLDER", help="State folder.  [default: $TENON_SANDBOX_DIR or ./.sandbox]"),
 ]
 
 FAILED = 2

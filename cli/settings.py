@@ -43,7 +43,7 @@ def settings(
     ctx: typer.Context,
     flags: dict[str, Any],
     output: Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="table or json.")] = "table",
-    kubeconfig: Annotated[str | None, typer.Option(help="The cluster whose old ConfigMaps count.")] = None,
+    kubeconfig: Annotated[str | None, typer.Option(help="The cluster whose old ConfigMaps to read.")] = None,
     namespace: Annotated[str | None, typer.Option(help="The worker's namespace.")] = None,
 ) -> None:
     """Show the settings of a worker by this environment and these flags, and where each comes from."""

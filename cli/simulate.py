@@ -61,20 +61,21 @@ class InputError(TenonError):
 @app.command()
 def simulate(
     filename: Annotated[
-        list[str] | None, typer.Option("-f", "--filename", help="A file of manifests, a folder of them, or - .")
+        list[str] | None,
+        typer.Option("-f", "--filename", help="A manifest file, a folder of manifests, or - for standard input."),
     ] = None,
     live: Annotated[
         bool, typer.Option("--live", help="Add the objects of the kubeconfig's cluster (read only).")
     ] = False,
     catalog: Annotated[str | None, typer.Option(help="Instance types to use instead of the built-in ones.")] = None,
-    output: Annotated[Form, typer.Option("-o", "--output", help="How to show the plan.")] = Form.table,
-    disruption: Annotated[bool, typer.Option("--disruption", help="Say which nodes would be taken away.")] = False,
+    output: Annotated[Form, typer.Option("-o", "--output", help="Output format.")] = Form.table,
+    disruption: Annotated[bool, typer.Option("--disruption", help="Show which nodes would be removed.")] = False,
     now: Annotated[
-        str | None, typer.Option(help="The time to decide at (RFC 3339); else the newest in the input.")
+        str | None, typer.Option(help="The time of the decisions (RFC 3339). Default: the newest time in the input.")
     ] = None,
     setting: Annotated[list[str] | None, typer.Option("--set", help="A setting of the worker, as NAME=VALUE.")] = None,
     problem: Annotated[
-        Path | None, typer.Option(help="Solve a problem again that the worker wrote when its engine failed.")
+        Path | None, typer.Option(help="Solve a problem again that the worker saved when its engine failed.")
     ] = None,
 ) -> None:
     """Say which nodes the autoscaler would launch for the pods in these manifests, and what they would cost."""

@@ -32,9 +32,10 @@ class Form(StrEnum):
 @app.command()
 def validate(
     filename: Annotated[
-        list[str] | None, typer.Option("-f", "--filename", help="A file of manifests, a folder of them, or - .")
+        list[str] | None,
+        typer.Option("-f", "--filename", help="A manifest file, a folder of manifests, or - for standard input."),
     ] = None,
-    output: Annotated[Form, typer.Option("-o", "--output", help="How to show what is found.")] = Form.table,
+    output: Annotated[Form, typer.Option("-o", "--output", help="Output format.")] = Form.table,
 ) -> None:
     """Check Karpenter's manifests of any age as the API server and the worker would, without either."""
     faults: list[ManifestError] = []

@@ -115,7 +115,7 @@ class Sandbox:
         layout = Layout.at(state_dir)
         status = read(layout.status)
         if status is None or status.state is not State.READY or status.addresses is None:
-            what = f"it is {status.state}: {status.message}" if status else "there is none"
+            what = f"it is {status.state}: {status.message}" if status else "it does not exist"
             raise SandboxError(f"No sandbox is ready in {layout.root} ({what}); `tenon sandbox up` starts one.")
         return cls(layout, status.addresses)
 

@@ -75,7 +75,7 @@ def _content_hash() -> str:
 
 def _build(target: Path, on_progress: OnProgress) -> None:
     go = golang.find(golang.needed((SOURCE / "go.mod").read_text()))
-    on_progress(Progress("building helm once, about half a minute beside a control plane that was built here"))
+    on_progress(Progress("building helm once, about half a minute if a control plane was built here before"))
     scratch = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))
     try:
         answer = subprocess.run(

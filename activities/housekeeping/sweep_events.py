@@ -24,9 +24,9 @@ def event_for(found: Finding) -> SweepEvent | None:
             text = f"Instance {found.instance_id} is gone without having been asked to end: the node leaves"
             return claim, "NodeClaimWithoutInstance", text
         case Kind.CLAIM_WITHOUT_WORKFLOW:
-            return claim, "NodeClaimWithoutWorkflow", "No workflow drove this node: it was begun anew"
+            return claim, "NodeClaimWithoutWorkflow", "No workflow managed this node: a new one was started"
         case Kind.WORKFLOW_WITHOUT_CLAIM:
-            text = "The NodeClaim is gone but its workflow was open: told it to end the instance"
+            text = "The NodeClaim is gone but its workflow was open: the workflow terminates the instance"
             return claim, "WorkflowWithoutNodeClaim", text
         case Kind.NODE_WITHOUT_CLAIM:
             text = f"NodeClaim and instance {found.instance_id} are gone: let the Node go"
@@ -37,7 +37,7 @@ def event_for(found: Finding) -> SweepEvent | None:
         case Kind.FOREIGN_FINALIZER:
             text = (
                 f"The node is gone; finalizers of others hold the NodeClaim: {', '.join(found.finalizers)}. "
-                "Their controllers must take them off, or an operator by hand"
+                "Their controllers, or an operator, must remove them"
             )
             return claim, "HeldByFinalizer", text
         case Kind.UNTAGGED_INSTANCE:

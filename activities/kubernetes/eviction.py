@@ -135,7 +135,8 @@ class Evictor:
         if pods.deletion_instant(pod) is not None:
             return
         self.evicted += 1
-        text = f"deleted with {grace_seconds} s of grace, for its Node {self._node['metadata']['name']} must go"
+        node = self._node["metadata"]["name"]
+        text = f"deleted with {grace_seconds} s of grace, because its Node {node} must be removed"
         await self._recorder.publish(pod, "Disrupted", text, "Warning")
 
     def _refused(self, pod: Object, now: datetime, why: str) -> None:

@@ -44,5 +44,7 @@ async def release(kube: Kube, wanted: ReleaseInput, recorder: EventRecorder) -> 
         left.append(await change(kube, NODECLAIMS, wanted.claim.name, without_finalizer, uid=wanted.claim.uid))
     held = [obj for obj in left if obj is not None and foreign_finalizers(obj)]
     for obj in held:
-        await recorder.publish(obj, HELD_BY_FINALIZER, f"Tenon has let go of it; {finalizer_message(obj)}", "Warning")
+        await recorder.publish(
+            obj, HELD_BY_FINALIZER, f"Tenon has removed its own finalizer; {finalizer_message(obj)}", "Warning"
+        )
     return evolve(wanted, held_by=[finalizer_message(obj) for obj in held])

@@ -36,7 +36,7 @@ async def forget_pods(kube: Kube, recorder: EventRecorder, node: Object, found: 
     Try to evict each pod first, because an eviction marks the pod as disrupted, which Jobs do not count as a failure.
     If a PodDisruptionBudget refuses, delete the pod anyway: it does not run any more, so the budget protects nothing.
     """
-    text = f"deleted without grace, for the machine of its Node {node['metadata']['name']} is gone"
+    text = f"deleted without a grace period, because the machine of its Node {node['metadata']['name']} is gone"
 
     async def forget(pod: Object) -> bool:
         namespace, name, uid = pod["metadata"]["namespace"], pod["metadata"]["name"], pods.uid(pod)

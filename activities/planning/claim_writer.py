@@ -72,7 +72,7 @@ class UnwrittenClaim:
                 f"{where} was refused by the API server: {self.error.message}; change what refuses it, or the NodePool."
                 " It is tried again with growing pauses"
             )
-        return f"{where} could not be written: {self.error}; it is tried again at once"
+        return f"{where} could not be written: {self.error}; it is retried at once"
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,4 +276,4 @@ def _for_same_pods(present: Mapping[str, Any], body: Mapping[str, Any]) -> bool:
 
 
 def _another_planner(name: str) -> ApplicationError:
-    return ApplicationError(f"another planner is at this batch: {name} is there", type="CacheBehind")
+    return ApplicationError(f"another planner works on this batch: {name} exists", type="CacheBehind")

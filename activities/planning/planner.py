@@ -223,7 +223,7 @@ class Planner:
             return await reading
         except TimeoutError:
             raise ApplicationError(
-                "the cluster cache is behind the API server and could not be read anew", type="CacheBehind"
+                "the cluster cache is behind the API server and could not be read again", type="CacheBehind"
             ) from None
 
     async def _instance_types(self, pools: Sequence[NodePool], given: PlanInput) -> Overlaid:

@@ -170,6 +170,6 @@ async def _quietly(thread: asyncio.Future[IsolatedPlan]) -> None:
 
 def _sentence(error: str) -> str:
     return (
-        f"Tenon failed to plan for it, by a fault of its own ({error[:_MAX_ERROR_TEXT]}): please report it with the"
-        " file that the worker's log names. It is tried again with growing pauses"
+        f"Tenon failed to plan for it because of an internal error ({error[:_MAX_ERROR_TEXT]}): please report it with"
+        " the file that the worker's log names. It is tried again with growing pauses"
     )

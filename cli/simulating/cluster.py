@@ -120,7 +120,7 @@ def why_not_placed(record: PodRecord) -> str:
     if record.deleting:
         return "it is being deleted"
     if record.nominated:
-        return "kube-scheduler makes room for it on a node that is there (status.nominatedNodeName)"
+        return "kube-scheduler makes room for it on an existing node (status.nominatedNodeName)"
     if record.daemon:
         return "a DaemonSet owns it, whose pods come with each node"
     if record.mirror:

@@ -141,7 +141,7 @@ def parse_taints(text: str) -> list[Taint]:
     for one in (entry for entry in text.split(",") if entry):
         head, separator, effect = one.rpartition(":")
         if not separator:
-            raise ValueError(f"{one!r} is no taint: write key=value:Effect")
+            raise ValueError(f"{one!r} is not a taint: write key=value:Effect")
         key, _, value = head.partition("=")
         taints.append(_taint(key, value, effect))
     return taints

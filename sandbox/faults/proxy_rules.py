@@ -28,7 +28,7 @@ class Rule:
         try:
             self.pattern = re.compile(self.path)
         except re.error as error:
-            raise ValueError(f"path {self.path!r} is no regular expression: {error}") from error
+            raise ValueError(f"path {self.path!r} is not a regular expression: {error}") from error
         if self.count is not None and self.count < 1:
             raise ValueError(f"count {self.count} makes no sense: give 1 or more, or leave it null for always")
 
@@ -54,7 +54,7 @@ class ProxyFault(Rule):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.status and not 400 <= self.status <= 599:
-            raise ValueError(f"status {self.status} is no error: give 400 to 599, or 0 for latency alone")
+            raise ValueError(f"status {self.status} is not an error: give 400 to 599, or 0 for latency alone")
         if not 0 <= self.latency_seconds <= 600:
             raise ValueError(f"latency_seconds {self.latency_seconds} is out of bounds: give 0 to 600")
 

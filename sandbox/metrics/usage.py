@@ -46,8 +46,8 @@ def parse_load(text: str) -> Load:
     found = _LOAD.fullmatch(text.strip())
     if found is None:
         raise ValueError(
-            f"{text!r} is no load: write 90% for a part of what each pod requests, or 1500m or 1.5 for the CPUs that "
-            "all pods use together"
+            f"{text!r} is not a load: write 90% for a part of what each pod requests, or 1500m or 1.5 for the CPUs "
+            "that all pods use together"
         )
     if found["percent"]:
         return Load(percent=float(found["percent"]))

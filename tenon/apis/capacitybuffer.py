@@ -44,7 +44,7 @@ class CapacityBufferSpec(ApiModel):
         exactly_one("pod_template_ref", "scalable_ref", "exactly one of podTemplateRef and scalableRef must be given"),
         Rule(
             "!has(self.podTemplateRef) || has(self.replicas) || has(self.limits)",
-            "podTemplateRef needs replicas or limits beside it",
+            "podTemplateRef requires replicas or limits",
             lambda spec: (
                 spec.pod_template_ref is None or spec.replicas is not None or "limits" in spec.model_fields_set
             ),

@@ -99,7 +99,7 @@ class Duration:
         if isinstance(value, Duration):
             return value
         if not isinstance(value, str):
-            raise ValueError("is not a text: write a duration such as 30s or 1h30m, or Never")
+            raise ValueError("is not a string: write a duration such as 30s or 1h30m, or Never")
         return cls(value)
 
     @classmethod

@@ -111,7 +111,7 @@ class PlacementGroupSelector(ApiModel):
 
 OWNER_NEEDS_MORE = Rule(
     f"!has(self.owner) || {TAGS_CEL} || has(self.name)",
-    "owner needs tags or name beside it",
+    "owner requires tags or name",
     lambda term: term.owner is None or bool(term.tags) or term.name is not None,
 )
 

@@ -84,7 +84,7 @@ class NodeOverlaySpec(ApiModel):
     price_adjustment: Annotated[str, Field(max_length=64, pattern=ADJUSTMENT_PATTERN)] | None = None
     """What is added to the price, in dollars an hour or percent, with its sign: +0.5, -10%. No price is below zero."""
     capacity: Annotated[Amounts, Field(max_length=100)] = {}
-    """Extended resources that the types have beside what EC2 says."""
+    """Extended resources that the types have in addition to what EC2 reports."""
     weight: Annotated[int, Field(ge=1, le=10_000)] | None = None
     """Overlays of a higher weight win; unset is the lowest."""
 

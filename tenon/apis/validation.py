@@ -122,7 +122,7 @@ def unreadable_expressions(kubelet: KubeletConfiguration) -> list[FieldError]:
         try:
             expressions.check(text)
         except expressions.ExpressionError as error:
-            problems.append(FieldError(f"spec.kubelet.{place}", f"{text[:80]!r} is no expression that works: {error}"))
+            problems.append(FieldError(f"spec.kubelet.{place}", f"{text[:80]!r} is not a valid expression: {error}"))
     return problems
 
 
@@ -150,7 +150,7 @@ def _labels(given: Mapping[str, str], path: str) -> Iterable[FieldError]:
         yield from _key(key, f"{path}[{key}]")
         known = KNOWN_VALUES.get(key)
         if known is not None and value not in known:
-            yield FieldError(f"{path}[{key}]", f"{value!r} is no value of this label: use one of {_list(known)}")
+            yield FieldError(f"{path}[{key}]", f"{value!r} is not a value of this label: use one of {_list(known)}")
 
 
 def _key(key: str, path: str) -> Iterable[FieldError]:
@@ -226,7 +226,7 @@ def _path(location: Iterable[int | str]) -> str:
 
 _SENTENCES = {
     "missing": "is required",
-    "string_type": "is not a text: put it in quotes",
+    "string_type": "is not a string: put it in quotes",
     "int_type": "is not a whole number: write it without quotes",
     "bool_type": "is neither true nor false: write it without quotes",
     "list_type": "is not a list",
@@ -246,13 +246,13 @@ def sentence_of(fault: Any) -> str:
     kind, value = fault["type"], fault["input"]
     if kind == "string_pattern_mismatch":
         if fault["ctx"]["pattern"] == SIZE_PATTERN:
-            return f"{str(value)[:80]!r} is no size of a volume: {_SIZE_HINT}"
+            return f"{str(value)[:80]!r} is not a volume size: {_SIZE_HINT}"
         return f"{str(value)[:80]!r} does not match {fault['ctx']['pattern']}"
     if kind == "literal_error":
         shown = repr(value[:80]) if isinstance(value, str) else "a value of another kind"
-        return f"{shown} is none of {fault['ctx']['expected'].replace(' or ', ', ')}"
+        return f"{shown} is not one of {fault['ctx']['expected'].replace(' or ', ', ')}"
     if kind == "string_type" and fault["loc"][-1] == "volumeSize":
-        return f"is no size of a volume: {_SIZE_HINT}"
+        return f"is not a volume size: {_SIZE_HINT}"
     if isinstance(value, str) and kind in _NOT_IN_QUOTES and re.fullmatch(_NOT_IN_QUOTES[kind], value) is None:
         return _SENTENCES[kind].partition(":")[0]
     said = str(fault["msg"]).removeprefix("Value error, ")

@@ -139,11 +139,11 @@ def _terms(use: VolumeUse, storage: Storage) -> tuple[Requirements, ...] | None:
     """Return the alternatives of one volume; None if every node can access it."""
     claim = storage.claim(use.claim) or use.template
     if claim is None:
-        raise UnplacedVolumeError(f"its volume claim {use.claim} is not there: create it")
+        raise UnplacedVolumeError(f"its volume claim {use.claim} does not exist: create it")
     if claim.leaving:
         raise UnplacedVolumeError(f"its volume claim {use.claim} is being deleted")
     if claim.lost:
-        raise UnplacedVolumeError(f"its volume claim {use.claim} has lost its volume {claim.volume}: create it anew")
+        raise UnplacedVolumeError(f"its volume claim {use.claim} has lost its volume {claim.volume}: create it again")
     terms = _of_volume(use.claim, claim, storage) if claim.volume else _of_class(use.claim, claim, storage)
     driver = _driver(use, storage)
     if driver in AUTO_MODE_DRIVERS:
@@ -156,7 +156,7 @@ def _terms(use: VolumeUse, storage: Storage) -> tuple[Requirements, ...] | None:
 def _of_volume(key: str, claim: VolumeClaim, storage: Storage) -> tuple[Requirements, ...] | None:
     volume = storage.volume(claim.volume)
     if volume is None:
-        raise UnplacedVolumeError(f"the volume {claim.volume} of its claim {key} is not there")
+        raise UnplacedVolumeError(f"the volume {claim.volume} of its claim {key} does not exist")
     if volume.leaving:
         raise UnplacedVolumeError(f"the volume {claim.volume} of its claim {key} is being deleted")
     if not claim.bound:

@@ -113,7 +113,7 @@ def next_step(state: NodeState, now: datetime) -> Step:
             if state.disrupted:
                 return Run(ActivityName.WITHDRAW, _node_input(state), state.node_name)
             if state.spread_until is not None:
-                return Wait(state.spread_until, "leaves in its turn, for many are overdue")
+                return Wait(state.spread_until, "leaves later, because many nodes are overdue")
             leaves_at = state.pending.due if state.pending else None
             expires_at = expiry(state)
             if leaves_at is not None and (expires_at is None or leaves_at <= expires_at):

@@ -26,14 +26,14 @@ def remedies(state: NodeState) -> list[str]:
             return [*_for_pods(state.blocked), _by_force(name, "deletes the pods at once, whatever protects them")]
         case Stage.DETACHING:
             show = f"`kubectl get volumeattachments` shows what is attached to {state.node_name}"
-            return [show, _by_force(name, "goes on without waiting for volumes")]
+            return [show, _by_force(name, "continues without waiting for volumes")]
         case Stage.INITIALIZING | Stage.BINDING:
             return [
                 f"`kubectl describe node {state.node_name}` shows its taints, conditions and resources",
-                f"`tenon node drain {name}` gives the node up, and its pods are planned anew",
+                f"`tenon node drain {name}` gives the node up, and its pods are planned again",
             ]
         case Stage.REGISTERING:
-            return [f"`tenon node drain {name}` gives the node up, and its pods are planned anew"]
+            return [f"`tenon node drain {name}` gives the node up, and its pods are planned again"]
         case Stage.TERMINATING if state.instance is not None:
             return [f"`aws ec2 describe-instances --instance-ids {state.instance.id}` shows why it does not end"]
         case _:

@@ -80,7 +80,7 @@ def _explained(made: Converted, body: JsonObject, expiry: Mapping[str, str]) -> 
                     Note("created in a cluster, it launches a node of its own: the Machine's node stays the Machine's")
                 )
             if body.get("kind") == "Machine" and (claim.get("status") or {}).get("conditions"):
-                sentence = "conditions have lost the prefix Machine; MachineEmpty and MachineExpired are no more"
+                sentence = "conditions have lost the prefix Machine; MachineEmpty and MachineExpired no longer exist"
                 notes.append(Note(sentence, "status.conditions"))
     return Converted(made.manifests, notes, made.problems)
 

@@ -76,7 +76,7 @@ def _faults(item: Item, converted: Converted | None) -> Iterable[Diagnostic]:
     for name in ("kind", "apiVersion"):
         value = item.body.get(name)
         if not isinstance(value, str) or not value:
-            return [finding(item, FieldError(name, "is required" if value in (None, "") else "is not a text"))]
+            return [finding(item, FieldError(name, "is required" if value in (None, "") else "is not a string"))]
     if is_settings(item.body):
         return findings_of_settings(item)
     if unknown := unknown_kind(item):

@@ -35,7 +35,7 @@ def metadata_problems(body: Mapping[str, Any]) -> Iterator[FieldError]:
         given = metadata.get(field)
         for key, value in given.items() if isinstance(given, dict) else ():
             if not is_label_name(key if field == "labels" else key.lower()):  # as the API server does
-                yield FieldError(f"metadata.{field}[{key}]", "is no name: write name or domain/name")
+                yield FieldError(f"metadata.{field}[{key}]", "is not a name: write name or domain/name")
             if field == "labels" and isinstance(value, str) and not is_label_value(value):
                 yield FieldError(f"metadata.labels[{key}]", f"{value[:80]!r} is not a label value")
     annotations = metadata.get("annotations")

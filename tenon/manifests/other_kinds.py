@@ -22,7 +22,7 @@ _SELECTORS = ("nodeSelector", "matchLabels")
 def refused_texts(body: Mapping[str, Any]) -> list[FieldError]:
     """Return a problem for each label, annotation and node selector value that is not a string."""
     return [
-        FieldError(text_of((*path, key)), "is not a text" + (": put it in quotes" if _is_single(value) else ""))
+        FieldError(text_of((*path, key)), "is not a string" + (": put it in quotes" if _is_single(value) else ""))
         for path, entries in _of_texts(body)
         for key, value in entries.items()
         if not isinstance(value, str) and value is not None  # the API server reads null as an empty string

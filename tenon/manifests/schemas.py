@@ -69,7 +69,7 @@ def unknown_problem(path: Path, known: Sequence[str]) -> FieldError:
     near = "group" if path[-1] == "apiVersion" and "group" in known else nearest(str(path[-1]), known)
     if near is None and len(known) == 1 and known[0] in _AMOUNTS:
         near = ".".join(map(str, (*path[-2:-1], known[0], path[-1])))
-    return FieldError(text_of(path), f"is no field here: {f'did you mean {near}?' if near else 'leave it out'}")
+    return FieldError(text_of(path), f"is not a field here: {f'did you mean {near}?' if near else 'leave it out'}")
 
 
 def nearest(given: str, known: Sequence[str]) -> str | None:

@@ -63,7 +63,7 @@ def _of_mapping(path: Path, value: JsonObject) -> Iterator[Edit]:
         if new is None:
             continue
         if new in taken:
-            yield Edit((*path, key), True, None, f"not needed any more: {new} stands beside it")
+            yield Edit((*path, key), True, None, f"no longer needed: {new} is set as well")
         else:
             taken.add(new)
             yield Edit((*path, key), True, new, f"was {key}")

@@ -68,7 +68,7 @@ def _twice(item: Item, seen: dict[tuple[str, str, str], Item]) -> Iterator[Diagn
     first = seen.setdefault((item.kind, namespace, item.name), item)
     if first is not item and item.name:
         where = f"{first.document.file}:{first.line_of(('metadata', 'name'))}"
-        yield _warning(item, ("metadata", "name"), f"is there twice, first at {where}: the later one wins")
+        yield _warning(item, ("metadata", "name"), f"appears twice, first at {where}: the later one wins")
 
 
 def _misread(item: Item) -> Iterator[Diagnostic]:

@@ -60,7 +60,7 @@ def plain_value(text: str, line: int = 0) -> Any:
     if text[0] not in "+-.0123456789":
         return text
     if _NO_NUMBER.fullmatch(text):
-        raise UnreadableError(f"line {line}: {text} is no number that a manifest can hold")
+        raise UnreadableError(f"line {line}: {text} is not a number that a manifest can contain")
     try:
         if _INTEGER.fullmatch(text) and len(text) <= _MAX_DIGITS:
             return int(text.replace("_", ""))

@@ -122,12 +122,12 @@ class _Builder:
         elif isinstance(event, yaml.AliasEvent):
             if event.anchor not in self._anchors:
                 open_here = any(item.anchor == event.anchor for item in self._stack)
-                why = "stands for itself" if open_here else "names nothing before it"
+                why = "refers to itself" if open_here else "names nothing before it"
                 raise UnreadableError(f"line {line}: alias *{event.anchor} {why}")
             value, weight = self._anchors[event.anchor]
             self._aliased += weight
             if self._aliased > MAX_ALIASED:
-                raise UnreadableError(f"line {line}: its aliases stand for more than {MAX_ALIASED} values")
+                raise UnreadableError(f"line {line}: its aliases expand to more than {MAX_ALIASED} values")
             self._add(value, weight, line, None, value if isinstance(value, str) else None)
         elif isinstance(event, yaml.SequenceStartEvent):
             check_tag(event.tag, "seq", line)

@@ -75,16 +75,16 @@ def resolved(buffer: CapacityBuffer, found: Mapping[str, Any] | None) -> Resolve
     kind, name = refers_to(buffer)
     if found is None:
         reason = POD_TEMPLATE_NOT_FOUND if kind == POD_TEMPLATE else SCALABLE_REF_NOT_FOUND
-        return Resolved(reason, f"{kind} {name} is not there: create it in the buffer's namespace")
+        return Resolved(reason, f"{kind} {name} does not exist: create it in the buffer's namespace")
     of_template = kind == POD_TEMPLATE
     template = found["template"] if of_template else found["spec"]["template"]
     replicas = None if of_template else int(found["spec"].get("replicas", 1))
     try:
         count = buffer_size(buffer.spec, unit_requests(template), replicas)
     except ValueError as error:
-        return unreadable(f"what a pod of {kind} {name} asks for cannot be read: {error}")
+        return unreadable(f"the requests of the pods of {kind} {name} cannot be read: {error}")
     if count > MAX_PODS:
-        return unreadable(f"it stands for {count} pods, and {MAX_PODS} are the most that are planned for: lower it")
+        return unreadable(f"it reserves {count} pods, more than the {MAX_PODS} that are planned for: lower it")
     generation = found["metadata"].get("generation") if of_template else None
     return Resolved(RESOLVED, "", template, count, name if of_template else "", generation)
 
@@ -132,7 +132,7 @@ def _provisioning(found: Resolved, room: Room | None) -> tuple[bool, str, str] |
     if found.template is None:
         return False, NOT_READY, "the buffer is not ready for provisioning"
     if not found.count:
-        return False, EMPTY, "the buffer stands for no pods"
+        return False, EMPTY, "the buffer reserves no pods"
     if room is None:
         return None
     if room.there >= found.count:

@@ -105,7 +105,7 @@ def _parse(
         elif value not in _TRUE | _FALSE:
             faults.append(f"the gate {name} is true or false, not {value!r}")
         elif name in removed:
-            notes.append(f"The feature gate {name} is no more: {removed[name]}.")
+            notes.append(f"The feature gate {name} no longer exists: {removed[name]}.")
         else:
             values[known[name]] = value in _TRUE
     if faults:

@@ -18,7 +18,7 @@ from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan, PlannedClaim, Problem
 
-NO_ROOM = "there is no room for it beside the pods that wait"
+NO_ROOM = "there is no room for it in addition to the waiting pods"
 
 
 def solve_with_buffers(problem: Problem, expired: Expired = never) -> Plan:

@@ -30,7 +30,7 @@ def add_buffer_pods(objects: Objects) -> None:
             pod = Found("Pod", buffer_pod(found.name, found.namespace, template, number), found.source)
             if pod.key in pods:
                 where = pods[pod.key].source
-                objects.faults.append(found.fault("", f"makes Pod {pod.key}, which is there too, in {where}"))
+                objects.faults.append(found.fault("", f"makes Pod {pod.key}, which also exists, in {where}"))
                 break
             pods[pod.key] = pod
 

@@ -128,7 +128,7 @@ class Objects:
             if found.key not in known:
                 known[found.key] = found
             elif not yields:
-                self.faults.append(found.fault("", f"is there twice, first in {known[found.key].source}: keep one"))
+                self.faults.append(found.fault("", f"appears twice, first in {known[found.key].source}: keep one"))
 
     def _opened(self, value: Any, source: Source, deeper: int) -> Iterator[JsonObject]:
         if not isinstance(value, dict):
@@ -155,7 +155,7 @@ class Objects:
         for name, value in (("kind", kind), ("apiVersion", version)):
             if not isinstance(value, str) or not value:
                 self.faults.append(
-                    ManifestError(source, "is required" if value in (None, "") else "is not a text", path=name)
+                    ManifestError(source, "is required" if value in (None, "") else "is not a string", path=name)
                 )
                 return None
         assert isinstance(kind, str)
@@ -166,7 +166,7 @@ class Objects:
         if kind in VERSIONS and GROUPS[kind] == group and number not in VERSIONS[kind]:
             known = " or ".join(f"{group}/{known}" for known in VERSIONS[kind])
             self.faults.append(
-                ManifestError(source, f"{version} is no version that is read: write {known}", subject, "apiVersion")
+                ManifestError(source, f"{version} is not a supported version: write {known}", subject, "apiVersion")
             )
             return None
         if GROUPS.get(kind) != group or (kind == "ConfigMap" and not is_settings(body)):

@@ -63,7 +63,7 @@ def _add(objects: Objects, found: Found, made: Converted) -> None:
         known = objects.by_kind.setdefault(now.kind, {})
         if now.key in known and not _replaces(found, known[now.key]):
             where = known[now.key].source
-            objects.faults.append(found.fault("", f"becomes {now.subject}, which is there too, in {where}: keep one"))
+            objects.faults.append(found.fault("", f"becomes {now.subject}, which also exists, in {where}: keep one"))
         else:
             known[now.key] = now
 

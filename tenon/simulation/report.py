@@ -80,11 +80,11 @@ class Report:
         """A sentence on the criteria, besides price, that plans were compared by."""
         totals = self.document["totals"]
         share = totals["maxWorkloadSharePerNode"]
-        text = f"Every new node counts ${totals['nodeCharge']:g} an hour beside its price"
+        text = f"Every new node counts ${totals['nodeCharge']:g} an hour in addition to its price"
         if share < 1:
             text += (
-                f"; at most {share:.0%} of a workload is put on one node, but for pods that must share a node"
-                " and those that fit only on one that is there"
+                f"; at most {share:.0%} of a workload is put on one node, except pods that must share a node"
+                " and pods that fit only on an existing one"
             )
         least = totals["lowerBoundCostPerHour"]
         if totals["nodes"] and totals["nodeCharge"]:

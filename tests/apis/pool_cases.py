@@ -90,7 +90,7 @@ POOL_CASES = [
         "label capacity type free",
         "pool",
         {"template/metadata/labels": {labels.CAPACITY_TYPE: "free"}},
-        "no value",
+        "is not a value",
     ),
     Case(
         "taints",

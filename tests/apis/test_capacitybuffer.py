@@ -39,8 +39,8 @@ def test_accepted(edits: dict[str, Any]) -> None:
     [
         ({"podTemplateRef": REMOVED}, "exactly one of podTemplateRef and scalableRef"),
         ({"scalableRef": {"kind": "Deployment", "name": "web"}}, "exactly one of podTemplateRef and scalableRef"),
-        ({"replicas": REMOVED}, "podTemplateRef needs replicas or limits"),
-        ({"replicas": REMOVED, "percentage": 5}, "podTemplateRef needs replicas or limits"),
+        ({"replicas": REMOVED}, "podTemplateRef requires replicas or limits"),
+        ({"replicas": REMOVED, "percentage": 5}, "podTemplateRef requires replicas or limits"),
         ({"replicas": -1}, "spec.replicas"),
         (FOLLOWS | {"percentage": -1}, "spec.percentage"),
         ({"limits": {"cpu": "-1"}}, "it must not be negative"),

@@ -116,10 +116,10 @@ AUTO = {
 @pytest.mark.parametrize(
     ("tables", "words"),
     [
-        pytest.param({}, "its volume claim ns/data is not there: create it", id="no claim"),
+        pytest.param({}, "its volume claim ns/data does not exist: create it", id="no claim"),
         pytest.param({"claims": [volume_claim(meta=LEAVING, volumeName="vol")]}, "is being deleted", id="claim leaves"),
         pytest.param({"claims": [volume_claim(phase="Lost", volumeName="vol")]}, "has lost its volume vol", id="lost"),
-        pytest.param({"claims": [BOUND]}, "the volume vol of its claim ns/data is not there", id="no volume"),
+        pytest.param({"claims": [BOUND]}, "the volume vol of its claim ns/data does not exist", id="no volume"),
         pytest.param(
             {"claims": [BOUND], "volumes": [volume(meta=LEAVING)]},
             "the volume vol of its claim ns/data is being deleted",

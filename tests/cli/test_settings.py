@@ -71,7 +71,7 @@ def test_every_gate_is_shown() -> None:
 
 def test_without_a_cluster_the_old_config_maps_are_said_to_be_unread() -> None:
     """LEG-50: and everything else is shown."""
-    assert "no cluster is named" in shown("--cluster-name", "c")["configMaps"]["unread"]
+    assert "no cluster is configured" in shown("--cluster-name", "c")["configMaps"]["unread"]
 
 
 def test_a_table_for_people_has_no_colour_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_all_that_cannot_be_used_is_told_at_once_a_sentence_each(command: str, m
     assert [line.split(":")[0] for line in lines] == [
         "There is no flag --metrics-prt",
         "There is no flag --aims",
-        "'stray' is no flag",
+        "'stray' is not a flag",
         "The flag --log-level needs a value",
         "There is no setting BATCH_MAX_DURATON",
         "RESERVED_ENIS='-1' cannot be used",

@@ -198,7 +198,7 @@ def test_what_comes_to_nothing_leaves_no_file_and_no_list(tmp_path: Path) -> Non
 def test_values_that_v1_refuses_are_told_by_the_field_as_written_with_the_better_line() -> None:
     text = PROVISIONER + "  requirements:\n    - {key: karpenter.k8s.aws/instance-cpu, operator: In, values: [4, 8]}\n"
     (line,) = convert("-f", "-", stdin=text).lines
-    assert line.startswith("standard input:11: spec.requirements[0].values: is not a text: put it in quotes; write ")
+    assert line.startswith("standard input:11: spec.requirements[0].values: is not a string: put it in quotes; write ")
     assert line.endswith('values: ["4", "8"]}')
 
 
@@ -207,9 +207,9 @@ def test_values_that_v1_refuses_are_told_by_the_field_as_written_with_the_better
     [
         (
             "apiVersion: karpenter.sh/v1alpha4\nkind: Provisioner\n",
-            "1: apiVersion: karpenter.sh/v1alpha4 is no version",
+            "1: apiVersion: karpenter.sh/v1alpha4 is not a version",
         ),
-        ("apiVersion: karpenter.sh/v1alpha5\nkind: Provisoner\n", "2: kind: Provisoner is no kind of"),
+        ("apiVersion: karpenter.sh/v1alpha5\nkind: Provisoner\n", "2: kind: Provisoner is not a kind of"),
         ("- a\n- b\n", "1: is a list, not a Kubernetes object"),
         ("a: b\na: c\n", "2: key 'a' is given twice"),
     ],

@@ -83,7 +83,7 @@ def test_what_stands_behind_the_end_of_the_last_document_is_not_printed_with_it(
 
 
 def test_a_remark_on_an_object_of_a_list_is_told_at_once() -> None:
-    assert "# not needed any more: karpenter.sh/do-not-disrupt stands beside it" in settled(LIST)
+    assert "# no longer needed: karpenter.sh/do-not-disrupt is set as well" in settled(LIST)
 
 
 @pytest.mark.parametrize("style", ["|", "|-", "|+", "|2 # why", ">", ">+2"])

@@ -112,7 +112,7 @@ def test_ops07_a_values_file_for_a_karpenter_before_1_0_is_taken_and_what_is_no_
     )
     found = load_all({}, environment(rendered(values=values)))
     assert found.settings.cluster_name == "c"
-    assert [warning for warning in found.warnings if warning.startswith("ASSUME_ROLE_ARN is no setting any more")]
+    assert [warning for warning in found.warnings if warning.startswith("ASSUME_ROLE_ARN is no longer a setting")]
 
 
 def test_ops07_every_setting_can_be_set() -> None:

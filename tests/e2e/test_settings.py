@@ -58,7 +58,7 @@ async def test_leg50_leg51_settings_that_never_left_their_config_map_count_as_th
     assert found["BATCH_IDLE_DURATION"] == ("2s", "environment")
     assert found["DEFAULT_TAGS"] == ('{"team": "a"}', "ConfigMap")
     assert document["configMaps"]["found"] == ["karpenter-global-settings"]
-    assert any(note.startswith("aws.assumeRoleARN is no more: ") for note in document["notes"])
+    assert any(note.startswith("aws.assumeRoleARN no longer exists: ") for note in document["notes"])
 
 
 async def test_ops03_set10_a_running_worker_shows_where_it_spends_its_time(

@@ -124,7 +124,7 @@ async def test_a_pod_without_its_claim_is_told_so_and_runs_once_it_is_there(
     pool = await make_pool(requirements=SMALL)
     name = f"{pool.name}-late"
     pod = await pool.pod("late", volumes=mounting(name))
-    sentence = f"its volume claim {NAMESPACE}/{name} is not there: create it"
+    sentence = f"its volume claim {NAMESPACE}/{name} does not exist: create it"
     assert await pool.seen(pod["metadata"]["name"], "FailedScheduling", sentence) == sentence
 
     async def counted() -> bool:

@@ -287,7 +287,7 @@ async def test_release_names_who_still_holds_node_and_claim() -> None:
         ("Node", "node-1", "HeldByFinalizer"),
         ("NodeClaim", "web-1", "HeldByFinalizer"),
     ]
-    assert "Tenon has let go of it; finalizer example.com/cni keeps" in world.recorder.events[0][3]
+    assert "Tenon has removed its own finalizer; finalizer example.com/cni keeps" in world.recorder.events[0][3]
     again = await release(world.kube, asked, world.recorder)
     assert again.held_by == answer.held_by, "a repetition answers the same"
 

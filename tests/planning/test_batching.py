@@ -226,7 +226,7 @@ async def test_unschedulable_pods_come_back_at_once_when_pools_change() -> None:
 async def test_unschedulable_pods_come_back_at_once_when_their_volumes_change() -> None:
     """A claim that is made at last, or bound, is news of its pods alone."""
     at = Setting()
-    lost = pod("a", unsupported="its volume claim default/a is not there: create it")
+    lost = pod("a", unsupported="its volume claim default/a does not exist: create it")
     at.view.add(lost, pod("b"))
     for _ in range(6):
         at.batcher.unschedulable([lost, pod("b")], at.view.fingerprint())

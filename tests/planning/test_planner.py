@@ -86,7 +86,7 @@ async def test_a_lost_race_for_a_batch_writes_nothing_even_if_the_first_claim_is
     other = Setting(pod("a"), pod("b", cpu="30"))
     other.kube.objects[first.claims[0]] = body
     listed, other.kube.list = other.kube.list, _nothing_yet  # type: ignore[method-assign]
-    with pytest.raises(ApplicationError, match="another planner is at this batch"):
+    with pytest.raises(ApplicationError, match="another planner works on this batch"):
         await other.planner.plan(BATCH)
     other.kube.list = listed  # type: ignore[method-assign]
     assert list(other.kube.objects) == first.claims
@@ -273,7 +273,7 @@ async def test_unusable_pools_are_left_out_and_the_others_go_on() -> None:
 
 async def test_pods_that_fit_nowhere_hear_of_the_pools_that_launch_nothing() -> None:
     """SCH-007: the pool that would have taken them may be the one that is not ready."""
-    claim = "its volume claim default/b is not there: create it"
+    claim = "its volume claim default/b does not exist: create it"
     at = Setting(pod("a", cpu="5000"), pod("b", unsupported=claim))
     at.view.classes["unready"] = node_class("unready", UNREADY)
     at.view.pools.append(node_pool("other", {"template/spec/nodeClassRef/name": "unready"}))
@@ -424,10 +424,10 @@ async def test_a_pod_with_a_volume_gets_a_node_where_it_can_be_reached() -> None
 
 async def test_a_pod_whose_volume_is_made_at_last_is_planned_at_once() -> None:
     """SCH-004: it is told why it waits, and does not sit out a back-off afterwards."""
-    at = Setting(pod("a", unsupported="its volume claim default/a is not there: create it"))
+    at = Setting(pod("a", unsupported="its volume claim default/a does not exist: create it"))
     assert (await at.planner.plan(BATCH)).unschedulable == 1
     assert [event[2:4] for event in at.recorder.events] == [
-        ("FailedScheduling", "its volume claim default/a is not there: create it")
+        ("FailedScheduling", "its volume claim default/a does not exist: create it")
     ]
     assert at.batcher.undecided() == []
     at.view.pods = [pod("a", volume_terms=(Requirements.of(need(labels.ZONE, "In", "us-west-2b")),))]

@@ -155,7 +155,7 @@ async def test_two_planners_of_a_batch_meet_though_their_first_claims_are_of_dif
         return await listed(*given, **more) if len(calls) > 1 else []
 
     second.kube.list = late  # type: ignore[method-assign]
-    with pytest.raises(ApplicationError, match="another planner is at this batch"):
+    with pytest.raises(ApplicationError, match="another planner works on this batch"):
         await second.planner.plan(BATCH)
     assert first.pools_used() == {"zinc"}
     assert len(second.kube.objects) == 1, "it took back what it had written"

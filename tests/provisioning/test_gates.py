@@ -40,7 +40,7 @@ def test_gates_that_are_not_named_keep_their_default() -> None:
 def test_gat08_the_gate_of_drift_is_accepted_with_a_note(value: str) -> None:
     gates, notes = parse_feature_gates(f"Drift={value}")
     assert gates == FeatureGates()
-    assert notes == ("The feature gate Drift is no more: drift is always on since Karpenter 1.0.",)
+    assert notes == ("The feature gate Drift no longer exists: drift is always on since Karpenter 1.0.",)
 
 
 @pytest.mark.parametrize(

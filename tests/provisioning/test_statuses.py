@@ -116,8 +116,8 @@ def test_no06_conflicts_and_faults_have_reasons_of_their_own_and_their_time() ->
     assert told(conditions("rival"))["ValidationSucceeded"] == ("False", "Conflict")
     assert told(conditions("rival"))["Ready"][0] == "False"
     assert told(conditions("absurd"))["ValidationSucceeded"] == ("False", "RuntimeValidation")
-    broken = conditions("good", ("spec.price: is no number",))
+    broken = conditions("good", ("spec.price: is not a number",))
     assert told(broken)["ValidationSucceeded"] == ("False", "RuntimeValidation")
-    assert broken[0].message == "spec.price: is no number"
+    assert broken[0].message == "spec.price: is not a number"
     again = conditions("good", before=tuple(conditions("good")))
     assert [condition.last_transition_time for condition in again] == [NOW, NOW], "nothing changed since"

@@ -210,9 +210,9 @@ async def test_a_server_that_is_gone_looks_gone(cluster: Cluster) -> None:
 
 
 async def test_a_bad_wish_is_explained(cluster: Cluster) -> None:
-    with pytest.raises(ValueError, match="status 200 is no error"):
+    with pytest.raises(ValueError, match="status 200 is not an error"):
         cluster.proxy.fault("GET", "", status=200)
-    with pytest.raises(ValueError, match="no regular expression"):
+    with pytest.raises(ValueError, match="not a regular expression"):
         cluster.proxy.hold("GET", "(")
 
 

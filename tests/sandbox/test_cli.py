@@ -58,4 +58,4 @@ def test_a_load_that_cannot_be_read_or_has_nowhere_to_go_is_one_sentence(tmp_pat
     Status(state=State.READY, supervisor=Process.of(os.getpid()), addresses=addresses).write(tmp_path / "status.json")
     answer = CliRunner().invoke(app, ["load", "web", "much", "--state", str(tmp_path)])
     assert answer.exit_code == 2
-    assert "'much' is no load: write 90%" in answer.stderr
+    assert "'much' is not a load: write 90%" in answer.stderr

@@ -40,7 +40,9 @@ def test_with_the_gate_the_class_launches_and_a_note_says_what_it_counts(tmp_pat
 def test_an_expression_that_cannot_be_read_stops_it(tmp_path: Path, gate: tuple[str, ...]) -> None:
     answer = simulate(tmp_path, POOL + CLASS.replace("max_pods)", "pods)") + deployment(replicas=1), *gate)
     (fault,) = answer.faults
-    assert fault.startswith("document 2: EC2NodeClass default: spec.kubelet.maxPods: 'min(110, pods)' is no expression")
+    assert fault.startswith(
+        "document 2: EC2NodeClass default: spec.kubelet.maxPods: 'min(110, pods)' is not a valid expression"
+    )
 
 
 def test_set30_a_gate_that_does_not_exist_is_a_fault(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ AFFINITY = "requiredDuringSchedulingIgnoredDuringExecution"
         (pod("{containers: []}"), "Pod default/p: spec.containers: is empty: a pod has at least one container"),
         (pod("5"), "Pod default/p: spec: is not a mapping"),
         (pod("{priority: high}"), "Pod default/p: spec.priority: is not a whole number"),
-        (pod("{nodeSelector: {a: 1}}"), "Pod default/p: spec.nodeSelector.a: is not a text: put it in quotes"),
+        (pod("{nodeSelector: {a: 1}}"), "Pod default/p: spec.nodeSelector.a: is not a string: put it in quotes"),
         (
             pod("{tolerations: [{operator: Equal}]}"),
             "Pod default/p: spec.tolerations[0]: a toleration without key must have operator Exists",
@@ -73,7 +73,7 @@ AFFINITY = "requiredDuringSchedulingIgnoredDuringExecution"
         ("kind: Pod", "apiVersion: is required"),
         ("apiVersion: v1\nkind: Pod", "Pod: metadata: is required"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: Ü}", "Pod Ü: metadata.name: 'Ü' is not the name of an object"),
-        (f"{pod(PLAIN)}\n---\n{pod(PLAIN)}", "is there twice, first in"),
+        (f"{pod(PLAIN)}\n---\n{pod(PLAIN)}", "appears twice, first in"),
         ("apiVersion: v1\nkind: List\nitems: {}", "List: items: is not a list"),
         (
             "apiVersion: karpenter.sh/v1beta1\nkind: NodePool\nmetadata: {name: a}",
@@ -81,7 +81,7 @@ AFFINITY = "requiredDuringSchedulingIgnoredDuringExecution"
         ),
         (
             "apiVersion: karpenter.sh/v1alpha4\nkind: Provisioner\nmetadata: {name: a}",
-            "Provisioner a: apiVersion: karpenter.sh/v1alpha4 is no version that is read: write karpenter.sh/v1alpha5",
+            "Provisioner a: apiVersion: karpenter.sh/v1alpha4 is not a supported version: write karpenter.sh/v1alpha5",
         ),
         (POOL.replace("On", "Off").replace("values", "values: [], x"), "spec.template.spec.requirements[0]"),
         (POOL + "  limits: {cpu: -5}", "NodePool default: spec.limits[cpu]: -5 is below zero"),
@@ -148,7 +148,7 @@ SALE = {"zone": "us-west-2a", "price": 1.0}
         ),
         (
             {"instanceTypes": [{"name": "a", "capacity": {}, "offerings": [{**SALE, "capacityType": "weird"}]}]},
-            "instanceTypes[0].offerings[0].capacityType: 'weird' is none of 'on-demand', 'spot', 'reserved'",
+            "instanceTypes[0].offerings[0].capacityType: 'weird' is not one of 'on-demand', 'spot', 'reserved'",
         ),
         (
             {"instanceTypes": [{"name": "a", "capacity": {}, "offerings": [{**SALE, "capacityType": "reserved"}]}]},

@@ -55,7 +55,7 @@ def test_what_is_wrong_in_an_old_object_is_told_by_its_own_fields(tmp_path: Path
 
 def test_an_old_and_a_new_object_of_one_name_are_a_fault(tmp_path: Path) -> None:
     (fault,) = simulate(tmp_path, f"{PROVISIONER}\n---\n{POOL}").faults
-    assert "Provisioner default: becomes NodePool default, which is there too" in fault
+    assert "Provisioner default: becomes NodePool default, which also exists" in fault
 
 
 def test_an_inline_provider_beside_a_template_of_its_name_is_planned_with(tmp_path: Path) -> None:

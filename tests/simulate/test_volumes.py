@@ -98,9 +98,9 @@ def test_sch074_a_node_gets_no_more_volumes_than_it_can_attach(tmp_path: Path) -
 
 
 def test_volumes_that_are_nowhere_are_a_reason(tmp_path: Path) -> None:
-    assert "its volume claim default/data is not there: create it" in reason(tmp_path, mounting("data"))
+    assert "its volume claim default/data does not exist: create it" in reason(tmp_path, mounting("data"))
     lost = claim("data", volumeName="vol") + mounting("data")
-    assert "the volume vol of its claim default/data is not there" in reason(tmp_path, lost)
+    assert "the volume vol of its claim default/data does not exist" in reason(tmp_path, lost)
     unbound = storage_class("now", "Immediate") + claim("data", storageClassName="now") + mounting("data")
     assert "not bound yet, and its StorageClass binds at once" in reason(tmp_path, unbound)
     unknown = claim("data", storageClassName="other") + mounting("data")

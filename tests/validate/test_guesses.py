@@ -95,7 +95,7 @@ def test_a_reserved_label_is_told_once_in_v1() -> None:
 
 def test_limits_of_a_provisioner_are_pointed_to_where_they_belong() -> None:
     reason, _ = _found(_old("limits: {cpu: 10}"), "spec.limits.cpu")
-    assert reason == "is no field here: did you mean limits.resources.cpu?"
+    assert reason == "is not a field here: did you mean limits.resources.cpu?"
 
 
 @pytest.mark.parametrize(

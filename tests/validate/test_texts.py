@@ -35,7 +35,7 @@ def test_a_text_that_kubectl_reads_as_another_value_keeps_its_letters_in_quotes(
     if written == ".5":
         better = 'labels: {a: "0.5", b: c}'  # no label value begins with a dot
     ((line, path, reason, mended),) = faults(_labelled(f"{{a: {written}, b: c}}"))
-    assert (line, path, reason, mended) == (5, "metadata.labels.a", "is not a text: put it in quotes", [better])
+    assert (line, path, reason, mended) == (5, "metadata.labels.a", "is not a string: put it in quotes", [better])
     assert faults(_labelled(better.removeprefix("labels: "))) == []
 
 
@@ -63,7 +63,7 @@ def test_texts_of_other_kinds_are_checked_where_karpenter_reads_them() -> None:
     assert answer.status == 2
     assert answer.out.splitlines() == [
         "standard input:11: spec.template.metadata.annotations[karpenter.sh/do-not-disrupt]: "
-        "is not a text: put it in quotes",
+        "is not a string: put it in quotes",
         '    write: karpenter.sh/do-not-disrupt: "true"',
         "0 objects checked, 1 fault, 0 warnings, 1 of other kinds skipped (Deployment)",
     ]

@@ -31,14 +31,14 @@ def test_the_better_line_is_known(slip: Slip) -> None:
 def test_a_group_that_is_mistyped_is_no_kind_of_others() -> None:
     ((line, path, reason, mended),) = faults(PROVISIONER.replace("karpenter.sh/v1alpha5", "karpenter/v1alpha5"))
     assert (line, path, mended) == (1, "apiVersion", ["apiVersion: karpenter.sh/v1alpha5"])
-    assert reason == "karpenter/v1alpha5 is no version of Provisioner: write karpenter.sh/v1alpha5"
+    assert reason == "karpenter/v1alpha5 is not a version of Provisioner: write karpenter.sh/v1alpha5"
     hypershift = "apiVersion: hypershift.openshift.io/v1beta1\nkind: NodePool\nmetadata: {name: a}\n"
     assert faults(hypershift) == []
 
 
 def test_a_field_that_nobody_knows_is_told_without_a_guess() -> None:
     ((line, path, reason, mended),) = faults(POOL.replace("  template:", "  colour: red\n  template:"))
-    assert (line, path, reason, mended) == (6, "spec.colour", "is no field here: leave it out", [])
+    assert (line, path, reason, mended) == (6, "spec.colour", "is not a field here: leave it out", [])
 
 
 def test_every_fault_of_a_document_is_told_at_once() -> None:
@@ -110,7 +110,7 @@ def test_pools_that_take_the_same_pods_are_warned_of_whatever_their_age() -> Non
 
 
 def test_an_object_that_is_there_twice_is_warned_of() -> None:
-    assert warnings(f"{CLASS}---\n{CLASS}") == [(14, "is there twice, first at standard input:4: the later one wins")]
+    assert warnings(f"{CLASS}---\n{CLASS}") == [(14, "appears twice, first at standard input:4: the later one wins")]
 
 
 def test_an_autoscaler_of_a_version_that_is_served_no_more_is_told() -> None:

@@ -238,7 +238,7 @@ async def test_a_worker_may_not_make_a_secret_and_says_who_does(served: Served) 
     worker = await Kube.connect(str(served.sandbox.worker_kubeconfig))
     try:
         await served.admin.delete(SECRETS, SECRET, namespace=own_namespace())
-        with pytest.raises(ForbiddenError, match=r"is not there .*: apply deploy/rbac.yaml"):
+        with pytest.raises(ForbiddenError, match=r"does not exist .*: apply deploy/rbac.yaml"):
             await CertificateSecret(worker, own_namespace()).ensure(["127.0.0.1"])
         await asyncio.to_thread(served.sandbox.kubectl, "apply", "-f", str(DEPLOY / "rbac.yaml"))
         made = await CertificateSecret(worker, own_namespace()).ensure(["127.0.0.1"])

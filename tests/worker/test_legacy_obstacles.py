@@ -42,7 +42,10 @@ async def test_what_was_not_made_here_is_never_touched(resource: Resource) -> No
         await asyncio.sleep(3 * RESYNC)
         assert cluster.body(resource, name)["spec"] == theirs["spec"]
         assert cluster.condition(*named, "Active")["reason"] == "NameTaken"
-        assert f"{resource.kind} {name} is there" in cluster.condition(*named, "Active")["message"]
+        assert (
+            f"{resource.kind} {name} exists and was not created from it"
+            in cluster.condition(*named, "Active")["message"]
+        )
         assert cluster.recorder.reasons() == ["NameTaken"]
         cluster.go(resource, name)
         await looked()
@@ -115,7 +118,7 @@ async def test_a_provisioner_that_becomes_wrong_keeps_its_pool_as_it_was() -> No
         cluster.edit(PROVISIONERS, "old", {"providerRef": {"name": "mine"}, "labels": {"karpenter.sh/colour": "red"}})
         await looked()
         assert cluster.body(NODEPOOLS, "old")["spec"] == spec
-        assert "stays as it was" in cluster.condition(PROVISIONERS, "old", "Active")["message"]
+        assert "stay unchanged" in cluster.condition(PROVISIONERS, "old", "Active")["message"]
 
 
 async def test_one_that_is_made_anew_waits_for_the_end_of_what_stood_for_the_earlier_one() -> None:

@@ -147,7 +147,7 @@ async def test_waiting_pods_come_with_what_their_claims_say() -> None:
         record = waiting(volumes=mounting("data"))
         cache.pods.on_event(record.key, record)
         (seen,) = view.pending_pods()
-        assert "its volume claim ns/data is not there" in seen.unsupported
+        assert "its volume claim ns/data does not exist" in seen.unsupported
         with cache.subscribe([Topic.PENDING]) as news:
             api.of(PVCS.path()).put("data", "1", namespace="ns")
             await news.next()

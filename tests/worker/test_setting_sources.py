@@ -45,7 +45,7 @@ def test_leg52_what_the_config_maps_say_no_more_is_noted_and_the_default_profile
     old = convert_settings(config_map({"aws.defaultInstanceProfile": "nodes", "aws.enablePodENI": "true"}))
     found = load_all({}, NAMED, old)
     assert found.settings.default_instance_profile == "nodes"
-    assert any(note.startswith("aws.enablePodENI is no more: ") for note in found.notes)
+    assert any(note.startswith("aws.enablePodENI no longer exists: ") for note in found.notes)
 
 
 def test_leg52_the_tags_of_the_config_map_reach_old_node_templates_through_every_process() -> None:
@@ -64,12 +64,12 @@ def test_leg52_the_tags_of_the_config_map_reach_old_node_templates_through_every
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ("team=a", 'it is no JSON object of texts, such as {"team": "a"}.'),
-        ('{"team": 1}', 'it is no JSON object of texts, such as {"team": "a"}.'),
+        ("team=a", 'it is not a JSON object of strings, such as {"team": "a"}.'),
+        ('{"team": 1}', 'it is not a JSON object of strings, such as {"team": "a"}.'),
         (
             '{"kubernetes.io/cluster/c": "owned"}',
-            "leave out the tag 'kubernetes.io/cluster/c', for it says whose an instance is, and nobody but the worker "
-            "sets that.",
+            "leave out the tag 'kubernetes.io/cluster/c', because it identifies the owner of an instance, and only "
+            "the worker sets it.",
         ),
         (json.dumps({str(number): "" for number in range(51)}), "it has 51 tags, and an EC2NodeClass takes 50."),
     ],
@@ -102,12 +102,12 @@ def test_the_old_logger_configuration_sets_level_and_paths() -> None:
 @pytest.mark.parametrize("name", ["LOGGING_CONFIG", "ASSUME_ROLE_ARN", "ASSUME_ROLE_DURATION", "LEADER_ELECT"])
 def test_v1b21_settings_that_are_no_more_are_told_and_passed_over(name: str) -> None:
     (warning,) = load_all({}, {**NAMED, name: "x"}).warnings
-    assert warning.startswith(f"{name} is no setting any more and is passed over: ")
+    assert warning.startswith(f"{name} is no longer a setting and is ignored: ")
 
 
 def test_v1b21_gat08_the_drift_gate_is_told_and_passed_over() -> None:
     (warning,) = load_all({}, {**NAMED, "FEATURE_GATES": "Drift=false,StaticCapacity=true"}).warnings
-    assert warning == "The feature gate Drift is no more: drift is always on since Karpenter 1.0."
+    assert warning == "The feature gate Drift no longer exists: drift is always on since Karpenter 1.0."
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ class Materializer:
             ApiError: another failure that may pass.
         """
         if made.problem:
-            stands = "; what stands for it stays as it was" if self._has_objects(old) else ""
+            stands = "; the objects created from it stay unchanged" if self._has_objects(old) else ""
             return Outcome(reason=INVALID, problem=made.problem + stands)
         for body in made.manifests:
             taken = self._taken(old, body, claimed, free)
@@ -78,7 +78,7 @@ class Materializer:
                 if error.status not in REFUSALS:
                     raise
                 what = f"{body['kind']} {name_of(body)}"
-                return Outcome(reason=REFUSED, problem=f"the API server does not take {what}: {error.message}")
+                return Outcome(reason=REFUSED, problem=f"the API server rejects {what}: {error.message}")
         return Outcome(became=made.names, notes=made.notes)
 
     def _has_objects(self, old: Mapping[str, Any]) -> bool:
@@ -100,7 +100,9 @@ class Materializer:
             return None
         mine = belongs_to(record.body, old)
         if record.deleting and (mine or _of_namesake(record.body, old)):
-            why = "it is made anew when its nodes have ended" if kind == NODE_CLASS_KIND else "it is made anew then"
+            why = (
+                "it is created again when its nodes are gone" if kind == NODE_CLASS_KIND else "it is created again then"
+            )
             return Outcome(reason=WAITING, problem=f"{kind} {name} is being deleted: {why}")
         if mine or free(record.body, body):
             return None
@@ -108,7 +110,7 @@ class Materializer:
             return Outcome(reason=WAITING, problem=f"{kind} {name} was made from an earlier one and is about to go")
         return Outcome(
             reason=NAME_TAKEN,
-            problem=f"{kind} {name} is there and was not made from it: delete that one, or rename one of the two",
+            problem=f"{kind} {name} exists and was not created from it: delete it, or rename one of the two",
         )
 
     async def _reconcile_object(self, old: Mapping[str, Any], body: JsonObject, free: Free) -> None:
@@ -151,7 +153,7 @@ class Materializer:
         if differs(answer, body):
             metadata = answer["metadata"]
             self._overruled[body["kind"], name] = (metadata["uid"], metadata.get("generation"), body)
-            text = f"it is not quite as {_shown(old)} says: an admission policy, perhaps, changes what is written"
+            text = f"it differs from {_shown(old)}: perhaps an admission policy changes what is written"
             log.warning(
                 "An object differs from its source of an older API",
                 extra={"kind": body["kind"], "object": name, "source-object": _shown(old), "error": text},
@@ -164,7 +166,7 @@ class Materializer:
         )
         _, before = self._alike.get((body["kind"], name), ("", body))
         if before == body:  # a user edited the v1 object and not the old one
-            text = f"it is as {_shown(old)} says again: edit that one to change it"
+            text = f"it is as {_shown(old)} says again: edit the older object to change it"
             await self._recorder.publish(regarding, "KeptInStep", text)
 
 

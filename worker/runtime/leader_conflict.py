@@ -137,7 +137,9 @@ class LeaderConflict:
                 why += f" (ClusterRole tenon must allow list of leases with resourceNames [{names}])"
             self._blind = True
             if self.unseen:
-                self.unseen = f"whether another controller leads cannot be seen, for Leases cannot be listed: {why}"
+                self.unseen = (
+                    f"it is not known whether another controller leads, because Leases cannot be listed: {why}"
+                )
             if self._log_limiter.count(why) is not None:
                 log.warning("The worker failed to list the Leases of other controllers", extra={"error": why})
             return

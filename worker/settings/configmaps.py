@@ -60,7 +60,7 @@ async def read_cluster(namespace: str, kubeconfig: str | None = None) -> ConfigM
         kube = await Kube.connect(kubeconfig)
     except ConfigError as error:
         return ConfigMapSettings(
-            unread=f"The ConfigMaps {SETTINGS} and {LOGGING} are not read, for no cluster is named: {error}"
+            unread=f"The ConfigMaps {SETTINGS} and {LOGGING} are not read, because no cluster is configured: {error}"
         )
     try:
         return await read_config_maps(kube, namespace)

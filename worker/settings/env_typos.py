@@ -23,7 +23,7 @@ REMOVED: Mapping[str, str] = {
     "ASSUME_ROLE_DURATION": "give the worker's own credentials the rights",
     "LEADER_ELECT": "set DISABLE_LEADER_ELECTION=true to plan without a Lease",
     "INTERRUPTION_QUEUE_NAME": "set INTERRUPTION_QUEUE",
-    "WEBHOOK_METRICS_PORT": "there are no metrics apart from those on METRICS_PORT",
+    "WEBHOOK_METRICS_PORT": "all metrics are on METRICS_PORT",
     "AWS_DEFAULT_INSTANCE_PROFILE": "set DEFAULT_INSTANCE_PROFILE for AWSNodeTemplates; EC2NodeClasses name their own",
     "AWS_ENABLE_POD_ENI": "pods that ask for vpc.amazonaws.com/pod-eni are counted on types that have it",
     "AWS_ENI_LIMITED_POD_DENSITY": "write kubelet.maxPods into the EC2NodeClass for another number of pods",
@@ -44,7 +44,7 @@ def check_environment(environment: Mapping[str, str]) -> tuple[list[str], list[s
         if not environment[name] or name in known:
             continue
         if name in REMOVED:
-            passed.append(f"{name} is no setting any more and is passed over: {REMOVED[name]}.")
+            passed.append(f"{name} is no longer a setting and is ignored: {REMOVED[name]}.")
         elif (meant := _suggestion(name, known)) and not _is_service_link(name, environment[name]):
             stops.append(f"There is no setting {name}: did you mean {meant}? Correct the name, or unset the variable.")
     return stops, passed

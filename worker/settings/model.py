@@ -46,18 +46,18 @@ class Settings(BaseModel):
     eks_control_plane: bool = Field(False, description="Ask EKS, not the API server, for the version of Kubernetes.")
     isolated_vpc: bool = Field(False, description="Call no service without a VPC endpoint: no price list.")
     interruption_queue: str = Field("", description="Name of the queue with notices of interruptions.")
-    enable_zonal_shift: bool = Field(False, description="Avoid zones that traffic is shifted away from.")
-    disable_dry_run: bool = Field(False, description="Do not try out an EC2NodeClass by dry runs of EC2 calls.")
+    enable_zonal_shift: bool = Field(False, description="Avoid zones with an active zonal shift.")
+    disable_dry_run: bool = Field(False, description="Do not validate EC2NodeClasses with dry runs of EC2 calls.")
     ami_refresh_interval: Annotated[timedelta, between("1m")] = Field(
-        timedelta(minutes=10), description="Time between two look-ups of an EC2NodeClass's images, 1m or longer."
+        timedelta(minutes=10), description="Interval of resolving an EC2NodeClass's images, 1m or longer."
     )
     subnet_refresh_interval: Annotated[timedelta, between("1m")] = Field(
-        timedelta(minutes=10), description="Time between two look-ups of an EC2NodeClass's subnets, 1m or longer."
+        timedelta(minutes=10), description="Interval of resolving an EC2NodeClass's subnets, 1m or longer."
     )
     vm_memory_overhead_percent: float = Field(
-        0.075, ge=0, lt=1, allow_inf_nan=False, description="Part of an instance's memory that the hypervisor takes."
+        0.075, ge=0, lt=1, allow_inf_nan=False, description="Share of an instance's memory that the hypervisor uses."
     )
-    reserved_enis: int = Field(0, ge=0, description="Network interfaces of each instance that are not for pods.")
+    reserved_enis: int = Field(0, ge=0, description="Network interfaces of each instance that pods cannot use.")
     default_instance_profile: str = Field(
         "", description="Instance profile of AWSNodeTemplates that name none (aws.defaultInstanceProfile)."
     )
@@ -65,15 +65,17 @@ class Settings(BaseModel):
         "", description='Tags of AWSNodeTemplates that do not set them (aws.tags), as JSON: {"team": "a"}.'
     )
 
-    batch_max_duration: GoDuration = Field(timedelta(seconds=10), description="Longest wait for more pods of a batch.")
-    batch_idle_duration: GoDuration = Field(timedelta(seconds=1), description="Time without a new pod that ends it.")
+    batch_max_duration: GoDuration = Field(timedelta(seconds=10), description="Maximum duration of a batch.")
+    batch_idle_duration: GoDuration = Field(
+        timedelta(seconds=1), description="Idle time without a new pod that ends a batch."
+    )
     preference_policy: Literal["Respect", "Ignore"] = Field(
         "Respect", description="Respect or Ignore preferred affinities and ScheduleAnyway spread."
     )
     min_values_policy: Literal["Strict", "BestEffort"] = Field(
         "Strict", description="minValues of NodePools: Strict, or BestEffort, which lowers them where it must."
     )
-    ignore_dra_requests: bool = Field(True, description="Leave out pods with dynamic resource claims.")
+    ignore_dra_requests: bool = Field(True, description="Ignore pods with dynamic resource claims.")
     scheduler_config: SchedulerDocument = Field(
         "", description="Topology spread of pods that state none: kube-scheduler's configuration, or the path of it."
     )
@@ -82,30 +84,30 @@ class Settings(BaseModel):
         ge=0,
         le=1000,
         allow_inf_nan=False,
-        description="Dollars an hour that a node counts beside its price.",
+        description="Dollars an hour that plans add to the price of each node.",
     )
     max_workload_share_per_node: float = Field(
-        1.0, gt=0, le=1, allow_inf_nan=False, description="Part of a workload's pods that one node may carry."
+        1.0, gt=0, le=1, allow_inf_nan=False, description="Share of a workload's pods that one node may run."
     )
-    feature_gates: Gates = Field(FeatureGates(), description="Parts that are on: Gate=true,Gate=false.")
-    aws_feature_gates: AwsGates = Field(AwsFeatureGates(), description="The same for what is AWS's own.")
+    feature_gates: Gates = Field(FeatureGates(), description="Feature gates: Gate=true,Gate=false.")
+    aws_feature_gates: AwsGates = Field(AwsFeatureGates(), description="Feature gates of the AWS provider.")
 
     garbage_collection_interval: Annotated[timedelta, between("30s", "24h")] = Field(
-        timedelta(minutes=10), description="Time between two searches for orphans, 30s to 24h."
+        timedelta(minutes=10), description="Interval of searching for orphans, 30s to 24h."
     )
     initialization_timeout: Wait = Field(
-        timedelta(hours=1), description="How long a registered node may take to initialize; 0 or Never: for ever."
+        timedelta(hours=1), description="How long a registered node may take to initialize; 0 or Never: no limit."
     )
     watch_silence_limit: Annotated[timedelta, between("1s", "10m")] = Field(
-        timedelta(seconds=75), description="Silence after which a watch is begun anew, 1s to 10m."
+        timedelta(seconds=75), description="Silence after which a watch is restarted, 1s to 10m."
     )
-    kube_client_qps: float = Field(200, gt=0, allow_inf_nan=False, description="Kubernetes requests a second.")
-    kube_client_burst: int = Field(300, gt=0, description="Kubernetes requests at once.")
+    kube_client_qps: float = Field(200, gt=0, allow_inf_nan=False, description="Requests to the API server per second.")
+    kube_client_burst: int = Field(300, gt=0, description="Burst of requests to the API server.")
     cpu_requests: float = Field(
         1000,
         ge=0,
         allow_inf_nan=False,
-        description="CPU of the container in millicores, which scales how much is done at once.",
+        description="CPU of the container in millicores, which scales concurrency.",
     )
     memory_limit: int = Field(
         -1, ge=-1, description="Memory limit of the container in bytes; garbage is collected at 90 %. -1: none."
@@ -126,9 +128,9 @@ class Settings(BaseModel):
         "karpenter-leader-election", min_length=1, max_length=253, description="Name of the Lease."
     )
     leader_election_namespace: str = Field("", description="Namespace of the Lease; empty: the worker's own.")
-    disable_controller_warmup: bool = Field(True, description="Do not fill caches before this replica leads.")
+    disable_controller_warmup: bool = Field(True, description="Fill caches only when this replica leads.")
     karpenter_service: str = Field("", description="Name of the Service that reaches the conversion webhook.")
-    disable_webhook: bool = Field(False, description="Serve no conversion of v1beta1 objects.")
+    disable_webhook: bool = Field(False, description="Do not serve the conversion of v1beta1 objects.")
     webhook_port: int = Field(8443, ge=1, le=65535, description="Port of the conversion webhook.")
     webhook_url: SecureAddress = Field(
         "", description="Address of the webhook for an API server that cannot use the Service; empty: the Service."

@@ -87,8 +87,8 @@ class CertificateSecret:
 
     def _missing(self) -> str:
         return (
-            f"Secret {self._namespace}/{SECRET} is not there and the worker may not make it: apply deploy/rbac.yaml, "
-            "or upgrade the chart, again"
+            f"Secret {self._namespace}/{SECRET} does not exist and the worker may not create it: apply "
+            "deploy/rbac.yaml, or upgrade the chart, again"
         )
 
 

@@ -219,7 +219,7 @@ class _Connections:
             finally:
                 self._large.release()
         except TimeoutError:
-            return _refusal(503, "too much is to be converted at once: try again")
+            return _refusal(503, "too many conversions at once: try again")
         except (msgspec.DecodeError, UnconvertibleError, RecursionError) as error:
             return _refusal(400, str(error))
 

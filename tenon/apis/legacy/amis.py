@@ -35,7 +35,7 @@ def convert_family(
 def family_notes(family: str, fields: Mapping[str, Any], added: Mapping[str, str]) -> list[str]:
     """Return the notes on the AMI fields and the added annotations of a v1 class that had this family."""
     if family == "Ubuntu":
-        sentence = "amiFamily Ubuntu is no more: its nodes are set up as those of AL2, from images that you name"
+        sentence = "amiFamily Ubuntu no longer exists: its nodes are set up as those of AL2, from images that you name"
         notes: list[str] = [Note(sentence, "spec.amiFamily")]
         if is_incompatible(added):
             sentence = "it names no images, so no node is launched from it: name Ubuntu's in amiSelectorTerms"
@@ -57,6 +57,6 @@ def family_problem(family: str, terms: Sequence[object], path: str) -> FieldErro
 def incompatible_status(status: Mapping[str, Any]) -> JsonObject:
     """The status of a class from which no node may be launched."""
     said = {"status": "False", "reason": "AMINotFound", "lastTransitionTime": "1970-01-01T00:00:00Z"}
-    message = "amiFamily Ubuntu is no more, and no images are named: name them in amiSelectorTerms"
+    message = "amiFamily Ubuntu no longer exists, and no images are named: name them in amiSelectorTerms"
     conditions = [{"type": kind, "message": message, **said} for kind in (AMIS_READY, READY)]
     return {**status, "conditions": conditions}

@@ -101,7 +101,9 @@ def _converted(manifest: Mapping[str, Any], defaults: Defaults, *, is_template: 
             sentence = f"it names no {what}: those with the tag karpenter.sh/discovery are taken"
             notes.append(Note(sentence, f"spec.{field}Terms"))
     if spec.get("launchTemplate"):
-        sentence = f"launchTemplate {spec['launchTemplate']} is left out: launch templates of your own are no more"
+        sentence = (
+            f"launchTemplate {spec['launchTemplate']} is left out: your own launch templates are no longer supported"
+        )
         notes.append(Note(sentence, "spec.amiSelectorTerms"))
     fields |= _identity(spec, defaults, notes)
     fields["metadataOptions"] = {**METADATA_OPTIONS, **(spec.get("metadataOptions") or {})}

@@ -85,9 +85,9 @@ def convert_settings(manifest: Mapping[str, Any]) -> Settings:
             own = "loglevel.controller" in data  # it overrides the level of the logger
             values |= {name: text for name, text in _logger(value, notes).items() if not own or name != "LOG_LEVEL"}
         elif key in DROPPED:
-            notes.append(f"{key} is no more: {DROPPED[key]}")
+            notes.append(f"{key} no longer exists: {DROPPED[key]}")
         elif not is_tag_setting(key):
-            notes.append(f"{key} is no setting of Karpenter")
+            notes.append(f"{key} is not a setting of Karpenter")
     tags, told = tags_of(data)
     if tags:
         values[DEFAULT_TAGS] = json.dumps(tags, ensure_ascii=False)
@@ -120,7 +120,7 @@ def merged(parts: Iterable[Settings]) -> Settings:
 def _logger(text: str, notes: list[str]) -> dict[str, str]:
     given = parse_json_object(text)
     if given is None:
-        sentence = "zap-logger-config is no JSON object and is left out: LOG_LEVEL sets the level now"
+        sentence = "zap-logger-config is not a JSON object and is left out: LOG_LEVEL sets the level now"
         notes.append(Note(sentence, "data[zap-logger-config]"))
         return {}
     values = {}

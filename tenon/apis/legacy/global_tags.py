@@ -60,7 +60,7 @@ def default_tags(text: str) -> dict[str, str]:
     tags = _read(text) if text else {}
     for tag, value in tags.items():
         if why := _refusal(tag, value):
-            raise ValueError(f"leave out the tag {tag!r}, for {why}")
+            raise ValueError(f"leave out the tag {tag!r}, because {why}")
     if len(tags) > MAX_TAGS:
         raise ValueError(_too_many(tags))
     return tags
@@ -69,7 +69,7 @@ def default_tags(text: str) -> dict[str, str]:
 def _read(text: str) -> dict[str, str]:
     given = parse_json_object(text)
     if given is None or not all(isinstance(value, str) for value in given.values()):
-        raise ValueError('it is no JSON object of texts, such as {"team": "a"}')
+        raise ValueError('it is not a JSON object of strings, such as {"team": "a"}')
     return given
 
 
@@ -82,7 +82,7 @@ def _refusal(tag: str, value: str) -> str:
     if len(tag) > MAX_KEY_LENGTH or len(value) > MAX_VALUE_LENGTH:
         return f"EC2 takes {MAX_KEY_LENGTH} characters of a name and {MAX_VALUE_LENGTH} of a value"
     kept = tag in OWN_TAGS or tag in RESTRICTED_TAGS or tag.startswith(CLUSTER_TAG_PREFIX)
-    return "it says whose an instance is, and nobody but the worker sets that" if kept else ""
+    return "it identifies the owner of an instance, and only the worker sets it" if kept else ""
 
 
 def _too_many(tags: Mapping[str, str]) -> str:

@@ -154,7 +154,9 @@ def _made(kind: str, owner: Mapping[str, Any], converted: Converted) -> Material
         model: type[ApiModel] = MODELS[body["kind"]]
         _, problems = parse(model, body)
         if problems:
-            return Materialized(problem=f"what it becomes is no valid {body['kind']}: {'; '.join(map(str, problems))}")
+            return Materialized(
+                problem=f"what it becomes is not a valid {body['kind']}: {'; '.join(map(str, problems))}"
+            )
     return Materialized(manifests, tuple(map(str, converted.notes)))
 
 

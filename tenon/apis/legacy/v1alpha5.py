@@ -73,7 +73,7 @@ def convert_provisioner(
     notes = list(made.notes)
     class_name = own if provider is not None else reference["name"] if reference else DEFAULT_CLASS
     if provider is not None and own != name:
-        sentence = f"its provider is EC2NodeClass {own}, for {name} is the name of another class"
+        sentence = f"its provider is EC2NodeClass {own}, because {name} is the name of another class"
         notes.append(Note(sentence, "spec.template.spec.nodeClassRef"))
     if provider is None and reference is None:
         sentence = f"it names no provider: its nodes are launched from EC2NodeClass {DEFAULT_CLASS}"
@@ -162,7 +162,7 @@ def _old_karpenter_defaults(keys: Iterable[str], stated: Iterable[str], notes: l
     left_out = {key for key in stated if labels.ALIASES.get(key, key) in DEFAULTED} - required
     known = required | {labels.ALIASES.get(key, key) for key in left_out}
     if left_out:
-        sentence = f"the default of that time is not added beside the labels that say it: {listed(left_out)}"
+        sentence = f"the default of that time is not added, because these labels set it already: {listed(left_out)}"
         notes.append(Note(sentence, "spec.template.metadata.labels"))
     added = [
         {"key": key, "operator": "In", "values": values}

@@ -200,7 +200,9 @@ def _disruption_problem(given: Mapping[str, Any]) -> FieldError | None:
 def _disruption_notes(spec: Mapping[str, Any]) -> list[str]:
     notes: list[str] = []
     if spec["template"]["spec"]["expireAfter"] != NEVER_TEXT:
-        sentence = "expired nodes are drained at once now: budgets no longer hold them up, no replacement comes first"
+        sentence = (
+            "expired nodes are drained at once now: budgets no longer delay them, and no replacement is launched first"
+        )
         notes.append(Note(sentence, "spec.template.spec.expireAfter"))
     if spec["disruption"]["consolidationPolicy"] != "WhenEmpty":
         sentence = "consolidationPolicy WhenUnderutilized is WhenEmptyOrUnderutilized now, "

@@ -35,7 +35,7 @@ def reviewed(review: Any, expiry: Mapping[str, str] | None = None) -> JsonObject
 def _response(request: JsonObject, expiry: Mapping[str, str] | None) -> JsonObject:
     uid, wanted, objects = request.get("uid"), request.get("desiredAPIVersion"), request.get("objects")
     if not isinstance(wanted, str) or not isinstance(objects, list):
-        return _failure(uid, "the request names no desiredAPIVersion, or its objects are no list")
+        return _failure(uid, "the request has no desiredAPIVersion, or its objects are not a list")
     if len(objects) > MAX_OBJECTS:
         return _failure(uid, f"the request has {len(objects)} objects: at most {MAX_OBJECTS} are converted at once")
     found = []

@@ -72,7 +72,7 @@ def _not_at_once(pod_class: PodClass, template: Template, states: Sequence[State
     if not rooms:
         return text
     _, name, room = max(rooms)
-    return f"{text}: beside the rest there is room for {_amount(name, room)}"
+    return f"{text}: next to the rest there is room for {_amount(name, room)}"
 
 
 def _room_left(pod_class: PodClass, template: Template, states: Sequence[State], number: int) -> int:

@@ -52,7 +52,7 @@ def obstacle(pod_class: PodClass, placer: Placer, ledger: TopologyCounts) -> str
         return ""
     missing = {name for name, _, rules in _single(pod_class.area) if _matches_no_pod(rules, ledger)}
     said = " and ".join(
-        f"{rule} rules out {_listed(where)}{', for no pod that it asks for has a node' if rule in missing else ''}"
+        f"{rule} rules out {_listed(where)}{', because no pod that it asks for has a node' if rule in missing else ''}"
         for rule, where in sorted(blocked.items())
     )
     return f"{said}, and in {_listed(open_to)} no node can take it" if open_to else said

@@ -53,7 +53,7 @@ def test_leg50_to_leg52_what_was_dropped_is_told_with_what_to_do() -> None:
     found = settings(**data)
     assert found.values == {}
     for key in data:
-        assert any(note.startswith(f"{key.replace('__', '.')} is no more: ") for note in found.notes)
+        assert any(note.startswith(f"{key.replace('__', '.')} no longer exists: ") for note in found.notes)
 
 
 def test_leg52_what_held_for_every_class_is_a_setting_of_the_worker_for_those_that_stay_in_the_cluster() -> None:
@@ -84,7 +84,7 @@ def test_leg52_tags_that_are_no_object_of_texts_are_left_out_with_a_sentence(val
     found = settings(aws__tags=value, aws__tags__team="a")
     assert (found.defaults.tags, found.problems) == ({"team": "a"}, ())
     (note,) = [note for note in found.notes if note.startswith("aws.tags ")]
-    assert note == 'aws.tags is left out: it is no JSON object of texts, such as {"team": "a"}'
+    assert note == 'aws.tags is left out: it is not a JSON object of strings, such as {"team": "a"}'
     assert isinstance(note, Note)
     assert note.path == "data[aws.tags]"
 
@@ -134,15 +134,15 @@ def test_the_logger_becomes_log_settings() -> None:
     text = '{"level": "debug", "outputPaths": ["stdout", "f"], "errorOutputPaths": ["stderr"], "encoding": "console"}'
     found = settings("config-logging", **{"zap-logger-config": text, "loglevel__webhook": "error"})
     assert found.values == {"LOG_LEVEL": "debug", "LOG_OUTPUT_PATHS": "stdout,f", "LOG_ERROR_OUTPUT_PATHS": "stderr"}
-    assert any("loglevel.webhook is no more" in note for note in found.notes)
+    assert any("loglevel.webhook no longer exists" in note for note in found.notes)
     for broken in ("{ # comment\n}", "[]", "5"):
         told = settings("config-logging", **{"zap-logger-config": broken})
         assert told.values == {}
-        assert "no JSON object" in told.notes[0]
+        assert "not a JSON object" in told.notes[0]
 
 
 def test_what_is_no_setting_is_said_and_what_is_no_text_is_a_problem() -> None:
-    assert settings(colour="blue").notes == ("colour is no setting of Karpenter",)
+    assert settings(colour="blue").notes == ("colour is not a setting of Karpenter",)
     assert "data.batchMaxDuration" in str(settings(batchMaxDuration=10).problems[0])
 
 

@@ -44,7 +44,7 @@ def test_v1b07_a_nodeclaim_takes_the_age_of_its_pool_once_that_is_known() -> Non
         (review({**claim(), "kind": "Node"}), "cannot be converted"),
         (review(claim(), wanted="karpenter.k8s.aws/v1"), "cannot be converted"),
         (review(claim(), wanted="karpenter.sh/v2"), "cannot be converted"),
-        (review(claim(), wanted=None), "names no desiredAPIVersion"),
+        (review(claim(), wanted=None), "has no desiredAPIVersion"),
     ],
 )
 def test_a_broken_object_fails_its_review_in_a_sentence(given: dict[str, Any], why: str) -> None:

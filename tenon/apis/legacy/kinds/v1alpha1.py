@@ -130,7 +130,7 @@ class AWSNodeTemplateSpec(ApiModel):
     instance_profile: str | None = None
     """The instance profile; unset takes that of the settings."""
     launch_template: str | None = None
-    """A launch template of the user's own; there is none any more."""
+    """The user's own launch template; no longer supported."""
     metadata_options: TemplateMetadataOptions | None = None
     """The instance metadata service."""
     block_device_mappings: list[OldBlockDeviceMapping] = []
