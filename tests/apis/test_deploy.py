@@ -53,14 +53,14 @@ NAMED = {
 }
 
 
-def test_only_what_is_named_of_leases_secrets_and_definitions_may_be_read_or_written() -> None:
+def test_only_named_leases_secrets_and_definitions_may_be_read_or_written() -> None:
     """Of definitions and the Secret the names are those that the webhook of v1beta1 needs (OPS-05)."""
     for rule in [*the("deploy/rbac.yaml", "Role")["rules"], *the("deploy/rbac.yaml", "ClusterRole")["rules"]]:
         names = NAMED.get(rule["resources"][0])
         assert names is None or rule["verbs"] == ["create"] or rule["resourceNames"] == names
 
 
-def test_ops08_no_secret_may_be_made_for_another_account_would_have_its_token_put_there() -> None:
+def test_ops08_no_secret_may_be_created_that_would_get_another_accounts_token() -> None:
     """So the one that the worker fills is installed, empty: what is applied again must not empty it."""
     for role in (the("deploy/rbac.yaml", "Role"), the("deploy/rbac.yaml", "ClusterRole")):
         assert {verb for verb, resource in rights(role) if resource == "secrets"} <= {"get", "patch"}

@@ -96,7 +96,7 @@ def test_a_claim_without_an_instance_promises_what_its_pods_asked_for_sch_005() 
     assert [pod.name for pod in left.pods] == ["a"]
 
 
-def test_a_claim_without_an_instance_that_does_not_say_what_it_was_bought_for_promises_nothing_sch_090() -> None:
+def test_sch090_a_claim_without_instance_or_planned_pods_promises_no_capacity() -> None:
     asked = claim(node_name="", resources={"requests": {"cpu": "2300m", "pods": "3"}})
     found = only(state(claims=[asked], daemonsets=[daemonset()]))
     assert (found.allocatable, found.used) == ({}, {})
@@ -153,7 +153,7 @@ def test_a_daemon_waits_for_labels_that_every_node_gets_sch_081() -> None:
     assert only(state(nodes=[node()], daemonsets=daemons)).used == {}, "nobody labels a node of others"
 
 
-def test_a_daemon_that_takes_more_than_expected_does_not_stand_in_for_another_sch_082() -> None:
+def test_sch082_a_daemon_above_its_expected_requests_does_not_replace_another() -> None:
     large = running("large", "n", cpu="1", meta=owned_by("DaemonSet", "uid-ds"))
     found = state(nodes=[node()], daemonsets=[daemonset(), daemonset("late")], pods=[large])
     assert only(found).used == {"cpu": 1100, "pods": 2}

@@ -198,7 +198,7 @@ def test_a_node_that_waited_for_a_pod_is_empty_since_the_pods_old_node_let_it_go
     assert cache.last_pod_event("m") == T0 + 2000, "the claim is gone"
 
 
-def test_a_pod_that_went_elsewhere_at_once_is_no_event_of_the_node_that_was_bought_for_it() -> None:
+def test_a_pod_bound_elsewhere_is_no_pod_event_of_the_node_bought_for_it() -> None:
     cache = Cache()
     new = claim("new", node_name="m", initialized=START, meta={"annotations": {"tenon.sh/planned-pods": "ns/p=uid-p"}})
     cache.publish(node("m"), new, running("p", "elsewhere", since="2026-01-01T00:00:01Z"))

@@ -88,7 +88,7 @@ def rivals(leases: Any, told: Told | None = None, own: tuple[str, str] = US) -> 
     return LeaderConflict(api, recorder, namespace=own[0], name=own[1], now=lambda: NOW)
 
 
-def test_ops04_tenon_stands_by_while_karpenter_leads_and_begins_when_its_lease_has_run_out(
+def test_ops04_tenon_stands_by_until_the_lease_of_karpenter_expires(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It says so once, with the holder's name, in the log and on the Lease."""
@@ -119,7 +119,7 @@ def test_ops04_tenon_stands_by_while_karpenter_leads_and_begins_when_its_lease_h
     assert "begins by itself" in message
 
 
-def test_ops04_a_released_lease_is_the_rivals_until_none_of_its_replicas_has_taken_it_for_15_seconds() -> None:
+def test_ops04_a_released_lease_counts_as_held_for_15_seconds() -> None:
     async def main() -> None:
         leases = Leases()
         others = rivals(leases)
@@ -200,9 +200,7 @@ def test_ops04_a_restart_of_karpenter_hands_nothing_to_tenon_in_the_same_namespa
 
 
 @pytest.mark.parametrize(("age", "stands_by"), [(timedelta(minutes=1), True), (timedelta(minutes=16), False)])
-def test_a_lease_that_was_released_before_tenon_started_delays_it_only_when_that_was_lately(
-    age: timedelta, stands_by: bool
-) -> None:
+def test_a_lease_released_before_the_start_delays_tenon_only_if_it_was_recent(age: timedelta, stands_by: bool) -> None:
     """Karpenter's Lease stays when Karpenter is uninstalled; a node that is drained takes both with it."""
 
     async def main() -> None:
@@ -221,7 +219,7 @@ def test_a_lease_that_was_released_before_tenon_started_delays_it_only_when_that
 
 
 @pytest.mark.parametrize("holder", ["karpenter-7d_1f", ""])
-def test_ops04_a_lease_that_says_years_and_is_never_renewed_stops_tenon_for_a_minute_at_most(holder: str) -> None:
+def test_ops04_a_lease_of_years_that_is_never_renewed_blocks_tenon_one_minute(holder: str) -> None:
     """Anybody who may create Leases in some namespace could stop Tenon for ever by it."""
 
     async def main() -> None:

@@ -195,7 +195,7 @@ def test_what_comes_to_nothing_leaves_no_file_and_no_list(tmp_path: Path) -> Non
         assert (answer.status, answer.out, len(answer.lines)) == (2, "", 2)
 
 
-def test_values_that_v1_refuses_are_told_by_the_field_as_written_with_the_better_line() -> None:
+def test_values_that_v1_refuses_are_reported_by_the_old_field_with_a_fixed_line() -> None:
     text = PROVISIONER + "  requirements:\n    - {key: karpenter.k8s.aws/instance-cpu, operator: In, values: [4, 8]}\n"
     (line,) = convert("-f", "-", stdin=text).lines
     assert line.startswith("standard input:11: spec.requirements[0].values: is not a string: put it in quotes; write ")

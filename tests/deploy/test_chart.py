@@ -81,7 +81,7 @@ def test_ops08_ops09_the_rights_are_those_of_the_plain_manifests() -> None:
         assert aggregated.items() <= same["metadata"]["labels"].items()
 
 
-def test_ops05_ops08_the_secret_of_the_webhook_and_the_right_to_it_are_there_only_with_it() -> None:
+def test_ops05_ops08_the_webhook_secret_and_its_right_exist_only_with_the_webhook() -> None:
     with_it, without = rendered(*NAMED), rendered(*NAMED, "--set", "webhook.enabled=false")
     written = list(yaml.safe_load_all((ROOT / "deploy" / "rbac.yaml").read_text()))
     secret, plainly = the(with_it, "Secret"), the(written, "Secret")
@@ -104,7 +104,7 @@ def test_set09_large_numbers_of_a_values_file_reach_the_worker_as_numbers(number
     assert found.vm_memory_overhead_percent == 0.05
 
 
-def test_ops07_a_values_file_for_a_karpenter_before_1_0_is_taken_and_what_is_no_more_is_said(tmp_path: Path) -> None:
+def test_ops07_values_of_karpenter_before_1_0_work_and_removed_ones_are_reported(tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
     values.write_text(
         "settings: {clusterName: c, assumeRoleARN: 'arn:aws:iam::1:role/x', assumeRoleDuration: 15m,"

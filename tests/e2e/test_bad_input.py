@@ -188,7 +188,7 @@ class OperatorService:
         raise RPCError("Request unauthorized.", RPCStatusCode.PERMISSION_DENIED, b"")
 
 
-async def test_search_attributes_that_the_worker_may_not_add_are_named_with_the_command_that_does() -> None:
+async def test_missing_search_attributes_are_reported_with_the_command_to_add_them() -> None:
     """The dev server denies nothing, so this one is asked of a stub."""
     client = SimpleNamespace(namespace="prod", operator_service=OperatorService())
     with pytest.raises(TemporalError) as refusal:

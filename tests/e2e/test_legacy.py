@@ -242,7 +242,7 @@ async def test_a_first_provisioner_launches_labelled_nodes_and_empty_ones_go(use
     assert not leaving(pool)
 
 
-async def test_a_deleted_provisioner_takes_its_nodes_its_pool_and_its_inline_class_with_it(
+async def test_a_deleted_provisioner_removes_its_nodes_its_pool_and_its_inline_class(
     user: User, sandbox: Sandbox
 ) -> None:
     """LEG-06, LEG-35: the load test's manifests, in the sandbox's region; then the article's own way to clean up.

@@ -32,7 +32,7 @@ def test_priority_outranks_price_when_prioritized(aws: Aws) -> None:
     assert answer["Instances"][0]["InstanceType"] == "m7g.2xlarge"
 
 
-def test_insufficient_capacity_is_reported_for_each_pool_that_had_none_and_the_next_is_bought(aws: Aws) -> None:
+def test_insufficient_capacity_is_reported_for_each_pool_before_the_next_is_used(aws: Aws) -> None:
     """AWS-040: the codes that mark an offering unavailable come in ``Errors``, the call itself succeeds."""
     aws.admin.capacity(0, type="c7g.large")
     answer = aws.fleet({"InstanceType": "c7g.large"}, {"InstanceType": "m7g.large"})

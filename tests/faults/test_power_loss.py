@@ -247,7 +247,7 @@ async def test_pods_that_wait_are_planned_within_a_minute_of_the_power_loss_of_t
         await pool.scale(0)
 
 
-async def test_a_question_that_is_lost_on_its_way_to_the_leader_is_asked_again_within_a_minute(
+async def test_a_call_that_is_lost_on_its_way_to_the_leader_is_retried_within_a_minute(
     sandbox: Sandbox,
     make_pool: MakePool,
     observe: Observe,

@@ -96,7 +96,7 @@ def test_nc07_another_controllers_claim_answers_for_its_own_and_is_never_acted_o
     assert findings(alike), "one of Tenon's own would be a finding"
 
 
-def test_nc07_a_launch_template_is_not_kept_for_another_controllers_class_of_the_same_name() -> None:
+def test_nc07_a_foreign_class_of_the_same_name_does_not_keep_a_launch_template() -> None:
     waiting = claim(1, provider_id="", launched_at=None, registered=False, created_at=NOW, node_class="default")
     template = ObservedTemplate("lt-1", "t", OLD, "default")
     kinds = [f.kind for f in findings(world(claims=(replace(waiting, managed=False),), templates=(template,)))]

@@ -436,7 +436,7 @@ def test_the_last_line_of_a_life_names_who_still_holds_its_objects() -> None:
     assert held in ended.timeline[-1].text
 
 
-def test_lif01_a_refused_launch_keeps_the_claim_and_is_tried_again_with_growing_pauses() -> None:
+def test_lif01_a_refused_launch_keeps_the_claim_and_is_retried_with_backoff() -> None:
     """Each time with a new request: what it is made from may have been mended."""
     state, now, pauses = NodeState(claim=REF), NOW, []
     for attempt in range(1, 6):

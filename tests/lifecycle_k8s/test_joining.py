@@ -275,7 +275,7 @@ async def test_a_node_whose_workflow_ended_before_its_pods_were_bound_is_opened(
     assert not await uncordon_by_name(world.kube, "gone")
 
 
-async def test_a_pod_that_a_webhook_keeps_from_being_bound_holds_up_neither_node_nor_others() -> None:
+async def test_a_pod_that_a_webhook_keeps_from_binding_delays_neither_node_nor_pods() -> None:
     world = joined(UNREGISTERED).put_pods(pod("a", on=""), pod("b", on=""))
     planned(world, "default/a=uid-a", "default/b=uid-b")
     await register(world.kube, world.recorder, WANTED, world.clock)

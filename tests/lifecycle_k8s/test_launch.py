@@ -31,7 +31,7 @@ def unlaunched() -> tuple[World, Launching]:
     return world, Launching(world.kube, cast("Any", world.recorder), cast("Any", Seller()), world.clock)
 
 
-async def test_a_class_that_is_edited_before_ec2_answers_leaves_the_digest_of_what_was_asked_for() -> None:
+async def test_a_class_edited_during_the_launch_leaves_the_hash_of_the_request() -> None:
     """Else the node would pass for one of the new class, and never count as drifted."""
     world, launching = unlaunched()
     prepared = await launching.prepare(PrepareLaunchInput(claim=REF, attempt=1))

@@ -123,7 +123,7 @@ async def test_a_burst_of_launches_reads_the_cluster_twice_at_most() -> None:
     assert at.kube.lists <= 2 * 3
 
 
-async def test_a_launch_sees_the_overlays_of_its_own_time_though_another_is_answered_already() -> None:
+async def test_a_launch_uses_the_current_overlays_although_another_was_answered() -> None:
     at = World()
     at.overlay("o", price="1")
     late: list[asyncio.Task[dict[str, float]]] = []

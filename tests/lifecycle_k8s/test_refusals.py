@@ -150,7 +150,7 @@ async def test_lif01_want_of_capacity_and_a_class_that_is_not_ready_end_the_clai
     assert (result.waits, there(world)) == (None, False)
 
 
-async def test_m8_a_claim_that_finds_nothing_left_has_the_provisioner_told_what_is_avoided() -> None:
+async def test_m8_a_claim_without_offerings_reports_avoided_ones_to_the_provisioner() -> None:
     """One that was begun anew has forgotten it, and would ask for the same again and again."""
     _, launching = waiting(Refuser(prepare=InsufficientCapacityError("nothing is left")))
     assert not launching._breakers.news.is_set()

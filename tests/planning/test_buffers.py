@@ -63,7 +63,7 @@ class Setting:
         )
 
     def looked(self, *lacking: Pod, on: str = "") -> None:
-        """The keeper has looked for room: these pods have none, the others have it on a node that is ready."""
+        """The controller has looked for room: these pods have none, the others have it on a node that is ready."""
         others = tuple(one for one in self.room.pods() if one not in lacking)
         self.room.simulated(
             Plan(placements={on: others} if on else {}, unschedulable=dict.fromkeys((p.key for p in lacking), "full")),

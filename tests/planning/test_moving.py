@@ -115,7 +115,7 @@ async def test_the_successor_of_an_evicted_pod_goes_where_that_pod_was_to_go_sch
     ids=["a label that the claim leaves open", "one DaemonSet or the other"],
 )
 @pytest.mark.parametrize(("successor", "bought"), [("1", 0), ("1100m", 1)])
-async def test_the_room_of_daemons_is_neither_given_away_nor_missing_before_the_launch_sch_005(
+async def test_sch005_the_room_of_daemons_is_reserved_once_before_the_launch(
     selectors: list[dict[str, str]], successor: str, bought: int
 ) -> None:
     """Which DaemonSets come is known when the instance is: until then, its pods' own requests are the room."""
@@ -161,7 +161,7 @@ async def test_a_node_that_stays_after_all_keeps_its_pods_sch_005() -> None:
     assert at.kube.objects == {}
 
 
-async def test_a_pod_that_finds_no_room_is_not_asked_for_with_every_claim_that_ends_sch_005() -> None:
+async def test_sch005_an_unschedulable_pod_is_not_planned_for_every_claim_that_ends() -> None:
     """When a pool of a thousand nodes is deleted, each of them changes what the others' pods could be told."""
     at = Setting(running("huge", "n", cpu="5000"), waiting("large", cpu="5000"))
     assert (await at.plan()).unschedulable == 2
@@ -187,7 +187,7 @@ async def test_a_claim_does_not_answer_for_a_pod_that_went_elsewhere_sch_005() -
     assert list(at.cache.planned()) == ["uid-web"], "the new claim answers for it"
 
 
-async def test_a_promise_keeps_a_node_from_counting_as_empty_until_the_pod_is_planned_anew_dis_10() -> None:
+async def test_dis10_a_nominated_node_is_not_empty_until_the_pod_is_planned_again() -> None:
     """It is asked for again after 20 s, and the batch that does so needs its time."""
     at = Setting(running("web", "n"))
     at.cache.nodes.on_event("m", node("m", meta={"labels": {"kubernetes.io/arch": "amd64"}}))
@@ -198,7 +198,7 @@ async def test_a_promise_keeps_a_node_from_counting_as_empty_until_the_pod_is_pl
     assert at.batcher.nominated_nodes() == {"m"}
 
 
-async def test_a_node_is_kept_for_what_is_made_in_place_of_a_pod_that_was_on_its_way_there_dis_10() -> None:
+async def test_dis10_a_node_is_kept_for_the_replacement_of_a_nominated_pod() -> None:
     """Between the eviction and the successor's plan nothing is on its way there, and the node was empty for long."""
     at = Setting(running("web-a", "n", meta=owned_by("ReplicaSet")))
     at.cache.nodes.on_event("m", node("m", meta={"labels": {"kubernetes.io/arch": "amd64"}}))
@@ -256,7 +256,7 @@ async def test_pods_that_were_promised_a_node_that_goes_are_planned_again_at_onc
     assert [pod.name for pod in at.batcher.undecided()] == ["web"]
 
 
-async def test_only_pods_that_select_namespaces_are_planned_again_when_namespaces_change_sch_060() -> None:
+async def test_sch060_a_changed_namespace_replans_only_pods_that_select_namespaces() -> None:
     """A cluster that makes a namespace for each test run would plan all its hopeless pods each time."""
     term = {"topologyKey": "kubernetes.io/hostname", "namespaceSelector": {"matchLabels": {"team": "a"}}}
     near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{**term, "labelSelector": {}}]}}

@@ -340,7 +340,7 @@ async def test_refused_offerings_are_avoided_until_their_time_is_over() -> None:
     assert cheapest in await _types_bought([UnavailableOffering(offering=refused, until=START)])
 
 
-async def test_a_pod_that_fits_nowhere_is_planned_again_when_a_refused_offering_may_be_bought() -> None:
+async def test_an_unschedulable_pod_is_planned_again_when_a_refused_offering_expires() -> None:
     """After some plans in vain its own pause would be longer."""
     at = Setting(pod("a", cpu="5000"))
     offering = OfferingRef(capacity_type="spot", instance_type=CATALOG[0].name, zone="us-west-2a")

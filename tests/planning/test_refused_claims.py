@@ -139,7 +139,7 @@ async def test_a_name_that_another_object_has_is_passed_over(ordinal: int) -> No
     assert (await at.planner.plan(BATCH)).claims == sorted(result.claims), "a retry finds them by their label"
 
 
-async def test_two_planners_of_a_batch_meet_though_their_first_claims_are_of_different_pools() -> None:
+async def test_two_planners_of_a_batch_notice_each_other_across_different_pools() -> None:
     """One sees gold's pod only, the other iron's; gold is refused to the first, so no name is the same."""
     first = at_pools(of_pool("gold"), of_pool("zinc"))
     first.kube.answer = refusing(ForbiddenError(403, "Forbidden", WHY), "gold")

@@ -97,7 +97,7 @@ def stopped_after(pods: int) -> Callable[[Problem, Expired], Plan]:
     return solve
 
 
-async def test_sch011_a_plan_out_of_time_buys_what_it_has_and_the_rest_is_of_the_next_batch() -> None:
+async def test_sch011_a_plan_out_of_time_is_written_and_the_rest_joins_the_next_batch() -> None:
     at = Setting(pod("a"), pod("b"), pod("c"))
     at.restart(Solver(stopped_after(2)))
     first = await at.planner.plan(BATCH)

@@ -187,7 +187,7 @@ def test_sch081_daemons_take_room_where_they_run() -> None:
     assert claim.requests["cpu"] == 2500
 
 
-def test_qrk20_a_daemon_with_alternatives_counts_on_each_type_that_one_of_them_matches() -> None:
+def test_qrk20_a_daemon_counts_on_each_type_that_any_of_its_terms_matches() -> None:
     terms = [Requirements.of(need(FAMILY, "In", family)) for family in ("c5", "m5", "r5")]
     (claim,) = solve(
         problem([pod("p", "1500m")], pool("default", AMD64), daemons=[pod("d", "1", "1Gi", *terms)])

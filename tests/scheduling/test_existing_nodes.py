@@ -18,7 +18,7 @@ def placed(plan: Plan) -> dict[str, list[str]]:
     return {name: [p.name for p in pods] for name, pods in plan.placements.items()}
 
 
-def test_sch013_existing_nodes_are_filled_first_the_initialized_ones_before_the_others() -> None:
+def test_sch013_existing_nodes_are_filled_first_and_initialized_ones_before_others() -> None:
     nodes = [node("b"), node("a", initialized=False), node("c")]
     plan = solve(problem(replicas(9), pool(), nodes=nodes))
     assert {name: len(pods) for name, pods in plan.placements.items()} == {"b": 4, "c": 4, "a": 1}

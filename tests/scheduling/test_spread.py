@@ -114,7 +114,7 @@ def test_sch051_two_pools_make_one_universe() -> None:
     assert domains(solve(problem(web(6, spread()), *pools))) == {A: 2, B: 2, C: 2}
 
 
-def test_a_spread_over_pods_that_the_pod_is_not_among_only_keeps_away_from_crowded_zones() -> None:
+def test_a_spread_over_other_pods_only_avoids_crowded_zones() -> None:
     crowd = node("n", cpu="2", used={"cpu": 2000}, pods=web(3, PodRules(), "run"))
     others = replicas(4, prefix="db", labels=DB, rules=spread(skew=1))
     plan = solve(problem(others, pool(), nodes=[crowd]))

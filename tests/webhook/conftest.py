@@ -24,7 +24,7 @@ class Served:
     sandbox: Sandbox
     settings: Settings
     admin: Kube
-    keeper: DefinitionReconciler
+    controller: DefinitionReconciler
     webhook: Webhook | None = field(default=None)
 
     def start(self) -> None:

@@ -60,9 +60,9 @@ async def test_v1b09_an_object_that_v1_refuses_is_named_and_holds_up_no_other(ca
             raise ApiError(422, "Invalid", "taints must not name the same key twice")
 
     kube.refuses = refuses
-    keeper = DefinitionReconciler(cast("Kube", kube), load(cluster_name="c"))
+    controller = DefinitionReconciler(cast("Kube", kube), load(cluster_name="c"))
     for _ in range(4):
-        await keeper.reconcile()
+        await controller.reconcile()
     assert all(bundle(kube, name) for name in NAMES)
     assert [stored(kube, name) for name in NAMES] == [["v1beta1", "v1"], ["v1"], ["v1"]]
     for name in ("a", "c"):
@@ -73,7 +73,7 @@ async def test_v1b09_an_object_that_v1_refuses_is_named_and_holds_up_no_other(ca
     assert len(lines) == 1
     assert "bad: taints" in lines[0].__dict__["error"]
     kube.refuses = refuses_nothing
-    await keeper.reconcile()
+    await controller.reconcile()
     assert stored(kube, NAMES[0]) == ["v1"]
 
 

@@ -50,7 +50,7 @@ async def read(kube: Kube, resource: Resource, name: str) -> Object:
 
 async def converts(served: Served) -> bool:
     """Whether the API server has what it needs, and the webhook answers it."""
-    await served.keeper.reconcile()
+    await served.controller.reconcile()
     try:
         await served.admin.list(OLD_POOLS)
         await served.admin.list(OLD_CLAIMS)
@@ -202,7 +202,7 @@ async def test_v1b09_what_is_stored_as_v1beta1_is_rewritten(served: Served, kube
     await store_as("v1")
 
     async def migrated() -> bool:
-        await served.keeper.reconcile()
+        await served.controller.reconcile()
         return bool(await stored() == ["v1"])
 
     await until(migrated)

@@ -1,4 +1,4 @@
-"""Old objects in a cluster that is played from memory, and the worker's keeper that has looked at them."""
+"""Old objects in a cluster that is played from memory, and the worker's controller that has looked at them."""
 
 from __future__ import annotations
 
@@ -131,16 +131,16 @@ class Cluster:
 
 @contextlib.asynccontextmanager
 async def keeping(*old: tuple[Resource, dict[str, Any]], broken: str = "") -> AsyncIterator[Cluster]:
-    """A keeper that has looked at these objects."""
+    """A controller that has looked at these objects."""
     cluster = Cluster()
     cluster.broken = {broken}
     for resource, body in old:
         cluster.put(resource, body)
 
-    keeper = LegacyApiController(
+    controller = LegacyApiController(
         cast("Any", cluster), cast("Any", cluster.recorder), cluster.cache, cluster.old, Defaults(cluster="c")
     )
-    task = asyncio.create_task(keeper.run())
+    task = asyncio.create_task(controller.run())
     await looked()
     try:
         yield cluster
@@ -152,5 +152,5 @@ async def keeping(*old: tuple[Resource, dict[str, Any]], broken: str = "") -> As
 
 
 async def looked() -> None:
-    """After the keeper has come to rest."""
+    """After the controller has come to rest."""
     await asyncio.sleep(10 * MOMENT)

@@ -1,4 +1,4 @@
-"""The keeper of CapacityBuffers with the planner, on the worker's own cache; the API server is played from memory."""
+"""The controller of CapacityBuffers with the planner, on a real cache; the API server is simulated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from worker.controllers.capacity_buffer import RECHECK, RECHECK_SOON, CapacityBu
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
 MOMENT = 2.0
-"""More than the keeper lets changes settle."""
+"""More than the controller lets changes settle."""
 TEMPLATE = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}}
 
 
@@ -101,7 +101,7 @@ class Server(FakeKube):
 
 
 class World:
-    """A keeper at work beside a planner."""
+    """A controller at work beside a planner."""
 
     def __init__(self) -> None:
         self.cache = Whole()
@@ -115,7 +115,9 @@ class World:
         self.batcher = Batcher(view, loop_clock(), self.room)
         kube, told = cast("Any", self.server), cast("Any", Recorder())
         self.planner = Planner(view, FakeTypes(), kube, told, self.batcher, loop_clock(), buffers=self.room)
-        self.keeper = CapacityBufferController(kube, self.cache, view, self.room, PlanPolicy(), self.batcher.reserved)
+        self.controller = CapacityBufferController(
+            kube, self.cache, view, self.room, PlanPolicy(), self.batcher.reserved
+        )
         self.batch = 0
 
     async def plan(self) -> list[str]:
@@ -135,11 +137,11 @@ class World:
 
 @contextlib.asynccontextmanager
 async def keeping(**spec: Any) -> AsyncIterator[World]:
-    """A keeper that has looked at a buffer of two pods of 1 CPU."""
+    """A controller that has looked at a buffer of two pods of 1 CPU."""
     world = World()
     world.server.template()
     world.server.buffer(**spec)
-    task = asyncio.create_task(world.keeper.run())
+    task = asyncio.create_task(world.controller.run())
     await asyncio.sleep(MOMENT)
     try:
         yield world
@@ -242,7 +244,7 @@ async def test_an_api_server_that_is_away_takes_no_buffer_away() -> None:
         fresh = World()
         fresh.server.buffer()
         fresh.server.fault = at.server.fault
-        task = asyncio.create_task(fresh.keeper.run())
+        task = asyncio.create_task(fresh.controller.run())
         await asyncio.sleep(RECHECK)
         assert not fresh.room.known
         fresh.server.fault = ForbiddenError(403, "Forbidden", "podtemplates is forbidden")
@@ -264,7 +266,7 @@ async def test_one_buffer_that_cannot_be_resolved_stands_in_no_others_way() -> N
         at.server.add(CAPACITYBUFFERS, {"metadata": {"name": name, "generation": 1}, "spec": odd})
     at.server.fault = ApiError(503, "ServiceUnavailable", "away")
     at.server.spared = {"small", "odd"}
-    task = asyncio.create_task(at.keeper.run())
+    task = asyncio.create_task(at.controller.run())
     await asyncio.sleep(MOMENT)
     assert {pod.buffer for pod in at.batcher.undecided()} == {"default/spare"}
     told = at.server.objects["capacitybuffers", "default", "odd"]["status"]["conditions"][0]

@@ -98,7 +98,7 @@ async def test_what_was_let_go_of_is_never_owned_again() -> None:
         assert cluster.condition(PROVISIONERS, "old", "Active")["reason"] == "NameTaken"
 
 
-async def test_a_class_that_its_provisioner_has_left_goes_over_to_the_template_of_that_name() -> None:
+async def test_a_class_that_its_provisioner_left_belongs_to_the_template_of_that_name() -> None:
     """LEG-06: from an inline provider to an AWSNodeTemplate of the same name, which is how people moved."""
     inline = provisioner({"providerRef": None, "provider": template()["spec"]})
     async with keeping((PROVISIONERS, inline)) as cluster:
@@ -139,7 +139,7 @@ async def test_an_inline_provider_beside_a_template_of_its_name_has_a_class_of_i
         assert cluster.body(NODEPOOLS, "old") == pool
 
 
-async def test_an_inline_provider_beside_the_class_of_somebody_else_has_a_class_of_its_own() -> None:
+async def test_an_inline_provider_next_to_a_foreign_class_gets_its_own_class() -> None:
     """LEG-06: and keeps it when that class goes."""
     theirs = {**EC2NODECLASS, "metadata": {"name": "old"}}
     (inline, _) = inline_beside_a_template()

@@ -94,7 +94,7 @@ async def test_what_the_api_server_does_not_take_is_said_on_the_old_object() -> 
         assert cluster.names(NODEPOOLS) == ["old"]
 
 
-async def test_what_cannot_even_be_converted_does_not_end_the_keeper(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_cannot_be_converted_does_not_end_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither what the API server stored before it knew better, nor a fault in the conversion itself."""
 
     def trips(body: dict[str, Any], *_: Any) -> Any:
@@ -188,7 +188,7 @@ async def test_owners_that_others_add_stay() -> None:
         assert cluster.body(NODEPOOLS, "old")["metadata"]["ownerReferences"] == [fleet, mine]
 
 
-async def test_an_admission_policy_that_changes_what_is_written_is_told_of_once_and_not_fought() -> None:
+async def test_an_admission_policy_that_changes_objects_is_reported_once_and_accepted() -> None:
     def tags(resource: Resource, body: dict[str, Any]) -> None:
         if resource is EC2NODECLASSES:
             body["spec"].setdefault("tags", {})["cost-centre"] = "7"

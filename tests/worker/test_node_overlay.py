@@ -1,4 +1,4 @@
-"""The keeper of NodeOverlays' conditions before a played API server, and what is told of kinds whose gate is off."""
+"""The controller of NodeOverlays' conditions with a simulated API server, and warnings about disabled gates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from worker.runtime.disabled_gate_warnings import warn_of_disabled_gates
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
 MOMENT = 2.0
-"""More than the keeper lets changes settle."""
+"""More than the controller lets changes settle."""
 M5 = term(labels.INSTANCE_TYPE, "In", "m5.large")
 
 
@@ -69,7 +69,7 @@ class Server:
 
 @contextlib.asynccontextmanager
 async def keeping(types: FakeTypes | None = None, **prices: str) -> AsyncIterator[tuple[Cache, Server]]:
-    """A keeper that has looked at overlays of these names and prices."""
+    """A controller that has looked at overlays of these names and prices."""
     cache = Cache()
     server = Server(cache)
     ready = {**EC2NODECLASS, "metadata": metadata("default"), "status": {"conditions": [READY]}}
@@ -78,8 +78,8 @@ async def keeping(types: FakeTypes | None = None, **prices: str) -> AsyncIterato
     cache.pools.on_event("default", decode_object(json.dumps(pool).encode()))
     for name, price in prices.items():
         server.overlay(name, price=price)
-    keeper = NodeOverlayController(cast("Any", server), cache, PlanningView(cache), types or FakeTypes())
-    task = asyncio.create_task(keeper.run())
+    controller = NodeOverlayController(cast("Any", server), cache, PlanningView(cache), types or FakeTypes())
+    task = asyncio.create_task(controller.run())
     await asyncio.sleep(MOMENT)
     try:
         yield cache, server

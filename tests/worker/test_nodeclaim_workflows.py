@@ -56,7 +56,7 @@ def condition(name: str, *true: str) -> ClaimRecord:
     return claim(name, node_name=name, status={"conditions": [{"type": kind, "status": "True"} for kind in true]})
 
 
-async def test_nc07_another_controllers_claim_gets_no_workflow_and_one_that_it_has_is_told_to_end() -> None:
+async def test_nc07_a_foreign_claim_gets_no_workflow_and_an_open_one_is_ended() -> None:
     """An earlier version began a workflow for every NodeClaim."""
     cache, temporal = Cache(), FakeTemporal()
     auto_mode = {"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"}
@@ -318,7 +318,7 @@ async def test_a_claim_gets_a_life_although_one_of_its_name_has_ended() -> None:
         assert temporal.started("a") == 1
 
 
-async def test_a_node_that_leaves_and_whose_workflow_was_ended_by_hand_is_begun_again_soon() -> None:
+async def test_the_workflow_of_a_leaving_node_that_was_terminated_is_restarted_soon() -> None:
     cache, temporal = Cache(), FakeTemporal()
     cache.publish(starting("a", **LEAVING), node("a"))
     async with bridged(cache, temporal):

@@ -67,7 +67,7 @@ async def test_a_node_class_whose_finalizer_was_wiped_is_looked_at() -> None:
         assert [found for found, _, _ in temporal.signals].count(WORKFLOW) == 2, "our own write wakes no workflow"
 
 
-async def test_ecs11_a_node_class_that_is_deleted_is_looked_at_when_its_last_claim_has_gone() -> None:
+async def test_ecs11_a_deleted_node_class_is_reconciled_when_its_last_claim_is_gone() -> None:
     """Its own workflow looks once a minute only; claims of other classes are nothing to it."""
     cache, temporal = Cache(), FakeTemporal()
     for name, of_class in (("a", "default"), ("b", "default"), ("c", "other")):

@@ -79,7 +79,7 @@ def pool(name: str, edits: dict[str, Any] | None = None) -> dict[str, Any]:
 async def keeping(
     *pools: dict[str, Any], broken: str = "", measured: bool = True, held: BlockedPools | None = None
 ) -> AsyncIterator[tuple[Cache, ApiServer, Recorder]]:
-    """A keeper that has looked at these pools."""
+    """A controller that has looked at these pools."""
     cache, told = Cache(), Recorder()
     server = ApiServer(cache)
     server.broken = {broken}
@@ -88,8 +88,10 @@ async def keeping(
     ready = {**EC2NODECLASS, "metadata": metadata("default"), "status": {"conditions": [READY]}}
     cache.nodeclasses.on_event("default", decode_object(json.dumps(ready).encode()))
     view = PlanningView(cache)
-    keeper = NodePoolStatusController(cast("Any", server), cast("Any", told), cache, view, measured=measured, held=held)
-    task = asyncio.create_task(keeper.run())
+    controller = NodePoolStatusController(
+        cast("Any", server), cast("Any", told), cache, view, measured=measured, held=held
+    )
+    task = asyncio.create_task(controller.run())
     await asyncio.sleep(MOMENT)
     try:
         yield cache, server, told
@@ -188,7 +190,7 @@ def measured_as_held(name: str) -> float | None:
 
 
 async def test_a_status_that_is_true_is_not_written_again() -> None:
-    """Each write wakes everybody who watches NodePools, this keeper first of all."""
+    """Each write wakes everybody who watches NodePools, this controller first of all."""
     async with keeping(pool("default")) as (cache, server, _):
         assert server.condition("default", "Ready")["status"] == "True"
         await asyncio.sleep(10 * MOMENT)
@@ -241,7 +243,7 @@ async def test_dis75_claims_of_a_pool_that_another_controller_hashed_are_hashed_
         assert ours.annotations["karpenter.sh/nodepool-hash-version"] == "tenon-v1"
 
 
-async def test_dis75_a_claim_of_another_controller_that_is_seen_late_is_hashed_anew_all_the_same() -> None:
+async def test_dis75_a_claim_of_another_controller_that_is_seen_late_is_hashed_again() -> None:
     """The cache may be behind what Karpenter wrote last; with a version of its own the claim could never drift."""
     async with keeping(pool("pool")) as (cache, server, _):
         theirs = {"karpenter.sh/nodepool-hash": "7", "karpenter.sh/nodepool-hash-version": "v3"}
@@ -303,7 +305,7 @@ async def test_unknown_values_beside_known_ones_are_logged_once(caplog: pytest.L
     assert "unknown values free are ignored" in line.__dict__["error"]
 
 
-async def test_a_pool_that_trips_the_keeper_up_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_pool_that_fails_does_not_end_the_controller(caplog: pytest.LogCaptureFixture) -> None:
     """An error that nobody foresaw would otherwise end the whole process, again and again."""
     async with keeping(pool("a"), pool("b")) as (cache, server, _):
         real, server.patch = server.patch, _unforeseen  # type: ignore[method-assign]

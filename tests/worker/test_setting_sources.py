@@ -19,7 +19,7 @@ def config_map(data: dict[str, str]) -> dict[str, object]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
 
 
-def test_a_flag_beats_the_environment_that_beats_the_config_map_that_beats_the_default() -> None:
+def test_flags_override_environment_config_map_and_default_in_this_order() -> None:
     """LEG-50, LEG-51: settings that never left their ConfigMap count, as the lowest."""
     old = convert_settings(
         config_map(
@@ -39,16 +39,14 @@ def test_leg51_a_cluster_may_be_named_by_the_config_map_alone() -> None:
     assert (found.cluster_name, found.vm_memory_overhead_percent) == ("old", 0.05)
 
 
-def test_leg52_what_the_config_maps_say_no_more_is_noted_and_the_default_profile_is_kept_for_old_node_templates() -> (
-    None
-):
+def test_leg52_removed_config_map_keys_are_noted_and_the_default_profile_is_kept() -> None:
     old = convert_settings(config_map({"aws.defaultInstanceProfile": "nodes", "aws.enablePodENI": "true"}))
     found = load_all({}, NAMED, old)
     assert found.settings.default_instance_profile == "nodes"
     assert any(note.startswith("aws.enablePodENI no longer exists: ") for note in found.notes)
 
 
-def test_leg52_the_tags_of_the_config_map_reach_old_node_templates_through_every_process() -> None:
+def test_leg52_config_map_tags_reach_old_node_templates_in_every_process() -> None:
     old = convert_settings(config_map({"aws.tags": '{"team": "a", "karpenter.sh/nodepool": "x"}', "aws.tags.é": "b"}))
     found = load_all({}, NAMED, old)
     assert found.sources["default_tags"] == "ConfigMap"

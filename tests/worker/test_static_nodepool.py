@@ -1,4 +1,4 @@
-"""The keeper of static NodePools before an API server that is played: stale caches, refusals, restarts."""
+"""The controller of static NodePools before an API server that is played: stale caches, refusals, restarts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from worker.controllers.static_nodepool import RESYNC, StaticNodePoolController
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
 MOMENT = 1.0
-"""More than the keeper lets changes settle."""
+"""More than the controller lets changes settle."""
 
 
 class ApiServer:
@@ -162,12 +162,12 @@ class CountingCache(Cache):
 
 @contextlib.asynccontextmanager
 async def keeping(server: ApiServer) -> AsyncIterator[None]:
-    """A keeper that has looked once."""
+    """A controller that has looked once."""
     cache = server.cache
     ready = {**EC2NODECLASS, "metadata": metadata("default"), "status": {"conditions": [READY]}}
     cache.nodeclasses.on_event("default", decode_object(json.dumps(ready).encode()))
-    keeper = StaticNodePoolController(cast("Any", server), cache, PlanningView(cache), FakeTypes(), PlanPolicy())
-    task = asyncio.create_task(keeper.run())
+    controller = StaticNodePoolController(cast("Any", server), cache, PlanningView(cache), FakeTypes(), PlanPolicy())
+    task = asyncio.create_task(controller.run())
     await settle()
     try:
         yield
@@ -179,7 +179,7 @@ async def keeping(server: ApiServer) -> AsyncIterator[None]:
 
 
 async def settle(seconds: float = MOMENT) -> None:
-    """Let the keeper come to rest."""
+    """Let the controller come to rest."""
     await asyncio.sleep(seconds)
 
 
@@ -510,7 +510,7 @@ async def test_a_pool_whose_class_is_not_ready_is_told_of_and_waits(caplog: pyte
     assert "EC2NodeClass default does not exist" in str([record.__dict__.get("error") for record in caplog.records])
 
 
-async def test_the_keeper_outlives_an_outage_of_the_api_server() -> None:
+async def test_the_controller_survives_an_outage_of_the_api_server() -> None:
     server = served(1)
     async with keeping(server):
         server.away = True

@@ -64,7 +64,7 @@ async def test_whole_life_is_a_runbook_within_its_budget(temporal: WorkflowEnvir
     assert events <= 110
 
 
-async def test_nc07_a_life_of_another_controllers_claim_ends_at_the_first_step_that_refuses_it(
+async def test_nc07_the_workflow_of_a_foreign_claim_ends_at_the_first_refusing_step(
     temporal: WorkflowEnvironment, cluster: str
 ) -> None:
     """An earlier version took the node up, and its time is over now: nothing more is done to it."""

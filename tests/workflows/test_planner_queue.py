@@ -131,7 +131,7 @@ async def ended(*workflows: WorkflowHandle[Any, None]) -> AsyncIterator[None]:
             await each.terminate()
 
 
-async def test_a_new_leader_is_asked_although_the_polls_of_a_lost_machine_still_take_tasks(served: Cluster) -> None:
+async def test_a_new_leader_gets_calls_although_a_lost_machine_still_polls(served: Cluster) -> None:
     """Temporal keeps the polls of a machine that lost its power for a minute; the question must not go to them."""
     lost = await served.leader(served.shared, served.own("lost"))
     provisioner, disruption = await served.provisioner(), await served.disruption()

@@ -90,7 +90,7 @@ class Webhook:
         self._log_limiter = LogRateLimiter()
         self._stopping = threading.Event()
         self._server = WebhookServer(settings.webhook_port, lambda: self._expiry)
-        self._thread = threading.Thread(target=self._run, name="webhook-keeper", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="webhook-reconciler", daemon=True)
 
     def start(self) -> None:
         """Start the thread, which serves as soon as there is a certificate."""

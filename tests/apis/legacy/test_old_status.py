@@ -34,7 +34,7 @@ def said(status: dict[str, Any], type_: str) -> dict[str, Any]:
     return next((one for one in status["conditions"] if one["type"] == type_), {})
 
 
-def test_leg12_an_active_provisioner_tells_resources_the_last_scaling_and_what_it_is() -> None:
+def test_leg12_an_active_provisioner_reports_resources_last_scaling_and_target() -> None:
     ready = pool(condition("Ready", "True"), condition("Overlapping", "True", "the same pods as NodePool b"))
     status = provisioner_status(provisioner(), IS, ready, ["2026-01-01T00:00:01Z", SINCE], NOW)
     assert (said(status, "Active")["status"], said(status, "Converted")["status"]) == ("True", "True")

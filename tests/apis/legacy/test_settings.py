@@ -56,7 +56,7 @@ def test_leg50_to_leg52_what_was_dropped_is_told_with_what_to_do() -> None:
         assert any(note.startswith(f"{key.replace('__', '.')} no longer exists: ") for note in found.notes)
 
 
-def test_leg52_what_held_for_every_class_is_a_setting_of_the_worker_for_those_that_stay_in_the_cluster() -> None:
+def test_leg52_defaults_of_all_classes_become_settings_of_the_worker() -> None:
     found = settings(aws__defaultInstanceProfile="p", aws__tags='{"team": "a"}', aws__tags__cost="1")
     assert found.values == {"DEFAULT_INSTANCE_PROFILE": "p", "DEFAULT_TAGS": '{"team": "a", "cost": "1"}'}
     assert found.notes == (

@@ -128,7 +128,7 @@ def test_v1b02_a_policy_that_a_client_of_v1beta1_changes_is_not_put_back() -> No
     assert (found["consolidationPolicy"], found["consolidateAfter"]) == ("WhenEmpty", "5m")
 
 
-def test_v1b04_v1b05_v1_has_kubelet_and_reference_in_the_annotations_that_karpenter_names() -> None:
+def test_v1b04_v1b05_v1_keeps_kubelet_and_reference_in_karpenters_annotations() -> None:
     old = there(v1_pool())
     node = old["spec"]["template"]["spec"]
     node["kubelet"] = {"maxPods": 9}
