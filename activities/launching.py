@@ -307,9 +307,10 @@ class Launching:
         """Restore the tags by which the instance is found again. Karpenter may have launched it without them."""
         try:
             await asyncio.to_thread(self._ec2.name_instance, instance.id, ref.name, node_name)
-        except EC2Error as error:  # the housekeeping sweep tries again
+        except EC2Error as error:
             log.info(
-                "The worker failed to tag an instance and retries", extra={"instance": instance.id, "error": str(error)}
+                "The worker failed to tag an instance; the next sweep tags it",
+                extra={"instance": instance.id, "error": str(error)},
             )
         else:
             await nodeclaims.annotate_claim(self._kube, ref, TAGGED)

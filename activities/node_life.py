@@ -128,7 +128,7 @@ class NodeActivities:
                 await nodeclaims.annotate_claim(self._kube, given.claim, TAGGED)
         except (EC2Error, ApiError) as error:
             log.info(
-                "The worker failed to name an instance and retries",
+                "The worker failed to tag an instance; the next sweep tags it",
                 extra={"instance": instance_id, "error": str(error)},
             )
 

@@ -198,9 +198,12 @@ class _Writing:
         for salt in range(NAMES):
             one.body["metadata"]["name"] = claim_name(one.planned.pool, self._batch, one.ordinal, salt)
             try:
-                return await _with_retries(lambda: self._kube.create(NODECLAIMS, one.body))
+                made = await _with_retries(lambda: self._kube.create(NODECLAIMS, one.body))
             except ConflictError as error:
                 taken = error
+            else:
+                _log_created(one)
+                return made
             present = await _with_retries(lambda: self._kube.get(NODECLAIMS, one.name)) or {"metadata": {}}
             if (present["metadata"].get("labels") or {}).get(labels.BATCH) != str(self._batch):
                 log.info(
@@ -229,18 +232,21 @@ def _claim_to_write(
     body = claim_body(planned, pool, batch=batch, ordinal=ordinal)
     if seen is not None:
         body["metadata"]["annotations"] |= seen.overlay_annotations(planned.pool, planned.instance_types)
+    return _ClaimToWrite(planned, ordinal, body)
+
+
+def _log_created(one: _ClaimToWrite) -> None:
     log.info(
         "The provisioner created a NodeClaim",
         extra={
-            "nodeclaim": body["metadata"]["name"],
-            "nodepool": planned.pool,
-            "pod-count": len(planned.pods),
-            "instance-types": list(planned.instance_types[:5]),
-            "instance-type-count": len(planned.instance_types),
-            "price": planned.price,
+            "nodeclaim": one.name,
+            "nodepool": one.planned.pool,
+            "pod-count": len(one.planned.pods),
+            "instance-types": list(one.planned.instance_types[:5]),
+            "instance-type-count": len(one.planned.instance_types),
+            "price": one.planned.price,
         },
     )
-    return _ClaimToWrite(planned, ordinal, body)
 
 
 def _is_transient(error: ApiError) -> bool:

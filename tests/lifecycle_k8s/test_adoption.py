@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
 from typing import Any, cast
 
@@ -35,13 +36,17 @@ async def test_a_node_that_runs_is_at_rest_at_once_and_its_tags_are_mended() -> 
     assert all(world.claim["metadata"]["annotations"][key] == "true" for key in TAGGED)
 
 
-async def test_a_node_whose_instance_cannot_be_tagged_is_taken_over_all_the_same() -> None:
+async def test_a_node_whose_instance_cannot_be_tagged_is_taken_over_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Housekeeping tags it later; until then the claim does not say that it is tagged."""
+    caplog.set_level(logging.INFO, logger="controller.nodeclaim.lifecycle")
     world, ec2 = World().put_live(), Ec2()
     ec2.refuses = True
     _, state = await taken_over(world, ec2)
     assert state.stage == "live"
     assert not set(TAGGED) & set(world.claim["metadata"]["annotations"])
+    assert "The worker failed to tag an instance; the next sweep tags it" in caplog.messages
 
 
 async def test_dis80_its_expiry_counts_from_the_creation_of_the_claim() -> None:

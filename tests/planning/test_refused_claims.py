@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -53,6 +54,19 @@ async def test_a_refused_claim_does_not_stop_the_others_of_its_batch(pool: str, 
     assert WHY in told["Pod", pool, "FailedScheduling"]
     assert WHY in told["NodePool", pool, "FailedCreate"]
     assert len([name for name in at.kube.tries if name.startswith(pool)]) == 1, "it is not repeated"
+
+
+async def test_only_claims_that_were_written_are_logged_as_created(caplog: pytest.LogCaptureFixture) -> None:
+    """With the name under which each was written."""
+    caplog.set_level(logging.INFO, logger="controller.provisioner")
+    at = at_pools()
+    taken = claim_name("zinc", BATCH.batch, 2)
+    at.kube.objects[taken] = {"metadata": {"name": taken, "labels": {}, "annotations": {}}}
+    at.kube.answer = refusing(ForbiddenError(403, "Forbidden", WHY), "gold")
+    result = await at.planner.plan(BATCH)
+    created = [vars(record) for record in caplog.records if record.message == "The provisioner created a NodeClaim"]
+    assert sorted(fields["nodeclaim"] for fields in created) == sorted(result.claims)
+    assert {(fields["nodepool"], fields["pod-count"]) for fields in created} == {("iron", 1), ("zinc", 1)}
 
 
 async def test_pods_of_a_refused_claim_wait_longer_and_longer() -> None:
