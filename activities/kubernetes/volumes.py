@@ -14,7 +14,7 @@ from activities.kubernetes.nodeclaims import Clock, Fact, read_claim, set_facts
 from activities.kubernetes.nodes import find_node, pods_on
 from activities.kubernetes.resources import PVCS, VOLUMEATTACHMENTS
 from tenon.apis.nodeclaim import VOLUMES_DETACHED
-from tenon.kube.volumes import claim_names
+from tenon.kube.volumes import pvc_names
 from tenon.lifecycle import drain
 from tenon.lifecycle.messages.node import DetachInput, DetachResult
 
@@ -55,9 +55,9 @@ async def attached_volumes(kube: Kube, node_name: str, now: datetime) -> list[st
         if drain.is_drainable(pod, now):
             continue
         namespace = pod["metadata"].get("namespace") or ""
-        for claim_name in claim_names(pod):
-            claim = await kube.get(PVCS, claim_name, namespace)
-            kept.add(((claim or {}).get("spec") or {}).get("volumeName") or "")
+        for pvc_name in pvc_names(pod):
+            pvc = await kube.get(PVCS, pvc_name, namespace)
+            kept.add(((pvc or {}).get("spec") or {}).get("volumeName") or "")
     return sorted(one.metadata.name for one in attachments if (one.spec.source.volume or one.metadata.name) not in kept)
 
 

@@ -14,7 +14,7 @@ from tenon.kube.pod import Pod
 from tenon.kube.records import PodRecord, ValueRecord
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.kube.selector_decode import decode_replication_controller, decode_service, decode_workload
-from tenon.kube.storage_decode import decode_claim, decode_class, decode_csi_node, decode_volume
+from tenon.kube.storage_decode import decode_class, decode_csi_node, decode_pvc, decode_volume
 from tenon.manifests.faults import ManifestError
 from tenon.provisioning.buffers import buffer_of
 from tenon.simulation.defaults import namespace_labels
@@ -60,7 +60,7 @@ def fill(cache: FiledCache, objects: Objects, *, moving: bool = False) -> tuple[
     for kind, decode, table in (
         ("StorageClass", decode_class, cache.storage.classes),
         ("PersistentVolume", decode_volume, cache.storage.volumes),
-        ("PersistentVolumeClaim", decode_claim, cache.storage.claims),
+        ("PersistentVolumeClaim", decode_pvc, cache.storage.pvcs),
         ("CSINode", decode_csi_node, cache.csi_nodes),
         ("PodDisruptionBudget", decode_budget, cache.moving.budgets),
         ("EC2NodeClass", decode_object, cache.nodeclasses),

@@ -14,7 +14,7 @@ from typing import Any
 
 from tenon import resources
 from tenon.ec2.branch_interfaces import POD_ENI, branch_interfaces
-from tenon.ec2.families import FAMILIES, GIB, Family, Volume
+from tenon.ec2.families import FAMILIES, GIB, EbsVolume, Family
 from tenon.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
 
 MIB = 2**20
@@ -37,7 +37,7 @@ class NodeSettings:
     family: Family = FAMILIES["AL2023"]
     kubelet: Mapping[str, Any] = field(default_factory=dict)
     """The kubelet settings of the class (camelCase), as written or with expressions evaluated for an instance type."""
-    volumes: tuple[Volume, ...] = ()
+    volumes: tuple[EbsVolume, ...] = ()
     raid0: bool = False
     efa_only_interfaces: tuple[int, ...] = ()
     """The network card index of each efa-only interface that the class lists."""

@@ -13,7 +13,7 @@ GIB = 2**30
 
 
 @dataclass(frozen=True, slots=True)
-class Volume:
+class EbsVolume:
     """One EBS volume of a block device mapping. ``size`` is in bytes; 0 if a snapshot determines it."""
 
     device: str
@@ -27,7 +27,7 @@ class Family:
 
     name: str
     os: str = "linux"
-    volumes: tuple[Volume, ...] = ()
+    volumes: tuple[EbsVolume, ...] = ()
     """Default volumes, gp3 and encrypted. The first is the root volume."""
     ephemeral_device: str = ""
     """The device for the ephemeral storage of pods."""
@@ -41,8 +41,8 @@ class Family:
     """Instance families on which the images do not boot."""
 
 
-_XVDA_20 = (Volume("/dev/xvda", 20 * GIB, root=True),)
-_WINDOWS_VOLUMES = (Volume("/dev/sda1", 50 * GIB, root=True),)
+_XVDA_20 = (EbsVolume("/dev/xvda", 20 * GIB, root=True),)
+_WINDOWS_VOLUMES = (EbsVolume("/dev/sda1", 50 * GIB, root=True),)
 
 FAMILIES: dict[str, Family] = {
     family.name: family
@@ -57,7 +57,7 @@ FAMILIES: dict[str, Family] = {
         ),
         Family(
             "Bottlerocket",
-            volumes=(Volume("/dev/xvda", 4 * GIB, root=True), Volume("/dev/xvdb", 20 * GIB)),
+            volumes=(EbsVolume("/dev/xvda", 4 * GIB, root=True), EbsVolume("/dev/xvdb", 20 * GIB)),
             ephemeral_device="/dev/xvdb",
             pods_per_core=False,
         ),

@@ -7,7 +7,7 @@ from typing import Any
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.capacity import NodeSettings
-from tenon.ec2.families import Volume, family_named, volume_bytes
+from tenon.ec2.families import EbsVolume, family_named, volume_bytes
 
 
 def kubelet_map(node_class: EC2NodeClass) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def settings_of(
         family=family_named(spec.resolved_family),
         kubelet=kubelet_map(node_class),
         volumes=tuple(
-            Volume(mapping.device_name or "", volume_bytes(mapping.ebs.volume_size), mapping.root_volume)
+            EbsVolume(mapping.device_name or "", volume_bytes(mapping.ebs.volume_size), mapping.root_volume)
             for mapping in spec.block_device_mappings
             if mapping.ebs is not None
         ),

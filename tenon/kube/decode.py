@@ -42,7 +42,7 @@ from tenon.kube.structs import (
     TolerationSpec,
 )
 from tenon.kube.taints import Taint, Toleration
-from tenon.kube.volumes import VolumeClaim, VolumeUse, ephemeral_claim
+from tenon.kube.volumes import PersistentVolumeClaim, VolumeUse, ephemeral_pvc
 
 NO_OWNER = ("", "")
 UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -238,8 +238,8 @@ def _volumes(metadata: Metadata, spec: PodSpec) -> tuple[VolumeUse, ...]:
             uses.append(VolumeUse(f"{namespace}/{volume.persistent_volume_claim.claim_name}"))
         elif volume.ephemeral is not None:
             template = volume.ephemeral.volume_claim_template.spec
-            made = VolumeClaim(template.storage_class_name, template.volume_name)
-            uses.append(VolumeUse(f"{namespace}/{ephemeral_claim(metadata.name, volume.name)}", share_value(made)))
+            made = PersistentVolumeClaim(template.storage_class_name, template.volume_name)
+            uses.append(VolumeUse(f"{namespace}/{ephemeral_pvc(metadata.name, volume.name)}", share_value(made)))
     return tuple(uses)
 
 

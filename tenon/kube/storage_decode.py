@@ -1,4 +1,4 @@
-"""Decodes volumes, claims, storage classes, CSI nodes and the labels of namespaces.
+"""Decodes volumes, PVCs, storage classes, CSI nodes and the labels of namespaces.
 
 A cluster has many volumes with few different classes and affinities, so records share terms and names.
 """
@@ -18,22 +18,30 @@ from tenon.kube.records import ValueRecord
 from tenon.kube.requirements import Requirement, Requirements
 from tenon.kube.sharing import share, share_texts, share_value
 from tenon.kube.storage_structs import (
-    ClaimObject,
     ClassObject,
     CsiNodeObject,
     NamespaceObject,
+    PvcObject,
     TopologyTerm,
     VolumeObject,
     VolumeSpec,
 )
 from tenon.kube.structs import Metadata, SelectorTerm
-from tenon.kube.volumes import BIND_COMPLETED, DEFAULT_CLASS, IN_TREE, WAITS, StorageClass, Volume, VolumeClaim
+from tenon.kube.volumes import (
+    BIND_COMPLETED,
+    DEFAULT_CLASS,
+    IN_TREE,
+    WAITS,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 
 T = TypeVar("T")
-W = TypeVar("W", ClaimObject, VolumeObject, ClassObject, CsiNodeObject, NamespaceObject)
+W = TypeVar("W", PvcObject, VolumeObject, ClassObject, CsiNodeObject, NamespaceObject)
 
-CLAIM_CLASS = "volume.beta.kubernetes.io/storage-class"
-"""The annotation for a claim's class, older than the field in its spec. It still takes precedence."""
+PVC_CLASS = "volume.beta.kubernetes.io/storage-class"
+"""The annotation for a PVC's class, older than the field in its spec. It still takes precedence."""
 IN_TREE_SOURCES = {
     "aws_elastic_block_store": "kubernetes.io/aws-ebs",
     "azure_disk": "kubernetes.io/azure-disk",
@@ -59,10 +67,10 @@ def _decoder(shape: type[W], read: Callable[[W], T]) -> Callable[[bytes | msgspe
     return decode
 
 
-def _claim(wire: ClaimObject) -> VolumeClaim:
+def _pvc(wire: PvcObject) -> PersistentVolumeClaim:
     annotations = wire.metadata.annotations or {}
-    named = annotations.get(CLAIM_CLASS, wire.spec.storage_class_name)
-    return VolumeClaim(
+    named = annotations.get(PVC_CLASS, wire.spec.storage_class_name)
+    return PersistentVolumeClaim(
         storage_class=None if named is None else sys.intern(named),
         volume=wire.spec.volume_name,
         bound=BIND_COMPLETED in annotations,
@@ -71,8 +79,8 @@ def _claim(wire: ClaimObject) -> VolumeClaim:
     )
 
 
-def _volume(wire: VolumeObject) -> Volume:
-    return Volume(
+def _volume(wire: VolumeObject) -> PersistentVolume:
+    return PersistentVolume(
         terms=_reachable_from(wire.spec),
         driver=sys.intern(_driver(wire.spec)),
         leaving=wire.metadata.deletion_timestamp is not None,
@@ -124,7 +132,7 @@ def _limits(wire: CsiNodeObject) -> Mapping[str, int]:
     return share({name: count for name, count in counts.items() if count is not None})
 
 
-decode_claim = _decoder(ClaimObject, _claim)
+decode_pvc = _decoder(PvcObject, _pvc)
 decode_volume = _decoder(VolumeObject, _volume)
 decode_class = _decoder(ClassObject, _class)
 decode_csi_node = _decoder(CsiNodeObject, _limits)

@@ -1,20 +1,20 @@
-"""The fields of claims, volumes, classes, CSI nodes and namespaces that Tenon reads, as in `tenon.kube.structs`."""
+"""The fields of PVCs, volumes, classes, CSI nodes and namespaces that Tenon reads, as in `tenon.kube.structs`."""
 
 from __future__ import annotations
 
 from msgspec import field
 
-from tenon.kube.structs import ClaimSpec, Metadata, NodeSelector, Present, Wire
+from tenon.kube.structs import Metadata, NodeSelector, Present, PvcSpec, Wire
 
 
-class ClaimStatus(Wire):
+class PvcStatus(Wire):
     phase: str = ""
 
 
-class ClaimObject(Wire):
+class PvcObject(Wire):
     metadata: Metadata
-    spec: ClaimSpec = field(default_factory=ClaimSpec)
-    status: ClaimStatus = field(default_factory=ClaimStatus)
+    spec: PvcSpec = field(default_factory=PvcSpec)
+    status: PvcStatus = field(default_factory=PvcStatus)
 
 
 class CsiSource(Wire):

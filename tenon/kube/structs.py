@@ -143,26 +143,26 @@ class Spread(Wire):
     node_taints_policy: str | None = None
 
 
-class ClaimName(Wire):
+class PvcName(Wire):
     claim_name: str = ""
 
 
-class ClaimSpec(Wire):
+class PvcSpec(Wire):
     storage_class_name: str | None = None
     volume_name: str = ""
 
 
-class ClaimTemplate(Wire):
-    spec: ClaimSpec = field(default_factory=ClaimSpec)
+class PvcTemplate(Wire):
+    spec: PvcSpec = field(default_factory=PvcSpec)
 
 
 class Ephemeral(Wire):
-    volume_claim_template: ClaimTemplate = field(default_factory=ClaimTemplate)
+    volume_claim_template: PvcTemplate = field(default_factory=PvcTemplate)
 
 
 class Volume(Wire):
     name: str = ""
-    persistent_volume_claim: ClaimName | None = None
+    persistent_volume_claim: PvcName | None = None
     ephemeral: Ephemeral | None = None
 
 

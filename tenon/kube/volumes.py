@@ -1,8 +1,8 @@
 """What the volumes of a pod require of its node: topology and attachments.
 
-A bound claim restricts its pod to the nodes that can access the volume. If a claim waits for its first consumer, its
-volume can be created wherever its StorageClass allows. A pod with any other claim cannot run yet, so Tenon launches no
-node for it.
+A bound PersistentVolumeClaim (PVC) restricts its pod to the nodes that can access the volume. If a PVC waits for its
+first consumer, its volume can be created wherever its StorageClass allows. A pod with any other PVC cannot run yet, so
+Tenon launches no node for it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WAITS = "WaitForFirstConsumer"
 DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 """The annotations that mark a class as the default."""
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
-"""The annotation of claims that are completely bound to their volume. kube-scheduler waits for it too."""
+"""The annotation of PVCs that are completely bound to their volume. kube-scheduler waits for it too."""
 AUTO_MODE_DRIVERS = frozenset({"ebs.csi.eks.amazonaws.com"})
 """Drivers that run only on nodes of EKS Auto Mode."""
 AUTO_MODE_KEYS = frozenset({"eks.amazonaws.com/compute-type"})
@@ -41,37 +41,37 @@ MAX_ALTERNATIVES = 64
 """The maximum number of combined alternatives for the volumes of one pod."""
 
 
-def ephemeral_claim(pod: str, volume: str) -> str:
-    """Return the name of the claim that Kubernetes creates for a pod's ephemeral volume."""
+def ephemeral_pvc(pod: str, volume: str) -> str:
+    """Return the name of the PVC that Kubernetes creates for a pod's ephemeral volume."""
     return f"{pod}-{volume}"
 
 
-def claim_names(pod: Object) -> list[str]:
-    """Return the names of the claims that a pod as JSON uses, in its own namespace."""
+def pvc_names(pod: Object) -> list[str]:
+    """Return the names of the PVCs that a pod as JSON uses, in its own namespace."""
     names = []
     for volume in read(pod.get("spec"), PodSpec).volumes or ():
         if volume.persistent_volume_claim is not None:
             names.append(volume.persistent_volume_claim.claim_name)
         elif volume.ephemeral is not None:
-            names.append(ephemeral_claim(pod["metadata"]["name"], volume.name))
+            names.append(ephemeral_pvc(pod["metadata"]["name"], volume.name))
     return names
 
 
 @dataclass(frozen=True, slots=True)
-class VolumeClaim:
-    """A PersistentVolumeClaim, or the template of a claim that is created with its pod."""
+class PersistentVolumeClaim:
+    """A PVC, or the template of a PVC that is created with its pod."""
 
     storage_class: str | None = None
     """None for the default class; empty for no class."""
     volume: str = ""
-    """The volume that the claim is bound to or reserved for."""
+    """The volume that the PVC is bound to or reserved for."""
     bound: bool = False
     lost: bool = False
     leaving: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Volume:
+class PersistentVolume:
     terms: tuple[Requirements, ...] | None = None
     """OR-ed alternatives of the nodes that can access the volume. None for all nodes, empty for no node."""
     driver: str = ""
@@ -92,20 +92,20 @@ class StorageClass:
 
 @dataclass(frozen=True, slots=True)
 class VolumeUse:
-    """A volume of a pod: the claim's ``namespace/name``, and the template of a claim that is created with its pod."""
+    """A volume of a pod: the PVC's ``namespace/name``, and the template of a PVC that is created with its pod."""
 
-    claim: str
-    template: VolumeClaim | None = None
+    pvc: str
+    template: PersistentVolumeClaim | None = None
 
 
 class Storage(Protocol):
-    """The claims, volumes and storage classes of a cluster."""
+    """The PVCs, volumes and storage classes of a cluster."""
 
-    def claim(self, key: str) -> VolumeClaim | None:
-        """Return a claim by ``namespace/name``; None if it does not exist."""
+    def pvc(self, key: str) -> PersistentVolumeClaim | None:
+        """Return a PVC by ``namespace/name``; None if it does not exist."""
         ...
 
-    def volume(self, name: str) -> Volume | None:
+    def volume(self, name: str) -> PersistentVolume | None:
         """Return a volume by name; None if it does not exist."""
         ...
 
@@ -122,7 +122,7 @@ def with_volumes(pod: Pod, uses: Sequence[VolumeUse], storage: Storage) -> Pod:
     """Add the requirements of its volumes to the pod. ``unsupported`` says why it cannot run yet, if so."""
     if not uses:
         return pod
-    attachments = tuple(sorted({(driver, use.claim) for use in uses if (driver := _driver(use, storage))}))
+    attachments = tuple(sorted({(driver, use.pvc) for use in uses if (driver := _driver(use, storage))}))
     try:
         terms = _combined([found for use in uses if (found := _terms(use, storage)) is not None])
     except UnplacedVolumeError as error:
@@ -137,39 +137,39 @@ def default_class(classes: Iterable[StorageClass]) -> StorageClass | None:
 
 def _terms(use: VolumeUse, storage: Storage) -> tuple[Requirements, ...] | None:
     """Return the alternatives of one volume; None if every node can access it."""
-    claim = storage.claim(use.claim) or use.template
-    if claim is None:
-        raise UnplacedVolumeError(f"its volume claim {use.claim} does not exist: create it")
-    if claim.leaving:
-        raise UnplacedVolumeError(f"its volume claim {use.claim} is being deleted")
-    if claim.lost:
-        raise UnplacedVolumeError(f"its volume claim {use.claim} has lost its volume {claim.volume}: create it again")
-    terms = _of_volume(use.claim, claim, storage) if claim.volume else _of_class(use.claim, claim, storage)
+    pvc = storage.pvc(use.pvc) or use.template
+    if pvc is None:
+        raise UnplacedVolumeError(f"its volume claim {use.pvc} does not exist: create it")
+    if pvc.leaving:
+        raise UnplacedVolumeError(f"its volume claim {use.pvc} is being deleted")
+    if pvc.lost:
+        raise UnplacedVolumeError(f"its volume claim {use.pvc} has lost its volume {pvc.volume}: create it again")
+    terms = _of_volume(use.pvc, pvc, storage) if pvc.volume else _of_class(use.pvc, pvc, storage)
     driver = _driver(use, storage)
     if driver in AUTO_MODE_DRIVERS:
         raise UnplacedVolumeError(
-            f"its volume claim {use.claim} is served by {driver}, which runs on nodes of EKS Auto Mode only"
+            f"its volume claim {use.pvc} is served by {driver}, which runs on nodes of EKS Auto Mode only"
         )
     return terms
 
 
-def _of_volume(key: str, claim: VolumeClaim, storage: Storage) -> tuple[Requirements, ...] | None:
-    volume = storage.volume(claim.volume)
+def _of_volume(key: str, pvc: PersistentVolumeClaim, storage: Storage) -> tuple[Requirements, ...] | None:
+    volume = storage.volume(pvc.volume)
     if volume is None:
-        raise UnplacedVolumeError(f"the volume {claim.volume} of its claim {key} does not exist")
+        raise UnplacedVolumeError(f"the volume {pvc.volume} of its claim {key} does not exist")
     if volume.leaving:
-        raise UnplacedVolumeError(f"the volume {claim.volume} of its claim {key} is being deleted")
-    if not claim.bound:
-        raise UnplacedVolumeError(f"its volume claim {key} is not bound to the volume {claim.volume} yet")
+        raise UnplacedVolumeError(f"the volume {pvc.volume} of its claim {key} is being deleted")
+    if not pvc.bound:
+        raise UnplacedVolumeError(f"its volume claim {key} is not bound to the volume {pvc.volume} yet")
     if volume.terms == ():
         raise UnplacedVolumeError(f"the node affinity of the volume of its claim {key} matches no node")
     return volume.terms
 
 
-def _of_class(key: str, claim: VolumeClaim, storage: Storage) -> tuple[Requirements, ...] | None:
-    found = storage.storage_class(claim.storage_class) if claim.storage_class != "" else None
+def _of_class(key: str, pvc: PersistentVolumeClaim, storage: Storage) -> tuple[Requirements, ...] | None:
+    found = storage.storage_class(pvc.storage_class) if pvc.storage_class != "" else None
     if found is None:
-        why = f"of the unknown StorageClass {claim.storage_class}" if claim.storage_class else "without a StorageClass"
+        why = f"of the unknown StorageClass {pvc.storage_class}" if pvc.storage_class else "without a StorageClass"
         raise UnplacedVolumeError(f"its volume claim {key} is not bound and {why}")
     if not found.waits:
         raise UnplacedVolumeError(f"its volume claim {key} is not bound yet, and its StorageClass binds at once")
@@ -185,13 +185,13 @@ def _of_class(key: str, claim: VolumeClaim, storage: Storage) -> tuple[Requireme
 
 def _driver(use: VolumeUse, storage: Storage) -> str:
     """Return the CSI driver that attaches the volume; empty if it is unknown or the volume needs none."""
-    claim = storage.claim(use.claim) or use.template
-    if claim is None:
+    pvc = storage.pvc(use.pvc) or use.template
+    if pvc is None:
         return ""
-    volume = storage.volume(claim.volume) if claim.volume else None
+    volume = storage.volume(pvc.volume) if pvc.volume else None
     if volume is not None:
         return volume.driver
-    found = storage.storage_class(claim.storage_class) if claim.storage_class != "" else None
+    found = storage.storage_class(pvc.storage_class) if pvc.storage_class != "" else None
     return IN_TREE.get(found.driver, found.driver) if found is not None else ""
 
 

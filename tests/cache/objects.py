@@ -10,7 +10,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import decode_daemonset, decode_node, decode_nodeclaim, decode_pod
 from tenon.kube.disruption_budgets import decode_budget
 from tenon.kube.records import DaemonRecord, NodeRecord, PodRecord
-from tenon.kube.storage_decode import decode_claim, decode_class, decode_csi_node, decode_namespace, decode_volume
+from tenon.kube.storage_decode import decode_class, decode_csi_node, decode_namespace, decode_pvc, decode_volume
 
 _versions = itertools.count(1)
 
@@ -89,21 +89,21 @@ def daemonset(name: str = "ds", *, cpu: str = "100m", **spec: Any) -> DaemonReco
     return decode_daemonset(json.dumps(body).encode())
 
 
-def mounting(*claims: str) -> list[dict[str, Any]]:
-    """The volumes of a pod with these claims."""
-    return [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
+def mounting(*pvcs: str) -> list[dict[str, Any]]:
+    """The volumes of a pod with these PVCs."""
+    return [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in pvcs]
 
 
 def ephemeral(**spec: Any) -> list[dict[str, Any]]:
-    """The volumes of a pod whose one claim is made with it."""
+    """The volumes of a pod whose one PVC is made with it."""
     return [{"name": "tmp", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}]
 
 
-def volume_claim(name: str = "data", *, meta: Any = None, phase: str = "Bound", **spec: Any) -> Any:
+def pvc(name: str = "data", *, meta: Any = None, phase: str = "Bound", **spec: Any) -> Any:
     done = {"pv.kubernetes.io/bind-completed": "yes"} if spec.get("volumeName") else {}
     meta = {"namespace": "ns", "annotations": done, **(meta or {})}
     body = {"metadata": metadata(name, **meta), "spec": spec, "status": {"phase": phase}}
-    return decode_claim(json.dumps(body).encode())
+    return decode_pvc(json.dumps(body).encode())
 
 
 def volume(name: str = "vol", *zones: str, meta: Any = None, **spec: Any) -> Any:

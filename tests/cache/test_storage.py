@@ -15,10 +15,10 @@ from tests.cache.objects import (
     namespace,
     node,
     pod,
+    pvc,
     running,
     storage_class,
     volume,
-    volume_claim,
     waiting,
 )
 from worker.cache.capacity import scheduling_nodes
@@ -26,16 +26,16 @@ from worker.cache.changes import Topic
 from worker.cache.state import ClusterState
 
 LEAVING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
-BOUND = volume_claim(volumeName="vol")
-UNBOUND = volume_claim(phase="Pending", storageClassName="waits")
+BOUND = pvc(volumeName="vol")
+UNBOUND = pvc(phase="Pending", storageClassName="waits")
 
 
-def state(*records: Any, claims: Any = (), volumes: Any = (), classes: Any = ()) -> ClusterState:
+def state(*records: Any, pvcs: Any = (), volumes: Any = (), classes: Any = ()) -> ClusterState:
     found = ClusterState(clock=lambda: 0.0)
     for record in records:
         found.pods.on_event(record.key, record)
     for table, given in (
-        (found.storage.claims, claims),
+        (found.storage.pvcs, pvcs),
         (found.storage.volumes, volumes),
         (found.storage.classes, classes),
     ):
@@ -59,16 +59,16 @@ def zone(*names: str) -> str:
 
 
 def test_a_bound_claim_holds_its_pod_where_its_volume_is_sch_070() -> None:
-    found = state(claims=[BOUND], volumes=[volume("vol", "a", "b")])
+    found = state(pvcs=[BOUND], volumes=[volume("vol", "a", "b")])
     assert asked(found, WITH_DATA) == [zone("a"), zone("b")]
     assert found.scheduling_pod(WITH_DATA).attachments == (("ebs.csi.aws.com", "ns/data"),)
-    assert asked(state(claims=[BOUND], volumes=[volume("vol")]), WITH_DATA) == [], "it can be reached from everywhere"
+    assert asked(state(pvcs=[BOUND], volumes=[volume("vol")]), WITH_DATA) == [], "it can be reached from everywhere"
 
 
 def test_alternatives_of_several_volumes_are_crossed_sch_070() -> None:
     both = waiting(volumes=mounting("one", "two"))
-    claims = [volume_claim("one", volumeName="v1"), volume_claim("two", volumeName="v2")]
-    found = state(claims=claims, volumes=[volume("v1", "a", "b"), volume("v2", "b", "c")])
+    pvcs = [pvc("one", volumeName="v1"), pvc("two", volumeName="v2")]
+    found = state(pvcs=pvcs, volumes=[volume("v1", "a", "b"), volume("v2", "b", "c")])
     assert asked(found, both) == [zone("b")]
     found.storage.volumes.on_event("v2", volume("v2", "c"))
     assert "different zones" in found.scheduling_pod(both).unsupported
@@ -80,17 +80,17 @@ def test_a_disk_of_a_machine_does_not_tie_its_pod_to_that_machine_sch_070(source
     place = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]}
     affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [host, place]}]}}
     disk = volume("vol", nodeAffinity=affinity, **{source: {"path": "/disk"}, "csi": None})
-    assert asked(state(claims=[BOUND], volumes=[disk]), WITH_DATA) == [zone("a")]
+    assert asked(state(pvcs=[BOUND], volumes=[disk]), WITH_DATA) == [zone("a")]
 
 
 def test_a_claim_that_waits_for_its_pod_is_made_where_its_class_allows_sch_071() -> None:
-    found = state(claims=[UNBOUND], classes=[storage_class("waits", "a", "b")])
+    found = state(pvcs=[UNBOUND], classes=[storage_class("waits", "a", "b")])
     assert asked(found, WITH_DATA) == [zone("a", "b")]
-    assert asked(state(claims=[UNBOUND], classes=[storage_class("waits")]), WITH_DATA) == []
+    assert asked(state(pvcs=[UNBOUND], classes=[storage_class("waits")]), WITH_DATA) == []
 
 
 def test_the_newest_default_class_speaks_for_claims_without_one_sch_071() -> None:
-    found = state(claims=[volume_claim(phase="Pending")], classes=[default_class("old", "a")])
+    found = state(pvcs=[pvc(phase="Pending")], classes=[default_class("old", "a")])
     assert asked(found, WITH_DATA) == [zone("a")]
     found.storage.classes.on_event("new", default_class("new", "b", created="2026-01-02T00:00:00Z"))
     assert asked(found, WITH_DATA) == [zone("b")]
@@ -102,8 +102,8 @@ def test_an_ephemeral_volume_uses_its_template_until_its_claim_is_made_sch_073()
     record = waiting(volumes=ephemeral(storageClassName="waits"))
     found = state(classes=[storage_class("waits", "a", "b")], volumes=[volume("vol", "b")])
     assert asked(found, record) == [zone("a", "b")]
-    made = volume_claim("p-tmp", volumeName="vol")
-    found.storage.claims.on_event(made.key, made)
+    made = pvc("p-tmp", volumeName="vol")
+    found.storage.pvcs.on_event(made.key, made)
     assert asked(found, record) == [zone("b")]
 
 
@@ -117,36 +117,36 @@ AUTO = {
     ("tables", "words"),
     [
         pytest.param({}, "its volume claim ns/data does not exist: create it", id="no claim"),
-        pytest.param({"claims": [volume_claim(meta=LEAVING, volumeName="vol")]}, "is being deleted", id="claim leaves"),
-        pytest.param({"claims": [volume_claim(phase="Lost", volumeName="vol")]}, "has lost its volume vol", id="lost"),
-        pytest.param({"claims": [BOUND]}, "the volume vol of its claim ns/data does not exist", id="no volume"),
+        pytest.param({"pvcs": [pvc(meta=LEAVING, volumeName="vol")]}, "is being deleted", id="claim leaves"),
+        pytest.param({"pvcs": [pvc(phase="Lost", volumeName="vol")]}, "has lost its volume vol", id="lost"),
+        pytest.param({"pvcs": [BOUND]}, "the volume vol of its claim ns/data does not exist", id="no volume"),
         pytest.param(
-            {"claims": [BOUND], "volumes": [volume(meta=LEAVING)]},
+            {"pvcs": [BOUND], "volumes": [volume(meta=LEAVING)]},
             "the volume vol of its claim ns/data is being deleted",
             id="volume leaves",
         ),
         pytest.param(
-            {"claims": [volume_claim(meta={"annotations": {}}, volumeName="vol")], "volumes": [volume()]},
+            {"pvcs": [pvc(meta={"annotations": {}}, volumeName="vol")], "volumes": [volume()]},
             "is not bound to the volume vol yet",
             id="reserved and not bound",
         ),
-        pytest.param({"claims": [UNBOUND]}, "of the unknown StorageClass waits", id="no class of that name"),
-        pytest.param({"claims": [volume_claim()]}, "not bound and without a StorageClass", id="no default class"),
+        pytest.param({"pvcs": [UNBOUND]}, "of the unknown StorageClass waits", id="no class of that name"),
+        pytest.param({"pvcs": [pvc()]}, "not bound and without a StorageClass", id="no default class"),
         pytest.param(
-            {"claims": [volume_claim(storageClassName="")], "classes": [default_class("d")]},
+            {"pvcs": [pvc(storageClassName="")], "classes": [default_class("d")]},
             "not bound and without a StorageClass",
             id="no class wanted",
         ),
         pytest.param(
-            {"claims": [UNBOUND], "classes": [storage_class(volumeBindingMode="Immediate")]},
+            {"pvcs": [UNBOUND], "classes": [storage_class(volumeBindingMode="Immediate")]},
             "not bound yet, and its StorageClass binds at once",
             id="immediate",
         ),
         pytest.param(
-            {"claims": [BOUND], "volumes": [volume(**CSI)]}, "runs on nodes of EKS Auto Mode only", id="their driver"
+            {"pvcs": [BOUND], "volumes": [volume(**CSI)]}, "runs on nodes of EKS Auto Mode only", id="their driver"
         ),
         pytest.param(
-            {"claims": [UNBOUND], "classes": [storage_class(**AUTO)]},
+            {"pvcs": [UNBOUND], "classes": [storage_class(**AUTO)]},
             "allows only nodes of EKS Auto Mode",
             id="their key",
         ),
@@ -171,9 +171,9 @@ def test_a_waiting_pod_is_news_when_its_volumes_change_and_only_then() -> None:
         found.scheduling_pod(record)
     with found.subscribe([Topic.PENDING]) as news:
         for table, record in (
-            (found.storage.claims, UNBOUND),
+            (found.storage.pvcs, UNBOUND),
             (found.storage.classes, storage_class("waits", "a")),
-            (found.storage.claims, BOUND),
+            (found.storage.pvcs, BOUND),
             (found.storage.volumes, volume("vol", "a")),
         ):
             before = found.scheduling_pod(WITH_DATA)
@@ -183,13 +183,13 @@ def test_a_waiting_pod_is_news_when_its_volumes_change_and_only_then() -> None:
         found.storage.classes.on_event("waits", None)
         found.storage.volumes.on_event("unknown", volume("unknown"))
         assert news.take() == [], "it is bound: its class no longer matters"
-        found.storage.claims.on_event("ns/data", None)
+        found.storage.pvcs.on_event("ns/data", None)
         assert news.take() == [(Topic.PENDING, "ns/p")]
 
 
 def test_nothing_is_worked_out_again_while_nothing_changes() -> None:
     """Every look at thousands of waiting pods asks this of each of them."""
-    found = state(WITH_DATA, claims=[BOUND], volumes=[volume("vol", "a")])
+    found = state(WITH_DATA, pvcs=[BOUND], volumes=[volume("vol", "a")])
     assert found.scheduling_pod(WITH_DATA) is found.scheduling_pod(WITH_DATA)
     again = waiting(volumes=mounting("data"), cpu="2")
     found.pods.on_event(again.key, again)
@@ -198,23 +198,23 @@ def test_nothing_is_worked_out_again_while_nothing_changes() -> None:
 
 def test_a_pod_that_is_gone_is_forgotten() -> None:
     """A pod of the same name has other volumes."""
-    found = state(WITH_DATA, claims=[BOUND], volumes=[volume("vol", "a")])
+    found = state(WITH_DATA, pvcs=[BOUND], volumes=[volume("vol", "a")])
     found.scheduling_pod(WITH_DATA)
     found.pods.on_event(WITH_DATA.key, None)
     with found.subscribe([Topic.PENDING]) as news:
-        found.storage.claims.on_event("ns/data", None)
+        found.storage.pvcs.on_event("ns/data", None)
         assert news.take() == []
 
 
 def test_a_node_lists_its_limits_and_what_is_attached_sch_074() -> None:
     made = storage_class("fast", provisioner="ebs.csi")
-    claims = [volume_claim(name, phase="Pending", storageClassName="fast") for name in ("one", "two", "three")]
+    pvcs = [pvc(name, phase="Pending", storageClassName="fast") for name in ("one", "two", "three")]
     pods = [
         running("a", "n", volumes=mounting("one")),
         running("b", "n", volumes=mounting("one", "two"), meta=LEAVING),
         running("ended", "n", volumes=mounting("three"), status={"phase": "Succeeded"}),
     ]
-    found = state(*pods, claims=claims, classes=[made])
+    found = state(*pods, pvcs=pvcs, classes=[made])
     (bare,) = _nodes(found)
     assert bare.volume_limits == {}, "its drivers have not said anything yet"
     found.csi_nodes.on_event("n", csi_node(ebs=5, efs=None))
@@ -230,10 +230,10 @@ def _nodes(found: ClusterState) -> Any:
 
 def test_in_tree_names_mean_their_csi_driver_sch_074() -> None:
     old = storage_class("old", provisioner="kubernetes.io/aws-ebs")
-    found = state(claims=[volume_claim(storageClassName="old")], classes=[old])
+    found = state(pvcs=[pvc(storageClassName="old")], classes=[old])
     assert found.scheduling_pod(WITH_DATA).attachments == (("ebs.csi.aws.com", "ns/data"),)
     disk = volume("vol", csi=None, awsElasticBlockStore={"volumeID": "vol-1"})
-    assert state(claims=[BOUND], volumes=[disk]).scheduling_pod(WITH_DATA).attachments == (
+    assert state(pvcs=[BOUND], volumes=[disk]).scheduling_pod(WITH_DATA).attachments == (
         ("ebs.csi.aws.com", "ns/data"),
     )
 

@@ -7,7 +7,7 @@ import pytest
 from tenon.ec2 import capacity
 from tenon.ec2.branch_interfaces import POD_ENI, branch_interfaces
 from tenon.ec2.capacity import MIB, NodeSettings
-from tenon.ec2.families import FAMILIES, GIB, Volume
+from tenon.ec2.families import FAMILIES, GIB, EbsVolume
 from tenon.resources import parse_resources
 from tests.ec2.samples import item, rows
 
@@ -94,14 +94,14 @@ def test_soft_thresholds_take_nothing_away() -> None:
     [
         (NodeSettings(), 20 * GIB),
         (NodeSettings(raid0=True), 118 * 10**9),
-        (NodeSettings(volumes=(Volume("/dev/xvda", 50 * GIB),)), 50 * GIB),
-        (NodeSettings(volumes=(Volume("/dev/xvda", 50 * GIB), Volume("/x", 70 * GIB, root=True))), 70 * GIB),
-        (NodeSettings(volumes=(Volume("/dev/sdb", 50 * GIB),)), 20 * GIB),
-        (NodeSettings(volumes=(Volume("/dev/xvda", 0),)), 20 * GIB),
-        (NodeSettings(family=FAMILIES["Bottlerocket"], volumes=(Volume("/dev/xvda", 9 * GIB),)), 20 * GIB),
-        (NodeSettings(family=FAMILIES["Bottlerocket"], volumes=(Volume("/dev/xvdb", 90 * GIB),)), 90 * GIB),
+        (NodeSettings(volumes=(EbsVolume("/dev/xvda", 50 * GIB),)), 50 * GIB),
+        (NodeSettings(volumes=(EbsVolume("/dev/xvda", 50 * GIB), EbsVolume("/x", 70 * GIB, root=True))), 70 * GIB),
+        (NodeSettings(volumes=(EbsVolume("/dev/sdb", 50 * GIB),)), 20 * GIB),
+        (NodeSettings(volumes=(EbsVolume("/dev/xvda", 0),)), 20 * GIB),
+        (NodeSettings(family=FAMILIES["Bottlerocket"], volumes=(EbsVolume("/dev/xvda", 9 * GIB),)), 20 * GIB),
+        (NodeSettings(family=FAMILIES["Bottlerocket"], volumes=(EbsVolume("/dev/xvdb", 90 * GIB),)), 90 * GIB),
         (NodeSettings(family=FAMILIES["Custom"]), 20 * GIB),
-        (NodeSettings(family=FAMILIES["Custom"], volumes=(Volume("/a", GIB), Volume("/b", 33 * GIB))), 33 * GIB),
+        (NodeSettings(family=FAMILIES["Custom"], volumes=(EbsVolume("/a", GIB), EbsVolume("/b", 33 * GIB))), 33 * GIB),
         (NodeSettings(family=FAMILIES["Windows2022"]), 50 * GIB),
     ],
 )

@@ -177,5 +177,5 @@ def test_the_claims_of_a_pod_have_one_name_each() -> None:
     named = {"name": "data", "persistentVolumeClaim": {"claimName": "x"}}
     scratch = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
     body = pod(spec={"volumes": [named, {"name": "tmp", "emptyDir": {}}, scratch]})
-    assert volumes.claim_names(body) == ["x", "p-scratch"]
-    assert [use.claim for use in decode_pod(json.dumps(body).encode()).volumes] == ["ns/x", "ns/p-scratch"]
+    assert volumes.pvc_names(body) == ["x", "p-scratch"]
+    assert [use.pvc for use in decode_pod(json.dumps(body).encode()).volumes] == ["ns/x", "ns/p-scratch"]

@@ -25,7 +25,7 @@ from tenon.kube.limit_ranges import decode_limit_range
 from tenon.kube.pod import Pod
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.kube.selector_decode import decode_replication_controller, decode_service, decode_workload
-from tenon.kube.storage_decode import decode_claim, decode_class, decode_csi_node, decode_namespace, decode_volume
+from tenon.kube.storage_decode import decode_class, decode_csi_node, decode_namespace, decode_pvc, decode_volume
 from tenon.provisioning.gates import FeatureGates
 from tenon.resources import Resources
 from tenon.scheduling.model import Node
@@ -74,7 +74,7 @@ class ClusterCache(ClusterState):
             reflect(resources.DAEMONSETS, decode_daemonset, self.daemonsets),
             reflect(resources.LIMITRANGES, decode_limit_range, self.limit_ranges),
             reflect(resources.NAMESPACES, decode_namespace, self.namespaces),
-            reflect(resources.PVCS, decode_claim, self.storage.claims),
+            reflect(resources.PVCS, decode_pvc, self.storage.pvcs),
             reflect(resources.PVS, decode_volume, self.storage.volumes),
             reflect(resources.STORAGECLASSES, decode_class, self.storage.classes),
             reflect(resources.CSINODES, decode_csi_node, self.csi_nodes),

@@ -1,7 +1,7 @@
 """PersistentVolumeClaims, PersistentVolumes and StorageClasses, and pods with the requirements of their volumes.
 
 The requirements of a pod's volumes are cached until one of the objects that they were read from changes. With ten
-thousand pods with a volume each, the cost then depends only on the pods whose claims change.
+thousand pods with a volume each, the cost then depends only on the pods whose PVCs change.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from tenon.kube.pod import Pod
 from tenon.kube.records import PodRecord, ValueRecord
-from tenon.kube.volumes import StorageClass, Volume, VolumeClaim, default_class, with_volumes
+from tenon.kube.volumes import PersistentVolume, PersistentVolumeClaim, StorageClass, default_class, with_volumes
 from worker.cache.table import Table
 
-CLAIM, VOLUME, CLASS = "claim", "volume", "class"
+PVC, VOLUME, CLASS = "pvc", "volume", "class"
 Source = tuple[str, str]
 """One of the kinds above and a key: an object that a result was read from."""
 ANY_CLASS = (CLASS, "")
@@ -29,14 +29,14 @@ class _Known:
 
 
 class Storage:
-    """The tables ``claims``, ``volumes`` and ``classes``, and pods as scheduling sees them.
+    """The tables ``pvcs``, ``volumes`` and ``classes``, and pods as scheduling sees them.
 
     ``tell`` is called with the key of each pod whose volume requirements may have changed since they were last read.
     """
 
     def __init__(self, tell: Callable[[str], None]) -> None:
-        self.claims: Table[ValueRecord[VolumeClaim]] = Table(lambda key, _b, _a: self._changed((CLAIM, key)))
-        self.volumes: Table[ValueRecord[Volume]] = Table(lambda key, _b, _a: self._changed((VOLUME, key)))
+        self.pvcs: Table[ValueRecord[PersistentVolumeClaim]] = Table(lambda key, _b, _a: self._changed((PVC, key)))
+        self.volumes: Table[ValueRecord[PersistentVolume]] = Table(lambda key, _b, _a: self._changed((VOLUME, key)))
         self.classes: Table[ValueRecord[StorageClass]] = Table(lambda key, _b, _a: self._class_changed(key))
         self._tell = tell
         self._known: dict[str, _Known] = {}
@@ -44,7 +44,7 @@ class Storage:
 
     def adopt(self, other: Storage) -> None:
         """Take over another instance's current content without reporting changes."""
-        self.claims.adopt(other.claims)
+        self.pvcs.adopt(other.pvcs)
         self.volumes.adopt(other.volumes)
         self.classes.adopt(other.classes)
         self._known = other._known.copy()
@@ -89,13 +89,13 @@ class _Reading:
     storage: Storage
     sources: set[Source] = field(default_factory=set)
 
-    def claim(self, key: str) -> VolumeClaim | None:
+    def pvc(self, key: str) -> PersistentVolumeClaim | None:
         """The PersistentVolumeClaim of this ``namespace/name``."""
-        self.sources.add((CLAIM, key))
-        found = self.storage.claims.get(key)
+        self.sources.add((PVC, key))
+        found = self.storage.pvcs.get(key)
         return found.value if found is not None else None
 
-    def volume(self, name: str) -> Volume | None:
+    def volume(self, name: str) -> PersistentVolume | None:
         """The PersistentVolume of this name."""
         self.sources.add((VOLUME, name))
         found = self.storage.volumes.get(name)
