@@ -66,4 +66,4 @@ async def test_the_api_server_takes_what_validate_takes(sandbox: Sandbox, text: 
 async def test_the_api_server_refuses_what_validate_refuses_until_it_is_mended(sandbox: Sandbox, slip: Any) -> None:
     """And the line that `tenon validate` says to write is the one that makes it take the manifest."""
     assert await created(sandbox, yaml.safe_load_all(slip.text)) != ""
-    assert await created(sandbox, yaml.safe_load_all(slip.mended)) == ""
+    assert await created(sandbox, yaml.safe_load_all(slip.fixed_lines)) == ""
