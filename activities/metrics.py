@@ -127,7 +127,7 @@ DECISIONS = Counter(
 )
 ELIGIBLE_NODES = Gauge(
     "karpenter_voluntary_disruption_eligible_nodes",
-    "Nodes that may be disrupted for a reason.",
+    "Nodes that may be disrupted for a reason, whatever the budgets allow.",
     ["reason"],
     multiprocess_mode="mostrecent",
 )

@@ -41,6 +41,11 @@ MAX_ISOLATION = timedelta(minutes=5)
 """The longest pause for pods on which the engine failed or whose NodeClaim the API server refused."""
 
 
+CLOSES_WITHIN = 50.0
+"""How many seconds after the wait for a first pod a batch may close. The activity times out 60 seconds after that wait
+(`workflows/options.py`), so the wait is shorter if batches may last longer than this."""
+
+
 class Window(NamedTuple):
     """How long a batch stays open, in seconds: ``idle`` without a new pod, ``longest`` in total.
 
@@ -213,7 +218,7 @@ class Batcher:
         """Wait for an undecided pod, then until no new pod came for the idle time or the window is over."""
         self._held.update(given.breakers)
         loop = asyncio.get_running_loop()
-        give_up = loop.time() + given.wait_seconds
+        give_up = loop.time() + given.wait_seconds - max(0.0, self._window.longest - CLOSES_WITHIN)
         self._turn += 1
         turn = self._turn
         while not (self._view.synced() and (pods := self.undecided())):

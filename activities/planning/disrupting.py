@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 
@@ -83,9 +82,8 @@ class Disruptor:
                 buffer_hosts=self._buffers.hosts(),
             )
         )
-        chosen = Counter(command.reason for command in decision.commands for _ in command.candidates)
         for method in METHODS:
-            metrics.ELIGIBLE_NODES.labels(method.reason.snake_case).set(chosen[method.reason])
+            metrics.ELIGIBLE_NODES.labels(method.reason.snake_case).set(decision.eligible.get(method.reason, 0))
         for name, error in decision.failed.items():
             log.error("A disruption method failed, and the other methods go on", exc_info=error, extra={"method": name})
         return decision, gone

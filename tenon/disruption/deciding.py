@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from tenon.apis.reasons import Reason
 from tenon.disruption.methods import METHODS
 from tenon.disruption.methods.base import Method
 from tenon.disruption.model import Command, Decision, ManagedNode, Proposal, Situation
@@ -22,6 +24,7 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS) -> Decisio
     commands: list[Command] = []
     looks: list[datetime] = []
     failed: dict[str, Exception] = {}
+    counts: Counter[Reason] = Counter()
     for method in methods:
         try:
             proposal = _proposal(method, situation)
@@ -29,10 +32,11 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS) -> Decisio
             failed[method.name] = error
             continue
         commands += proposal.commands
+        counts[method.reason] += proposal.eligible
         if proposal.look_again is not None:
             looks.append(proposal.look_again)
         situation = replace(situation, under_command=situation.under_command | _claims(proposal.commands))
-    return Decision(tuple(commands), min(looks, default=None), failed)
+    return Decision(tuple(commands), min(looks, default=None), failed, counts)
 
 
 def eligible(situation: Situation) -> list[ManagedNode]:

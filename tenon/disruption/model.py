@@ -100,6 +100,8 @@ class Proposal:
 
     commands: tuple[Command, ...] = ()
     look_again: datetime | None = None
+    eligible: int = 0
+    """How many nodes the method would disrupt now if the budgets had no limit, for the metric of that name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +112,5 @@ class Decision:
     look_again: datetime | None = None
     failed: Mapping[str, Exception] = field(default_factory=dict)
     """By method name, the exception it raised. Other methods are not affected."""
+    eligible: Mapping[Reason, int] = field(default_factory=dict)
+    """By reason, how many nodes the methods would disrupt now if the budgets had no limit (MET-32)."""

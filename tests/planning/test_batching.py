@@ -8,9 +8,12 @@ from datetime import timedelta
 import pytest
 
 from activities.planning.batching import DEFAULT_WINDOW, Batcher, Window
+from tenon.lifecycle.messages.base import ActivityName
 from tenon.lifecycle.messages.provisioning import AwaitBatchInput, BatchSummary
 from tests.planning.fake_view import START, FakeView, loop_clock, node_pool
 from tests.scheduling.builders import node, pod
+from worker.settings.model import Settings
+from workflows.options import OPTIONS
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
@@ -272,6 +275,21 @@ async def test_set01_set02_the_window_is_that_of_the_process_which_collects() ->
     again = Batcher(at.view, at.now, window=Window(idle=30.0, longest=60.0))
     await again.await_batch(older)
     assert at.now() - START == timedelta(seconds=32.0)
+
+
+@pytest.mark.parametrize("arrival", [0, 349, 351, 599])
+async def test_set01_the_longest_batch_closes_before_its_activity_times_out(arrival: float) -> None:
+    """A batch that Temporal cuts off would start again from its beginning."""
+    longest = Settings(cluster_name="c", batch_max_duration="5m", batch_idle_duration="5m")
+    at = Setting(Window(longest.batch_idle_duration.total_seconds(), longest.batch_max_duration.total_seconds()))
+    at.later(arrival, "a")
+    timeout = OPTIONS[ActivityName.AWAIT_BATCH].try_for.total_seconds()
+    pods, begun = 0, 0.0
+    while not pods:
+        pods = (await at.batcher.await_batch(QUESTION)).pods
+        assert at.seconds() - begun < timeout
+        begun = at.seconds()
+    assert at.seconds() == pytest.approx(arrival + 300)
 
 
 async def test_a_pod_that_waits_for_weeks_is_still_asked_for() -> None:

@@ -6,6 +6,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from prometheus_client import REGISTRY
 
 from activities.planning.disrupting import RECHECK_SECONDS
 from tenon.apis.duration import Duration
@@ -53,6 +54,24 @@ async def test_budgets_bound_a_command_longest_empty_first() -> None:
     old = START - timedelta(hours=1)
     at = Setting(managed("b"), managed("a"), managed("z", quiet_since=old), budgets=[{"nodes": "2"}], after="0s")
     assert claims(await at.disruptor.await_candidates(QUESTION)) == ["z", "a"]
+
+
+async def test_met32_eligible_nodes_are_counted_whatever_the_budgets_allow() -> None:
+    """As in Karpenter, which counts before it applies budgets."""
+
+    def measured() -> float | None:
+        return REGISTRY.get_sample_value("karpenter_voluntary_disruption_eligible_nodes", {"reason": "empty"})
+
+    nodes = [managed("a"), managed("b"), managed("c"), managed("busy", empty=False)]
+    at = Setting(*nodes, budgets=[{"nodes": "1"}], after="0s")
+    assert len(claims(await at.disruptor.await_candidates(QUESTION))) == 1
+    assert measured() == 3
+    at = Setting(*nodes, budgets=[{"nodes": "0"}], after="0s")
+    assert claims(await at.disruptor.await_candidates(QUESTION)) == []
+    assert measured() == 3
+    at.view.managed = [managed("busy", empty=False)]
+    await at.disruptor.await_candidates(QUESTION)
+    assert measured() == 0
 
 
 async def test_nodes_under_a_command_use_the_budget_up() -> None:

@@ -185,6 +185,17 @@ async def test_a_pool_that_ec2_refuses_says_so_and_stays_ready() -> None:
         assert PlanningView(cache).fingerprint() != before, "pods that waited for the pool are planned again"
 
 
+async def test_a_deleted_pool_no_longer_counts_as_held_back() -> None:
+    """An alert on the metric would otherwise fire for ever."""
+    held = BlockedPools(now=lambda: NOW)
+    held.update([refused(None, "deleted", "Unauthorized", "you may not", NOW)])
+    async with keeping(pool("deleted"), held=held) as (cache, _, _):
+        assert measured_as_held("deleted") == 1
+        cache.pools.on_event("deleted", None)
+        await asyncio.sleep(MOMENT)
+        assert measured_as_held("deleted") == 0
+
+
 def measured_as_held(name: str) -> float | None:
     return REGISTRY.get_sample_value("tenon_nodepools_launches_held_back", {"nodepool": name})
 

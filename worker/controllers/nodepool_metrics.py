@@ -1,7 +1,7 @@
-"""Exports the limits and the usage of NodePools as gauges, which drop to 0 when a NodePool is deleted.
+"""Exports NodePools as gauges (limits, usage, held-back launches), which drop to 0 when a NodePool is deleted.
 
 The metrics of all processes of a worker are served from files, and a series in such a file cannot be removed. Its last
-value would report the nodes of a deleted NodePool forever.
+value would report the nodes of a deleted NodePool forever, and alert about its launches.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from tenon.resources import Resources, parse_resources
 
 
 class PoolMetrics:
-    """Sets both gauges, and remembers which series it set."""
+    """Sets the gauges, and remembers which series it set."""
 
     def __init__(self) -> None:
         self._reported: dict[str, set[tuple[Gauge, str]]] = {}
+        self._held: set[str] = set()
 
     def measure(self, pool: NodePool, usage: Resources) -> None:
-        """Set the gauges of one NodePool."""
+        """Set the limits and the usage of one NodePool."""
         name = pool.metadata.name
         reported: set[tuple[Gauge, str]] = set()
         for gauge, found in ((metrics.POOL_USAGE, usage), (metrics.POOL_LIMIT, parse_resources(pool.spec.limits))):
@@ -32,8 +33,16 @@ class PoolMetrics:
         self._end(name, self._reported.get(name, set()) - reported)
         self._reported[name] = reported
 
+    def measure_held(self, pool: str, *, held: bool) -> None:
+        """Set whether the launches of one NodePool are held back."""
+        metrics.LAUNCHES_HELD.labels(pool).set(held)
+        self._held.add(pool)
+
     def forget_all_but(self, pools: Collection[str]) -> None:
         """Set the gauges of all other NodePools to 0."""
+        for name in self._held.difference(pools):
+            metrics.LAUNCHES_HELD.labels(name).set(0)
+            self._held.discard(name)
         for name in [name for name in self._reported if name not in pools]:
             self._end(name, self._reported.pop(name))
 

@@ -118,7 +118,7 @@ class NodePoolStatusController(Controller):
             breaker = self._held.current().get(record.name)
             conditions = with_launch_health(conditions, breaker, now=now, observed_generation=pool.metadata.generation)
             if self._measured:
-                metrics.LAUNCHES_HELD.labels(record.name).set(breaker is not None)
+                self._metrics.measure_held(record.name, held=breaker is not None)
         status: dict[str, Any] = {
             "resources": format_resources(usage),
             "nodes": usage.get(NODES, 0),

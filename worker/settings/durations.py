@@ -71,5 +71,4 @@ def duration_text(value: timedelta) -> str:
     return "".join(parts) or "0s"
 
 
-GoDuration = Annotated[timedelta, BeforeValidator(parse_duration)]
 Wait = Annotated[timedelta | None, BeforeValidator(parse_wait)]

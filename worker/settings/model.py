@@ -15,7 +15,7 @@ from tenon.kube.scheduler_config import DefaultSpread
 from tenon.provisioning.gates import AwsFeatureGates, FeatureGates
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.scheduling.model import NODE_CHARGE
-from worker.settings.durations import NEVER, GoDuration, Wait, between, duration_text
+from worker.settings.durations import NEVER, Wait, between, duration_text
 from worker.settings.kinds import (
     AwsGates,
     CaBundle,
@@ -65,9 +65,12 @@ class Settings(BaseModel):
         "", description='Tags of AWSNodeTemplates that do not set them (aws.tags), as JSON: {"team": "a"}.'
     )
 
-    batch_max_duration: GoDuration = Field(timedelta(seconds=10), description="Maximum duration of a batch.")
-    batch_idle_duration: GoDuration = Field(
-        timedelta(seconds=1), description="Idle time without a new pod that ends a batch."
+    # The activity that collects a batch times out after 660 s. A batch must close before that, or it starts again.
+    batch_max_duration: Annotated[timedelta, between("0s", "5m")] = Field(
+        timedelta(seconds=10), description="Maximum duration of a batch, up to 5m."
+    )
+    batch_idle_duration: Annotated[timedelta, between("0s", "5m")] = Field(
+        timedelta(seconds=1), description="Idle time without a new pod that ends a batch, up to 5m."
     )
     preference_policy: Literal["Respect", "Ignore"] = Field(
         "Respect", description="Respect or Ignore preferred affinities and ScheduleAnyway spread."

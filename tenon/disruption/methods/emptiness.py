@@ -37,6 +37,6 @@ class Emptiness:
         chosen = tuple(candidate for candidate in found if budgets.take(candidate.node.pool))
         look_again = min(later, default=None)
         if not chosen:
-            return Proposal(look_again=look_again)
+            return Proposal(look_again=look_again, eligible=len(found))
         command = Command(self.name, self.reason, self.consolidation_type, chosen, only_if_empty=True)
-        return Proposal((command,), look_again)
+        return Proposal((command,), look_again, len(found))
