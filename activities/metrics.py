@@ -185,7 +185,7 @@ BLOCKED_CLAIMS = Gauge(
 )
 STANDING_BY = Gauge(
     "tenon_standing_by",
-    "1 while another controller, such as Karpenter, leads in this cluster and Tenon does nothing.",
+    "1 while another controller, such as Karpenter, leads in this cluster and Tenon stands by.",
     multiprocess_mode="livemax",
 )
 BUILD_INFO = Gauge(

@@ -1,4 +1,7 @@
-"""The timeouts and retry policies of all activities in one table, which shows the worst case for a node."""
+"""The timeouts and retry policies of activities in one table, which shows the worst case for a node.
+
+Only the sweep's activity is not in it: `workflows/housekeeping.py` has its timeouts.
+"""
 
 from __future__ import annotations
 

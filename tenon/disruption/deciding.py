@@ -40,7 +40,7 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS) -> Decisio
 
 
 def eligible(situation: Situation) -> list[ManagedNode]:
-    """Return the nodes that any method may disrupt (DIS-10, DIS-11), by name."""
+    """Return the nodes that no rule about the node itself excludes (DIS-10, DIS-11), by name. Ignores their pods."""
     return sorted((node for node in situation.nodes if _is_eligible(node, situation)), key=lambda node: node.claim)
 
 

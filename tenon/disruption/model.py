@@ -12,7 +12,10 @@ from tenon.apis.reasons import Reason
 
 @dataclass(frozen=True, slots=True)
 class PoolPolicy:
-    """What a NodePool says about disruption. ``consolidate_after`` is None for Never."""
+    """What a NodePool says about disruption. ``consolidate_after`` is None for Never.
+
+    It has no consolidationPolicy: every policy acts like WhenEmpty.
+    """
 
     name: str
     consolidate_after: timedelta | None
@@ -32,9 +35,11 @@ def policy_of(pool: NodePool) -> PoolPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ManagedNode:
-    """A NodeClaim with its Node and pods as disruption sees them, so that methods need neither the cache nor JSON.
+    """A NodeClaim with its Node as disruption sees them, so that methods need neither the cache nor JSON.
 
-    ``quiet_since`` is the last pod event, or the initialization; None if neither was seen.
+    It only says whether there are pods: ``empty`` is true if no pod on the node would need another node, and none is on
+    its way. ``quiet_since`` is set only for empty nodes: the last pod event, or the initialization if that is later.
+    ``protected`` covers annotations of Node and NodeClaim, but neither do-not-disrupt on pods nor PodDisruptionBudgets.
     """
 
     claim: str
@@ -84,7 +89,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Nodes to remove together, for one reason."""
+    """Nodes to remove together, for one reason. Nothing replaces them: a command has no replacements yet."""
 
     method: str
     reason: Reason

@@ -1,7 +1,11 @@
 """The interface of a disruption method: candidates in, commands out.
 
-A method sees only nodes that may be disrupted at all (`eligible`), and a budget for its own reason. It does not decide
-about other methods: `tenon.disruption.deciding` runs each in turn and rejects proposals that break a rule.
+A method sees only nodes that no rule about the node itself excludes (`eligible`), and a budget for its own reason. It
+does not decide about other methods: `tenon.disruption.deciding` runs each in turn and rejects proposals that break a
+rule.
+
+These rules ignore the pods on a node, because the only method so far removes empty nodes. A method that removes nodes
+with pods must itself check do-not-disrupt on the pods and PodDisruptionBudgets, which `ManagedNode` does not have yet.
 """
 
 from __future__ import annotations
@@ -27,11 +31,17 @@ class Method(Protocol):
         """The reason that budgets, conditions and metrics name."""
         ...
 
+    @property
+    def consolidation_type(self) -> str:
+        """The label ``consolidation_type`` of the metrics. The method passes it on in each command."""
+        ...
+
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
         """Return the commands to start now.
 
         Args:
-            eligible: the nodes that any method may disrupt, by name.
+            eligible: the initialized nodes of known NodePools that are not leaving, protected by an annotation of Node
+                or NodeClaim, under a command or nominated for pods; sorted by name. Their pods are not considered.
             budgets: how many more nodes of each NodePool may be disrupted for this reason. Each chosen node reduces it.
             situation: the cluster, with all its nodes.
         """
