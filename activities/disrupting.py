@@ -45,10 +45,12 @@ async def disrupt(given: DisruptInput) -> DisruptResult:
 
 
 async def _ask(client: Client, cluster: str, command: DisruptionCommand, candidate: Candidate) -> DisruptAnswer:
-    wish = disrupt_request(command, candidate)
+    request = disrupt_request(command, candidate)
     handle = client.get_workflow_handle(nodeclaim_id(cluster, candidate.claim))
     try:
-        answer: DisruptAnswer = await handle.execute_update("disrupt", wish, id=command.id, result_type=DisruptAnswer)
+        answer: DisruptAnswer = await handle.execute_update(
+            "disrupt", request, id=command.id, result_type=DisruptAnswer
+        )
         return answer
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:

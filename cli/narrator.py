@@ -37,7 +37,7 @@ class Narrator:
         self._temporal = temporal
         self._cluster = cluster
         self._ec2 = ec2
-        self._told: dict[str, float] = {}
+        self._reported_at: dict[str, float] = {}
         self._began = time.monotonic()
         self.claims: dict[str, NodeState] = {}
 
@@ -48,14 +48,14 @@ class Narrator:
 
     def report(self, key: str, text: str, style: str = "") -> None:
         """Print an observation the first time it occurs."""
-        if key not in self._told:
-            self._told[key] = time.monotonic()
+        if key not in self._reported_at:
+            self._reported_at[key] = time.monotonic()
             mark = f"[{style}]" if style else ""
             self._console.print(f"[dim]{time.monotonic() - self._began:6.1f} s[/dim]  {mark}{text}")
 
     def seconds(self, since: str, till: str) -> float:
         """Seconds between two observations."""
-        return self._told[till] - self._told[since]
+        return self._reported_at[till] - self._reported_at[since]
 
     async def until(self, what: str, seen: Callable[[], Awaitable[bool]], *, within: float = 180.0) -> None:
         """Poll the cluster until ``seen`` returns True.
@@ -106,7 +106,7 @@ class Narrator:
             self.report(f"{name} terminating", f"instance terminating: {provider_id}", "yellow")
 
     async def _report_launch(self, name: str) -> None:
-        if f"{name} launched" in self._told:
+        if f"{name} launched" in self._reported_at:
             return
         handle = self._temporal.get_workflow_handle_for(NodeClaimWorkflow.run, names.nodeclaim_id(self._cluster, name))
         state = await handle.query(NodeClaimWorkflow.status)

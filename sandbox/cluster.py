@@ -320,14 +320,14 @@ def _until_ready(layout: Layout, process: subprocess.Popen[bytes], on_progress: 
         SandboxError: the sandbox failed or took too long.
     """
     began = time.monotonic()
-    told: set[str] = set()
+    reported: set[str] = set()
     while time.monotonic() - began < START_SECONDS:
         ended = process.poll() is not None
         status = read(layout.status)
         if status is not None and status.supervisor is not None and status.supervisor.pid == process.pid:
             for name, part in status.components.items():
-                if part.state is State.READY and name not in told:
-                    told.add(name)
+                if part.state is State.READY and name not in reported:
+                    reported.add(name)
                     on_progress(Progress(f"{name} ready ({part.seconds:.1f} s)"))
             if status.state is State.READY:
                 on_progress(Progress(f"sandbox ready in {time.monotonic() - began:.1f} s"))

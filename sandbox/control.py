@@ -58,9 +58,9 @@ def _forget(path: Path) -> None:
 async def _execute(components: Components, line: bytes) -> str:
     """Execute one command. Returns an error message, or an empty string."""
     try:
-        wish = json.loads(line)
-        name = str(wish.get("component", ""))
-        match wish["do"]:
+        request = json.loads(line)
+        name = str(request.get("component", ""))
+        match request["do"]:
             case "stop":
                 await components.stop_component(name)
             case "kill":

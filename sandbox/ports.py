@@ -21,12 +21,12 @@ def port_range() -> range:
     Raises:
         OSError: ``TENON_SANDBOX_PORTS`` is malformed.
     """
-    told = os.environ.get(OWN_RANGE)
-    if not told:
+    own_range = os.environ.get(OWN_RANGE)
+    if not own_range:
         return RANGE
-    first, _, last = told.partition("-")
+    first, _, last = own_range.partition("-")
     if not (first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last) < 65_536):
-        raise OSError(f'{OWN_RANGE} is "{told}": write the first and the last port, as in 20000-23999')
+        raise OSError(f'{OWN_RANGE} is "{own_range}": write the first and the last port, as in 20000-23999')
     return range(int(first), int(last) + 1)
 
 

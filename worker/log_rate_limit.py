@@ -20,17 +20,19 @@ class LogRateLimiter:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._told: dict[Hashable, tuple[float, int]] = {}
+        self._last_lines: dict[Hashable, tuple[float, int]] = {}
 
     def count(self, thing: Hashable) -> int | None:
         """How many lines were withheld since the last one; None if this one is withheld too."""
         instant = self._clock()
-        told, withheld = self._told.get(thing, (float("-inf"), 0))
-        if instant < told + SILENCE_SECONDS:
-            self._told[thing] = (told, withheld + 1)
+        last, withheld = self._last_lines.get(thing, (float("-inf"), 0))
+        if instant < last + SILENCE_SECONDS:
+            self._last_lines[thing] = (last, withheld + 1)
             return None
-        self._told = {key: entry for key, entry in self._told.items() if instant < entry[0] + 2 * SILENCE_SECONDS}
-        self._told[thing] = (instant, 0)
+        self._last_lines = {
+            key: entry for key, entry in self._last_lines.items() if instant < entry[0] + 2 * SILENCE_SECONDS
+        }
+        self._last_lines[thing] = (instant, 0)
         return withheld
 
 

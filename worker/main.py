@@ -56,9 +56,9 @@ def run(settings: Settings) -> int:
             while not stopping.wait(0.2):
                 if any(child.process.poll() is not None for child in children.values()):
                     break
-            told = _print_failures(children, health, set())
+            printed = _print_failures(children, health, set())
             status = _stop({name: child.process for name, child in children.items()}, asked=stopping.is_set())
-            _print_failures(children, health, told)
+            _print_failures(children, health, printed)
             return status
         finally:
             for server in servers:
@@ -96,15 +96,15 @@ def _start(name: str, settings: Settings, metrics: str, health: Health) -> Child
     return Child(process, listener)
 
 
-def _print_failures(children: dict[str, Child], health: Health, told: set[str]) -> set[str]:
+def _print_failures(children: dict[str, Child], health: Health, printed: set[str]) -> set[str]:
     """Print the failures that ended children reported, each sentence once. Returns all sentences printed so far."""
     for child in children.values():
         if child.process.poll() is not None:
             child.listener.join(1.0)
     for sentence in health.failures():
-        if sentence not in told:
+        if sentence not in printed:
             print(sentence, file=sys.stderr, flush=True)
-    return told.union(health.failures())
+    return printed.union(health.failures())
 
 
 def _stop(children: dict[str, subprocess.Popen[bytes]], *, asked: bool) -> int:

@@ -16,7 +16,7 @@ from activities.ec2.provider import Ec2Provider
 from activities.housekeeping.node_workflows import NodeWorkflows
 from activities.housekeeping.sweep_actions import SweepActions
 from activities.housekeeping.sweep_events import event_for
-from activities.housekeeping.sweep_reader import SAID, observe
+from activities.housekeeping.sweep_reader import MAX_ERROR_LENGTH, observe
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventRecorder
@@ -77,7 +77,7 @@ class Housekeeping:
         try:
             metrics.BLOCKED_CLAIMS.set(await lives.blocked())
         except RPCError as error:
-            unread["blocked workflows"] = error.message[:SAID]
+            unread["blocked workflows"] = error.message[:MAX_ERROR_LENGTH]
         if not unread:
             metrics.HOUSEKEEPING_SUCCESS.set(self._now().timestamp())
         return HousekeepingResult(
@@ -103,7 +103,7 @@ class Housekeeping:
             except (ApiError, EC2Error, RPCError) as error:
                 _add(figures, found.kind, "found", "failed")
                 metrics.HOUSEKEEPING_FAILED.labels(found.kind.value).inc()
-                faults[found.key] = f"{found.kind.value} {found.name}: {error}"[:SAID]
+                faults[found.key] = f"{found.kind.value} {found.name}: {error}"[:MAX_ERROR_LENGTH]
                 log.warning(
                     "The sweep failed to terminate an orphaned object",
                     extra={"kind": found.kind.value, "object": found.name, "error": str(error)},
@@ -123,9 +123,9 @@ class Housekeeping:
             metrics.HOUSEKEEPING_ENDED.labels(found.kind.value).inc()
             extra = {"kind": found.kind.value, "object": found.name, "nodeclaim": found.claim}
             log.info("The sweep terminated an orphaned object", extra={**extra, "since": found.since.isoformat()})
-        told = event_for(found)
-        if told is not None:
-            about, reason, text = told
+        event = event_for(found)
+        if event is not None:
+            about, reason, text = event
             await self._recorder.publish(about, reason, text, "Warning")
 
     def _measure(self, seen: Observations) -> None:

@@ -33,7 +33,7 @@ from tenon.provisioning.launch_groups import group_of
 PAGE = 500
 NO_CREATION_TIME = datetime.max.replace(tzinfo=UTC)
 """The creation time of objects that do not state one. Their grace periods never end."""
-SAID = 300
+MAX_ERROR_LENGTH = 300
 """The maximum length of an error message in the report."""
 
 Read = TypeVar("Read")
@@ -52,7 +52,7 @@ async def observe(
         try:
             return await with_heartbeat(work)
         except (ApiError, EC2Error, RPCError) as error:
-            unread[source] = str(error)[:SAID]
+            unread[source] = str(error)[:MAX_ERROR_LENGTH]
             return None
 
     workflows = await read("workflows", lives.opened())

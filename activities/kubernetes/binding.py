@@ -69,15 +69,15 @@ async def bind(
         await uncordon(kube, node)
         if result.running is not None and result.bound < result.planned:
             await settle()  # until kube-scheduler has assigned the free room to other pods
-            company = await pods_on(kube, node["metadata"]["name"], latest=False)
-            result = evolve(result, running=max(_running(company), result.running))
+            node_pods = await pods_on(kube, node["metadata"]["name"], latest=False)
+            result = evolve(result, running=max(_running(node_pods), result.running))
     return result
 
 
 async def _bind(kube: Kube, entries: Sequence[PlannedPod], node: Object, default_spread: DefaultSpread) -> BindResult:
     if not entries or (node["metadata"].get("labels") or {}).get(labels.INITIALIZED) != "true":
         return BindResult(planned=len(entries), left=len(entries))
-    choice, company = await _choose(kube, entries, node, default_spread)
+    choice, node_pods = await _choose(kube, entries, node, default_spread)
 
     async def post(pod: Object) -> bool:
         metadata = pod["metadata"]
@@ -94,13 +94,13 @@ async def _bind(kube: Kube, entries: Sequence[PlannedPod], node: Object, default
         bound=bound + len(choice.here),
         planned=len(entries),
         left=len(choice.left) + len(choice.bind) - bound,
-        running=_running(company) + bound,
+        running=_running(node_pods) + bound,
     )
 
 
-def _running(company: Sequence[Object]) -> int:
+def _running(node_pods: Sequence[Object]) -> int:
     """The number of pods that would have to move to another node if this node were removed."""
-    return sum(pods.is_reschedulable(pod) for pod in company)
+    return sum(pods.is_reschedulable(pod) for pod in node_pods)
 
 
 async def _read_both(kube: Kube, wanted: NodeInput) -> tuple[ClaimRecord | None, Object | None]:
@@ -113,14 +113,16 @@ async def _choose(
 ) -> tuple[BindingDecision, Sequence[Object]]:
     """Decide which planned pods to bind. Also return the pods that are on the node."""
     name = node["metadata"]["name"]
-    company = await pods_on(kube, name)
-    found = await _read(kube, _missing(entries, company))
+    node_pods = await pods_on(kube, name)
+    found = await _read(kube, _missing(entries, node_pods))
     if not startup_cordon.is_cordoned_by_tenon(node) and any(
         is_unscheduled(entry, found.get(entry.key)) for entry in entries
     ):
         # Read the node's pods last, to see what kube-scheduler has placed there since.
-        company = await pods_on(kube, name)
-    return choose(entries, found | {pods.key(pod): pod for pod in company}, node, company, default_spread), company
+        node_pods = await pods_on(kube, name)
+    return choose(
+        entries, found | {pods.key(pod): pod for pod in node_pods}, node, node_pods, default_spread
+    ), node_pods
 
 
 async def _any_unscheduled(kube: Kube, entries: Sequence[PlannedPod]) -> bool:
@@ -131,9 +133,9 @@ async def _any_unscheduled(kube: Kube, entries: Sequence[PlannedPod]) -> bool:
     return False
 
 
-def _missing(entries: Sequence[PlannedPod], company: Sequence[Object]) -> list[PlannedPod]:
+def _missing(entries: Sequence[PlannedPod], node_pods: Sequence[Object]) -> list[PlannedPod]:
     """The planned pods that are not on the node."""
-    there = {pods.uid(pod) for pod in company}
+    there = {pods.uid(pod) for pod in node_pods}
     return [entry for entry in entries if entry.uid not in there]
 
 

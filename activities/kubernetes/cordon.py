@@ -90,8 +90,8 @@ async def withdraw(kube: Kube, ref: ClaimRef, node_name: str) -> bool:
     if node is None or _is_leaving(claim, node):
         return False
     # Clear the claim first: a retry still finds the taint on the Node.
-    told = await clear_fact(kube, ref, DISRUPTION_REASON)
-    return await _uncordon(kube, node) or told
+    cleared = await clear_fact(kube, ref, DISRUPTION_REASON)
+    return await _uncordon(kube, node) or cleared
 
 
 async def _uncordon(kube: Kube, node: Object) -> bool:

@@ -73,7 +73,7 @@ async def detach_volumes(
     claim = await read_claim(kube, wanted.claim)
     node = (await find_node(kube, wanted, claim)).node
     until = now() + timedelta(seconds=wanted.budget_seconds)
-    told = False
+    reported = False
     while node is not None:
         name = node["metadata"]["name"]
         attached = await attached_volumes(kube, name, now())
@@ -85,11 +85,11 @@ async def detach_volumes(
             fact = Fact(VOLUMES_DETACHED, "False", "TerminationGracePeriodElapsed", text)
             await set_facts(kube, wanted.claim, [fact], now)
             return DetachResult(detached=True, attached=len(attached))
-        if not told:
+        if not reported:
             fact = Fact(VOLUMES_DETACHED, "Unknown", "AwaitingVolumeDetachment", text)
             await set_facts(kube, wanted.claim, [fact], now)
             await recorder.publish(node, "AwaitingVolumeDetachment", text, "Normal")
-            told = True
+            reported = True
         left = (until - now()).total_seconds()
         if left <= 0:
             return DetachResult(attached=len(attached))

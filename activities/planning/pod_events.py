@@ -45,7 +45,7 @@ class PodEvents:
         self._first: dict[str, _PodEvent] = {}
         """Pod UID to the next event of a pod that has no event yet."""
         self._again: dict[str, _PodEvent] = {}
-        self._told: OrderedDict[str, None] = OrderedDict()
+        self._reported: OrderedDict[str, None] = OrderedDict()
         self._writing: asyncio.Task[None] | None = None
 
     async def publish(
@@ -59,8 +59,8 @@ class PodEvents:
             claims: the names of the plan's NodeClaims.
             in_flight: the nodes with placements that are NodeClaims without a Node so far.
         """
-        for word in _events(plan, {pod.key: pod for pod in pods}, claims, in_flight):
-            self._put(word)
+        for event in _events(plan, {pod.key: pod for pod in pods}, claims, in_flight):
+            self._put(event)
         chosen = [one for _ in range(CONCURRENCY) if (one := self._next()) is not None]
         for one in chosen:
             if one.warning:
@@ -72,15 +72,15 @@ class PodEvents:
             self._writing = asyncio.create_task(self._rest(), name="pod events")
 
     async def _rest(self) -> None:
-        while (word := self._next()) is not None:
-            if await self._publish(word):
+        while (event := self._next()) is not None:
+            if await self._publish(event):
                 await asyncio.sleep(PAUSE)
 
-    def _put(self, word: _PodEvent) -> None:
+    def _put(self, event: _PodEvent) -> None:
         """Queue an event. It replaces a queued event of the same pod and keeps its place in the queue."""
-        uid = word.pod.uid
-        queue = self._again if uid in self._told else self._first
-        queue[uid] = word
+        uid = event.pod.uid
+        queue = self._again if uid in self._reported else self._first
+        queue[uid] = event
 
     def _next(self) -> _PodEvent | None:
         for queue in (self._first, self._again):
@@ -88,13 +88,13 @@ class PodEvents:
                 return queue.pop(next(iter(queue)))
         return None
 
-    async def _publish(self, word: _PodEvent) -> bool:
-        self._told[word.pod.uid] = None
-        self._told.move_to_end(word.pod.uid)
-        while len(self._told) > _REMEMBERED:
-            self._told.popitem(last=False)
+    async def _publish(self, event: _PodEvent) -> bool:
+        self._reported[event.pod.uid] = None
+        self._reported.move_to_end(event.pod.uid)
+        while len(self._reported) > _REMEMBERED:
+            self._reported.popitem(last=False)
         return await self._recorder.publish(
-            _reference(word.pod), word.reason, word.message, "Warning" if word.warning else "Normal"
+            _reference(event.pod), event.reason, event.message, "Warning" if event.warning else "Normal"
         )
 
 

@@ -82,9 +82,9 @@ class AdminApi:
                 case "DELETE capacity":
                     self._world.market.clear_capacity()
                 case "POST boot":
-                    wish = read(BootBody, body)
+                    boot = read(BootBody, body)
                     self._boot.add(
-                        BootRule(wish.type, wish.delay, wish.never, wish.not_ready, wish.dies, wish.chance, wish.seed)
+                        BootRule(boot.type, boot.delay, boot.never, boot.not_ready, boot.dies, boot.chance, boot.seed)
                     )
                 case "GET boot":
                     rules = [asdict(one) for one in self._boot.rules()]
@@ -114,9 +114,9 @@ class AdminApi:
             return json_answer(400, {"message": f"{method} {path}: {error}"})
         return json_answer(200, {"status": "ok"})
 
-    def _set_timing(self, wish: LifecycleBody) -> None:
+    def _set_timing(self, request: LifecycleBody) -> None:
         timing: Timing = self._world.book.timing
-        for name, seconds in wish.model_dump(exclude_none=True).items():
+        for name, seconds in request.model_dump(exclude_none=True).items():
             setattr(timing, name, seconds)
 
     def _rejections(self) -> dict[str, list[dict[str, Any]]]:

@@ -46,27 +46,27 @@ class ExternalFaults:
         return {"status": "ok"}
 
     def _plant_instance(self, body: bytes) -> dict[str, Any]:
-        wish = read(PlantInstanceBody, body)
+        request = read(PlantInstanceBody, body)
         backend = ec2_backends[ACCOUNT][REGION]
-        architecture = catalogue.architecture(wish.type)
+        architecture = catalogue.architecture(request.type)
         spec = LaunchSpec(
             template_id="",
             template_name="",
             version="",
             data={"ImageId": next(image.id for image in images() if image.architecture == architecture)},
-            override={"InstanceType": wish.type, "SubnetId": self._subnet(backend, wish.zone)},
+            override={"InstanceType": request.type, "SubnetId": self._subnet(backend, request.zone)},
         )
-        spot = wish.capacity_type == "spot"
+        spot = request.capacity_type == "spot"
         with self._world.lock:
             try:
-                reservation = launch(backend, spec, 1, {"instance": wish.tags}, spot=spot, token="")
+                reservation = launch(backend, spec, 1, {"instance": request.tags}, spot=spot, token="")
             except LaunchRefusedError as refused:
                 raise ValueError(str(refused)) from refused
             instance = reservation.instances[0]
-            instance.launch_time -= timedelta(seconds=wish.age_seconds)
-            pool = (wish.type, wish.zone, wish.capacity_type)
-            machine = self._world.book.add(instance, pool, reservation.id, age=wish.age_seconds)
-            machine.joins = wish.joins
+            instance.launch_time -= timedelta(seconds=request.age_seconds)
+            pool = (request.type, request.zone, request.capacity_type)
+            machine = self._world.book.add(instance, pool, reservation.id, age=request.age_seconds)
+            machine.joins = request.joins
         return {"id": machine.id}
 
     def _subnet(self, backend: Any, zone: str) -> str:
@@ -78,31 +78,31 @@ class ExternalFaults:
         raise ValueError(f"the cluster has no subnet in {zone}")
 
     def _plant_template(self, body: bytes) -> dict[str, Any]:
-        wish = read(PlantTemplateBody, body)
+        request = read(PlantTemplateBody, body)
         backend = ec2_backends[ACCOUNT][REGION]
         data = {"ImageId": images()[0].id}
         with self._world.lock:
-            if wish.name in backend.launch_template_name_to_ids:
-                raise ValueError(f"there is a launch template {wish.name} already")
-            template = backend.create_launch_template(wish.name, "", data, {"launch-template": wish.tags})
-            template.create_time -= timedelta(seconds=wish.age_seconds)
+            if request.name in backend.launch_template_name_to_ids:
+                raise ValueError(f"there is a launch template {request.name} already")
+            template = backend.create_launch_template(request.name, "", data, {"launch-template": request.tags})
+            template.create_time -= timedelta(seconds=request.age_seconds)
         return {"id": str(template.id)}
 
     def _exhaust(self, body: bytes) -> dict[str, Any]:
         """Empty the cheapest pools that have capacity left. Pools with the same price are sorted by name."""
-        wish = read(ExhaustBody, body)
+        request = read(ExhaustBody, body)
         market = self._world.market
-        wanted = [wish.capacity_type] if wish.capacity_type else ["on-demand", "spot"]
+        wanted = [request.capacity_type] if request.capacity_type else ["on-demand", "spot"]
         priced = sorted(
             (price, kind, zone, capacity_type)
             for kind, zone in catalogue.zonal_offerings(REGION)
             for capacity_type in wanted
-            if (not wish.types or kind in wish.types)
+            if (not request.types or kind in request.types)
             and (price := market.prices.price(capacity_type, kind)) is not None
         )
         emptied: list[dict[str, Any]] = []
         for price, kind, zone, capacity_type in priced:
-            if len(emptied) == wish.count:
+            if len(emptied) == request.count:
                 break
             if market.left((kind, zone, capacity_type)) != 0:
                 market.set_capacity(CapacityRule(kind, zone, capacity_type, 0))

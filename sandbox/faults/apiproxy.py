@@ -111,9 +111,9 @@ class ApiProxy:
         latency_seconds: float = 0.0,
     ) -> None:
         """Answer the next ``count`` requests (None: until cleared) with an error. A status of 0 only delays them."""
-        wish = {"method": method, "path": path, "status": status, "reason": reason, "message": message}
+        fields = {"method": method, "path": path, "status": status, "reason": reason, "message": message}
         more = {"count": count, "after_effect": after_effect, "latency_seconds": latency_seconds}
-        self._call("POST", "fault", wish | more)
+        self._call("POST", "fault", fields | more)
 
     def clear(self) -> None:
         """End faults, holds and stalls."""

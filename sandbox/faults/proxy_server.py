@@ -98,14 +98,14 @@ class ApiServerProxy:
     async def _admin(self, request: web.Request) -> web.Response:
         """The admin API. It answers 400 with a sentence for a bad request, and 404 for an unknown path."""
         try:
-            wish = json.loads(await request.read() or b"{}")
-            return web.json_response(self._do(f"{request.method} {request.match_info['name']}", wish, request.query))
+            fields = json.loads(await request.read() or b"{}")
+            return web.json_response(self._do(f"{request.method} {request.match_info['name']}", fields, request.query))
         except LookupError as error:
             return web.json_response({"message": str(error)}, status=404)
         except (TypeError, ValueError) as error:
             return web.json_response({"message": f"{request.method} {request.path}: {error}"}, status=400)
 
-    def _do(self, name: str, wish: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
+    def _do(self, name: str, fields: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
         match name:
             case "GET rules":
                 return self.rules.listing()
@@ -118,11 +118,11 @@ class ApiServerProxy:
             case "DELETE calls":
                 self.rules.calls.clear()
             case "POST stall":
-                self.rules.stalled.add(str(wish.get("plural", "")))
+                self.rules.stalled.add(str(fields.get("plural", "")))
             case "POST hold":
-                self.rules.holds.append(Hold(**wish))
+                self.rules.holds.append(Hold(**fields))
             case "POST fault":
-                self.rules.faults.append(ProxyFault(**wish))
+                self.rules.faults.append(ProxyFault(**fields))
             case "POST release":
                 self.rules.release()
             case "POST clear":

@@ -56,9 +56,9 @@ def choose(
         default_spread: how kube-scheduler spreads pods without topology spread constraints of their own.
     """
     name = node["metadata"]["name"]
-    company = [pod for pod in node_pods if not pods.is_terminal(pod)]
-    available = requests.free(node, company)
-    ports = {port for pod in company for port in host_ports_of(pod)}
+    assigned = [pod for pod in node_pods if not pods.is_terminal(pod)]
+    available = requests.free(node, assigned)
+    ports = {port for pod in assigned for port in host_ports_of(pod)}
     bind: list[Object] = []
     here: list[str] = []
     settled: list[str] = []
@@ -72,12 +72,12 @@ def choose(
         if placed:
             (here if placed == name else settled).append(entry.key)
             continue
-        why = refusal(pod, node, default_spread) or _why_no_room(pod, available, ports, company)
+        why = refusal(pod, node, default_spread) or _why_no_room(pod, available, ports, assigned)
         if why:
             left[entry.key] = why
             continue
         bind.append(pod)
-        company.append(pod)
+        assigned.append(pod)
         available = subtract(available, requests_of(pod))
         ports.update(host_ports_of(pod))
     return BindingDecision(tuple(bind), tuple(here), tuple(settled), left)
@@ -142,7 +142,7 @@ def _node_refuses(pod: Object, node: Object) -> str:
     return ""
 
 
-def _why_no_room(pod: Object, available: Mapping[str, int], ports: set[HostPort], company: Sequence[Object]) -> str:
+def _why_no_room(pod: Object, available: Mapping[str, int], ports: set[HostPort], assigned: Sequence[Object]) -> str:
     """Return why resources, host ports or anti-affinity keep the pod off the node; empty if nothing does."""
     wanted = requests_of(pod)
     if not requests.covers_requests(wanted, dict(available)):
@@ -152,7 +152,7 @@ def _why_no_room(pod: Object, available: Mapping[str, int], ports: set[HostPort]
     taken = first_conflict(sorted(host_ports_of(pod)), ports)
     if taken is not None:
         return f"host port {taken[1]}/{taken[2]} is taken"
-    for other in company:
+    for other in assigned:
         if any(_term_selects(term, other, pod) for term in _anti_affinity_terms(other)):
             return f"pod {pods.key(other)} on the Node has anti-affinity against it"
     return ""

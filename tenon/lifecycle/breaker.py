@@ -45,8 +45,8 @@ def untried(breaker: LaunchBreaker, now: datetime) -> bool:
 
 def merged(present: Mapping[str, LaunchBreaker], report: LaunchReport, now: datetime) -> dict[str, LaunchBreaker]:
     """Return the open breakers by pool, after a report from one io process."""
-    told = {breaker.pool: breaker for breaker in report.breakers}
-    every = {**{pool: breaker for pool, breaker in present.items() if pool not in report.closed}, **told}
+    reported = {breaker.pool: breaker for breaker in report.breakers}
+    every = {**{pool: breaker for pool, breaker in present.items() if pool not in report.closed}, **reported}
     return {pool: breaker for pool, breaker in sorted(every.items()) if not untried(breaker, now)}
 
 

@@ -40,7 +40,7 @@ def leave(state: NodeState, request: LeaveRequest, now: datetime, *, only_if_emp
             return record(evolve(state, leave=unconditional), now, f"leaving: {request.reason}")
         return state
     text = f"leaving: {request.reason}" + (f" ({request.message})" if request.message else "")
-    wish = Leave(
+    new_leave = Leave(
         reason=state.leave.reason if state.leave else request.reason,
         message=request.message,
         force=request.force,
@@ -48,7 +48,7 @@ def leave(state: NodeState, request: LeaveRequest, now: datetime, *, only_if_emp
         command=request.command,
         asked_at=now,
     )
-    update: dict[str, object] = {"leave": wish, "pending": None}
+    update: dict[str, object] = {"leave": new_leave, "pending": None}
     if not state.stage.leaving:
         update |= {"stage": Stage.CORDONING, "deadline": None, "request": None, "look": False}
         update["deletion_started_at"] = now

@@ -61,11 +61,11 @@ def explain(item: Item, manifests: Sequence[JsonObject], notes: Sequence[str]) -
     gone = [text_of(path) for path in _gone(item.body, found, all_moves, notes)]
     if gone:
         _put_wrapped(found[0].comments, (), f"left out: {', '.join(gone)}")
-    told = _place_notes(found, notes)
+    noted = _place_notes(found, notes)
     for number, (changed, moves) in enumerate(zip(found, all_moves, strict=True)):
         if number and not has(item.body, ("spec", "provider")):
             continue  # it copies another document's object
-        skipped = told[number] | _comment_moves(item.body, changed, moves)
+        skipped = noted[number] | _comment_moves(item.body, changed, moves)
         status = _compare(changed.body, (), item.body, moves, skipped, changed.comments)
         assert status != "new"
     return found
@@ -99,7 +99,7 @@ def _carry_remarks(item: Item, found: Sequence[Changed], all_moves: Sequence[Mov
         for changed, moves in zip(found, all_moves, strict=True):
             path = _follow(remark.path, item.body, changed.body, moves)
             if has(changed.body, path):
-                put = changed.comments.add_inline if remark.beside else changed.comments.add_above
+                put = changed.comments.add_inline if remark.inline else changed.comments.add_above
                 put(path, remark.text)
                 break
         else:
@@ -122,7 +122,7 @@ def _place_notes(found: Sequence[Changed], notes: Sequence[str]) -> list[set[Pat
     Returns:
         For each object, the paths that need no further comment.
     """
-    told: list[set[Path]] = [set() for _ in found]
+    noted: list[set[Path]] = [set() for _ in found]
     for note in notes:
         path_text = note.path if isinstance(note, Note) else ""
         number, path = next(
@@ -135,8 +135,8 @@ def _place_notes(found: Sequence[Changed], notes: Sequence[str]) -> list[set[Pat
         )
         _put_wrapped(found[number].comments, path, note)
         if path:
-            told[number].add(path)
-    return told
+            noted[number].add(path)
+    return noted
 
 
 def _put_wrapped(comments: Comments, path: Path, text: str) -> None:
@@ -165,7 +165,7 @@ def _compare(value: Any, path: Path, old: Any, moves: Moves, skipped: set[Path],
     Returns ``new`` if the whole value is new; the caller then comments on it once.
     """
     if path in skipped or path in (("apiVersion",), ("kind",)):
-        return "told"
+        return "commented"
     before = old_path(path, moves)
     known = has(old, before)
     if known and value_at(old, before) == value:
@@ -176,7 +176,7 @@ def _compare(value: Any, path: Path, old: Any, moves: Moves, skipped: set[Path],
             return "new"
         for place in (place for place, status in inner.items() if status == "new"):
             comments.add_inline(place, _why_new(place, value_at(value, place[len(path) :])))
-        return "told"
+        return "commented"
     if not known:
         return "new"
     if isinstance(value, list):
@@ -187,9 +187,9 @@ def _compare(value: Any, path: Path, old: Any, moves: Moves, skipped: set[Path],
                 comments.add_inline((*path, index), "new")
         if gone := [_name(entry) for entry in was if entry not in value]:
             comments.add_inline(path, f"left out: {', '.join(gone)}")
-        return "told"
+        return "commented"
     comments.add_inline(path, f"was {_short(value_at(old, before))}")
-    return "told"
+    return "commented"
 
 
 def _name(entry: Any) -> str:

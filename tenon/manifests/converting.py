@@ -136,6 +136,6 @@ def _faults(item: Item, converted: Converted | None) -> Sequence[Diagnostic]:
         return findings_of_settings(item)
     if converted is None or not is_older(item.body) or not (found := findings_of_conversion(item, converted)):
         return []
-    told = {(one.line, one.path) for one in found}
-    beside = [one for one in findings_of(item, converted) if (one.line, one.path) not in told]
-    return sorted([*found, *beside], key=lambda one: one.line)
+    known = {(one.line, one.path) for one in found}
+    others = [one for one in findings_of(item, converted) if (one.line, one.path) not in known]
+    return sorted([*found, *others], key=lambda one: one.line)

@@ -19,7 +19,7 @@ class Remark:
 
     path: Path | None
     text: str
-    beside: bool
+    inline: bool
     """True if the comment is on the same line as the field."""
 
 

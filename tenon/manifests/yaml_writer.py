@@ -62,7 +62,7 @@ class Comments:
     """Comments by the path of the field that they describe."""
 
     above: dict[Path, list[str]] = field(default_factory=dict)
-    beside: dict[Path, list[str]] = field(default_factory=dict)
+    inline: dict[Path, list[str]] = field(default_factory=dict)
     below: list[str] = field(default_factory=list)
 
     def add_above(self, path: Path, text: str) -> None:
@@ -71,7 +71,7 @@ class Comments:
 
     def add_inline(self, path: Path, text: str) -> None:
         """Add a comment on the same line as the field, if there is room."""
-        self.beside.setdefault(path, []).append(text)
+        self.inline.setdefault(path, []).append(text)
 
 
 def as_yaml(value: Any) -> str:
@@ -90,9 +90,9 @@ def with_comments(body: Mapping[str, Any], comments: Comments) -> str:
     (stretch,) = find_documents(text)
     lines = Lines(text)
     above: dict[int, list[str]] = {}
-    beside: dict[int, list[str]] = {}
+    inline: dict[int, list[str]] = {}
     places = dict(stretch.root.walk()) if stretch.root else {}
-    for store, given in ((above, comments.above), (beside, comments.beside)):
+    for store, given in ((above, comments.above), (inline, comments.inline)):
         for path, texts in given.items():
             known = next(path[:length] for length in range(len(path), -1, -1) if path[:length] in places)
             at = lines.number(places[known].begin) if known else 1
@@ -100,7 +100,7 @@ def with_comments(body: Mapping[str, Any], comments: Comments) -> str:
     written = text.splitlines()
     found: list[str] = []
     for number, line in enumerate(written, 1):
-        said = "; ".join(beside.get(number, ()))
+        said = "; ".join(inline.get(number, ()))
         fits = len(line) + len(said) + 3 <= MAX_WIDTH and not line.rstrip().endswith(("|", "|-", "|+"))
         indent = line[: len(line) - len(line.lstrip())]
         remarks = [*above.get(number, ()), *([said] if said and not fits else [])]

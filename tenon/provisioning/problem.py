@@ -90,10 +90,10 @@ def with_pool_reasons(plan: Plan, cluster: Cluster, pods: Sequence[Pod], held: M
     reasons = {name: why or (held or {}).get(name, "") for name, why in reasons.items()}
     unseen = [f"NodePool {name}: {why}" for name, why in sorted(reasons.items()) if why]
     hopeless = {pod.key for pod in pods if pod.unsupported}
-    told = {
+    unschedulable = {
         key: reason if key in hopeless else "; ".join([reason, *unseen]) for key, reason in plan.unschedulable.items()
     }
-    return replace(plan, unschedulable=told)
+    return replace(plan, unschedulable=unschedulable)
 
 
 def _zones_of(pool: NodePool, cluster: Cluster) -> frozenset[str]:

@@ -87,5 +87,5 @@ def _merge_pods(first: Plan, second: Plan) -> Mapping[str, tuple[Pod, ...]]:
 
 
 def _merge_reasons(first: Plan, second: Plan) -> Mapping[str, str]:
-    told = {**first.unschedulable, **second.unschedulable}
-    return {key: told[key] for key in sorted(told)}
+    reasons = {**first.unschedulable, **second.unschedulable}
+    return {key: reasons[key] for key in sorted(reasons)}

@@ -169,9 +169,9 @@ def _daemon_requests(
     """What DaemonSets take that certainly run on every such node, whatever values its open labels get."""
     if not daemons:
         return (0,) * len(names)
-    told = {key: value for key, value in zip(OFFERING_KEYS, _offer(offering), strict=True) if value}
+    offer_labels = {key: value for key, value in zip(OFFERING_KEYS, _offer(offering), strict=True) if value}
     known = own.with_(instance_type.requirements).with_(LATER_LABELS)
-    known = known.with_(Requirements.from_labels({**told, labels.INSTANCE_TYPE: instance_type.name}))
+    known = known.with_(Requirements.from_labels({**offer_labels, labels.INSTANCE_TYPE: instance_type.name}))
     sure = [
         daemon
         for daemon in daemons

@@ -113,14 +113,14 @@ class TopologyCounts:
         if rules is None:
             return ()
         spread = sum(self._counts.get(s.group, {}).get(chosen.get(s.key) or "", 0) for s in rules.spreads)
-        beside = own = 0
+        related = own = 0
         for group, key in rules.counted:
             near = self._counts.get(group, {}).get(chosen.get(key) or "", 0)
             if self._groups[group].kind == SPREAD:
                 own += near
             else:
-                beside += near
-        return spread, -beside, own
+                related += near
+        return spread, -related, own
 
     def record(
         self,

@@ -225,7 +225,7 @@ def test_things_that_are_long_quiet_are_forgotten() -> None:
     for number in range(1000):
         assert log_limiter.count(number) == 0
         clock.now += 1
-    assert len(log_limiter._told) < 200
+    assert len(log_limiter._last_lines) < 200
 
 
 class FlakyTemporal:

@@ -67,7 +67,7 @@ class LegacyApiController(Controller):
         self._unused: Mapping[str, list[str]] = {}
         self._written: dict[str, tuple[str, JsonObject]] = {}
         """By UID: the resourceVersion after the last write of a status, and that status."""
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
         """By UID: the problem that the last event reported."""
 
     async def wait_ready(self) -> None:
@@ -144,9 +144,9 @@ class LegacyApiController(Controller):
             status = template_status(old, outcome, None if found is None else found.body, now)
         await self._write(resource, record, status)
         said = next(one["message"] for one in status["conditions"] if one["type"] == CONVERTED)
-        known = (record.condition(CONVERTED).get("message"), self._told.get(record.uid))
+        known = (record.condition(CONVERTED).get("message"), self._reported.get(record.uid))
         if outcome.problem and outcome.reason != WAITING and said not in known:
-            self._told[record.uid] = said
+            self._reported[record.uid] = said
             await self._publish(resource, record, outcome)
 
     async def _write(self, resource: Resource, record: ObjectRecord, status: JsonObject) -> None:
@@ -164,7 +164,7 @@ class LegacyApiController(Controller):
 
     def _forget(self, there: Collection[str]) -> None:
         self._written = {uid: written for uid, written in self._written.items() if uid in there}
-        self._told = {uid: told for uid, told in self._told.items() if uid in there}
+        self._reported = {uid: problem for uid, problem in self._reported.items() if uid in there}
 
     async def _publish(self, resource: Resource, record: ObjectRecord, outcome: Outcome) -> None:
         """Publish and log why an old object has no effect."""

@@ -74,8 +74,8 @@ class ConversionCache:
         own.sort(key=lambda name: (name != in_use, name))
         return provider_class(record.name, {*taken, *theirs}, own)
 
-    def _cached(self, record: ObjectRecord, beside: object, work_out: Callable[[], Materialized]) -> Materialized:
-        origin = (record.body["metadata"].get("generation"), dict(record.annotations), beside)
+    def _cached(self, record: ObjectRecord, inputs: object, work_out: Callable[[], Materialized]) -> Materialized:
+        origin = (record.body["metadata"].get("generation"), dict(record.annotations), inputs)
         known = self._known.get(record.uid)
         if known is None or known[0] != origin:
             try:

@@ -41,7 +41,7 @@ class Outage:
         self._sentence = ""
         self._began = 0.0
         self._since = ""
-        self._told = 0.0
+        self._logged_at = 0.0
 
     def __call__(self) -> str:
         """Why the process is not ready. Empty while the service answers."""
@@ -62,8 +62,8 @@ class Outage:
         if begins:
             self._began, self._since = instant, self._now().strftime("%H:%M:%S UTC")
         self._sentence = f"{self._service} has not answered since {self._since} ({why})"
-        if begins or instant >= self._told + REPEAT_SECONDS:
-            self._told = instant
+        if begins or instant >= self._logged_at + REPEAT_SECONDS:
+            self._logged_at = instant
             self._log.warning(
                 "A service does not answer",
                 extra={"service": self._service, "since": self._since, "error": why, "consequence": self._consequence},

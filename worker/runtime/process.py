@@ -79,17 +79,17 @@ async def _run(name: str, settings: Settings, main: Main) -> None:
 async def until_stopped(stop: asyncio.Event, endless: Iterable[asyncio.Task[None]]) -> None:
     """Wait for the signal to stop. A task that ends before that ends the process, with its error."""
     tasks = list(endless)
-    told = asyncio.create_task(stop.wait(), name="stop")
+    stopped = asyncio.create_task(stop.wait(), name="stop")
     try:
-        ended, _ = await asyncio.wait({told, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+        ended, _ = await asyncio.wait({stopped, *tasks}, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             if task in ended:
                 await task
     finally:
-        told.cancel()
+        stopped.cancel()
         for task in tasks:
             task.cancel()
-        await asyncio.gather(told, *tasks, return_exceptions=True)
+        await asyncio.gather(stopped, *tasks, return_exceptions=True)
 
 
 @contextlib.asynccontextmanager

@@ -89,15 +89,15 @@ def load_all(
     """
     unknown, removed = env_typos.check_environment(environment)
     old = config_maps or OldSettings()
-    told = [*faults, *unknown, *(f"ConfigMap: {problem}." for problem in old.problems)]
+    problems = [*faults, *unknown, *(f"ConfigMap: {problem}." for problem in old.problems)]
     given = gather(flags, environment, old)
     try:
         settings = _read(given)
     except SettingsError as error:
-        raise SettingsError("\n".join([*told, str(error)])) from None
-    told += _clashes(settings)
-    if told:
-        raise SettingsError("\n".join(told))
+        raise SettingsError("\n".join([*problems, str(error)])) from None
+    problems += _clashes(settings)
+    if problems:
+        raise SettingsError("\n".join(problems))
     sources: dict[str, Source] = {
         name: given[name].source if name in given else "default" for name in Settings.model_fields
     }

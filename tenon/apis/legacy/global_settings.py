@@ -88,7 +88,7 @@ def convert_settings(manifest: Mapping[str, Any]) -> Settings:
             notes.append(f"{key} no longer exists: {DROPPED[key]}")
         elif not is_tag_setting(key):
             notes.append(f"{key} is not a setting of Karpenter")
-    tags, told = tags_of(data)
+    tags, tag_notes = tags_of(data)
     if tags:
         values[DEFAULT_TAGS] = json.dumps(tags, ensure_ascii=False)
     defaults = Defaults(
@@ -96,7 +96,7 @@ def convert_settings(manifest: Mapping[str, Any]) -> Settings:
         cluster=data.get("aws.clusterName", ""),
         tags=tags,
     )
-    return Settings(values, defaults, (*notes, *told))
+    return Settings(values, defaults, (*notes, *tag_notes))
 
 
 def merged(parts: Iterable[Settings]) -> Settings:

@@ -65,7 +65,7 @@ class TypeChoiceExplainer:
         """Take the problem that was solved."""
         self._pools = {pool.name: pool for pool in problem.pools}
         self._shelves: dict[str, _PoolTypes] = {}
-        self._told: dict[tuple[str, Requirements, tuple[tuple[str, int], ...], tuple[str, ...]], str] = {}
+        self._explanations: dict[tuple[str, Requirements, tuple[tuple[str, int], ...], tuple[str, ...]], str] = {}
 
     def why(self, claim: PlannedClaim) -> str:
         """Explain the cheapest type of a claim in one sentence; empty if the problem lacks the claim's pool."""
@@ -74,9 +74,9 @@ class TypeChoiceExplainer:
         shelf = self._pool_types(claim.pool)
         asked = Requirements({key: wanted for key, wanted in claim.requirements.items() if key in shelf.known})
         same = (claim.pool, asked, tuple(sorted(claim.requests.items())), claim.instance_types)
-        if same not in self._told:
-            self._told[same] = self._explain(claim, shelf, asked)
-        return self._told[same]
+        if same not in self._explanations:
+            self._explanations[same] = self._explain(claim, shelf, asked)
+        return self._explanations[same]
 
     def _explain(self, claim: PlannedClaim, shelf: _PoolTypes, asked: Requirements) -> str:
         capacity_type, name, zone = claim.offering
