@@ -75,16 +75,16 @@ class LaunchBreakers:
         """
         give_up = asyncio.get_running_loop().time() + self._patience
         while True:
-            now, held = self._now(), self._open.get(pool)
-            if not pool or (held is None and not (sends and self._in_doubt(pool, now))):
+            now, breaker = self._now(), self._open.get(pool)
+            if not pool or (breaker is None and not (sends and self._in_doubt(pool, now))):
                 return None
-            if held is not None and now < held.next_probe_at:
-                return held
-            if self._takes_turn(pool, claim, now, FIRST_LAUNCHES if held is None else 1):
+            if breaker is not None and now < breaker.next_probe_at:
+                return breaker
+            if self._takes_turn(pool, claim, now, FIRST_LAUNCHES if breaker is None else 1):
                 return None
             left = give_up - asyncio.get_running_loop().time()
             if left <= 0:
-                return held
+                return breaker
             changed = self._changed
             try:
                 async with asyncio.timeout(left):
@@ -126,10 +126,10 @@ class LaunchBreakers:
         """The current state, for the provisioner workflow."""
         self.avoided()
         now = self._now()
-        self._open = {pool: held for pool, held in self._open.items() if not rules.untried(held, now)}
+        self._open = {pool: breaker for pool, breaker in self._open.items() if not rules.untried(breaker, now)}
         return LaunchReport(
             refused=grouped(self._avoided_until),
-            breakers=[held for _, held in sorted(self._open.items())],
+            breakers=[breaker for _, breaker in sorted(self._open.items())],
             closed=sorted(self._closed),
         )
 
@@ -141,9 +141,9 @@ class LaunchBreakers:
         """Take over what was known before this process started. What the process itself has seen takes precedence."""
         now = self._now()
         self._avoided_until = {**by_offering(kept.refused, now), **self._avoided_until}
-        for held in kept.breakers:
-            if held.pool not in self._answered and not rules.untried(held, now):
-                self._open.setdefault(held.pool, held)
+        for breaker in kept.breakers:
+            if breaker.pool not in self._answered and not rules.untried(breaker, now):
+                self._open.setdefault(breaker.pool, breaker)
 
     def _record_refusal(self, pool: str, reason: str, message: str, *, outage: bool) -> None:
         if not pool:

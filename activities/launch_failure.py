@@ -49,14 +49,14 @@ class LaunchRetry:
         self._now = now
         self._tries = tries or _tries_of_activity
 
-    def held_back(self, held: LaunchBreaker) -> LaunchWait:
+    def breaker_wait(self, breaker: LaunchBreaker) -> LaunchWait:
         """Why and until when a launch waits for a NodePool's breaker."""
         return LaunchWait(
-            reason=held.reason,
-            message=f"{held.message} (held back while launches of NodePool {held.pool} are refused)",
-            answered=not held.outage,
+            reason=breaker.reason,
+            message=f"{breaker.message} (held back while launches of NodePool {breaker.pool} are refused)",
+            answered=not breaker.outage,
             held=True,
-            not_before=max(held.next_probe_at, self._now() + MIN_PAUSE),
+            not_before=max(breaker.next_probe_at, self._now() + MIN_PAUSE),
         )
 
     async def failed(self, ref: ClaimRef, pool: str, error: EC2Error) -> LaunchWait:

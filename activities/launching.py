@@ -100,8 +100,8 @@ class Launching:
             return PrepareLaunchResult(view=ClaimView())
         view = evolve(nodeclaims.view_of(claim), initialization_timeout_seconds=self._initialization_seconds)
         waits_for_launch = not claim.deleting and not claim.provider_id
-        if waits_for_launch and (held := await self._breakers.admit(view.pool, given.claim.name)):
-            return await self._putting_off.unprepared(claim, given.claim, view, self._putting_off.held_back(held))
+        if waits_for_launch and (breaker := await self._breakers.admit(view.pool, given.claim.name)):
+            return await self._putting_off.unprepared(claim, given.claim, view, self._putting_off.breaker_wait(breaker))
         request: LaunchRequest | None = None
         try:
             result = await self._prepare(given, claim, view)
@@ -190,9 +190,9 @@ class Launching:
             message = "the launch group was refused: its NodeClaims launch alone"
             wait = LaunchWait(reason=nodeclaims.LAUNCH_FAILED, message=message)
             return await self._putting_off.unlaunched(claim, given.claim, LaunchResult(waits=wait))
-        if held := await self._breakers.admit(claim.pool, given.claim.name, sends=True):
+        if breaker := await self._breakers.admit(claim.pool, given.claim.name, sends=True):
             return await self._putting_off.unlaunched(
-                claim, given.claim, LaunchResult(waits=self._putting_off.held_back(held))
+                claim, given.claim, LaunchResult(waits=self._putting_off.breaker_wait(breaker))
             )
         result = await self._send(given, claim.pool)
         if result.instance is None and result.reason == TEMPLATE_NOT_FOUND:

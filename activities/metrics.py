@@ -147,7 +147,7 @@ CLOUD_ERRORS = Counter(
     "Failed calls to the cloud provider.",
     ["controller", "method", "provider", "error"],
 )
-LAUNCHES_HELD = Gauge(
+OPEN_BREAKERS = Gauge(
     "tenon_nodepools_launches_held_back",
     "1 while EC2 refuses a NodePool's launches, so that only one launch at a time is tried; otherwise 0.",
     ["nodepool"],

@@ -170,10 +170,10 @@ def show(name: Name, cluster: Cluster = None, output: Output = "table") -> None:
 @app.command("list")
 def list_nodes(cluster: Cluster = None, output: Output = "table", blocked: Blocked = False) -> None:
     """The nodes that live, from Temporal's search attributes; for the blocked ones what blocks them."""
-    rows, states, held = _run(_collect(cluster, blocked))
+    rows, states, breakers = _run(_collect(cluster, blocked))
     if output == "json":
         nodes = [row | _explained(states.get(row["nodeClaim"])) for row in rows]
-        print(json.dumps([*nodes, *map(_held_row, held)], indent=2))
+        print(json.dumps([*nodes, *map(_breaker_row, breakers)], indent=2))
         return
     header = ("NodeClaim", "Stage", "NodePool", "Type", "Zone", "Capacity", "Blocked", "Expires")
     console = Console()
@@ -187,7 +187,7 @@ def list_nodes(cluster: Cluster = None, output: Output = "table", blocked: Block
     for name, state in states.items():
         if state.blocked:
             _print(console, f"**{name}**: {state.blocked}\n\n" + "\n".join(f"- {r}" for r in remedies(state)))
-    for breaker in held:
+    for breaker in breakers:
         probe = f"tried again at {format_instant(breaker.next_probe_at)}"
         _print(console, f"**NodePool {breaker.pool}**: {sentence(breaker)}; {probe}")
 
@@ -229,10 +229,10 @@ async def _collect(
 
     found = await bounded([row for row in rows if row["blocked"]], CONCURRENCY, ask)
     states = {state.claim.name: state for state in found if state is not None}
-    return rows, states, await _held(client, context.cluster) if blocked else []
+    return rows, states, await _breakers(client, context.cluster) if blocked else []
 
 
-async def _held(client: Client, cluster: str) -> list[LaunchBreaker]:
+async def _breakers(client: Client, cluster: str) -> list[LaunchBreaker]:
     """Return the NodePools whose launches are paused, or none if the provisioner's workflow does not answer."""
     handle = client.get_workflow_handle(names.provisioner_id(cluster))
     try:
@@ -247,7 +247,7 @@ async def _held(client: Client, cluster: str) -> list[LaunchBreaker]:
     return []
 
 
-def _held_row(breaker: LaunchBreaker) -> dict[str, Any]:
+def _breaker_row(breaker: LaunchBreaker) -> dict[str, Any]:
     """A paused NodePool as a JSON row without a NodeClaim."""
     return {
         "nodeClaim": "",

@@ -70,7 +70,7 @@ class ProvisionerWorkflow(PlannerCaller):
         self.batch = begin.batch or int(workflow.now().timestamp())
         self.avoided = {u.offering.key: u.until for u in begin.unavailable}
         self.avoided |= by_offering(begin.refused, workflow.now())
-        self.breakers = {held.pool: held for held in begin.breakers}
+        self.breakers = {one.pool: one for one in begin.breakers}
         self.reports = 0
         self.breakers_changed = False
         self.last_plan = begin.last_plan
@@ -152,6 +152,6 @@ class ProvisionerWorkflow(PlannerCaller):
     def launches(self) -> LaunchReport:
         """What EC2 is known to refuse: offerings without capacity, and NodePools whose launches are held back."""
         now = workflow.now()
-        held = breaker.merged(self.breakers, LaunchReport(), now)
+        breakers = breaker.merged(self.breakers, LaunchReport(), now)
         avoided = {key: until for key, until in self.avoided.items() if until > now}
-        return LaunchReport(refused=grouped(avoided), breakers=list(held.values()))
+        return LaunchReport(refused=grouped(avoided), breakers=list(breakers.values()))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, retry_throttled, translated
-from activities.ec2.request_batching import Batcher, Turns
+from activities.ec2.request_batching import RequestBatcher, Turns
 from tenon.apis import labels
 from tenon.housekeeping.facts import ObservedInstance
 from tenon.housekeeping.instances import NAME, tags_to_write
@@ -19,8 +19,8 @@ from tenon.lifecycle.messages.launch import Instance, LaunchGroup
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef
 
-    Described = Batcher[str, InstanceTypeDef]
-    Tagged = Batcher[str, list[InstanceTypeDef]]
+    Described = RequestBatcher[str, InstanceTypeDef]
+    Tagged = RequestBatcher[str, list[InstanceTypeDef]]
 
 ALIVE = ("pending", "running", "stopping", "stopped")
 """The states of an instance that costs money or may do so again."""
@@ -54,7 +54,7 @@ class Instances:
         self._cluster = cluster
         self._price_of = price_of
         self._turns = Turns(SPACING_SECONDS, sleep=sleep)
-        batched = partial(Batcher, turns=self._turns, window=COLLECT_SECONDS, sleep=sleep)
+        batched = partial(RequestBatcher, turns=self._turns, window=COLLECT_SECONDS, sleep=sleep)
         self._described: Described = batched(self._by_ids, most=MAX_VALUES)
         self._of_claims: Tagged = batched(partial(self._by_tag, labels.TAG_NODECLAIM, ALIVE), most=MAX_VALUES)
         self._of_tokens: Tagged = batched(partial(self._by_tag, labels.TAG_TOKEN, ALIVE), most=MAX_VALUES)

@@ -54,7 +54,7 @@ def share_of(action: str) -> Share:
     return TAGS if action in ("CreateTags", "DeleteTags") else CHANGES
 
 
-class Pace:
+class TokenBucket:
     """The token bucket and the pause of one action."""
 
     def __init__(self, share: Share, now: float) -> None:
@@ -98,7 +98,7 @@ class Pacer:
         self._clock = clock
         self._sleep = sleep
         self._lock = threading.Lock()
-        self._paces: dict[str, Pace] = {}
+        self._buckets: dict[str, TokenBucket] = {}
 
     def attach(self, client: EC2Client) -> None:
         """Limit the rate of every request of the client, including botocore's retries."""
@@ -111,7 +111,7 @@ class Pacer:
         while True:
             with self._lock:
                 now = self._clock()
-                delay = self._pace(action, now).delay(now)
+                delay = self._bucket(action, now).delay(now)
             if not delay:
                 return now
             self._sleep(delay)
@@ -120,16 +120,16 @@ class Pacer:
         """Record the outcome of a call that was sent at ``sent``. An empty code means success."""
         with self._lock:
             now = self._clock()
-            pace = self._pace(action, now)
+            bucket = self._bucket(action, now)
             if code in codes.THROTTLED:
-                pace.refused(sent, now)
+                bucket.refused(sent, now)
             elif not code:
-                pace.served()
+                bucket.served()
 
-    def _pace(self, action: str, now: float) -> Pace:
-        if action not in self._paces:
-            self._paces[action] = Pace(share_of(action), now)
-        return self._paces[action]
+    def _bucket(self, action: str, now: float) -> TokenBucket:
+        if action not in self._buckets:
+            self._buckets[action] = TokenBucket(share_of(action), now)
+        return self._buckets[action]
 
     def _before(self, request: Any, operation_name: str, **_: Any) -> None:
         request.context[_SENT] = self.wait(operation_name)

@@ -53,7 +53,7 @@ class _Batch(Generic[Item, Result]):
     outcome: Future[Mapping[Item, Result]] = field(default_factory=Future)
 
 
-class Batcher(Generic[Item, Result]):
+class RequestBatcher(Generic[Item, Result]):
     """Collects requests until its turn comes, for ``window`` seconds at least and for ``most`` items at most.
 
     The thread that asks first waits for the others and makes the call. If the call fails, all of them get the error.

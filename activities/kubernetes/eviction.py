@@ -19,8 +19,8 @@ from tenon.apis import labels
 from tenon.kube import pods, protection
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
-from tenon.lifecycle import budgets, drain_blockers
 from tenon.lifecycle import drain as decide
+from tenon.lifecycle import drain_blockers, pdbs
 from tenon.lifecycle.drain import Kind
 from tenon.lifecycle.messages.node import DrainInput
 
@@ -43,7 +43,7 @@ class Evictor:
         self._undeletable: set[str] = set()
         self._refusals: dict[str, int] = {}
         self._retry_at: dict[str, datetime] = {}
-        self._budgets: dict[str, list[dict[str, Any]]] = {}
+        self._pdbs: dict[str, list[dict[str, Any]]] = {}
 
     def sentences(self, waited: Sequence[Object]) -> list[str]:
         """Why the remaining pods are blocked, in the order of ``waited``."""
@@ -118,9 +118,9 @@ class Evictor:
                 pod, "Evicted", f"evicted from Node {self._node['metadata']['name']}", "Normal"
             )
         elif answer.outcome != "gone":
-            covering = await self._budgets_of(metadata["namespace"])
-            by_budget = answer.outcome == "blocked"
-            self._refused(pod, now, budgets.explain(pod, covering, by_budget=by_budget, answer=answer.message))
+            covering = await self._pdbs_of(metadata["namespace"])
+            by_pdb = answer.outcome == "blocked"
+            self._refused(pod, now, pdbs.explain(pod, covering, by_pdb=by_pdb, answer=answer.message))
 
     async def _delete(self, pod: Object, grace_seconds: int | None) -> None:
         metadata = pod["metadata"]
@@ -148,7 +148,7 @@ class Evictor:
         wait = MAX_RETRY_SECONDS if count > 3 else 2**count
         self._retry_at[uid] = now + timedelta(seconds=wait)
 
-    async def _budgets_of(self, namespace: str) -> list[dict[str, Any]]:
-        if namespace not in self._budgets:
-            self._budgets[namespace] = await self._kube.list(PDBS, namespace=namespace)
-        return self._budgets[namespace]
+    async def _pdbs_of(self, namespace: str) -> list[dict[str, Any]]:
+        if namespace not in self._pdbs:
+            self._pdbs[namespace] = await self._kube.list(PDBS, namespace=namespace)
+        return self._pdbs[namespace]

@@ -34,7 +34,7 @@ from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import NODECLAIMS
 from activities.planning.batching import Batcher
-from activities.planning.blocked_pools import BlockedPools
+from activities.planning.breaker_cache import BreakerCache
 from activities.planning.buffers import BufferRoom
 from activities.planning.claim_writer import UnwrittenClaim, Written, write_claims
 from activities.planning.interfaces import ClusterView, Fingerprint, Types
@@ -48,7 +48,7 @@ from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.lifecycle.breaker import sentences
 from tenon.lifecycle.messages.provisioning import PlanInput, PlanResult
-from tenon.provisioning.launch_blocks import only_probes, pools_for_plans
+from tenon.provisioning.launch_breakers import only_probes, pools_for_plans
 from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of, with_pool_reasons
@@ -106,14 +106,14 @@ class Planner:
         policy: PlanPolicy | None = None,
         buffers: BufferRoom | None = None,
         solver: Solver | None = None,
-        held: BlockedPools | None = None,
+        breakers: BreakerCache | None = None,
     ) -> None:
         """``policy``: the operator's settings that affect plans. ``buffers``: what CapacityBuffers request.
 
-        ``held``: where the plans' launch breakers are noted for other parts of the process.
+        ``breakers``: where the open launch breakers are kept for other parts of the process.
         """
         self._solver = solver or Solver()
-        self._held = held or BlockedPools(now=now)
+        self._breakers = breakers or BreakerCache(now=now)
         self._buffers = buffers or BufferRoom()
         self._view = view
         self._types = types
@@ -135,7 +135,7 @@ class Planner:
             return await self._plan(given)
 
     async def _plan(self, given: PlanInput) -> PlanResult:
-        self._held.update(given.breakers)
+        self._breakers.update(given.breakers)
         before = await self._check_up_to_date(given)
         if before:
             log.info("The batch was planned before", extra={"batch": given.batch, "nodeclaims": before})
@@ -180,9 +180,9 @@ class Planner:
         fingerprint = self._view.fingerprint()  # before anything is read, so that later changes count as new
         if not self._batcher.undecided():
             return None
-        held = self._held.current()
+        breakers = self._breakers.current()
         usable = usable_pools(self._view.node_pools(), self._view.node_class)
-        pools = pools_for_plans(usable, held, self._view.launching_pools()) if held else usable
+        pools = pools_for_plans(usable, breakers, self._view.launching_pools()) if breakers else usable
         seen = await self._instance_types(pools, given)
         undecided = self._batcher.undecided()  # again, because EC2 may have taken seconds and pods may have gone
         if not undecided:
@@ -197,8 +197,8 @@ class Planner:
             problem_of, self._view.snapshot(), asking, seen.sold, self._policy, self._batcher.reserved()
         )
         solved = await self._solver.solve(problem, part)
-        left_out = sentences(held[pool.metadata.name] for pool in usable if pool not in pools)
-        plan = only_probes(with_pool_reasons(solved.plan, self._view, asking, left_out), held)
+        left_out = sentences(breakers[pool.metadata.name] for pool in usable if pool not in pools)
+        plan = only_probes(with_pool_reasons(solved.plan, self._view, asking, left_out), breakers)
         metrics.SCHEDULING_SECONDS.labels("provisioner").observe(solved.seconds)
         ready = frozenset(node.name for node in problem.nodes if node.initialized)
         in_flight = frozenset(node.name for node in problem.nodes if node.requirements is not None)

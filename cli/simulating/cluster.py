@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from tenon.kube.decode import decode_daemonset, decode_node, decode_nodeclaim, decode_object, decode_pod
-from tenon.kube.disruption_budgets import decode_budget
 from tenon.kube.pod import Pod
+from tenon.kube.pod_disruption_budgets import decode_pdb
 from tenon.kube.records import PodRecord, ValueRecord
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.kube.selector_decode import decode_replication_controller, decode_service, decode_workload
@@ -62,7 +62,7 @@ def fill(cache: FiledCache, objects: Objects, *, moving: bool = False) -> tuple[
         ("PersistentVolume", decode_volume, cache.storage.volumes),
         ("PersistentVolumeClaim", decode_pvc, cache.storage.pvcs),
         ("CSINode", decode_csi_node, cache.csi_nodes),
-        ("PodDisruptionBudget", decode_budget, cache.moving.budgets),
+        ("PodDisruptionBudget", decode_pdb, cache.moving.pdbs),
         ("EC2NodeClass", decode_object, cache.nodeclasses),
         ("NodePool", decode_object, cache.pools),
         ("NodeClaim", decode_nodeclaim, cache.claims),

@@ -79,15 +79,17 @@ def problem_of(
     )
 
 
-def with_pool_reasons(plan: Plan, cluster: Cluster, pods: Sequence[Pod], held: Mapping[str, str] | None = None) -> Plan:
+def with_pool_reasons(
+    plan: Plan, cluster: Cluster, pods: Sequence[Pod], left_out: Mapping[str, str] | None = None
+) -> Plan:
     """Adds, to the reason of each unschedulable pod, why the engine did not consider some NodePools.
 
-    ``held``: by name, why a usable pool was left out.
+    ``left_out``: by name, why a usable pool was left out.
     """
     if not plan.unschedulable:
         return plan
     reasons = {pool.metadata.name: why_unusable(pool, cluster.node_class) for pool in cluster.node_pools()}
-    reasons = {name: why or (held or {}).get(name, "") for name, why in reasons.items()}
+    reasons = {name: why or (left_out or {}).get(name, "") for name, why in reasons.items()}
     unseen = [f"NodePool {name}: {why}" for name, why in sorted(reasons.items()) if why]
     hopeless = {pod.key for pod in pods if pod.unsupported}
     unschedulable = {

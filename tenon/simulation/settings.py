@@ -46,7 +46,7 @@ GATES_OF_AWS = "AWS_FEATURE_GATES"
 """Decides whether EC2NodeClasses may contain expressions."""
 SPREAD = "SCHEDULER_CONFIG"
 """A document or its path. It sets the default topology spread of pods without constraints."""
-_WITHOUT_EFFECT = """
+_WITHOUT_EFFECT_ON_PLANS = """
 BATCH_MAX_DURATION BATCH_IDLE_DURATION IGNORE_DRA_REQUESTS KUBE_CLIENT_QPS
 KUBE_CLIENT_BURST METRICS_PORT HEALTH_PROBE_PORT ENABLE_PROFILING DISABLE_LEADER_ELECTION LEADER_ELECTION_NAME
 LEADER_ELECTION_NAMESPACE DISABLE_CONTROLLER_WARMUP DISABLE_CLUSTER_STATE_OBSERVABILITY CPU_REQUESTS MEMORY_LIMIT
@@ -56,7 +56,7 @@ ENABLE_ZONAL_SHIFT AMI_REFRESH_INTERVAL SUBNET_REFRESH_INTERVAL
 GARBAGE_COLLECTION_INTERVAL INITIALIZATION_TIMEOUT WATCH_SILENCE_LIMIT DEFAULT_INSTANCE_PROFILE
 DEFAULT_TAGS DISABLE_WEBHOOK WEBHOOK_PORT WEBHOOK_URL
 """
-WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT.split())
+WITHOUT_EFFECT_ON_PLANS = frozenset(_WITHOUT_EFFECT_ON_PLANS.split())
 """Worker settings that do not affect a plan made from files."""
 
 _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?|\.[0-9]{1,9}")
@@ -123,7 +123,7 @@ def read_settings(texts: Iterable[str]) -> tuple[PlanSettings, list[ManifestErro
                 wrong = f"{name} cannot be used: {error}"
         elif name == SPREAD:
             settings.stated[name] = value
-        elif name in WITHOUT_EFFECT:
+        elif name in WITHOUT_EFFECT_ON_PLANS:
             notes.append(f"setting {name} has no effect on a simulation")
         else:
             wrong = f"there is no setting {name[:80]}"

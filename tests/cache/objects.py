@@ -8,7 +8,7 @@ from typing import Any
 
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import decode_daemonset, decode_node, decode_nodeclaim, decode_pod
-from tenon.kube.disruption_budgets import decode_budget
+from tenon.kube.pod_disruption_budgets import decode_pdb
 from tenon.kube.records import DaemonRecord, NodeRecord, PodRecord
 from tenon.kube.storage_decode import decode_class, decode_csi_node, decode_namespace, decode_pvc, decode_volume
 
@@ -142,6 +142,6 @@ def namespace(name: str, **labels: str) -> Any:
 def budget(name: str = "keep", *, meta: Any = None, app: str | None = "web", **spec: Any) -> Any:
     if app is not None:
         spec["selector"] = {"matchLabels": {"app": app}}
-    return decode_budget(
+    return decode_pdb(
         json.dumps({"metadata": metadata(name, **{"namespace": "ns", **(meta or {})}), "spec": spec}).encode()
     )

@@ -20,7 +20,7 @@ PLANNED = {"annotations": {"tenon.sh/planned-pods": "ns/web=uid-web"}}
 def state(**tables: list[Any]) -> ClusterState:
     found = ClusterState(clock=lambda: NOW)
     for name, records in tables.items():
-        table = found.moving.budgets if name == "budgets" else getattr(found, name)
+        table = found.moving.pdbs if name == "pdbs" else getattr(found, name)
         for record in records:
             table.on_event(record.key, record)
     return found
@@ -87,9 +87,9 @@ def test_an_ending_pod_of_a_stateful_set_is_made_again_sch_005() -> None:
     ],
 )
 def test_only_a_budget_that_never_lets_a_pod_go_keeps_it_sch_005(given: Any, stays: bool) -> None:
-    found = state(nodes=[node(meta=LEAVING)], pods=[running("web", "n", meta=WEB)], budgets=[given])
+    found = state(nodes=[node(meta=LEAVING)], pods=[running("web", "n", meta=WEB)], pdbs=[given])
     assert moving(found) == ([] if stays else ["web"])
-    found.moving.budgets.on_event(given.key, None)
+    found.moving.pdbs.on_event(given.key, None)
     assert moving(found) == ["web"]
 
 

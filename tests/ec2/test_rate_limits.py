@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from activities.ec2.rate_limits import CHANGES, FIRST_PAUSE, MAX_PAUSE, Pace, Pacer
+from activities.ec2.rate_limits import CHANGES, FIRST_PAUSE, MAX_PAUSE, Pacer, TokenBucket
 
 
 class Clock:
@@ -64,19 +64,19 @@ def test_h7_a_refusal_makes_an_action_pause_longer_each_time() -> None:
 
 
 def test_calls_that_were_under_way_make_no_pause_longer() -> None:
-    pace = Pace(CHANGES, 0.0)
+    bucket = TokenBucket(CHANGES, 0.0)
     for _ in range(10):
-        assert pace.delay(1.0) == 0
+        assert bucket.delay(1.0) == 0
     for _ in range(10):
-        pace.refused(1.0, 2.0)
-    assert pace.delay(2.0) == FIRST_PAUSE
+        bucket.refused(1.0, 2.0)
+    assert bucket.delay(2.0) == FIRST_PAUSE
 
 
 def test_success_makes_the_next_pause_shorter() -> None:
-    pace = Pace(CHANGES, 0.0)
+    bucket = TokenBucket(CHANGES, 0.0)
     for at in (10.0, 20.0, 30.0):
-        pace.refused(at - 1, at)
-    assert pace.delay(30.0) == 4 * FIRST_PAUSE
-    pace.served()
-    pace.refused(39.0, 40.0)
-    assert pace.delay(40.0) == 4 * FIRST_PAUSE
+        bucket.refused(at - 1, at)
+    assert bucket.delay(30.0) == 4 * FIRST_PAUSE
+    bucket.served()
+    bucket.refused(39.0, 40.0)
+    assert bucket.delay(40.0) == 4 * FIRST_PAUSE

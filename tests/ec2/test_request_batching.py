@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from activities.ec2.client import Ec2
 from activities.ec2.instances import COLLECT_SECONDS, SPACING_SECONDS, Instances
 from activities.ec2.provider import Ec2Provider
-from activities.ec2.request_batching import Batcher, Turns
+from activities.ec2.request_batching import RequestBatcher, Turns
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.lifecycle.messages.launch import LaunchGroup
 from tests.ec2.instances import bought
@@ -46,7 +46,7 @@ def asked_together(names: list[str], most: int, fails: bool = False) -> tuple[li
         return {item: item.upper() for item in items if item != "unknown"}
 
     turns = Turns(0)
-    batcher: Batcher[str, str] = Batcher(ask, turns=turns, window=0.1, most=most, sleep=Window(everyone))
+    batcher: RequestBatcher[str, str] = RequestBatcher(ask, turns=turns, window=0.1, most=most, sleep=Window(everyone))
 
     def get(name: str) -> str | None:
         arrived.release()
@@ -89,7 +89,7 @@ def test_a_batch_that_failed_takes_no_more_requests() -> None:
             raise interrupted.pop()
 
     turns = Turns(0)
-    batcher: Batcher[str, str] = Batcher(
+    batcher: RequestBatcher[str, str] = RequestBatcher(
         lambda items: {i: i for i in items}, turns=turns, window=0, most=9, sleep=sleep
     )
     with pytest.raises(InterruptedError):
@@ -124,8 +124,8 @@ class Answers:
         self.meanwhile: Callable[[], None] = lambda: None
         self.failures = 0
 
-    def batcher(self, most: int = 200) -> Batcher[str, str]:
-        return Batcher(self.answer, turns=self.turns, window=COLLECT_SECONDS, most=most, sleep=self.clock.sleep)
+    def batcher(self, most: int = 200) -> RequestBatcher[str, str]:
+        return RequestBatcher(self.answer, turns=self.turns, window=COLLECT_SECONDS, most=most, sleep=self.clock.sleep)
 
     def answer(self, items: Sequence[str]) -> Mapping[str, str]:
         began = self.clock.now

@@ -41,11 +41,11 @@ def test_a_breaker_that_nothing_tries_is_over() -> None:
 
 
 def test_reports_open_and_close_the_breakers_of_their_own_pools_only() -> None:
-    held = merged({}, LaunchReport(breakers=[opened("web"), opened("batch")]), NOW)
-    assert sorted(held) == ["batch", "web"]
-    held = merged(held, LaunchReport(closed=["web"]), NOW)
-    assert sorted(held) == ["batch"]
-    assert merged(held, LaunchReport(), NOW + timedelta(hours=1)) == {}
+    breakers = merged({}, LaunchReport(breakers=[opened("web"), opened("batch")]), NOW)
+    assert sorted(breakers) == ["batch", "web"]
+    breakers = merged(breakers, LaunchReport(closed=["web"]), NOW)
+    assert sorted(breakers) == ["batch"]
+    assert merged(breakers, LaunchReport(), NOW + timedelta(hours=1)) == {}
 
 
 def test_lif05_only_a_claim_that_ec2_answered_is_given_up() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tenon.kube import pods
 from tenon.kube.protection import do_not_disrupt_value, pod_protected, protected_for, protects_node
-from tenon.lifecycle import budgets, drain, drain_blockers
+from tenon.lifecycle import drain, drain_blockers, pdbs
 from tenon.lifecycle.drain import Action, Kind
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -258,4 +258,4 @@ def test_only_budgets_of_the_pods_namespace_that_select_it_are_named() -> None:
         budget("in", {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]}),
         budget("not", {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}),
     ]
-    assert [pods.key(one) for one in budgets.covering(pod, every)] == ["default/all", "default/in"]
+    assert [pods.key(one) for one in pdbs.covering(pod, every)] == ["default/all", "default/in"]

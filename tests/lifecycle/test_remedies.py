@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenon.lifecycle import budgets, drain
+from tenon.lifecycle import drain, pdbs
 from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.remedies import deadlines, remedies, report
 from tenon.lifecycle.state import Leave, NodeState, Stage
@@ -42,8 +42,8 @@ def test_every_holder_of_a_drain_gets_its_command() -> None:
     held = pod("f", deletionTimestamp="2026-03-01T11:59:40Z", finalizers=["example.com/x"])
     state = blocked(
         Stage.DRAINING,
-        f"pod default/a {budgets.explain(pod('a'), [budget('one')], by_budget=True, answer='')}",
-        f"pod default/b {budgets.explain(pod('b'), [budget('one'), budget('two')], by_budget=True, answer='')}",
+        f"pod default/a {pdbs.explain(pod('a'), [budget('one')], by_pdb=True, answer='')}",
+        f"pod default/b {pdbs.explain(pod('b'), [budget('one'), budget('two')], by_pdb=True, answer='')}",
         drain.decide(protected, NOW, turn=True, force_at=NOW + timedelta(hours=1), force=False).why,
         drain.decide(unevictable, NOW, turn=True, force_at=None, force=False).why,
         drain.decide(held, NOW, turn=True, force_at=None, force=False).why,

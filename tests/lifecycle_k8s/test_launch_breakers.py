@@ -24,9 +24,9 @@ async def test_of_a_hundred_launches_two_are_refused_and_the_others_are_never_se
     sent: list[str] = []
 
     async def launch(claim: str) -> str:
-        held = await breakers.admit("web", claim, sends=True)
-        if held is not None:
-            return held.reason
+        breaker = await breakers.admit("web", claim, sends=True)
+        if breaker is not None:
+            return breaker.reason
         sent.append(claim)
         await settle()
         breakers.refused("web", "Unauthorized", "you may not")
@@ -54,9 +54,9 @@ async def test_one_launch_probes_and_the_others_learn_its_outcome() -> None:
     clock = Clock()
     breakers = LaunchBreakers(clock)
     breakers.refused("web", "Unauthorized", "you may not")
-    (held,) = breakers.report().breakers
-    assert await breakers.admit("web", "early") == held
-    clock.instant = held.next_probe_at
+    (breaker,) = breakers.report().breakers
+    assert await breakers.admit("web", "early") == breaker
+    clock.instant = breaker.next_probe_at
     assert await breakers.admit("web", "probe") is None, "to prepare its launch"
     assert await breakers.admit("web", "probe", sends=True) is None, "and then to send it"
     second = asyncio.create_task(breakers.admit("web", "second"))
@@ -90,10 +90,10 @@ async def test_a_probe_whose_worker_died_is_not_waited_for_for_ever() -> None:
     clock = Clock()
     breakers = LaunchBreakers(clock, patience=0.0)
     breakers.refused("web", "Unauthorized", "you may not")
-    (held,) = breakers.report().breakers
-    clock.instant = held.next_probe_at
+    (breaker,) = breakers.report().breakers
+    clock.instant = breaker.next_probe_at
     assert await breakers.admit("web", "dies") is None
-    assert await breakers.admit("web", "next") == held
+    assert await breakers.admit("web", "next") == breaker
     clock.instant += TURN
     assert await breakers.admit("web", "next") is None
 
@@ -110,8 +110,8 @@ async def test_m3_an_ec2_that_does_not_answer_opens_the_breaker_as_an_outage() -
         breakers.unanswered("web", "LaunchFailed", "no connection")
     assert breakers.report().breakers == []
     breakers.unanswered("web", "LaunchFailed", "no connection")
-    (held,) = breakers.report().breakers
-    assert held.outage
+    (breaker,) = breakers.report().breakers
+    assert breaker.outage
 
 
 async def test_refusals_are_told_once_and_known_again_after_a_restart() -> None:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tenon.provisioning.planning_policy import PlanPolicy
-from tenon.simulation.settings import CHOICES, GATES, GATES_OF_AWS, NUMBERS, SPREAD, WITHOUT_EFFECT, read_settings
+from tenon.simulation.settings import (
+    CHOICES,
+    GATES,
+    GATES_OF_AWS,
+    NUMBERS,
+    SPREAD,
+    WITHOUT_EFFECT_ON_PLANS,
+    read_settings,
+)
 from worker.settings import Settings
 
 
@@ -48,4 +56,4 @@ def test_what_is_malformed_is_one_fault(text: str, wrong: str) -> None:
 
 def test_every_setting_of_a_worker_is_known() -> None:
     names = {name.upper() for name in Settings.model_fields}
-    assert names - CHOICES.keys() - NUMBERS.keys() - {GATES, GATES_OF_AWS, SPREAD} <= WITHOUT_EFFECT
+    assert names - CHOICES.keys() - NUMBERS.keys() - {GATES, GATES_OF_AWS, SPREAD} <= WITHOUT_EFFECT_ON_PLANS

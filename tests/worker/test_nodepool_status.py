@@ -15,7 +15,7 @@ from prometheus_client import REGISTRY
 
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODECLAIMS
-from activities.planning.blocked_pools import BlockedPools
+from activities.planning.breaker_cache import BreakerCache
 from tenon.kube.decode import decode_object
 from tenon.lifecycle.breaker import refused
 from tenon.resources import Resources
@@ -77,7 +77,7 @@ def pool(name: str, edits: dict[str, Any] | None = None) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def keeping(
-    *pools: dict[str, Any], broken: str = "", measured: bool = True, held: BlockedPools | None = None
+    *pools: dict[str, Any], broken: str = "", measured: bool = True, breakers: BreakerCache | None = None
 ) -> AsyncIterator[tuple[Cache, ApiServer, Recorder]]:
     """A controller that has looked at these pools."""
     cache, told = Cache(), Recorder()
@@ -89,7 +89,7 @@ async def keeping(
     cache.nodeclasses.on_event("default", decode_object(json.dumps(ready).encode()))
     view = PlanningView(cache)
     controller = NodePoolStatusController(
-        cast("Any", server), cast("Any", told), cache, view, measured=measured, held=held
+        cast("Any", server), cast("Any", told), cache, view, measured=measured, breakers=breakers
     )
     task = asyncio.create_task(controller.run())
     await asyncio.sleep(MOMENT)
@@ -160,11 +160,11 @@ async def test_nc07_another_controllers_pool_and_claims_are_not_written() -> Non
 async def test_a_pool_that_ec2_refuses_says_so_and_stays_ready() -> None:
     """In a condition, an event and a metric; the condition stays, as True, when it is over."""
     changed: list[str] = []
-    held = BlockedPools(changed.append, lambda: NOW)
+    breakers = BreakerCache(changed.append, lambda: NOW)
     breaker = refused(None, "refused", "Unauthorized", "you may not", NOW)
-    async with keeping(pool("refused"), pool("other"), held=held) as (cache, server, told):
+    async with keeping(pool("refused"), pool("other"), breakers=breakers) as (cache, server, told):
         assert server.condition("refused", "NodeLaunchHealthy") == {}, "nothing is said before it is known"
-        held.update([breaker])
+        breakers.update([breaker])
         assert changed == ["refused"]
         cache.changes.publish(Topic.POOL, "refused")
         await asyncio.sleep(MOMENT)
@@ -174,29 +174,29 @@ async def test_a_pool_that_ec2_refuses_says_so_and_stays_ready() -> None:
         assert server.condition("refused", "Ready")["status"] == "True"
         assert server.condition("other", "NodeLaunchHealthy") == {}
         assert told.reasons().count("LaunchesHeldBack") == 1
-        assert measured_as_held("refused") == 1
+        assert measured_breaker("refused") == 1
         before = PlanningView(cache).fingerprint()
 
-        held.update([])
+        breakers.update([])
         cache.changes.publish(Topic.POOL, "refused")
         await asyncio.sleep(MOMENT)
         assert server.condition("refused", "NodeLaunchHealthy")["status"] == "True"
-        assert measured_as_held("refused") == 0
+        assert measured_breaker("refused") == 0
         assert PlanningView(cache).fingerprint() != before, "pods that waited for the pool are planned again"
 
 
 async def test_a_deleted_pool_no_longer_counts_as_held_back() -> None:
     """An alert on the metric would otherwise fire for ever."""
-    held = BlockedPools(now=lambda: NOW)
-    held.update([refused(None, "deleted", "Unauthorized", "you may not", NOW)])
-    async with keeping(pool("deleted"), held=held) as (cache, _, _):
-        assert measured_as_held("deleted") == 1
+    breakers = BreakerCache(now=lambda: NOW)
+    breakers.update([refused(None, "deleted", "Unauthorized", "you may not", NOW)])
+    async with keeping(pool("deleted"), breakers=breakers) as (cache, _, _):
+        assert measured_breaker("deleted") == 1
         cache.pools.on_event("deleted", None)
         await asyncio.sleep(MOMENT)
-        assert measured_as_held("deleted") == 0
+        assert measured_breaker("deleted") == 0
 
 
-def measured_as_held(name: str) -> float | None:
+def measured_breaker(name: str) -> float | None:
     return REGISTRY.get_sample_value("tenon_nodepools_launches_held_back", {"nodepool": name})
 
 

@@ -20,9 +20,9 @@ from tenon.kube.decode import (
     decode_pod,
     instant,
 )
-from tenon.kube.disruption_budgets import decode_budget
 from tenon.kube.limit_ranges import decode_limit_range
 from tenon.kube.pod import Pod
+from tenon.kube.pod_disruption_budgets import decode_pdb
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.kube.selector_decode import decode_replication_controller, decode_service, decode_workload
 from tenon.kube.storage_decode import decode_class, decode_csi_node, decode_namespace, decode_pvc, decode_volume
@@ -78,7 +78,7 @@ class ClusterCache(ClusterState):
             reflect(resources.PVS, decode_volume, self.storage.volumes),
             reflect(resources.STORAGECLASSES, decode_class, self.storage.classes),
             reflect(resources.CSINODES, decode_csi_node, self.csi_nodes),
-            reflect(resources.PDBS, decode_budget, self.moving.budgets),
+            reflect(resources.PDBS, decode_pdb, self.moving.pdbs),
         ]
         gates = gates or FeatureGates()
         self._gated: dict[str, resources.Resource] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 from tenon.kube.claim_record import ClaimRecord
-from tenon.kube.disruption_budgets import Budget
+from tenon.kube.pod_disruption_budgets import PodDisruptionBudget
 from tenon.kube.records import NodeRecord, PodRecord, ValueRecord
 from tenon.kube.selectors import LabelSelector
 from worker.cache.table import Table
@@ -26,16 +26,16 @@ def leaving(node: NodeRecord | None, claim: ClaimRecord | None) -> bool:
 
 
 class EvacuatingPods:
-    """The table ``budgets``, and which pods must move."""
+    """The table ``pdbs``, and which pods must move."""
 
     def __init__(self) -> None:
-        self.budgets: Table[ValueRecord[Budget]] = Table(lambda _key, _before, _after: self._budgets_changed())
+        self.pdbs: Table[ValueRecord[PodDisruptionBudget]] = Table(lambda _key, _before, _after: self._pdbs_changed())
         self._leaving: set[str] = set()
         self._holding: dict[str, list[LabelSelector]] | None = None
 
     def adopt(self, other: EvacuatingPods) -> None:
         """Take over another instance's current content."""
-        self.budgets.adopt(other.budgets)
+        self.pdbs.adopt(other.pdbs)
         self._leaving = other._leaving.copy()
 
     def set_leaving(self, node: str, *, leaves: bool) -> None:
@@ -61,10 +61,10 @@ class EvacuatingPods:
     def _holding_in(self, namespace: str) -> Sequence[LabelSelector]:
         if self._holding is None:
             self._holding = {}
-            for record in self.budgets:
+            for record in self.pdbs:
                 if record.value.never and record.value.selector is not None:
                     self._holding.setdefault(record.value.namespace, []).append(record.value.selector)
         return self._holding.get(namespace, ())
 
-    def _budgets_changed(self) -> None:
+    def _pdbs_changed(self) -> None:
         self._holding = None

@@ -20,7 +20,7 @@ class PoolMetrics:
 
     def __init__(self) -> None:
         self._reported: dict[str, set[tuple[Gauge, str]]] = {}
-        self._held: set[str] = set()
+        self._with_breaker: set[str] = set()
 
     def measure(self, pool: NodePool, usage: Resources) -> None:
         """Set the limits and the usage of one NodePool."""
@@ -33,16 +33,16 @@ class PoolMetrics:
         self._end(name, self._reported.get(name, set()) - reported)
         self._reported[name] = reported
 
-    def measure_held(self, pool: str, *, held: bool) -> None:
-        """Set whether the launches of one NodePool are held back."""
-        metrics.LAUNCHES_HELD.labels(pool).set(held)
-        self._held.add(pool)
+    def measure_breaker(self, pool: str, *, is_open: bool) -> None:
+        """Set whether the launch breaker of one NodePool is open."""
+        metrics.OPEN_BREAKERS.labels(pool).set(is_open)
+        self._with_breaker.add(pool)
 
     def forget_all_but(self, pools: Collection[str]) -> None:
         """Set the gauges of all other NodePools to 0."""
-        for name in self._held.difference(pools):
-            metrics.LAUNCHES_HELD.labels(name).set(0)
-            self._held.discard(name)
+        for name in self._with_breaker.difference(pools):
+            metrics.OPEN_BREAKERS.labels(name).set(0)
+            self._with_breaker.discard(name)
         for name in [name for name in self._reported if name not in pools]:
             self._end(name, self._reported.pop(name))
 

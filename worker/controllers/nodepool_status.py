@@ -10,7 +10,7 @@ from activities import metrics
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
-from activities.planning.blocked_pools import BlockedPools
+from activities.planning.breaker_cache import BreakerCache
 from tenon.apis import labels
 from tenon.apis.conditions import READY, get_condition
 from tenon.apis.hashing import NODEPOOL_VERSION, migrated_hashes, nodepool_hashes
@@ -19,7 +19,7 @@ from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NODES, OVERLAPPING, NodePoo
 from tenon.apis.validation import parse, unknown_values
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import ObjectRecord
-from tenon.provisioning.launch_blocks import with_launch_health
+from tenon.provisioning.launch_breakers import with_launch_health
 from tenon.provisioning.pool_overlap import REASON, overlapping, with_overlap
 from tenon.provisioning.readiness import pool_conditions
 from tenon.resources import Resources, format_resources
@@ -48,17 +48,17 @@ class NodePoolStatusController(Controller):
         *,
         static_capacity: bool = False,
         measured: bool = True,
-        held: BlockedPools | None = None,
+        breakers: BreakerCache | None = None,
     ) -> None:
         """Create the controller.
 
         Args:
             static_capacity: whether the feature gate StaticCapacity is on.
             measured: whether to update the metrics too.
-            held: the NodePools whose launches EC2 refuses.
+            breakers: the open launch breakers of the NodePools.
         """
         super().__init__(cache)
-        self._held = held or BlockedPools()
+        self._breakers = breakers or BreakerCache()
         self._measured = measured
         self._metrics = PoolMetrics()
         self._static_capacity = static_capacity
@@ -114,11 +114,11 @@ class NodePoolStatusController(Controller):
         conditions = pool_conditions(pool, self._view.node_class, now, static_capacity=self._static_capacity)
         others = self._overlaps.get(record.name, ())
         conditions = with_overlap(conditions, others, now=now, observed_generation=pool.metadata.generation)
-        if self._held.known:
-            breaker = self._held.current().get(record.name)
+        if self._breakers.known:
+            breaker = self._breakers.current().get(record.name)
             conditions = with_launch_health(conditions, breaker, now=now, observed_generation=pool.metadata.generation)
             if self._measured:
-                self._metrics.measure_held(record.name, held=breaker is not None)
+                self._metrics.measure_breaker(record.name, is_open=breaker is not None)
         status: dict[str, Any] = {
             "resources": format_resources(usage),
             "nodes": usage.get(NODES, 0),
@@ -151,9 +151,10 @@ class NodePoolStatusController(Controller):
                 "A NodePool is not ready",
                 extra={"nodepool": record.name, "conditions": {c["type"]: c["message"] for c in failed}},
             )
-        held: dict[str, Any] = next((c for c in status["conditions"] if c["type"] == NODE_LAUNCH_HEALTHY), {})
-        if held.get("status") == "False" and held["message"] != record.condition(NODE_LAUNCH_HEALTHY).get("message"):
-            await self._recorder.publish(_reference(record), "LaunchesHeldBack", held["message"], "Warning")
+        health: dict[str, Any] = next((c for c in status["conditions"] if c["type"] == NODE_LAUNCH_HEALTHY), {})
+        health_before = record.condition(NODE_LAUNCH_HEALTHY)
+        if health.get("status") == "False" and health["message"] != health_before.get("message"):
+            await self._recorder.publish(_reference(record), "LaunchesHeldBack", health["message"], "Warning")
         overlap = next((c["message"] for c in status["conditions"] if c["type"] == OVERLAPPING), "")
         if overlap and overlap != record.condition(OVERLAPPING).get("message"):
             await self._recorder.publish(_reference(record), REASON, overlap, "Warning")

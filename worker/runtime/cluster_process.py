@@ -22,7 +22,7 @@ from temporalio.worker import Worker
 from activities import loggers
 from activities.kubernetes.client import Kube
 from activities.planning.batching import Batcher, Window
-from activities.planning.blocked_pools import BlockedPools
+from activities.planning.breaker_cache import BreakerCache
 from activities.planning.buffers import BufferRoom
 from activities.planning.disrupting import Disruptor
 from activities.planning.planner import Planner
@@ -191,10 +191,10 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
     gates, policy = settings.feature_gates, settings.plan_policy()
     room = BufferRoom(gate=gates.capacity_buffer)
     window = Window(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
-    held = BlockedPools(lambda pool: cache.changes.publish(Topic.POOL, pool))
-    batcher = Batcher(view, buffers=room, window=window, held=held)
+    breakers = BreakerCache(lambda pool: cache.changes.publish(Topic.POOL, pool))
+    batcher = Batcher(view, buffers=room, window=window, breakers=breakers)
     planner = Planner(
-        view, clients.ec2, clients.kube, clients.recorder, batcher, policy=policy, buffers=room, held=held
+        view, clients.ec2, clients.kube, clients.recorder, batcher, policy=policy, buffers=room, breakers=breakers
     )
     disruptor = Disruptor(view, promised=batcher.nominated_nodes, buffers=room)
     kube = clients.kube
@@ -206,7 +206,7 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
             view,
             static_capacity=gates.static_capacity,
             measured=not settings.disable_cluster_state_observability,
-            held=held,
+            breakers=breakers,
         ),
         PodEventsController(kube, cache),
         NodeClaimFinalizerController(kube, cache, settings.cluster_name),

@@ -22,24 +22,24 @@ OpenBreakers = Mapping[str, LaunchBreaker]
 """The open launch breakers, by NodePool."""
 
 
-def pools_for_plans(pools: Sequence[NodePool], held: OpenBreakers, launching: Collection[str]) -> list[NodePool]:
+def pools_for_plans(pools: Sequence[NodePool], breakers: OpenBreakers, launching: Collection[str]) -> list[NodePool]:
     """Return the pools that plans may use: all except those that are held back and already have a probe.
 
     ``launching`` are the pools with a NodeClaim that waits for its instance.
     """
-    return [pool for pool in pools if pool.metadata.name not in held or pool.metadata.name not in launching]
+    return [pool for pool in pools if pool.metadata.name not in breakers or pool.metadata.name not in launching]
 
 
-def only_probes(plan: Plan, held: OpenBreakers) -> Plan:
+def only_probes(plan: Plan, breakers: OpenBreakers) -> Plan:
     """Keep at most one NodeClaim for each pool that is held back. The pods of its other claims wait."""
     probes: set[str] = set()
     kept, waiting = [], {}
     for claim in plan.claims:
         if claim.pool in probes:
-            why = f"NodePool {claim.pool}: {sentence(held[claim.pool])}"
+            why = f"NodePool {claim.pool}: {sentence(breakers[claim.pool])}"
             waiting.update({pod.key: why for pod in claim.pods})
             continue
-        if claim.pool in held:
+        if claim.pool in breakers:
             probes.add(claim.pool)
         kept.append(claim)
     if not waiting:

@@ -1,4 +1,4 @@
-"""The NodePools whose launches EC2 refuses, as last reported by the provisioner workflow, shared within the process."""
+"""The open launch breakers, as last reported by the provisioner workflow, shared within the process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tenon.lifecycle.breaker import untried
 from tenon.lifecycle.messages.provisioning import LaunchBreaker
 
 
-class BlockedPools:
+class BreakerCache:
     """Holds the open launch breakers. Calls ``on_change`` with each NodePool whose breaker opens, closes or changes."""
 
     def __init__(

@@ -14,19 +14,19 @@ from tenon.kube.sharing import share_value
 from tenon.kube.structs import Metadata, Selector, Wire
 
 
-class BudgetSpec(Wire):
+class PdbSpec(Wire):
     selector: Selector | None = None
     max_unavailable: int | str | None = None
     min_available: int | str | None = None
 
 
-class BudgetObject(Wire):
+class PdbObject(Wire):
     metadata: Metadata
-    spec: BudgetSpec = field(default_factory=BudgetSpec)
+    spec: PdbSpec = field(default_factory=PdbSpec)
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class PodDisruptionBudget:
     """A PodDisruptionBudget: which pods of its namespace it selects (None: no pod), and whether it forbids eviction.
 
     ``never`` is False for a budget that allows no disruption at the moment but may allow it later.
@@ -37,19 +37,19 @@ class Budget:
     never: bool
 
 
-_budgets = msgspec.json.Decoder(BudgetObject)
+_pdbs = msgspec.json.Decoder(PdbObject)
 
 
-def decode_budget(raw: bytes | msgspec.Raw) -> ValueRecord[Budget]:
+def decode_pdb(raw: bytes | msgspec.Raw) -> ValueRecord[PodDisruptionBudget]:
     """Decode a PodDisruptionBudget.
 
     Raises:
         ValueError: the bytes are not a PodDisruptionBudget, or its selector has an unknown operator.
     """
-    wire = _budgets.decode(raw)
+    wire = _pdbs.decode(raw)
     metadata, spec = wire.metadata, wire.spec
     namespace = sys.intern(metadata.namespace or "default")
     never = spec.max_unavailable in (0, "0", "0%") or spec.min_available == "100%"
     selector = label_selector(spec.selector)
-    budget = Budget(namespace, share_value(selector) if selector is not None else None, never)
-    return ValueRecord(f"{namespace}/{metadata.name}", metadata.uid, metadata.resource_version, budget)
+    pdb = PodDisruptionBudget(namespace, share_value(selector) if selector is not None else None, never)
+    return ValueRecord(f"{namespace}/{metadata.name}", metadata.uid, metadata.resource_version, pdb)
