@@ -284,8 +284,8 @@ class Launching:
             ref: the claim.
             instance: the instance that was launched.
             claim: the claim as read before the launch. The write reads it again if it has changed since.
-            made_from: the hashes of the EC2NodeClass that the request was made from. If None, they are unknown, and
-                the current EC2NodeClass is used.
+            made_from: the hashes of the EC2NodeClass that the request was made from. If None, they are unknown, and the
+                current EC2NodeClass is used.
         """
         node_class = await self._node_class(claim.node_class)
         own = with_own_kubelet(node_class, claim.annotations)

@@ -1,8 +1,7 @@
 """Defines a flag for every setting, generated from the settings themselves so that none is missing.
 
-This module parses the flags instead of the command's parser, because that parser stops at the first fault and prints
-it in a frame. An operator needs all faults, one sentence each. A boolean flag without a value means true, as in
-Karpenter.
+This module parses the flags instead of the command's parser, because that parser stops at the first fault and prints it
+in a frame. An operator needs all faults, one sentence each. A boolean flag without a value means true, as in Karpenter.
 """
 
 from __future__ import annotations

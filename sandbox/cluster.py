@@ -67,8 +67,7 @@ class Sandbox:
         """Start a sandbox in ``state_dir`` (default: see layout) and return when it is ready.
 
         It ends with ``stop`` or when this process ends for any reason. With ``detach`` it outlives this process.
-        ``boot_delay``
-        is in seconds.
+        ``boot_delay`` is in seconds.
 
         Raises:
             SandboxError: the sandbox did not start, or one already runs in this folder.

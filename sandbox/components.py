@@ -26,8 +26,7 @@ load test would measure the limits.
 """
 GO_MEMORY = (("GOGC", "400"), ("GOMEMLIMIT", "2GiB"))
 """Trades memory for CPU. By default Go collects garbage each time the heap has doubled, which takes a quarter of the
-API
-server's CPU time in a burst. Near the limit it collects as often as necessary.
+API server's CPU time in a burst. Near the limit it collects as often as necessary.
 """
 TEMPORAL_VALUES = (
     "frontend.WorkflowTimeSkippingEnabled=true",

@@ -3,8 +3,8 @@
 It starts each component when its dependencies are ready, and reports what happens in the status file. It stops all
 components in reverse order on SIGTERM or SIGINT, when its owner's pipe closes (``--end-with-parent``), or when one
 component ends by itself, because a cluster that lost a component must not look healthy. A component that was stopped on
-purpose (see control.py) may be started again.
-If the supervisor itself is killed it cannot clean up, so the kernel ends its children (`sandbox.parent_death`).
+purpose (see control.py) may be started again. If the supervisor itself is killed it cannot clean up, so the kernel ends
+its children (`sandbox.parent_death`).
 """
 
 from __future__ import annotations

@@ -83,8 +83,8 @@ def _seconds(count: float) -> timedelta:
 
 
 OPTIONS: dict[ActivityName, Options] = {
-    # A worker that dies costs the time of one attempt, so attempts are short where a node or a pod waits for them.
-    # A launch waits for its turn within EC2's rate limits. That takes time and is not a failure.
+    # A worker that dies costs the time of one attempt, so attempts are short where a node or a pod waits for them. A
+    # launch waits for its turn within EC2's rate limits. That takes time and is not a failure.
     ActivityName.PREPARE_LAUNCH: Options(PrepareLaunchResult, _seconds(180), heartbeat=_seconds(30)),
     ActivityName.LAUNCH: Options(LaunchResult, _seconds(180), LAUNCH_TIMEOUT, heartbeat=_seconds(30)),
     ActivityName.REGISTER: Options(RegisterResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),

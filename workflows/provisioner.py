@@ -3,9 +3,9 @@
 The wait is a long poll of the cluster process, which watches the pods. The plan activity writes the NodeClaims itself
 and returns only figures, so nothing here grows with the number of pods.
 
-Waiting and planning are separate activities on purpose. This workflow keeps EC2's refusals, which arrive at any time.
-A refused NodePool must interrupt a wait, so that the next plan gets every refusal up to its start. Nothing must
-interrupt a plan, because a stream of refusals could then keep pods from ever being planned. A single activity could not
+Waiting and planning are separate activities on purpose. This workflow keeps EC2's refusals, which arrive at any time. A
+refused NodePool must interrupt a wait, so that the next plan gets every refusal up to its start. Nothing must interrupt
+a plan, because a stream of refusals could then keep pods from ever being planned. A single activity could not
 distinguish the two (`tests/workflows/test_provisioner_refusals.py`).
 """
 
@@ -65,8 +65,8 @@ class ProvisionerWorkflow(PlannerCaller):
     def __init__(self, begin: ProvisionerInput) -> None:
         super().__init__(begin.plan_queue)
         self.cluster = begin.cluster
-        # Batch numbers start at the wall clock, so that a provisioner that was terminated and started again
-        # never reuses the number of an earlier batch, and with it the NodeClaim names.
+        # Batch numbers start at the wall clock, so that a provisioner that was terminated and started again never
+        # reuses the number of an earlier batch, and with it the NodeClaim names.
         self.batch = begin.batch or int(workflow.now().timestamp())
         self.avoided = {u.offering.key: u.until for u in begin.unavailable}
         self.avoided |= by_offering(begin.refused, workflow.now())

@@ -46,8 +46,8 @@ async def bind(
         kube: the cluster.
         wanted: the claim and its Node.
         settle: waits to give kube-scheduler a moment. Called before binding to an open node, if a planned pod has no
-            node yet; before opening a closed node, if pods were bound; and after opening it, if other pods may take
-            the room of planned pods.
+            node yet; before opening a closed node, if pods were bound; and after opening it, if other pods may take the
+            room of planned pods.
         default_spread: how kube-scheduler spreads pods without topology spread constraints.
 
     Returns:

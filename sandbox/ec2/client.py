@@ -40,8 +40,7 @@ class Ec2Admin:
         """Make the next ``count`` calls of an action fail (None: until cleared), be slow, or both.
 
         With a ``chance`` below 1 this affects only that share of the calls, chosen by ``seed``. ``label`` is a name to
-        clear it
-        by. With a ``value`` it affects only calls that have this value in one of their parameters.
+        clear it by. With a ``value`` it affects only calls that have this value in one of their parameters.
         """
         body = {"action": action, "code": code, "status": status, "message": message, "count": count}
         more = {"latency_seconds": latency_seconds, "after_effect": after_effect}

@@ -21,12 +21,9 @@ class Fault:
     """An error, a delay, or both, for the next ``count`` calls of an action (None: until cleared).
 
     With ``after_effect`` the action is carried out and only its answer is replaced, as when a connection breaks after
-    EC2
-    acted. Without ``code`` the call is only delayed. With a ``chance`` below 1 only that share of calls is affected,
-    chosen
-    by ``seed``. ``label`` is a name to clear the fault by. With a ``value`` only calls that have this value in one of
-    their
-    parameters are affected, such as a tag, a launch template or a subnet.
+    EC2 acted. Without ``code`` the call is only delayed. With a ``chance`` below 1 only that share of calls is
+    affected, chosen by ``seed``. ``label`` is a name to clear the fault by. With a ``value`` only calls that have this
+    value in one of their parameters are affected, such as a tag, a launch template or a subnet.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")

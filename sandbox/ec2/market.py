@@ -102,8 +102,7 @@ class Market:
         """The order in which a fleet tries offers.
 
         ``prioritized`` follows Priority (lowest number first). Strategies that consider capacity put pools that can
-        serve the
-        whole request first. All others sort by price. Ties keep the caller's order.
+        serve the whole request first. All others sort by price. Ties keep the caller's order.
         """
 
         def short(offer: Offer) -> bool:

@@ -58,8 +58,7 @@ def _next_address(subnet: Any, instance: Any) -> str:
     """The next address, which was never used before if possible.
 
     The address is the node's name, and an earlier Node of that name may still be terminating. The mock would reuse a
-    freed
-    address immediately.
+    freed address immediately.
     """
     for fresh in subnet._subnet_ip_generator:
         address = str(fresh)
@@ -93,8 +92,7 @@ def _says_nothing(_parser: Any, form: _Form, prefix: str) -> bool:
     """Whether no parameter's name has ``prefix`` as its first parts.
 
     The mock searches all parameters for each structure, which is quadratic in the length of a fleet request and was
-    most of
-    the cost of a burst of launches.
+    most of the cost of a burst of launches.
     """
     return prefix != "" and prefix not in form.parts
 

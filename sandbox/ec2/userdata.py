@@ -1,6 +1,5 @@
 """Reads user data as a machine's first boot does: EKS AL2023's NodeConfig (plain or in a MIME archive), and
-Bottlerocket's
-TOML.
+Bottlerocket's TOML.
 """
 
 from __future__ import annotations
@@ -34,8 +33,7 @@ class KubeletSettings:
 
 def read(text: str) -> KubeletSettings:
     """Read the settings in user data. Text in an unknown format has none: a machine with such user data does not join
-    EKS by
-    itself, but becomes a node if something else starts the kubelet.
+    EKS by itself, but becomes a node if something else starts the kubelet.
 
     Raises:
         ValueError: the user data has a known format but is malformed, so the machine would fail to boot.

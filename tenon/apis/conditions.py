@@ -65,8 +65,8 @@ def set_root(
 ) -> list[Condition]:
     """Return a new list in which Ready summarizes the dependent conditions.
 
-    It is False if any dependent is False. Otherwise it is Unknown if any dependent is Unknown or missing.
-    Otherwise it is True.
+    It is False if any dependent is False. Otherwise it is Unknown if any dependent is Unknown or missing. Otherwise it
+    is True.
     """
     states = {type_: get_condition(conditions, type_) for type_ in dependents}
     failed = [type_ for type_, found in states.items() if found is not None and found.status == "False"]

@@ -26,8 +26,8 @@ An instance that is shutting down still gives its pods their grace period.
 class ObservedClaim:
     """A NodeClaim as the sweep compares it with instances and Nodes.
 
-    It is read from the API server, not from the cache: the sweep terminates instances, so its data must be fresh. It
-    is not a `ClaimRecord`, because a sweep would hold the JSON of all NodeClaims at once.
+    It is read from the API server, not from the cache: the sweep terminates instances, so its data must be fresh. It is
+    not a `ClaimRecord`, because a sweep would hold the JSON of all NodeClaims at once.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Finds non-string values in labels, annotations and node selectors of kinds other than Karpenter's.
 
-A common mistake is ``karpenter.sh/do-not-disrupt: true`` without quotes, which the API server refuses. Other fields
-of these kinds are not checked.
+A common mistake is ``karpenter.sh/do-not-disrupt: true`` without quotes, which the API server refuses. Other fields of
+these kinds are not checked.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Maps each field of a YAML text to its offsets, so that findings name lines and edits change single fields.
 
-It follows the parser's events without recursion and does not follow aliases, because the text is untrusted.
-It is our own code because ruamel.yaml rewrites the document: 248 of 1,215 unedited manifests came back with other
-bytes.
+It follows the parser's events without recursion and does not follow aliases, because the text is untrusted. It is our
+own code because ruamel.yaml rewrites the document: 248 of 1,215 unedited manifests came back with other bytes.
 """
 
 from __future__ import annotations

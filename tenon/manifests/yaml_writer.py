@@ -1,7 +1,7 @@
 """Writes objects as readable YAML, with comments next to or above the fields that they describe.
 
-It extends PyYAML's writer because ruamel.yaml cannot choose a comment's position by line width or keep short lists
-on one line.
+It extends PyYAML's writer because ruamel.yaml cannot choose a comment's position by line width or keep short lists on
+one line.
 """
 
 from __future__ import annotations

@@ -15,8 +15,7 @@ def add_template_claims(objects: Objects, workload: Found, pod: Found) -> None:
     """Add to a pod the volumes of its StatefulSet's claim templates.
 
     An existing claim ties the pod to its volume's location. A claim that does not exist yet restricts the pod only if
-    its
-    StorageClass is known and waits for the first consumer. Otherwise the volume's location is unknown.
+    its StorageClass is known and waits for the first consumer. Otherwise the volume's location is unknown.
     """
     for template in workload.body["spec"].get("volumeClaimTemplates") or ():
         name = f"{template['metadata']['name']}-{pod.name}"

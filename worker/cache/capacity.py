@@ -32,12 +32,9 @@ def scheduling_nodes(state: ClusterState, now: float) -> list[Node]:
     """Existing and in-flight capacity that may take pods, sorted by name.
 
     Pods planned for a claim count as used there. A claim without an instance counts with the requests of its planned
-    pods,
-    because every instance type that it may become has that much room in addition to its DaemonSets. Pods that come in
-    place
-    of planned ones fit there, and nothing is bought twice. A node that is leaving offers no capacity. It is listed,
-    closed,
-    only if it has pods that no claim was bought for, because rules between pods still count those.
+    pods, because every instance type that it may become has that much room in addition to its DaemonSets. Pods that
+    come in place of planned ones fit there, and nothing is bought twice. A node that is leaving offers no capacity. It
+    is listed, closed, only if it has pods that no claim was bought for, because rules between pods still count those.
     """
     expected = Expected(state, now)
     nodes: list[Node] = []

@@ -18,8 +18,7 @@ class Topic(StrEnum):
 
     PENDING = "pending"
     """A pod (namespace/name) started or stopped waiting for capacity, is or was on a node that is leaving, or may have
-    changed
-    in what its volumes or its default topology spread require.
+    changed in what its volumes or its default topology spread require.
     """
     CLAIM = "claim"
     NODE = "node"

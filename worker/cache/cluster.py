@@ -189,10 +189,8 @@ class ClusterCache(ClusterState):
         """When an initialized node became empty, in seconds since the epoch.
 
         None if the node has a pod that would need another node, or if such a pod is on its way. The time comes from the
-        last
-        pod event that this cache saw or that the claim's status records. A cache that saw none counts from its own
-        start, so
-        that a restart can delay a removal but never hasten it.
+        last pod event that this cache saw or that the claim's status records. A cache that saw none counts from its own
+        start, so that a restart can delay a removal but never hasten it.
         """
         node = self.node_of(claim)
         if node is None or not claim.initialized:

@@ -19,8 +19,7 @@ def leaving(node: NodeRecord | None, claim: ClaimRecord | None) -> bool:
     """Whether a node is leaving: its deletion has been requested.
 
     The disruption taint alone does not mean that. A node that Tenon removes is deleted a moment after it is tainted,
-    and a
-    taint without a deletion was left over or set by another client (DIS-66).
+    and a taint without a deletion was left over or set by another client (DIS-66).
     """
     return (claim is not None and claim.deleting) or (node is not None and node.deleting)
 

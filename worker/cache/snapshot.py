@@ -57,8 +57,7 @@ class Snapshot:
         still cost.
 
         Claims without an instance count with their largest type, so that limits hold across batches: which type a claim
-        becomes
-        is known only after the launch, which may take time.
+        becomes is known only after the launch, which may take time.
         """
         if self._usages is None:
             self._usages = pool_usages(self._state, with_leaving=True, at_most=True)

@@ -33,12 +33,10 @@ class ClusterState:
     ``namespaces``, ``overlays``, ``buffers``, ``csi_nodes``, and those of ``storage``, ``moving`` and ``spreading``.
 
     ``claims`` and ``pools`` hold only objects that Tenon manages (`tenon.apis.managed`), so their readers may act on
-    all of
-    them. The Node of another controller's NodeClaim appears here as a Node without a NodeClaim.
+    all of them. The Node of another controller's NodeClaim appears here as a Node without a NodeClaim.
 
     Use it in one event loop. Callers own the collections that methods return; the records in them are shared and
-    immutable.
-    ``clock`` returns seconds since the epoch.
+    immutable. ``clock`` returns seconds since the epoch.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -158,10 +156,8 @@ class ClusterState:
         """Waiting pods that a claim was bought for: pod UID -> claim name.
 
         A pod drops out when it gets a node or is deleted, when its claim is leaving, and one minute after the claim's
-        node was
-        initialized, so that a pod that did not get there is planned again. A pod that must move keeps its new place
-        until its
-        old node has released it, however long that takes.
+        node was initialized, so that a pod that did not get there is planned again. A pod that must move keeps its new
+        place until its old node has released it, however long that takes.
         """
         now = self.clock() if now is None else now
         pods = (*self._unbound.values(), *self.moving_pods())
@@ -202,8 +198,7 @@ class ClusterState:
         """When a pod last came to this node, terminated or left it, as seen by this cache.
 
         A pod that leaves another node to move to this one, which was bought for it, counts too. DaemonSet and mirror
-        pods do
-        not count.
+        pods do not count.
         """
         return self._last_pod_event.get(node_name)
 

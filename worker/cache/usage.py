@@ -34,8 +34,7 @@ def pool_usages(state: ClusterState, *, with_leaving: bool = False, at_most: boo
 
     Nodes that are leaving count only with ``with_leaving``. A claim without an instance counts with the requests of its
     pods, or with the most that it may use if ``at_most`` is set. A Node without a claim counts for the pool that its
-    label
-    names, if Tenon manages that pool.
+    label names, if Tenon manages that pool.
     """
     known: dict[str, _Part] = {}
     usages: dict[str, Resources] = {}

@@ -1,7 +1,7 @@
 """Starts a workflow for each NodeClaim, and pokes it when the claim or its Node changes.
 
-Level-triggered: the controller computes the current level of each claim from the cache, and sends it if it differs
-from the level that it last sent. A sweep once a minute compares the claims with the open workflows. It repairs what an
+Level-triggered: the controller computes the current level of each claim from the cache, and sends it if it differs from
+the level that it last sent. A sweep once a minute compares the claims with the open workflows. It repairs what an
 operator terminated or reset, and repeats pokes that were lost.
 """
 
@@ -109,8 +109,7 @@ class NodeClaimWorkflowController(Controller):
 
     def _forget_sent(self, *, all_of_them: bool) -> None:
         """Forget which levels were sent, so that they are sent again. For nodes that start this happens at every sweep,
-        because
-        pods wait for them.
+        because pods wait for them.
         """
         self._sent = {
             name: poke

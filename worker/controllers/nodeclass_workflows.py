@@ -48,8 +48,8 @@ class NodeClassWorkflowController(ObjectController):
         return [(Topic.NODECLASS, found.name) for found in self._cache.nodeclasses]
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:
-        """Reconcile the classes that changed. If a NodeClaim is gone, also those that are being deleted, because it
-        may have been their last one.
+        """Reconcile the classes that changed. If a NodeClaim is gone, also those that are being deleted, because it may
+        have been their last one.
         """
         classes = [change for change in changes if change[0] is Topic.NODECLASS]
         if any(topic is Topic.CLAIM and self._cache.claims.get(name) is None for topic, name in changes):

@@ -40,8 +40,7 @@ class Materializer:
         """By kind and name: the resourceVersion that matched its manifest, and that manifest."""
         self._overruled: dict[tuple[str, str], tuple[str, int, JsonObject]] = {}
         """By kind and name: the UID and generation of an object that differs from the written manifest, because
-        something changed
-        it on its way in, and that manifest.
+        something changed it on its way in, and that manifest.
         """
 
     def present(self, body: JsonObject) -> ObjectRecord | None:

@@ -53,9 +53,8 @@ WORKFLOWS: Sequence[type] = (
 GRACEFUL = timedelta(seconds=20)
 ENDS_ON: Sequence[type[BaseException]] = (NondeterminismError,)
 """Errors that end a workflow. This version may not be able to replay a workflow that another version of the code
-started.
-Such a workflow ends instead of failing task after task, and the NodeClaim controller starts it again from the state of
-the cluster and of EC2.
+started. Such a workflow ends instead of failing task after task, and the NodeClaim controller starts it again from the
+state of the cluster and of EC2.
 """
 BUILD_ID = version("tenon")
 """Set explicitly, because the SDK otherwise hashes the code of every loaded module, which takes seconds."""
@@ -136,8 +135,7 @@ def io_workers(
     """The workers for workflows, EC2 calls and Kubernetes writes: one for each lane, and one for everything else.
 
     A node that drains or terminates holds its slot for minutes. The lanes keep such nodes from delaying launches. The
-    first
-    worker also takes the activities of an older version, which does not know the lanes.
+    first worker also takes the activities of an older version, which does not know the lanes.
     """
     node = NodeActivities(
         clients.kube,

@@ -15,8 +15,7 @@ async def interrupted(work: Coroutine[Any, Any, Any], by: Coroutine[Any, Any, An
     """Run ``work`` and cancel it when ``by`` ends. Returns whether that happened. Raises what ``work`` raised.
 
     An error while ``work`` is being cancelled is only logged, so that the caller can go on. ``name`` says what the end
-    of
-    ``by`` means.
+    of ``by`` means.
     """
     working, ending = asyncio.ensure_future(work), asyncio.create_task(by, name=name)
     try:

@@ -65,15 +65,13 @@ log = loggers.PROCESS
 
 TURN = 0.001
 """Seconds after which a planning thread yields the interpreter. The event loop waits for that after each system call.
-With
-this value it answers twice as many requests as with Python's own 5 ms.
+With this value it answers twice as many requests as with Python's own 5 ms.
 """
 TEMPORAL_PAUSE = 2.0
 """Seconds between two attempts of a call that Temporal did not answer."""
 ELECTION_QPS, ELECTION_BURST = 10.0, 20
 """Request limits for the election and for the health check of the API server. These requests never wait for writes of
-the
-cluster's objects, because a renewal that comes ten seconds late ends the lead.
+the cluster's objects, because a renewal that comes ten seconds late ends the lead.
 """
 
 

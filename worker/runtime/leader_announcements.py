@@ -3,8 +3,7 @@
 An open call of a workflow shows that the workflow knows this leader, and then no message is needed. If a workflow has
 no open call here for several checks in a row, its call was lost or went to another replica, and the leader announces
 itself again. Checks are counted instead of seconds, so that a leader that was stalled, and may have lost its Lease,
-does
-not start by announcing itself.
+does not start by announcing itself.
 """
 
 from __future__ import annotations

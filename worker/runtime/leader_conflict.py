@@ -7,9 +7,8 @@ Lease every two seconds and measures only with this process's own clock.
 A Lease is active while its holder or its renewTime change within the duration that its holder states. A Lease that has
 not changed for longer is expired. At most a minute counts, because anybody who may create a Lease may write years into
 it. A released Lease counts as active for another 15 seconds, because at each restart of a Karpenter one replica
-releases
-what another acquires two seconds later. If the Leases cannot be read, the last result holds, and before the first
-result Tenon stands by.
+releases what another acquires two seconds later. If the Leases cannot be read, the last result holds, and before the
+first result Tenon stands by.
 """
 
 from __future__ import annotations
@@ -108,8 +107,7 @@ class LeaderConflict:
         """Whether Tenon must not act now.
 
         Two Tenons that started at the same moment would both give way forever. If both already lead, the one whose
-        namespace
-        and name sort first continues.
+        namespace and name sort first continues.
         """
         if leading and self.rival is not None and self.rival.is_tenon:
             return (self.rival.namespace, self.rival.name) < self._own

@@ -104,10 +104,9 @@ class LeaseElection:
         """Wait for the Lease, run ``lead`` while holding it, and repeat.
 
         Losing the Lease cancels ``lead``. When ``lead`` ends or fails, or this method is cancelled, the Lease is
-        released, so
-        that another replica need not wait for it to expire. Exceptions of ``lead`` are raised again. If ``lead`` was
-        cancelled
-        from within, as a Temporal worker does to its caller when it cannot start, it is started again.
+        released, so that another replica need not wait for it to expire. Exceptions of ``lead`` are raised again. If
+        ``lead`` was cancelled from within, as a Temporal worker does to its caller when it cannot start, it is started
+        again.
         """
         while True:
             await self.acquire()

@@ -19,8 +19,7 @@ SLOT, SLOTS = 5.0, 12
 """The worst value is kept for each 5 seconds of the last minute."""
 LATE, LATELY = 2.5, 2
 """A process is not ready if its loop was late by this many seconds in one of this many newest slots. A Lease that is
-not
-renewed within 10 s is lost.
+not renewed within 10 s is lost.
 """
 
 

@@ -1,0 +1,48 @@
+"""A docstring that was wrapped twice has lines of one or two words in its middle. No module keeps such lines."""
+
+import ast
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("activities", "cli", "sandbox", "tenon", "worker", "workflows")
+WIDTH = 120
+
+
+def texts(source: str) -> Iterator[str]:
+    """The docstrings of a module: its own, and those of classes, functions and attributes."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.value.value
+
+
+def wrapped_twice(text: str) -> list[str]:
+    """Lines of one to three words that the first word of the next line, which continues the sentence, fits on."""
+    return [
+        line.strip()
+        for line, following in pairwise(text.splitlines()[1:])
+        if 0 < len(line.split()) <= 3
+        and following.lstrip()[:1].islower()
+        and not line.rstrip().endswith((".", ":"))
+        and len(line) - len(line.lstrip()) == len(following) - len(following.lstrip())
+        and len(line.rstrip()) + 1 + len(following.split()[0]) <= WIDTH
+    ]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_docstring_has_a_short_line_in_a_sentence(package: str) -> None:
+    files = sorted((ROOT / package).rglob("*.py"))
+    found = {
+        f"{file.relative_to(ROOT)}": [line for text in texts(file.read_text()) for line in wrapped_twice(text)]
+        for file in files
+    }
+    assert {name: lines for name, lines in found.items() if lines} == {}
+    assert files
+
+
+def test_a_line_that_a_second_wrapping_left_is_found() -> None:
+    text = "A summary.\n\n    This process waits, and so does\n    the worker\n    that it started.\n"
+    assert wrapped_twice(text) == ["the worker"]
