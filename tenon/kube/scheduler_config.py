@@ -151,7 +151,7 @@ def scheduler_config(document: Any) -> DefaultSpread:
         ValueError: the document is invalid. The message is a sentence that lists all errors.
     """
     if not isinstance(document, Mapping):
-        raise ValueError("it is not a mapping: write podTopologySpread, or a KubeSchedulerConfiguration")
+        raise ValueError("the document must be a mapping: write podTopologySpread or a KubeSchedulerConfiguration")
     if document.get("kind") != KIND:
         return DefaultSpread(others=_read(_KarpenterDocument, document).pod_topology_spread.constraints())
     if str(document.get("apiVersion")).partition("/")[0] != GROUP:

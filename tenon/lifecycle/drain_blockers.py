@@ -1,4 +1,7 @@
-"""Sentences about a pod that blocks a drain: what keeps it, and when the block ends without action."""
+"""Sentences about a pod that blocks a drain: what keeps it, and when the block ends if nobody acts.
+
+`tenon.lifecycle.remedies` reads the names out of them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ from tenon.kube.timestamps import format_instant
 def overdue_termination(pod: Object) -> str:
     """Say what keeps a terminating pod whose grace period is over."""
     end = pods.deletion_instant(pod)
-    due = f"pod {pods.key(pod)} was to end by {format_instant(end)}, " if end is not None else f"pod {pods.key(pod)} "
+    due = f"pod {pods.key(pod)} "
+    if end is not None:
+        due += f"should have ended by {format_instant(end)}, "
     finalizers = pod["metadata"].get("finalizers") or ()
     if finalizers:
         which = "finalizer" if len(finalizers) == 1 else "finalizers"

@@ -329,7 +329,7 @@ def _adopted(state: NodeState, event: PrepareLaunchResult, now: datetime) -> Nod
         launch_unsettled_until=None,
         blocked="",
     )
-    return record(adopted, now, f"life taken up again at {stage.value}")
+    return record(adopted, now, f"resumed at {stage.value}")
 
 
 def _launched(state: NodeState, event: LaunchResult, now: datetime) -> NodeState:

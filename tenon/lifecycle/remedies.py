@@ -1,6 +1,8 @@
-"""What a person can do about a blocked node, and what happens without action.
+"""What a person can do about a blocked node, and what happens if nobody acts.
 
-The state records only the sentences that say what blocks the node, so this module parses the names out of them.
+The state records only the sentences that say what blocks the node, so this module parses the names out of them. Their
+wordings are in `tenon.lifecycle.drain_blockers`, `tenon.lifecycle.pdbs`, `tenon.lifecycle.drain` and
+`tenon.kube.protection`. `tests/lifecycle/test_remedies.py` fails if one of them loses its remedy.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from tenon.lifecycle.state import NodeState, Stage
 
 _BUDGETS = re.compile(r"PodDisruptionBudgets? ((?:[^\s/,]+/[^\s,]+(?:, )?)+)")
 _PROTECTED = re.compile(r"pod ([^\s/]+)/(\S+) cannot be evicted: annotation (\S+) holds it")
-_FINALIZED = re.compile(r"pod ([^\s/]+)/(\S+) was to end by \S+ but finalizers? ")
+_FINALIZED = re.compile(r"pod ([^\s/]+)/(\S+) (?:should have ended|was to end) by \S+ but finalizers? ")
+"""The second wording is that of an earlier version, which a workflow keeps until the next attempt of its drain."""
 
 
 def remedies(state: NodeState) -> list[str]:
@@ -41,7 +44,7 @@ def remedies(state: NodeState) -> list[str]:
 
 
 def deadlines(state: NodeState) -> list[tuple[str, datetime]]:
-    """Return what happens without action and when, the soonest first."""
+    """Return what happens if nobody acts and when, the soonest first."""
     found: list[tuple[str, datetime]] = []
     if state.stage.leaving and state.force_at is not None and not (state.leave and state.leave.force):
         found.append(("All pods are deleted, whatever protects them, by", state.force_at))
@@ -55,14 +58,14 @@ def deadlines(state: NodeState) -> list[tuple[str, datetime]]:
 
 
 def report(state: NodeState) -> str:
-    """Renders, as Markdown, what blocks the node, what unblocks it and what happens without action; may be empty."""
+    """Renders, as Markdown, what blocks the node, what unblocks it and what happens if nobody acts; may be empty."""
     lines: list[str] = []
     if state.blocked:
         lines += ["#### Blocked", "", state.blocked, "", "What resolves it:", ""]
         lines += [f"- {remedy}" for remedy in remedies(state)]
     due = deadlines(state)
     if due:
-        lines += ["", "#### Without anybody's doing", ""]
+        lines += ["", "#### If nobody acts", ""]
         lines += [f"- {what} {format_instant(instant)}" for what, instant in due]
     return "\n".join(lines)
 
@@ -79,8 +82,12 @@ def _for_pods(blocked: str) -> list[str]:
             namespace, name = full.split("/", 1)
             found.append(f"relax PodDisruptionBudget {full}: `kubectl edit poddisruptionbudget -n {namespace} {name}`")
     for namespace, name, annotation in _PROTECTED.findall(blocked):
-        found.append(f"give pod {namespace}/{name} free: `kubectl annotate pod -n {namespace} {name} {annotation}-`")
+        found.append(
+            f"allow eviction of pod {namespace}/{name}: `kubectl annotate pod -n {namespace} {name} {annotation}-`"
+        )
     for namespace, name in _FINALIZED.findall(blocked):
         patch = """--type=merge -p '{"metadata":{"finalizers":null}}'"""
-        found.append(f"let pod {namespace}/{name} go: `kubectl patch pod -n {namespace} {name} {patch}`")
+        found.append(
+            f"remove the finalizers of pod {namespace}/{name}: `kubectl patch pod -n {namespace} {name} {patch}`"
+        )
     return list(dict.fromkeys(found))

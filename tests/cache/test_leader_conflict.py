@@ -111,11 +111,12 @@ def test_ops04_tenon_stands_by_until_the_lease_of_karpenter_expires(
 
     caplog.set_level("INFO")
     virtually(main)
-    lines = [record.getMessage() for record in caplog.records]
-    assert len([line for line in lines if "stands by" in line]) == 1
-    assert "Karpenter (karpenter-7d_1f) leads by the Lease kube-system/karpenter-leader-election" in caplog.text
+    (line,) = [vars(record) for record in caplog.records if "stands by" in record.message]
+    assert line["message"] == "Another controller leads, and Tenon stands by"
+    assert (line["lease"], line["holder"]) == ("kube-system/karpenter-leader-election", "karpenter-7d_1f")
     ((namespace, reason, message),) = told.events
     assert (namespace, reason) == ("kube-system", "StandingBy")
+    assert "Karpenter (karpenter-7d_1f) leads by the Lease kube-system/karpenter-leader-election" in message
     assert "begins by itself" in message
 
 

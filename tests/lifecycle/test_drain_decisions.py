@@ -102,7 +102,7 @@ def test_no_pod_that_was_told_to_end_outlasts_the_grace_period_of_the_node(
         assert end is None or end > NOW - drain.UNRESPONSIVE_AFTER
     names = [pods.uid(pod) for pod in [*waited, *left]]
     assert len(names) == len(set(names))
-    assert all("was to end by" in drain_blockers.overdue_termination(pod) for pod in left)
+    assert all("should have ended by" in drain_blockers.overdue_termination(pod) for pod in left)
 
 
 @given(PODS, st.integers(-100, 8000))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tenon.kube.timestamps import format_instant
 from tenon.lifecycle import drain, pdbs
 from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.remedies import deadlines, remedies, report
@@ -51,11 +52,62 @@ def test_every_holder_of_a_drain_gets_its_command() -> None:
     assert remedies(state) == [
         "relax PodDisruptionBudget default/one: `kubectl edit poddisruptionbudget -n default one`",
         "relax PodDisruptionBudget default/two: `kubectl edit poddisruptionbudget -n default two`",
-        "give pod default/p free: `kubectl annotate pod -n default p karpenter.sh/do-not-disrupt-`",
-        "give pod default/e free: `kubectl annotate pod -n default e karpenter.sh/do-not-evict-`",
-        'let pod default/f go: `kubectl patch pod -n default f --type=merge -p \'{"metadata":{"finalizers":null}}\'`',
+        "allow eviction of pod default/p: `kubectl annotate pod -n default p karpenter.sh/do-not-disrupt-`",
+        "allow eviction of pod default/e: `kubectl annotate pod -n default e karpenter.sh/do-not-evict-`",
+        "remove the finalizers of pod default/f: "
+        '`kubectl patch pod -n default f --type=merge -p \'{"metadata":{"finalizers":null}}\'`',
         "`tenon node force-drain web-1` deletes the pods at once, whatever protects them",
     ]
+
+
+PDBS = [budget(name) for name in ("one", "two", "three")]
+GRACE = [None, NOW + timedelta(hours=1)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_each_wording_about_pdbs_has_its_remedy(count: int) -> None:
+    """A drain reports sentences only, so `remedies` reads the names out of them."""
+    sentence = f"pod default/a {pdbs.explain(pod('a'), PDBS[:count], by_pdb=True, answer='no')}"
+    found = remedies(blocked(Stage.DRAINING, sentence, "pod default/b cannot be evicted: no"))
+    assert len(found) == count + 1, "and the one by force"
+    for one in PDBS[:count]:
+        assert any(f"`kubectl edit poddisruptionbudget -n default {one['metadata']['name']}`" in line for line in found)
+
+
+@pytest.mark.parametrize("force_at", GRACE)
+@pytest.mark.parametrize(
+    ("annotation", "value", "started"),
+    [
+        ("do-not-disrupt", "true", NOW),
+        ("do-not-evict", "true", NOW),
+        ("do-not-disrupt", "2h", None),
+        ("do-not-disrupt", "2h", NOW),
+    ],
+)
+def test_each_wording_about_a_protection_has_its_remedy(
+    annotation: str, value: str, started: datetime | None, force_at: datetime | None
+) -> None:
+    held = pod("p", annotations={f"karpenter.sh/{annotation}": value})
+    held["status"]["startTime"] = started and format_instant(started)
+    why = drain.decide(held, NOW, turn=True, force_at=force_at, force=False).why
+    first, _ = remedies(blocked(Stage.DRAINING, why))
+    assert f"`kubectl annotate pod -n default p karpenter.sh/{annotation}-`" in first
+
+
+@pytest.mark.parametrize("force_at", GRACE)
+@pytest.mark.parametrize("finalizers", [["example.com/x"], ["example.com/x", "example.com/y"]])
+def test_each_wording_about_finalizers_has_its_remedy(finalizers: list[str], force_at: datetime | None) -> None:
+    held = pod("f", deletionTimestamp="2026-03-01T11:59:40Z", finalizers=finalizers)
+    why = drain.decide(held, NOW, turn=True, force_at=force_at, force=False).why
+    first, _ = remedies(blocked(Stage.DRAINING, why))
+    assert "`kubectl patch pod -n default f " in first
+
+
+def test_the_wording_of_an_earlier_version_has_its_remedy() -> None:
+    """A workflow keeps it until the next attempt of its drain."""
+    why = "pod default/f was to end by 2026-03-01T11:59:40Z, but finalizer a.b/x keeps it: its owner must remove it"
+    first, _ = remedies(blocked(Stage.DRAINING, why))
+    assert "`kubectl patch pod -n default f " in first
 
 
 @pytest.mark.parametrize("stage", [stage for stage in Stage if stage is not Stage.ENDED])
@@ -76,6 +128,7 @@ def test_what_happens_by_itself_is_told_with_its_instant() -> None:
     )
     assert [what.split()[0] for what, _ in deadlines(draining)] == ["Tried", "All"]
     assert "whatever protects them, by 2026-03-03T12:00:00Z" in report(draining)
+    assert "#### If nobody acts" in report(draining)
     forced = draining.model_copy(update={"leave": leave.model_copy(update={"force": True}), "deadline": None})
     assert deadlines(forced) == []
     joining = blocked(Stage.REGISTERING, deadline=NOW)

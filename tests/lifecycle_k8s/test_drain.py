@@ -160,7 +160,7 @@ async def test_after_the_grace_period_nothing_that_hangs_is_waited_for(finalizer
     assert force_at <= world.clock() <= force_at + timedelta(seconds=10)
     event = world.recorder.events[-1]
     assert event[:3] == ("Node", "node-1", "FailedDraining")
-    assert event[3].startswith("not waited for any longer: pod default/web-0 was to end by ")
+    assert event[3].startswith("not waited for any longer: pod default/web-0 should have ended by ")
     assert ("example.com/hold" in event[3]) is bool(finalizers)
 
 
@@ -193,7 +193,7 @@ async def test_a_finalizer_that_keeps_a_pod_is_named_and_then_not_waited_for() -
     world = World().put_live().put_pods(held)
     first = await run(world, budget_seconds=30)
     assert first.blocked == [
-        "pod default/web-0 was to end by 2026-03-01T12:00:10Z, but finalizer example.com/hold keeps it: "
+        "pod default/web-0 should have ended by 2026-03-01T12:00:10Z, but finalizer example.com/hold keeps it: "
         "its owner must remove it"
     ]
     second = await run(world)

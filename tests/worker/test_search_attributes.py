@@ -86,6 +86,18 @@ async def test_where_nothing_is_told_the_worker_starts_with_a_warning(
     assert "TenonBlocked" in vars(warning)["search-attributes"]
 
 
+@pytest.mark.parametrize("method", ["ListSearchAttributes", "AddSearchAttributes"])
+async def test_a_fault_of_temporal_is_one_sentence_that_says_what_to_do(server: DevServer, method: str) -> None:
+    client = await server.connect()
+    async with front(server.address, {method: grpc.StatusCode.INTERNAL}) as address:
+        with pytest.raises(TemporalError) as refused:
+            await ensure_search_attributes(await Client.connect(address))
+    said = str(refused.value)
+    assert said.startswith(f"Temporal namespace {client.namespace} ")
+    assert "Request unauthorized." in said
+    assert ("run: temporal operator search-attribute " + {"L": "list", "A": "create"}[method[0]]) in said
+
+
 async def test_missing_attributes_are_added_where_that_is_allowed(server: DevServer) -> None:
     client = await server.connect()
     await ensure_search_attributes(client)

@@ -209,6 +209,8 @@ class LeaderConflict:
         self._free.clear()
         self._taken.set()
         when = f"begins by itself {DURATION:.0f} s after that Lease was last renewed or released"
-        text = f"{rival}: Tenon stands by, and {when}"
-        log.warning(text)
-        await self._recorder.publish(rival.lease, STANDING_BY, text)
+        log.warning(
+            "Another controller leads, and Tenon stands by",
+            extra={"lease": f"{rival.namespace}/{rival.name}", "holder": rival.holder},
+        )
+        await self._recorder.publish(rival.lease, STANDING_BY, f"{rival}: Tenon stands by, and {when}")

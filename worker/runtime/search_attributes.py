@@ -29,7 +29,8 @@ async def ensure_search_attributes(client: Client) -> None:
     """Add the search attributes that are missing.
 
     Raises:
-        TemporalError: some are missing and this client may not add them. The message contains the command that does.
+        TemporalError: some are missing and cannot be added, or Temporal does not list them. The message contains the
+            command to run.
     """
     missing = await _missing(client)
     if not missing:
@@ -42,12 +43,14 @@ async def ensure_search_attributes(client: Client) -> None:
             )
         )
     except RPCError as error:
+        why = "this worker may not add them"
         if error.status not in NOT_ALLOWED:
-            raise TemporalError(f"Temporal does not add search attributes: {error.message}.") from None
+            why = f"Temporal failed to add them ({error.message})"
         raise TemporalError(
-            f"Temporal namespace {client.namespace} lacks search attributes and this worker may not add them; run: "
+            f"Temporal namespace {client.namespace} lacks search attributes and {why}; run: "
             + "temporal operator search-attribute create "
             + " ".join(f"--name {key.name} --type {_type_name(key.indexed_value_type)}" for key in missing)
+            + f" --namespace {client.namespace}"
         ) from None
     log.info("The worker added search attributes", extra={"search-attributes": _names(missing)})
 
@@ -60,7 +63,11 @@ async def _missing(client: Client) -> Keys:
         )
     except RPCError as error:
         if error.status not in NOT_ALLOWED:
-            raise TemporalError(f"Temporal does not tell its search attributes: {error.message}.") from None
+            raise TemporalError(
+                f"Temporal namespace {client.namespace} does not list its search attributes ({error.message}): "
+                "check that the server is up and run: temporal operator search-attribute list "
+                f"--namespace {client.namespace}"
+            ) from None
         return await _missing_by_queries(client)
     return [key for key in SEARCH_ATTRIBUTES if key.name not in listed.custom_attributes]
 
