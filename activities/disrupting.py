@@ -12,7 +12,7 @@ from activities import loggers
 from tenon.disruption.commands import disrupt_request
 from tenon.lifecycle.ids import nodeclaim_id
 from tenon.lifecycle.messages.base import ActivityName
-from tenon.lifecycle.messages.disruption import Candidate, DisruptInput, DisruptionCommand, DisruptResult
+from tenon.lifecycle.messages.disruption import DisruptInput, DisruptionCandidate, DisruptionCommand, DisruptResult
 from tenon.lifecycle.messages.node import DisruptAnswer
 
 log = loggers.DISRUPTION
@@ -27,7 +27,7 @@ async def disrupt(given: DisruptInput) -> DisruptResult:
     refused: dict[str, str] = {}
     gate = asyncio.Semaphore(CONCURRENCY)
 
-    async def ask(candidate: Candidate) -> DisruptAnswer:
+    async def ask(candidate: DisruptionCandidate) -> DisruptAnswer:
         async with gate:
             return await _ask(activity.client(), given.cluster, given.command, candidate)
 
@@ -44,7 +44,9 @@ async def disrupt(given: DisruptInput) -> DisruptResult:
     return DisruptResult(accepted=accepted, refused=refused)
 
 
-async def _ask(client: Client, cluster: str, command: DisruptionCommand, candidate: Candidate) -> DisruptAnswer:
+async def _ask(
+    client: Client, cluster: str, command: DisruptionCommand, candidate: DisruptionCandidate
+) -> DisruptAnswer:
     request = disrupt_request(command, candidate)
     handle = client.get_workflow_handle(nodeclaim_id(cluster, candidate.claim))
     try:

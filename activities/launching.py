@@ -23,7 +23,7 @@ from activities.kubernetes import cordon, nodeclaims
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import EC2NODECLASSES
-from activities.kubernetes.uncordon import uncordon_by_name
+from activities.kubernetes.startup_cordon import remove_startup_cordon_by_name
 from activities.launch_breakers import LaunchBreakers
 from activities.launch_failure import LaunchRetry
 from activities.launch_groups import LaunchGroups, in_group, living_instance
@@ -124,9 +124,9 @@ class Launching:
                     extra={"nodeclaim": given.claim.name, "node": view.node_name},
                 )
             # An earlier workflow may also have been terminated before it bound the pods.
-            if view.initialized and await uncordon_by_name(self._kube, view.node_name):
+            if view.initialized and await remove_startup_cordon_by_name(self._kube, view.node_name):
                 log.info(
-                    "The worker opened a node to all pods",
+                    "The worker removed a startup cordon",
                     extra={"nodeclaim": given.claim.name, "node": view.node_name},
                 )
             return PrepareLaunchResult(view=evolve(view, instance=known))

@@ -1,6 +1,6 @@
 """The step "bind pods": bind the pods that a node was bought for, unless a rule requires kube-scheduler to place them.
 
-Usually the node is closed to all other pods until then. If it is not, kube-scheduler first gets a moment and places
+Usually the node has a startup cordon until then. If it has none, kube-scheduler first gets a moment and places
 most of the pods. One list of the node's pods shows which, and only the missing pods are read by name: at 10,000 pods,
 one request per pod would delay every other node.
 """
@@ -17,7 +17,7 @@ from activities.kubernetes.errors import ApiError, ApiUnreachableError
 from activities.kubernetes.nodeclaims import read_claim
 from activities.kubernetes.nodes import find_node, pods_on
 from activities.kubernetes.resources import PODS
-from activities.kubernetes.uncordon import uncordon
+from activities.kubernetes.startup_cordon import remove_startup_cordon
 from tenon.apis import labels
 from tenon.evolve import evolve
 from tenon.kube import pods
@@ -40,14 +40,14 @@ WaitForCache = Callable[[], Awaitable[None]]
 async def bind(
     kube: Kube, wanted: NodeInput, settle: WaitForCache, default_spread: DefaultSpread = NOTHING
 ) -> BindResult:
-    """Bind the claim's planned pods, then open the node. Pods that cannot be bound are left to kube-scheduler.
+    """Bind the claim's planned pods, then remove the startup cordon. Leave the other pods to kube-scheduler.
 
     Args:
         kube: the cluster.
         wanted: the claim and its Node.
-        settle: waits to give kube-scheduler a moment. Called before binding to an open node, if a planned pod has no
-            node yet; before opening a closed node, if pods were bound; and after opening it, if other pods may take the
-            room of planned pods.
+        settle: waits to give kube-scheduler a moment. Called before binding to a node without a startup cordon, if a
+            planned pod has no node yet; before removing a startup cordon, if pods were bound; and after removing it, if
+            other pods may take the room of planned pods.
         default_spread: how kube-scheduler spreads pods without topology spread constraints.
 
     Returns:
@@ -55,7 +55,7 @@ async def bind(
     """
     claim, node = await _read_both(kube, wanted)
     entries = claim.planned_pods if claim is not None else []
-    if node is not None and not startup_cordon.is_cordoned_by_tenon(node):
+    if node is not None and not startup_cordon.has_startup_cordon(node):
         if await _any_unscheduled(kube, _missing(entries, await pods_on(kube, node["metadata"]["name"]))):
             await settle()
         # While waiting, the claim may have been deleted and the Node cordoned.
@@ -63,10 +63,10 @@ async def bind(
     if claim is None or node is None or claim.deleting:
         return BindResult(planned=len(entries), left=len(entries))
     result = await _bind(kube, entries, node, default_spread)
-    if startup_cordon.is_cordoned_by_tenon(node):
+    if startup_cordon.has_startup_cordon(node):
         if result.bound:
             await settle()  # until kube-scheduler has seen the bound pods, or it would assign the same room again
-        await uncordon(kube, node)
+        await remove_startup_cordon(kube, node)
         if result.running is not None and result.bound < result.planned:
             await settle()  # until kube-scheduler has assigned the free room to other pods
             node_pods = await pods_on(kube, node["metadata"]["name"], latest=False)
@@ -115,7 +115,7 @@ async def _choose(
     name = node["metadata"]["name"]
     node_pods = await pods_on(kube, name)
     found = await _read(kube, _missing(entries, node_pods))
-    if not startup_cordon.is_cordoned_by_tenon(node) and any(
+    if not startup_cordon.has_startup_cordon(node) and any(
         is_unscheduled(entry, found.get(entry.key)) for entry in entries
     ):
         # Read the node's pods last, to see what kube-scheduler has placed there since.

@@ -10,7 +10,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.nodeclaims import Clock, Fact, read_claim, set_facts
 from activities.kubernetes.nodes import find_node
 from activities.kubernetes.resources import NODES
-from activities.kubernetes.uncordon import uncordon
+from activities.kubernetes.startup_cordon import remove_startup_cordon
 from tenon.apis import labels
 from tenon.apis.nodeclaim import INITIALIZED
 from tenon.kube import pods
@@ -30,7 +30,7 @@ async def initialize(kube: Kube, wanted: NodeInput, now: Clock) -> InitializeRes
     verdict = initialization(claim.body, found.node)
     if not verdict.initialized:
         if startup_cordon.is_cordoned_too_long(claim, now()):
-            await uncordon(kube, found.node)
+            await remove_startup_cordon(kube, found.node)
         return await _awaited(kube, wanted, verdict.reason, verdict.message, now)
     name = found.node["metadata"]["name"]
     if await change(kube, NODES, name, _label, uid=pods.uid(found.node), seen=found.node) is None:

@@ -6,14 +6,14 @@ import hashlib
 
 from tenon.apis.reasons import Reason
 from tenon.disruption.model import Command
-from tenon.lifecycle.messages.disruption import Candidate, DisruptionCommand
+from tenon.lifecycle.messages.disruption import DisruptionCandidate, DisruptionCommand
 from tenon.lifecycle.messages.node import Disrupt
 
 
 def to_message(command: Command) -> DisruptionCommand:
     """Return the command's message. The same nodes and reason give the same ID, so a retry is not a second command."""
     candidates = [
-        Candidate(
+        DisruptionCandidate(
             claim=candidate.node.claim,
             uid=candidate.node.uid,
             pool=candidate.node.pool,
@@ -31,7 +31,7 @@ def to_message(command: Command) -> DisruptionCommand:
     )
 
 
-def disrupt_request(command: DisruptionCommand, candidate: Candidate) -> Disrupt:
+def disrupt_request(command: DisruptionCommand, candidate: DisruptionCandidate) -> Disrupt:
     """Return the request to a candidate's workflow."""
     only_if_empty = command.only_if_empty
     if only_if_empty is None:  # from an earlier version, which knew only the reason Empty

@@ -129,11 +129,11 @@ def _node_refuses(pod: Object, node: Object) -> str:
         return f"it is nominated for Node {nominated}"
     if metadata.get("deletionTimestamp"):
         return "the Node is being deleted"
-    closed = startup_cordon.is_cordoned_by_tenon(node)
-    if startup_cordon.is_cordoned(node) and not closed:
+    startup_cordoned = startup_cordon.has_startup_cordon(node)
+    if startup_cordon.is_cordoned(node) and not startup_cordoned:
         return "the Node is unschedulable"
     for taint in parse_taints(taints_of(node)):
-        if closed and (taint.key, taint.effect) == startup_cordon.UNSCHEDULABLE_TAINT:
+        if startup_cordoned and (taint.key, taint.effect) == startup_cordon.UNSCHEDULABLE_TAINT:
             continue
         if taint.effect in ("NoSchedule", "NoExecute") and not pods.tolerates(pod, taint):
             return f"it does not tolerate the taint {taint.key}:{taint.effect}"

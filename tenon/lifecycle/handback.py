@@ -24,7 +24,7 @@ def handed_back(obj: Object) -> dict[str, Any]:
             metadata[kind] = ours
     spec: dict[str, Any] = {}
     if obj["kind"] == "Node" and not obj["metadata"].get("deletionTimestamp"):
-        spec |= startup_cordon.uncordon_patch(obj).get("spec") or {}
+        spec |= startup_cordon.removal_patch(obj).get("spec") or {}
         untainted = cordon.uncordoned({**obj, "spec": {**(obj.get("spec") or {}), **spec}})
         spec |= untainted.get("spec") or {}
         for kind, values in (untainted.get("metadata") or {}).items():

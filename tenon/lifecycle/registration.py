@@ -73,8 +73,8 @@ def registration(claim: Object, node: Object) -> Registration:
     metadata: dict[str, Any] = {}
     _add(metadata, "labels", _missing(present, (want.get("labels") or {}) | {labels.REGISTERED: "true"}))
     wanted = {name: text for name, text in (want.get("annotations") or {}).items() if name not in OWN_ANNOTATIONS}
-    close = not registered and _bought_for_pods(claim) and not startup_cordon.is_cordoned(node)
-    if close:
+    adds_cordon = not registered and _bought_for_pods(claim) and not startup_cordon.is_cordoned(node)
+    if adds_cordon:
         wanted[labels.STARTUP_CORDON] = "true"
     _add(metadata, "annotations", _missing(have.get("annotations") or {}, wanted))
     _add(metadata, "ownerReferences", _owners(have.get("ownerReferences") or (), want))
@@ -86,7 +86,7 @@ def registration(claim: Object, node: Object) -> Registration:
         after = merged(after, [*(stated.get("taints") or ()), *(stated.get("startupTaints") or ())])
     after = without_taint(after, labels.UNREGISTERED_TAINT)
     spec: dict[str, Any] = {"taints": after} if after != taints else {}
-    if close:
+    if adds_cordon:
         spec["unschedulable"] = True
     if spec:
         patch["spec"] = spec

@@ -2,7 +2,7 @@
 
 Without the cordon, kube-scheduler places any pending pod on a node that becomes ready. Pods of another size or of a
 later plan then take the space of the planned pods, which have to wait for more nodes: the load starts later and ends up
-on more, costlier nodes. DaemonSet pods tolerate a cordon, so that a closed node becomes ready like any other.
+on more, costlier nodes. DaemonSet pods tolerate a cordon, so that a cordoned node becomes ready like any other.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from tenon.kube.taints import taints_of, without_taint
 
 UNSCHEDULABLE_TAINT = ("node.kubernetes.io/unschedulable", "NoSchedule")
 """The taint that the node lifecycle controller adds to a cordoned node."""
-MAX_CORDON = timedelta(seconds=45)
-"""A registered node that is not ready is opened after this time: kube-scheduler may know more than Tenon."""
+MAX_STARTUP_CORDON = timedelta(seconds=45)
+"""A registered node that is not ready loses its startup cordon after this time, because kube-scheduler may know more
+than Tenon. If its workflow does not act, `worker.controllers.startup_cordon` does.
+"""
 
 
-def is_cordoned_by_tenon(node: Object) -> bool:
+def has_startup_cordon(node: Object) -> bool:
     """True if Tenon cordoned the Node for its planned pods and nothing has uncordoned it since."""
     return _marked(node) and is_cordoned(node)
 
@@ -31,8 +33,8 @@ def is_cordoned(node: Object) -> bool:
     return bool((node.get("spec") or {}).get("unschedulable"))
 
 
-def uncordon_patch(node: Object) -> dict[str, Any]:
-    """Return the merge patch that opens a closed Node; empty if Tenon has not closed it."""
+def removal_patch(node: Object) -> dict[str, Any]:
+    """Return the merge patch that removes the startup cordon; empty if the Node has none."""
     if not _marked(node):
         return {}
     patch: dict[str, Any] = {"metadata": {"annotations": {labels.STARTUP_CORDON: None}}}
@@ -48,6 +50,6 @@ def _marked(node: Object) -> bool:
 
 
 def is_cordoned_too_long(claim: ClaimRecord, now: datetime) -> bool:
-    """True if the claim's Node was registered so long ago that it must be opened."""
+    """True if the claim's Node was registered so long ago that its startup cordon must go."""
     since = claim.registered_at
-    return since is not None and now - since > MAX_CORDON
+    return since is not None and now - since > MAX_STARTUP_CORDON

@@ -8,7 +8,7 @@ from activities.kubernetes.binding import bind
 from activities.kubernetes.initialization import initialize
 from activities.kubernetes.registration import register
 from activities.kubernetes.resources import NODECLAIMS, NODES
-from activities.kubernetes.uncordon import uncordon_by_name
+from activities.kubernetes.startup_cordon import remove_startup_cordon_by_name
 from tenon.lifecycle.messages.node import NodeInput
 from tests.lifecycle_k8s.world import DISRUPTED, PROVIDER_ID, REF, UNREGISTERED, World, claim, node, pod
 
@@ -269,10 +269,10 @@ async def test_a_node_whose_workflow_ended_before_its_pods_were_bound_is_opened(
     world = joined(UNREGISTERED)
     planned(world, "default/a=uid-a")
     await register(world.kube, world.recorder, WANTED, world.clock)
-    assert await uncordon_by_name(world.kube, "node-1")
+    assert await remove_startup_cordon_by_name(world.kube, "node-1")
     assert not world.node["spec"].get("unschedulable")
-    assert not await uncordon_by_name(world.kube, "node-1")
-    assert not await uncordon_by_name(world.kube, "gone")
+    assert not await remove_startup_cordon_by_name(world.kube, "node-1")
+    assert not await remove_startup_cordon_by_name(world.kube, "gone")
 
 
 async def test_a_pod_that_a_webhook_keeps_from_binding_delays_neither_node_nor_pods() -> None:
@@ -299,10 +299,10 @@ async def test_a_person_may_open_a_closed_node_and_cordon_it_afterwards() -> Non
     planned(world, "default/a=uid-a")
     await register(world.kube, world.recorder, WANTED, world.clock)
     world.node["spec"]["unschedulable"] = False
-    assert await uncordon_by_name(world.kube, "node-1")
+    assert await remove_startup_cordon_by_name(world.kube, "node-1")
     assert "tenon.sh/closed" not in world.node["metadata"]["annotations"]
     world.node["spec"]["unschedulable"] = True
-    assert not await uncordon_by_name(world.kube, "node-1")
+    assert not await remove_startup_cordon_by_name(world.kube, "node-1")
     assert world.node["spec"]["unschedulable"] is True
 
 

@@ -41,8 +41,8 @@ from worker.controllers.nodeclaim_workflows import NodeClaimWorkflowController
 from worker.controllers.nodeclass_workflows import NodeClassWorkflowController
 from worker.controllers.nodepool_status import NodePoolStatusController
 from worker.controllers.not_ready_nodes import NotReadyNodeController
+from worker.controllers.startup_cordon import StartupCordonController
 from worker.controllers.static_nodepool import StaticNodePoolController
-from worker.controllers.uncordon import UncordonController
 from worker.runtime.api_server_health import watch_api_server
 from worker.runtime.assembly import BUILD_ID, Clients, connect, warm_up
 from worker.runtime.disabled_gate_warnings import warn_of_disabled_gates
@@ -136,7 +136,7 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
                 asyncio.create_task(freeze_cache_records(cache.wait_synced), name="garbage"),
                 asyncio.create_task(rivals.run(), name="rivals"),
                 # Needs neither Temporal nor the lead: nodes that Tenon closed must open if another controller leads.
-                asyncio.create_task(UncordonController(clients.kube, cache).run(), name="node opener"),
+                asyncio.create_task(StartupCordonController(clients.kube, cache).run(), name="startup cordon"),
                 asyncio.create_task(
                     _lead_when_elected(settings, temporal, clients, cache, rivals, cut_off, election),
                     name="lead when elected",

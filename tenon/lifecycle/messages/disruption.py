@@ -29,7 +29,7 @@ class AwaitDisruptionInput(Message):
     """The open command of each claim, by claim name."""
 
 
-class Candidate(Message):
+class DisruptionCandidate(Message):
     """One node that a command removes."""
 
     claim: str
@@ -46,7 +46,7 @@ class DisruptionCommand(Message):
 
     id: str
     reason: str
-    candidates: list[Candidate]
+    candidates: list[DisruptionCandidate]
     only_if_empty: bool | None = None
     """Each node stays if it has a pod after it is tainted.
 

@@ -1,4 +1,4 @@
-"""No node stays closed for ever, whatever becomes of its workflow."""
+"""No startup cordon stays for ever, whatever becomes of the node's workflow."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from activities.kubernetes.errors import ApiError
 from tenon.apis import labels
 from tests.cache.objects import node
 from tests.worker.fake_temporal import Cache
-from worker.controllers.uncordon import MAX_CORDON, RETRY, UncordonController
+from worker.controllers.startup_cordon import BACKSTOP_SECONDS, RETRY, StartupCordonController
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
-CLOSED = {"annotations": {labels.STARTUP_CORDON: "true"}}
+CORDONED = {"annotations": {labels.STARTUP_CORDON: "true"}}
 
 
 class Nodes:
@@ -28,13 +28,13 @@ class Nodes:
         self._cache = cache
         self._fails = fails
         self.bodies: dict[str, dict[str, Any]] = {}
-        self.opened: list[tuple[str, float]] = []
+        self.removed: list[tuple[str, float]] = []
 
     def add(self, name: str) -> None:
-        """A node that Tenon has closed."""
-        metadata = {"name": name, "uid": f"uid-{name}", "resourceVersion": "1", **CLOSED}
+        """A node with a startup cordon."""
+        metadata = {"name": name, "uid": f"uid-{name}", "resourceVersion": "1", **CORDONED}
         self.bodies[name] = {"metadata": metadata, "spec": {"unschedulable": True}}
-        self._cache.publish(node(name, meta=CLOSED, unschedulable=True))
+        self._cache.publish(node(name, meta=CORDONED, unschedulable=True))
 
     async def get(self, _: object, name: str) -> dict[str, Any] | None:
         """The Node."""
@@ -44,21 +44,21 @@ class Nodes:
         return self.bodies.get(name)
 
     async def patch(self, _: object, name: str, patch: dict[str, Any], **__: Any) -> dict[str, Any]:
-        """Opens it, as far as this test goes."""
+        """Removes the cordon, as far as this test goes."""
         assert patch["metadata"]["annotations"] == {labels.STARTUP_CORDON: None}
         assert patch["spec"]["unschedulable"] is None
-        self.opened.append((name, asyncio.get_running_loop().time()))
+        self.removed.append((name, asyncio.get_running_loop().time()))
         self.bodies[name] = {"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": {}}
         self._cache.publish(node(name))
         return self.bodies[name]
 
 
 @contextlib.asynccontextmanager
-async def opening(fails: int = 0) -> AsyncIterator[tuple[Nodes, float]]:
-    """A running opener, and when it began."""
+async def removing(fails: int = 0) -> AsyncIterator[tuple[Nodes, float]]:
+    """A running controller, and when it began."""
     cache = Cache()
     nodes = Nodes(cache, fails)
-    task = asyncio.create_task(UncordonController(cast("Kube", nodes), cache).run())
+    task = asyncio.create_task(StartupCordonController(cast("Kube", nodes), cache).run())
     await asyncio.sleep(0)
     try:
         yield nodes, asyncio.get_running_loop().time()
@@ -69,30 +69,30 @@ async def opening(fails: int = 0) -> AsyncIterator[tuple[Nodes, float]]:
             await task
 
 
-async def test_a_node_that_nobody_opens_is_opened_after_a_while() -> None:
-    async with opening() as (nodes, began):
+async def test_a_startup_cordon_that_stays_is_removed_after_a_while() -> None:
+    async with removing() as (nodes, began):
         nodes.add("a")
-        await asyncio.sleep(MAX_CORDON - 1)
+        await asyncio.sleep(BACKSTOP_SECONDS - 1)
         nodes.add("b")
-        assert not nodes.opened
+        assert not nodes.removed
         await asyncio.sleep(2)
-        assert nodes.opened == [("a", began + MAX_CORDON)]
-        await asyncio.sleep(MAX_CORDON)
-        assert [name for name, _ in nodes.opened] == ["a", "b"]
+        assert nodes.removed == [("a", began + BACKSTOP_SECONDS)]
+        await asyncio.sleep(BACKSTOP_SECONDS)
+        assert [name for name, _ in nodes.removed] == ["a", "b"]
 
 
 async def test_an_api_server_that_does_not_answer_is_asked_again() -> None:
-    async with opening(fails=2) as (nodes, began):
+    async with removing(fails=2) as (nodes, began):
         nodes.add("a")
-        await asyncio.sleep(MAX_CORDON + 3 * RETRY)
-        assert nodes.opened == [("a", began + MAX_CORDON + 2 * RETRY)]
+        await asyncio.sleep(BACKSTOP_SECONDS + 3 * RETRY)
+        assert nodes.removed == [("a", began + BACKSTOP_SECONDS + 2 * RETRY)]
 
 
-async def test_a_node_that_its_workflow_opened_or_that_is_gone_is_left_alone() -> None:
-    async with opening() as (nodes, _):
+async def test_a_node_that_its_workflow_uncordoned_or_that_is_gone_is_left_alone() -> None:
+    async with removing() as (nodes, _):
         nodes.add("gone")
         del nodes.bodies["gone"]
         nodes.add("open")
         nodes.bodies["open"] = {"metadata": {"name": "open", "uid": "uid-open"}, "spec": {"unschedulable": True}}
-        await asyncio.sleep(3 * MAX_CORDON)
-        assert not nodes.opened
+        await asyncio.sleep(3 * BACKSTOP_SECONDS)
+        assert not nodes.removed
