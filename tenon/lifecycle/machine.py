@@ -177,7 +177,7 @@ def _leaving_step(state: NodeState, now: datetime) -> Step:
                     force_at=state.force_at,
                     force=force,
                     pool=state.pool,
-                    budget_seconds=termination.drain_budget(state),
+                    budget_seconds=termination.drain_seconds(state),
                     instance_gone=state.instance_gone,
                     reason=state.leave.reason if state.leave else "",
                 ),

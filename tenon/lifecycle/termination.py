@@ -23,7 +23,7 @@ Later ones are long, to use fewer actions.
 """
 
 
-def drain_budget(state: NodeState) -> float:
+def drain_seconds(state: NodeState) -> float:
     """How many seconds one drain attempt lasts."""
     return FIRST_DRAIN_SECONDS if state.drain_rounds == 0 else DRAIN_SECONDS
 

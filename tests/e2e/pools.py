@@ -237,7 +237,7 @@ class Pool:
         return found
 
     async def settled(self, count: int) -> list[Object]:
-        """Wait until the pool has so many NodeClaims, all Ready, and no Node is closed any more; the claims."""
+        """Wait until the pool has so many NodeClaims, all Ready, and no Node has a startup cordon; the claims."""
         found: list[Object] = []
 
         async def ready() -> bool:

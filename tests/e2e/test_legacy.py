@@ -100,7 +100,7 @@ class User:
         return await self.kube.list(NODES, label_selector=f"{labels.PROVISIONER}={provisioner}")
 
     async def settled(self, provisioner: str) -> None:
-        """Wait until no node of a Provisioner is closed any more: one that starts is not empty yet."""
+        """Wait until no node of a Provisioner has a startup cordon: one that starts is not empty yet."""
 
         async def open_all() -> bool:
             nodes = await self.nodes(provisioner)

@@ -215,7 +215,7 @@ async def test_pods_on_their_node_are_seen_in_one_list() -> None:
 CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": "t"}
 
 
-async def test_a_node_bought_for_pods_is_closed_until_they_are_bound_and_then_open() -> None:
+async def test_a_node_bought_for_pods_has_a_startup_cordon_until_they_are_bound() -> None:
     """Nobody else's pod takes their room, not even before kube-scheduler has seen them, and no mark stays behind."""
     world = joined(UNREGISTERED).put_pods(pod("a", on=""))
     planned(world, "default/a=uid-a")
@@ -252,7 +252,7 @@ async def test_a_cordon_of_somebody_else_is_neither_used_nor_taken_off() -> None
     assert world.node["spec"]["unschedulable"] is True
 
 
-async def test_a_closed_node_that_does_not_get_ready_is_opened_after_a_while() -> None:
+async def test_a_startup_cordon_goes_if_the_node_does_not_get_ready() -> None:
     """What the node lacks may be a thing that only kube-scheduler's pods bring."""
     world = joined(UNREGISTERED)
     planned(world, "default/a=uid-a")
@@ -293,8 +293,8 @@ async def test_a_claim_whose_planned_pods_cannot_be_read_closes_no_node() -> Non
     assert not world.node["spec"].get("unschedulable")
 
 
-async def test_a_person_may_open_a_closed_node_and_cordon_it_afterwards() -> None:
-    """What Tenon closed is no longer its own then: only its mark goes."""
+async def test_a_person_may_remove_a_startup_cordon_and_cordon_the_node_afterwards() -> None:
+    """The cordon is no longer Tenon's then: only its mark goes."""
     world = joined(UNREGISTERED)
     planned(world, "default/a=uid-a")
     await register(world.kube, world.recorder, WANTED, world.clock)
@@ -306,7 +306,7 @@ async def test_a_person_may_open_a_closed_node_and_cordon_it_afterwards() -> Non
     assert world.node["spec"]["unschedulable"] is True
 
 
-async def test_a_closed_node_that_leaves_stays_closed() -> None:
+async def test_a_node_that_leaves_keeps_its_startup_cordon() -> None:
     world = joined(UNREGISTERED)
     planned(world, "default/a=uid-a")
     await register(world.kube, world.recorder, WANTED, world.clock)

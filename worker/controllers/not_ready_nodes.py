@@ -66,14 +66,14 @@ class NotReadyNodeController(Controller):
         return claim is not None and claim.initialized and not claim.terminating
 
     def _next_check(self) -> float | None:
-        looks = (since + CHECKS[looks] for since, looks in self._not_ready.values() if looks < len(CHECKS))
-        return min(looks, default=None)
+        due = (since + CHECKS[checks] for since, checks in self._not_ready.values() if checks < len(CHECKS))
+        return min(due, default=None)
 
     async def _sweep_due(self, now: float) -> None:
         due = [
             name
-            for name, (since, looks) in self._not_ready.items()
-            if looks < len(CHECKS) and since + CHECKS[looks] <= now
+            for name, (since, checks) in self._not_ready.items()
+            if checks < len(CHECKS) and since + CHECKS[checks] <= now
         ]
         self._log.info("Nodes stopped reporting, and housekeeping checks their instances", extra={"nodes": due[:20]})
         try:
@@ -83,5 +83,5 @@ class NotReadyNodeController(Controller):
             self._not_before = asyncio.get_running_loop().time() + RETRY
             return
         for name in due:
-            since, looks = self._not_ready[name]
-            self._not_ready[name] = (since, looks + 1)
+            since, checks = self._not_ready[name]
+            self._not_ready[name] = (since, checks + 1)

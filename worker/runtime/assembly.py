@@ -146,9 +146,9 @@ def io_workers(
         breakers,
     )
     classes = NodeClassActivities(clients.kube, clients.recorder, clients.ec2, clients.version)
-    garbage = Housekeeping(clients.kube, clients.recorder, clients.ec2)
+    housekeeping = Housekeeping(clients.kube, clients.recorder, clients.ec2)
     at_once = concurrency(settings.cpu_requests)
-    activities: list[Callable[..., Any]] = [*node.all(), classes.resolve, disrupt, garbage.collect]
+    activities: list[Callable[..., Any]] = [*node.all(), classes.resolve, disrupt, housekeeping.collect]
     queue = names.task_queue(settings.cluster_name)
     common = Worker(
         client,

@@ -135,7 +135,7 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
                 asyncio.create_task(cache.run(), name="cache"),
                 asyncio.create_task(freeze_cache_records(cache.wait_synced), name="garbage"),
                 asyncio.create_task(rivals.run(), name="rivals"),
-                # Needs neither Temporal nor the lead: nodes that Tenon closed must open if another controller leads.
+                # Needs neither Temporal nor the lead: startup cordons must go if another controller leads.
                 asyncio.create_task(StartupCordonController(clients.kube, cache).run(), name="startup cordon"),
                 asyncio.create_task(
                     _lead_when_elected(settings, temporal, clients, cache, rivals, cut_off, election),
