@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from worker.main import EXIT_UNUSABLE
+from worker.runtime.child_processes import EXIT_UNUSABLE
 from worker.settings import Settings, flag_of
 from worker.settings.env_typos import nearest
 from worker.settings.model import is_switch, text

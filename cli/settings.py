@@ -17,7 +17,7 @@ from rich.table import Table
 from activities.kubernetes.errors import ApiError
 from cli.setting_flags import FAULTS, SettingsCommand, refuse, with_setting_flags
 from tenon.provisioning.gates import AWS_GATES, MEANINGS
-from worker.main import EXIT_UNUSABLE
+from worker.runtime.child_processes import EXIT_UNUSABLE
 from worker.settings import Loaded, Settings, SettingsError, flag_of, load_all
 from worker.settings.configmaps import ConfigMapSettings, read_cluster
 from worker.settings.effects import gate_values, why_none

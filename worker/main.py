@@ -16,6 +16,7 @@ from http.server import ThreadingHTTPServer
 from types import FrameType
 from typing import NamedTuple
 
+from worker.runtime.child_processes import EXIT_UNUSABLE, METRICS_FOLDER
 from worker.runtime.health import Health, serve_metrics, serve_probes
 from worker.runtime.health_report import REPORT_FD
 from worker.runtime.memory import PARENT
@@ -24,8 +25,6 @@ from worker.settings import Settings
 PROCESSES = ("io", "cluster")
 STOP_TIMEOUT = 45.0
 """Seconds that a process has to finish its running activities after SIGTERM."""
-EXIT_UNUSABLE = 2
-"""Exit status of a process that cannot work with its settings or its environment. The process has reported why."""
 
 
 class Child(NamedTuple):
@@ -80,7 +79,7 @@ def _start(name: str, settings: Settings, metrics: str, health: Health) -> Child
     reads, writes = os.pipe()
     environment = dict(os.environ)
     environment.update(settings.as_environment())
-    environment["PROMETHEUS_MULTIPROC_DIR"] = metrics
+    environment[METRICS_FOLDER] = metrics
     environment[REPORT_FD] = str(writes)
     environment[PARENT] = str(os.getpid())
     process = subprocess.Popen(

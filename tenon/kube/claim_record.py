@@ -13,6 +13,9 @@ from tenon.kube.records import ObjectRecord
 from tenon.kube.taints import Taint, parse_taints
 from tenon.kube.timestamps import parse_instant
 
+LAST_POD_EVENT_TIME = "lastPodEventTime"
+"""The field of a NodeClaim's status in which the leader records the last time that a pod came or went."""
+
 
 def instance_id_of(provider_id: str) -> str:
     """Return the instance ID in a provider ID; empty if it does not have one."""
@@ -98,6 +101,11 @@ class ClaimRecord(ObjectRecord):
     def terminating(self) -> bool:
         """Whether its workflow is terminating the instance."""
         return self.is_true(INSTANCE_TERMINATING)
+
+    @property
+    def last_pod_event(self) -> datetime | None:
+        """The last time that a pod came or went; None if that was not recorded, or is malformed."""
+        return parse_instant(self.status.get(LAST_POD_EVENT_TIME))
 
     @property
     def keep_until(self) -> datetime | None:

@@ -41,11 +41,10 @@ from tenon.kube.structs import (
     TaintSpec,
     TolerationSpec,
 )
-from tenon.kube.taints import Taint, Toleration
+from tenon.kube.taints import UNSCHEDULABLE, Taint, Toleration
 from tenon.kube.volumes import PersistentVolumeClaim, VolumeUse, ephemeral_pvc
 
 NO_OWNER = ("", "")
-UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 AnyRecord = TypeVar("AnyRecord", bound=ObjectRecord)
 
@@ -100,9 +99,9 @@ def decode_node(raw: bytes | msgspec.Raw) -> NodeRecord:
     metadata, spec, status = wire.metadata, wire.spec, wire.status
     taints = _taints(spec.taints)
     if (metadata.annotations or {}).get(labels.STARTUP_CORDON) == "true":  # a temporary cordon, which planning ignores
-        taints = tuple(taint for taint in taints if taint != UNSCHEDULABLE_TAINT)
-    elif spec.unschedulable and UNSCHEDULABLE_TAINT not in taints:
-        taints = (*taints, UNSCHEDULABLE_TAINT)
+        taints = tuple(taint for taint in taints if taint != UNSCHEDULABLE)
+    elif spec.unschedulable and UNSCHEDULABLE not in taints:
+        taints = (*taints, UNSCHEDULABLE)
     ready = _condition(status.conditions, "Ready")
     return NodeRecord(
         name=sys.intern(metadata.name),
@@ -126,7 +125,7 @@ OF_EVERY_DAEMON = (
     Toleration("node.kubernetes.io/disk-pressure", "Exists", effect="NoSchedule"),
     Toleration("node.kubernetes.io/memory-pressure", "Exists", effect="NoSchedule"),
     Toleration("node.kubernetes.io/pid-pressure", "Exists", effect="NoSchedule"),
-    Toleration("node.kubernetes.io/unschedulable", "Exists", effect="NoSchedule"),
+    Toleration(UNSCHEDULABLE.key, "Exists", effect="NoSchedule"),
 )
 """The tolerations that the DaemonSet controller adds to its pods."""
 

@@ -17,6 +17,10 @@ class Taint:
     value: str = ""
 
 
+UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
+"""The taint that the node lifecycle controller adds to a cordoned node."""
+
+
 @dataclass(frozen=True, slots=True)
 class Toleration:
     """A pod toleration in the form of Kubernetes. An empty ``key`` with Exists tolerates everything."""

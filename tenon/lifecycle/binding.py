@@ -14,14 +14,13 @@ from tenon.kube.host_ports import HostPort, first_conflict, host_ports_of
 from tenon.kube.node_affinity import accepts_node
 from tenon.kube.planned_pods import PlannedPod
 from tenon.kube.requests import requests_of
-from tenon.kube.scheduler_config import NOTHING, DefaultSpread
+from tenon.kube.scheduler_config import DEFAULT_SCHEDULER, NOTHING, DefaultSpread
 from tenon.kube.selectors import selects
 from tenon.kube.structs import Object, PodSpec, read
-from tenon.kube.taints import parse_taints, taints_of
+from tenon.kube.taints import UNSCHEDULABLE, parse_taints, taints_of
 from tenon.lifecycle import startup_cordon
 from tenon.resources import format_quantity, subtract
 
-DEFAULT_SCHEDULER = "default-scheduler"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -133,7 +132,7 @@ def _node_refuses(pod: Object, node: Object) -> str:
     if startup_cordon.is_cordoned(node) and not startup_cordoned:
         return "the Node is unschedulable"
     for taint in parse_taints(taints_of(node)):
-        if startup_cordoned and (taint.key, taint.effect) == startup_cordon.UNSCHEDULABLE_TAINT:
+        if startup_cordoned and (taint.key, taint.effect) == (UNSCHEDULABLE.key, UNSCHEDULABLE.effect):
             continue
         if taint.effect in ("NoSchedule", "NoExecute") and not pods.tolerates(pod, taint):
             return f"it does not tolerate the taint {taint.key}:{taint.effect}"

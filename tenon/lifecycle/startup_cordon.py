@@ -13,10 +13,8 @@ from typing import Any
 from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.structs import Object
-from tenon.kube.taints import taints_of, without_taint
+from tenon.kube.taints import UNSCHEDULABLE, taints_of, without_taint
 
-UNSCHEDULABLE_TAINT = ("node.kubernetes.io/unschedulable", "NoSchedule")
-"""The taint that the node lifecycle controller adds to a cordoned node."""
 MAX_STARTUP_CORDON = timedelta(seconds=45)
 """A registered node that is not ready loses its startup cordon after this time, because kube-scheduler may know more
 than Tenon. If its workflow does not act, `worker.controllers.startup_cordon` does.
@@ -40,7 +38,7 @@ def removal_patch(node: Object) -> dict[str, Any]:
     patch: dict[str, Any] = {"metadata": {"annotations": {labels.STARTUP_CORDON: None}}}
     if is_cordoned(node):
         taints = taints_of(node)
-        left = without_taint(taints, UNSCHEDULABLE_TAINT)
+        left = without_taint(taints, (UNSCHEDULABLE.key, UNSCHEDULABLE.effect))
         patch["spec"] = {"unschedulable": None} if left == taints else {"unschedulable": None, "taints": left}
     return patch
 

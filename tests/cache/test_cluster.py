@@ -236,6 +236,17 @@ def test_a_fresh_cache_trusts_what_the_claim_noted_else_its_own_start() -> None:
     assert cache.empty_since(claim(initialized=START)) == T0 + 900
 
 
+@pytest.mark.parametrize("text", ["soon", "2026-13-01T00:00:00Z", 5])
+def test_a_pod_event_that_cannot_be_read_counts_as_none(text: object) -> None:
+    """One such NodeClaim must not stop the disruption of all others."""
+    cache = Cache()
+    noted = claim(initialized=START, status={"lastPodEventTime": text})
+    cache.publish(claim(initialized=START), node())
+    cache.publish(noted)
+    cache._synced_at = T0 + 900
+    assert cache.empty_since(noted) == T0 + 900
+
+
 async def test_a_complete_copy_is_taken_over_in_portions() -> None:
     """Everything is read anew after a long absence: 100,000 pods at once would hold up the Lease for seconds."""
     cache = Cache()

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from sandbox.ports import free_ports
-from worker.main import EXIT_UNUSABLE
+from worker.runtime.child_processes import EXIT_UNUSABLE
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1"])

@@ -18,7 +18,6 @@ from tenon.kube.decode import (
     decode_nodeclaim,
     decode_object,
     decode_pod,
-    instant,
 )
 from tenon.kube.limit_ranges import decode_limit_range
 from tenon.kube.pod import Pod
@@ -197,8 +196,8 @@ class ClusterCache(ClusterState):
             return None
         if self.occupied(node.name) or self.awaits_pods(claim, self.clock() if now is None else now):
             return None
-        noted = instant(claim.status.get("lastPodEventTime"))
+        noted = claim.last_pod_event
         seen = self.last_pod_event(node.name) or 0.0
-        latest = max(noted, seen) or self._synced_at
+        latest = max(noted.timestamp() if noted is not None else 0.0, seen) or self._synced_at
         initialized_at = claim.initialized_at
         return max(latest, initialized_at.timestamp()) if initialized_at is not None else latest

@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim, manages_pool
-from tenon.kube.claim_record import ClaimRecord
-from tenon.kube.decode import instant
+from tenon.kube.claim_record import LAST_POD_EVENT_TIME, ClaimRecord
 from tenon.kube.pod import Pod
 from tenon.kube.records import DaemonRecord, NamespacedRecord, NodeRecord, ObjectRecord, PodRecord, ValueRecord
 from tenon.resources import Resources, total
@@ -20,8 +19,6 @@ from worker.cache.evacuating_pods import EvacuatingPods, leaving
 from worker.cache.storage import Storage
 from worker.cache.table import Table
 
-NOTED = "lastPodEventTime"
-"""The field of a NodeClaim's status in which the leader records the last time that a pod came or went."""
 PLANNED_GRACE_SECONDS = 60.0
 """Seconds after a node's initialization during which its planned pods may still be on their way."""
 
@@ -304,8 +301,10 @@ class ClusterState:
 
     def _pod_event_noted(self, claim: ClaimRecord) -> None:
         """Publish a pod event that the claim's status records, if another process saw it and this one did not."""
-        node = self.node_of(claim)
-        if node is not None and instant(claim.status.get(NOTED)) > (self.last_pod_event(node.name) or 0.0):
+        node, noted = self.node_of(claim), claim.last_pod_event
+        if node is None or noted is None:
+            return
+        if noted.timestamp() > (self.last_pod_event(node.name) or 0.0):
             self.changes.publish(Topic.NODE_PODS, node.name)
 
     def _note_vacant(self, node_name: str) -> None:
@@ -365,10 +364,10 @@ def _sized(before: ClaimRecord, after: ClaimRecord) -> bool:
 
 def _only_noted(before: ClaimRecord, after: ClaimRecord) -> bool:
     """Whether only the time of the last pod event changed. A busy cluster writes many of these per second."""
-    if before.status.get(NOTED) == after.status.get(NOTED) or before.spec != after.spec:
+    if before.status.get(LAST_POD_EVENT_TIME) == after.status.get(LAST_POD_EVENT_TIME) or before.spec != after.spec:
         return False
     metadata = ({**claim.metadata, "resourceVersion": ""} for claim in (before, after))
-    status = ({**claim.status, NOTED: ""} for claim in (before, after))
+    status = ({**claim.status, LAST_POD_EVENT_TIME: ""} for claim in (before, after))
     return next(metadata) == next(metadata) and next(status) == next(status)
 
 

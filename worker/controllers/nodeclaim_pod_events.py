@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS
+from tenon.kube.claim_record import LAST_POD_EVENT_TIME
 from tenon.kube.timestamps import format_instant
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
@@ -60,9 +61,9 @@ class PodEventsController(Controller):
         if claim is None or claim.deleting or seen is None:
             return
         stamp = format_instant(datetime.fromtimestamp(seen, UTC))
-        if claim.status.get("lastPodEventTime") == stamp:
+        if claim.status.get(LAST_POD_EVENT_TIME) == stamp:
             return
-        status = {"status": {"lastPodEventTime": stamp}}
+        status = {"status": {LAST_POD_EVENT_TIME: stamp}}
         written = self._kube.patch(NODECLAIMS, claim.name, status, subresource="status")
         if not await self.isolate(claim.name, written):  # the cache keeps the time until then
             self._unwritten[node_name] = None

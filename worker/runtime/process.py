@@ -15,6 +15,7 @@ from activities.ec2.errors import EC2Error
 from activities.kubernetes.errors import ApiError, ApiUnreachableError, ConfigError
 from worker.log_rate_limit import ActivityFailureFilter
 from worker.runtime import logs
+from worker.runtime.child_processes import EXIT_UNUSABLE, METRICS_FOLDER
 from worker.runtime.hard_exit import hard_exit
 from worker.runtime.health_report import REPORT_FD, report_failure, report_health
 from worker.runtime.loop_lag import LoopLag
@@ -24,10 +25,7 @@ from worker.runtime.temporal_client import TemporalError
 from worker.runtime.tracing import set_up_tracing
 from worker.settings import Settings, SettingsError, load
 
-EXIT_UNUSABLE = 2
 AWS_THREADS = 64
-METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""Environment variable: the private folder that all processes of a worker share."""
 
 Main = Callable[[Settings, "Readiness", asyncio.Event], Awaitable[None]]
 
