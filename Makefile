@@ -6,10 +6,9 @@ BIN := $(VENV)/bin
 # Uses uv from PATH. If PATH has none, installs it into its own environment in .uv.
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 SYNCED := $(VENV)/.synced
-# Number of test processes. Each starts its own sandbox when a test needs one. The tests of a file run in one process, in
-# order.
-JOBS ?= 2
-PYTEST := $(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+# `JOBS=N` sets the number of test processes. Each starts its own sandbox when a test needs one. The tests of a file run
+# in one process, in order. Tests on a sandbox wait more than they compute, so two cores serve three of them.
+PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder
 # Sets of strings have the same order in every run: see tests/fuzzing.py.
 unit test: export PYTHONHASHSEED := 0
 
@@ -37,13 +36,13 @@ check: $(SYNCED)  ## Fast checks: style, types, import rules, generated files
 	$(BIN)/tenon generate --check
 
 unit: $(SYNCED)  ## Tests that need no sandbox
-	$(PYTEST) -q --ignore tests/e2e --ignore tests/faults --ignore tests/sandbox --ignore tests/deploy --ignore tests/planning/test_on_api_server.py --ignore tests/apis/verdicts --ignore tests/webhook/test_two_versions.py
+	$(PYTEST) -n $(or $(JOBS),2) -q --ignore tests/e2e --ignore tests/faults --ignore tests/sandbox --ignore tests/deploy --ignore tests/planning/test_on_api_server.py --ignore tests/apis/verdicts --ignore tests/webhook/test_two_versions.py
 
 test: check setup  ## All checks and all tests
-	$(PYTEST)
+	$(PYTEST) -n $(or $(JOBS),3)
 
 fuzz: $(SYNCED)  ## Run hypothesis tests with new random inputs; TIMES=20 as many inputs as a test run
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -q --timeout 0 --fuzz $(or $(TIMES),20)
+	$(BIN)/pytest -n $(or $(JOBS),2) --dist worksteal -q --timeout 0 --fuzz $(or $(TIMES),20)
 
 demo: setup  ## Scale a Deployment up and down on real components; KEEP=1 leaves the sandbox running
 	$(BIN)/tenon demo $(if $(KEEP),--keep)

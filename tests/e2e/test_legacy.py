@@ -329,7 +329,7 @@ async def test_a_nodepool_of_another_is_left_alone(user: User, sandbox: Sandbox,
         }
         await user.apply(named)
         said = await user.condition(PROVISIONERS, theirs.name, "Active", "False")
-        assert f"NodePool {theirs.name} is there" in said["message"]
+        assert f"NodePool {theirs.name} exists and was not created from it" in said["message"]
         await theirs.seen(theirs.name, "NameTaken", f"NodePool {theirs.name}")
         assert (await theirs.read())["spec"] == before["spec"]
         await user.kubectl("delete", "provisioner", theirs.name)

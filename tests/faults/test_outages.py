@@ -80,7 +80,10 @@ class Scene:
 
 async def pools_of(make_pool: MakePool) -> tuple[Pool, Pool, Pool]:
     """Three pools for a scene."""
-    made = await asyncio.gather(*(make_pool(requirements=SMALL, consolidate_after="5s") for _ in range(3)))
+    # The node that the drained pod is to move to is empty until the ReplicaSet controller, which the outage stops too,
+    # has created the pod again.
+    after = ("5s", "5s", "60s")
+    made = await asyncio.gather(*(make_pool(requirements=SMALL, consolidate_after=each) for each in after))
     return made[0], made[1], made[2]
 
 
