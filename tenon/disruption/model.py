@@ -6,20 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from tenon.apis.nodepool import Budget, NodePool
+from tenon.apis.nodepool import Budget, ConsolidationPolicy, NodePool
 from tenon.apis.reasons import Reason
+from tenon.kube.pod import Pod
+from tenon.scheduling.model import PlannedClaim, Problem
 
 
 @dataclass(frozen=True, slots=True)
 class PoolPolicy:
-    """What a NodePool says about disruption. ``consolidate_after`` is None for Never.
-
-    It has no consolidationPolicy: every policy acts like WhenEmpty.
-    """
+    """What a NodePool says about disruption. ``consolidate_after`` is None for Never."""
 
     name: str
     consolidate_after: timedelta | None
     budgets: tuple[Budget, ...] = (Budget(),)
+    consolidation_policy: ConsolidationPolicy = "WhenEmptyOrUnderutilized"
+    replicas: int | None = None
+    """The number of nodes of a static pool; None for a pool that follows its pods."""
 
 
 def policy_of(pool: NodePool) -> PoolPolicy:
@@ -30,6 +32,8 @@ def policy_of(pool: NodePool) -> PoolPolicy:
         name=pool.metadata.name,
         consolidate_after=None if seconds is None else timedelta(seconds=seconds),
         budgets=tuple(disruption.budgets),
+        consolidation_policy=disruption.consolidation_policy,
+        replicas=pool.spec.replicas,
     )
 
 
@@ -62,6 +66,44 @@ class ManagedNode:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeDetail:
+    """What a method that moves pods needs to know of a node, in addition to `ManagedNode`."""
+
+    node: str
+    """The name of the Node."""
+    instance_type: str
+    zone: str
+    capacity_type: str
+    price: float
+    """Dollars an hour of its own offering; 0 if unknown (DIS-25)."""
+    pods: tuple[Pod, ...]
+    """The pods that need another node if this one leaves."""
+    cost: float
+    """The cost of moving its pods (`rescheduling_cost`)."""
+    held_by: str = ""
+    """The pod, and what protects it, that keeps graceful methods away from the node (DIS-13); empty if none does."""
+    has_grace_period: bool = False
+    """Its NodeClaim has a terminationGracePeriod, so pods that are protected do not keep drift away (DIS-14)."""
+    drifted: str = ""
+    """The reason of its NodeClaim's condition Drifted; empty while it is not True."""
+    drifted_since: datetime | None = None
+    quiet_since: datetime | None = None
+    """The last pod event, or the initialization if that is later. consolidateAfter counts from it (DIS-30)."""
+    created_at: datetime | None = None
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterModel:
+    """The cluster for methods that move pods, which simulate where the pods would go. Expensive to build."""
+
+    problem: Problem
+    """All nodes, and the pools with their instance types and prices. It has no pods to place."""
+    details: Mapping[str, NodeDetail]
+    """By NodeClaim name. Nodes whose NodeClaim cannot be matched with a Node are missing."""
+
+
+@dataclass(frozen=True, slots=True)
 class Situation:
     """Everything that disruption decisions depend on."""
 
@@ -74,6 +116,8 @@ class Situation:
     """Nodes and NodeClaims that pending pods are expected to run on (DIS-10)."""
     buffer_hosts: frozenset[str] = frozenset()
     """Nodes and NodeClaims on which CapacityBuffers reserve capacity."""
+    model: ClusterModel | None = None
+    """Only set for methods that move pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +133,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Nodes to remove together, for one reason. Nothing replaces them: a command has no replacements yet."""
+    """Nodes to remove together for one reason, and what comes in their place."""
 
     method: str
     reason: Reason
@@ -97,6 +141,18 @@ class Command:
     candidates: tuple[Candidate, ...]
     only_if_empty: bool = False
     """Each node stays if it has a pod after it was tainted."""
+    replacements: tuple[PlannedClaim, ...] = ()
+    """New nodes that must be initialized before the candidates leave, each with the pods that it is for."""
+    destinations: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
+    """Existing node -> the pods that are expected to move there."""
+    moves_pods: bool = False
+    """The candidates may have pods. The command is validated, and undone if something fails (DIS-60 to DIS-65)."""
+    graceful: bool = True
+    """The command gives way to a pod that may not be moved, and is validated after a delay (DIS-46)."""
+    saving: float = 0.0
+    """Dollars an hour that the command saves, at least; negative if it costs more, as a drift may."""
+    explanation: tuple[str, ...] = ()
+    """A few lines that say why, for the command's page in the Temporal UI."""
 
 
 @dataclass(frozen=True, slots=True)

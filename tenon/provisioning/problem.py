@@ -69,7 +69,7 @@ def problem_of(
             scheduling_pool(pool, types, cluster.pool_usage(pool.metadata.name), _zones_of(pool, cluster))
             for pool, types in sold
         ],
-        nodes=[with_pods(_without(node, placed_anew), expected.get(node.name, ())) for node in cluster.nodes()],
+        nodes=[_without(node, placed_anew).with_pods(expected.get(node.name, ())) for node in cluster.nodes()],
         daemons=cluster.daemons(),
         namespaces=cluster.namespaces(),
         ignore_preferences=policy.ignore_preferences,
@@ -116,12 +116,3 @@ def _without(node: Node, placed_anew: Set[str]) -> Node:
         pods=tuple(pod for pod in node.pods if pod.uid not in placed_anew),
         host_ports=tuple(port for port in node.host_ports if port not in ports),
     )
-
-
-def with_pods(node: Node, pods: Sequence[Pod]) -> Node:
-    """Return the node as if these pods ran on it."""
-    if not pods:
-        return node
-    used = total((node.used, *(pod.requests for pod in pods)))
-    ports = (*node.host_ports, *(port for pod in pods for port in pod.host_ports))
-    return replace(node, used=used, pods=(*node.pods, *pods), host_ports=ports)

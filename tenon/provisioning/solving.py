@@ -13,7 +13,6 @@ from dataclasses import replace
 from tenon.apis import labels
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
-from tenon.provisioning.problem import with_pods
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan, PlannedClaim, Problem
@@ -35,7 +34,7 @@ def solve_with_buffers(problem: Problem, expired: Expired = never) -> Plan:
     first = solve(replace(problem, pods=waiting), expired) if waiting else Plan()
     if first.unreached:
         return replace(first, unreached=first.unreached | {pod.key for pod in standing})
-    taken = replace(problem, nodes=[with_pods(node, first.placements.get(node.name, ())) for node in problem.nodes])
+    taken = replace(problem, nodes=[node.with_pods(first.placements.get(node.name, ())) for node in problem.nodes])
     to_buy_for = {pod.key: pod for claim in first.claims for pod in claim.pods}
     keys = {key for pod in (*waiting, *standing) for key in _topology_keys(pod)} - {labels.HOSTNAME}
     both = solve(replace(taken, pods=[*_pinned_pods(first.claims, keys), *standing]), expired)

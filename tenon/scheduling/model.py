@@ -6,14 +6,14 @@ The cluster cache and the file reader of ``tenon simulate`` both produce the inp
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tenon.kube.host_ports import HostPort
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint
-from tenon.resources import MEMORY, Resources
+from tenon.resources import MEMORY, Resources, total
 
 NODE_CHARGE = 0.02
 """Dollars an hour added to the price of each node, because a kubelet, DaemonSets, addresses and upkeep are not free.
@@ -96,6 +96,14 @@ class Node:
     """True if the node takes no new pods, because it is leaving or has no instance yet. The pods on it still count."""
     volume_limits: Mapping[str, int] = field(default_factory=dict)
     """How many volumes of each CSI driver the node can attach. A driver that is not listed has no limit."""
+
+    def with_pods(self, pods: Sequence[Pod]) -> Node:
+        """Return the node as if these pods ran on it too."""
+        if not pods:
+            return self
+        used = total((self.used, *(pod.requests for pod in pods)))
+        ports = (*self.host_ports, *(port for pod in pods for port in pod.host_ports))
+        return replace(self, used=used, pods=(*self.pods, *pods), host_ports=ports)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,100 @@
+"""Simulates where the pods of a node go if it leaves: the scheduling engine on the cluster without that node.
+
+A simulation places only the pods of the candidates. Pods that wait for a node do not matter (DIS-32). Nodes that are
+not initialized take no pods (DIS-31), because they may never become ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from tenon.apis import labels
+from tenon.apis.nodepool import NODES
+from tenon.disruption.model import ClusterModel, NodeDetail
+from tenon.kube.pod import Pod
+from tenon.resources import Resources, add, maximum, subtract
+from tenon.scheduling.deadline import Expired, never
+from tenon.scheduling.engine import solve
+from tenon.scheduling.model import Node, Plan, Pool, Problem
+
+
+class Rescheduler:
+    """A model of the cluster that removals change one after another, so that no two of them use the same room."""
+
+    def __init__(self, model: ClusterModel, closed: Collection[str] = ()) -> None:
+        """``closed``: names of more Nodes that must take no pods."""
+        self._details = model.details
+        shut = frozenset(closed)
+        self._nodes = {
+            node.name: replace(node, closed=True) if node.name in shut or not node.initialized else node
+            for node in model.problem.nodes
+        }
+        self._pools = {pool.name: pool for pool in model.problem.pools}
+        self._problem = model.problem
+
+    def detail(self, claim: str) -> NodeDetail | None:
+        """Return what is known of a NodeClaim's node; None if it cannot be simulated."""
+        found = self._details.get(claim)
+        return found if found is not None and found.node in self._nodes else None
+
+    def simulate(self, claims: Iterable[str], *, buys: bool = True, expired: Expired = never) -> Plan:
+        """Plan all pods of these NodeClaims without their nodes.
+
+        Args:
+            claims: NodeClaims for which `detail` has an answer.
+            buys: False allows existing nodes only.
+            expired: ends the solve early; pods that it did not reach are ``unreached``.
+
+        Returns:
+            The plan. The nodes can leave only if every pod has a place in it (`is_complete`).
+        """
+        leaving = [self._details[claim] for claim in claims]
+        pods = [pod for detail in leaving for pod in detail.pods]
+        return solve(self._without(leaving, pods=tuple(pods), buys=buys), expired)
+
+    def accept(self, claims: Iterable[str], plan: Plan) -> None:
+        """Change the model as the plan says. Its new nodes take no other pods."""
+        leaving = [self._details[claim] for claim in claims]
+        remaining = self._without(leaving, pods=(), buys=True)
+        self._nodes = {node.name: node.with_pods(plan.placements.get(node.name, ())) for node in remaining.nodes}
+        self._pools = {pool.name: pool for pool in remaining.pools}
+        for claim in plan.claims:
+            pool = self._pools[claim.pool]
+            self._pools[claim.pool] = replace(pool, usage=add(pool.usage, claim.largest, {NODES: 1}))
+
+    def _without(self, leaving: Collection[NodeDetail], *, pods: tuple[Pod, ...], buys: bool) -> Problem:
+        gone = {detail.node for detail in leaving}
+        freed: dict[str, list[Node]] = {}
+        for name in gone:
+            node = self._nodes[name]
+            freed.setdefault(node.labels.get(labels.NODEPOOL, ""), []).append(node)
+        pools = [_eased(pool, freed.get(name, ())) for name, pool in self._pools.items()] if buys else []
+        nodes = [node for name, node in self._nodes.items() if name not in gone]
+        return replace(self._problem, pods=pods, nodes=nodes, pools=pools)
+
+
+def is_complete(plan: Plan) -> bool:
+    """Whether every pod has a place."""
+    return not plan.unschedulable and not plan.unreached
+
+
+def _eased(pool: Pool, gone: Collection[Node]) -> Pool:
+    """Return the pool without the nodes' share of its limits: a replacement may use it before they are gone.
+
+    Allocatable stands for capacity, which a `Node` does not have. It is a little less, so a limit never counts as freer
+    than it is.
+    """
+    if not gone or not pool.limits:
+        return pool
+    freed = add(*(node.allocatable for node in gone), {NODES: len(gone)})
+    return replace(pool, usage=_at_least_zero(subtract(pool.usage, freed)))
+
+
+def _at_least_zero(resources: Resources) -> Resources:
+    return maximum(resources, dict.fromkeys(resources, 0))
+
+
+def price_of(details: Iterable[NodeDetail]) -> float:
+    """Return what these nodes cost together, in dollars an hour."""
+    return sum(detail.price for detail in details)
