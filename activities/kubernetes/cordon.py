@@ -36,24 +36,26 @@ from tenon.lifecycle.messages.node import CordonInput, CordonResult, NodeInput
 async def cordon(kube: Kube, recorder: EventRecorder, wanted: CordonInput, now: Clock) -> CordonResult:
     """Taint the Node, then delete claim and Node. Their finalizers keep the objects until the instance is gone.
 
-    With ``only_if_empty``, list the pods after the taint, so that no pod can be scheduled in between. If there are any,
-    remove the taint again. If the claim or Node is already being deleted, nothing is undone.
+    With ``only_if_empty``, a node with pods stays. If the claim or Node is already being deleted, nothing is undone.
     """
     claim = await read_claim(kube, wanted.claim)
     # A claim that never had a Node has nothing to cordon. If the claim is gone, look for the Node anyway.
     node = (await find_node(kube, wanted, claim)).node if claim is None or claim.registered else None
+    if node is not None and wanted.only_if_empty and not _is_leaving(claim, node):
+        node, staying = await _taint_if_empty(kube, node, claim)
+        if node is not None and staying:
+            return CordonResult(
+                cordoned=False,
+                node_name=node["metadata"]["name"],
+                pods=staying,
+                claim_exists=claim is not None,
+                node_exists=True,
+            )
     found: list[dict[str, Any]] = []
     if node is not None:
-        node = await change(kube, NODES, node["metadata"]["name"], decide.cordoned, uid=pods.uid(node))
+        node = await change(kube, NODES, node["metadata"]["name"], decide.cordoned, uid=pods.uid(node), seen=node)
     if node is not None:
-        name = node["metadata"]["name"]
-        found = await pods_on(kube, name)
-        staying = [pod for pod in found if pods.is_reschedulable(pod)]
-        if wanted.only_if_empty and staying and not _is_leaving(claim, node):
-            await _uncordon(kube, node)
-            return CordonResult(
-                cordoned=False, node_name=name, pods=len(staying), claim_exists=claim is not None, node_exists=True
-            )
+        found = await pods_on(kube, node["metadata"]["name"])
     force_at = wanted.termination_timestamp
     if claim is not None:
         claim, force_at = await _delete_claim(kube, wanted, claim, now)
@@ -94,10 +96,36 @@ async def withdraw(kube: Kube, ref: ClaimRef, node_name: str) -> bool:
     return await _uncordon(kube, node) or cleared
 
 
+async def _taint_if_empty(kube: Kube, node: Object, claim: ClaimRecord | None) -> tuple[dict[str, Any] | None, int]:
+    """Taint the Node unless pods on it would need another node.
+
+    List the pods before the taint, so that a busy node is never marked, and after it, so that no pod can be scheduled
+    in between. A node with pods loses the taint, also that of an earlier attempt. It never had the label that excludes
+    it from load balancers, which follows when the node is sure to leave.
+
+    Returns:
+        The Node, or None if it is gone; and how many pods make it stay.
+    """
+    name, uid = node["metadata"]["name"], pods.uid(node)
+    present: dict[str, Any] | None = dict(node)
+    staying = await _count_reschedulable(kube, name)
+    if not staying:
+        present = await change(kube, NODES, name, decide.tainted, uid=uid, seen=node)
+        staying = await _count_reschedulable(kube, name) if present is not None else 0
+    if not staying or present is None or _is_leaving(claim, present):
+        return present, 0
+    await _uncordon(kube, present)
+    return present, staying
+
+
+async def _count_reschedulable(kube: Kube, node_name: str) -> int:
+    return sum(pods.is_reschedulable(pod) for pod in await pods_on(kube, node_name))
+
+
 async def _uncordon(kube: Kube, node: Object) -> bool:
     """Remove the cordon from the Node, and return whether it had one."""
     marked = bool(decide.uncordoned(node))
-    await change(kube, NODES, node["metadata"]["name"], decide.uncordoned, uid=pods.uid(node))
+    await change(kube, NODES, node["metadata"]["name"], decide.uncordoned, uid=pods.uid(node), seen=node)
     return marked
 
 

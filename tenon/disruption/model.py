@@ -43,7 +43,7 @@ class ManagedNode:
 
     It only says whether there are pods: ``empty`` is true if no pod on the node would need another node, and none is on
     its way. ``quiet_since`` is set only for empty nodes: the last pod event, or the initialization if that is later.
-    ``protected`` covers annotations of Node and NodeClaim, but neither do-not-disrupt on pods nor PodDisruptionBudgets.
+    ``protected`` covers annotations of Node and NodeClaim; ``held_by`` covers pods, but only those of empty nodes.
     """
 
     claim: str
@@ -59,6 +59,8 @@ class ManagedNode:
     """The name of its Node."""
     terminating: bool = False
     """Its instance is being terminated. Budgets no longer count the node (DIS-50)."""
+    held_by: str = ""
+    """The DaemonSet or static pod of an empty node, and what protects it, that keeps graceful methods away (DIS-13)."""
 
     def named_in(self, names: frozenset[str]) -> bool:
         """True if the names contain its NodeClaim or its Node."""

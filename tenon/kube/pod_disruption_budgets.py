@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets as the cache needs them: which pods they never allow to be evicted."""
+"""PodDisruptionBudgets as the cache needs them: which pods they do not allow to be evicted, now or ever."""
 
 from __future__ import annotations
 
@@ -20,21 +20,30 @@ class PdbSpec(Wire):
     min_available: int | str | None = None
 
 
+class PdbStatus(Wire):
+    disruptions_allowed: int | None = None
+
+
 class PdbObject(Wire):
     metadata: Metadata
     spec: PdbSpec = field(default_factory=PdbSpec)
+    status: PdbStatus = field(default_factory=PdbStatus)
 
 
 @dataclass(frozen=True, slots=True)
 class PodDisruptionBudget:
     """A PodDisruptionBudget: which pods of its namespace it selects (None: no pod), and whether it forbids eviction.
 
-    ``never`` is False for a budget that allows no disruption at the moment but may allow it later.
+    ``never`` is False for a budget that allows no disruption at the moment but may allow it later. ``blocks`` is true
+    for both. How many disruptions it allows is not kept, because each change of that would be a change of the record.
     """
 
     namespace: str
     selector: LabelSelector | None
     never: bool
+    blocks: bool
+    name: str
+    """``namespace/name``."""
 
 
 _pdbs = msgspec.json.Decoder(PdbObject)
@@ -51,5 +60,11 @@ def decode_pdb(raw: bytes | msgspec.Raw) -> ValueRecord[PodDisruptionBudget]:
     namespace = sys.intern(metadata.namespace or "default")
     never = spec.max_unavailable in (0, "0", "0%") or spec.min_available == "100%"
     selector = label_selector(spec.selector)
-    pdb = PodDisruptionBudget(namespace, share_value(selector) if selector is not None else None, never)
-    return ValueRecord(f"{namespace}/{metadata.name}", metadata.uid, metadata.resource_version, pdb)
+    pdb = PodDisruptionBudget(
+        namespace=namespace,
+        selector=share_value(selector) if selector is not None else None,
+        never=never,
+        blocks=never or wire.status.disruptions_allowed == 0,
+        name=f"{namespace}/{metadata.name}",
+    )
+    return ValueRecord(pdb.name, metadata.uid, metadata.resource_version, pdb)

@@ -34,11 +34,16 @@ def cordoned(node: Object) -> dict[str, Any]:
 
     The patch adds the finalizer too, so that a deletion waits for the drain.
     """
-    metadata = node["metadata"]
-    wanted: dict[str, Any] = {}
-    if (metadata.get("labels") or {}).get(labels.EXCLUDE_BALANCERS) is None:
-        wanted["labels"] = {labels.EXCLUDE_BALANCERS: BALANCER_VALUE}
-    wanted |= with_finalizer(node).get("metadata", {})
+    patch = tainted(node)
+    if (node["metadata"].get("labels") or {}).get(labels.EXCLUDE_BALANCERS) is None:
+        metadata = {"labels": {labels.EXCLUDE_BALANCERS: BALANCER_VALUE}, **patch.get("metadata", {})}
+        return {**patch, "metadata": metadata}
+    return patch
+
+
+def tainted(node: Object) -> dict[str, Any]:
+    """Return the part of `cordoned` that load balancers do not notice, for a node that may yet stay."""
+    wanted = with_finalizer(node).get("metadata", {})
     patch: dict[str, Any] = {"metadata": wanted} if wanted else {}
     before = taints_of(node)
     after = merged(before, [{"key": labels.DISRUPTED_TAINT[0], "effect": labels.DISRUPTED_TAINT[1]}])

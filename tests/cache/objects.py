@@ -139,9 +139,17 @@ def namespace(name: str, **labels: str) -> Any:
     return decode_namespace(json.dumps({"metadata": metadata(name, labels=labels)}).encode())
 
 
-def budget(name: str = "keep", *, meta: Any = None, app: str | None = "web", **spec: Any) -> Any:
+def budget(
+    name: str = "keep",
+    *,
+    meta: Any = None,
+    app: str | None = "web",
+    disruptions_allowed: int | None = None,
+    **spec: Any,
+) -> Any:
     if app is not None:
         spec["selector"] = {"matchLabels": {"app": app}}
-    return decode_pdb(
-        json.dumps({"metadata": metadata(name, **{"namespace": "ns", **(meta or {})}), "spec": spec}).encode()
-    )
+    body = {"metadata": metadata(name, **{"namespace": "ns", **(meta or {})}), "spec": spec}
+    if disruptions_allowed is not None:
+        body["status"] = {"disruptionsAllowed": disruptions_allowed}
+    return decode_pdb(json.dumps(body).encode())

@@ -1,4 +1,4 @@
-"""Which empty nodes are told to leave, and when."""
+"""Which empty nodes leave, and when."""
 
 from __future__ import annotations
 
@@ -41,19 +41,20 @@ def empty_nodes(
     return [candidate for command in decision.commands for candidate in command.candidates], decision.look_again
 
 
-def test_a_node_is_told_after_half_its_time_and_goes_at_the_end() -> None:
-    """DIS-30, DIS-45."""
-    halfway = replace(NODE, quiet_since=NOW - TTL / 2)
-    found, _ = empty_nodes([halfway], POLICIES, under_command=NOBODY, now=NOW)
-    assert [(e.node.claim, e.leaves_at) for e in found] == [("default-a", NOW + TTL / 2)]
+@pytest.mark.parametrize("overdue", [timedelta(0), timedelta(hours=1)])
+def test_dis30_a_node_leaves_at_once_when_its_time_has_passed(overdue: timedelta) -> None:
+    """DIS-30, DIS-45: the command counts from now, also for a node that a budget kept for an hour."""
+    late = replace(NODE, quiet_since=NOW - TTL - overdue)
+    found, _ = empty_nodes([late], POLICIES, under_command=NOBODY, now=NOW)
+    assert [(e.node.claim, e.since, e.leaves_at) for e in found] == [("default-a", NOW - TTL - overdue, NOW)]
 
 
-def test_before_half_time_it_says_when_to_look_again() -> None:
-    """No polling: the next look is known."""
-    fresh = replace(NODE, quiet_since=NOW - timedelta(seconds=5))
-    found, again = empty_nodes([fresh], POLICIES, under_command=NOBODY, now=NOW)
+def test_dis30_before_that_nothing_is_decided_and_the_next_look_is_known() -> None:
+    """No polling, and nothing that could change until then is judged yet (DIS-46, DIS-53)."""
+    nodes = [replace(NODE, claim=f"default-{age}", quiet_since=NOW - timedelta(seconds=age)) for age in (5, 29)]
+    found, again = empty_nodes(nodes, POLICIES, under_command=NOBODY, now=NOW)
     assert found == []
-    assert again == NOW + timedelta(seconds=10)
+    assert again == NOW + timedelta(seconds=1)
 
 
 @pytest.mark.parametrize(
@@ -65,10 +66,11 @@ def test_before_half_time_it_says_when_to_look_again() -> None:
         {"protected": True},
         {"quiet_since": None},
         {"pool": "gone"},
+        {"held_by": "pod kube-system/agent: annotation karpenter.sh/do-not-disrupt holds it"},
     ],
 )
 def test_dis10_dis11_nodes_that_are_no_candidates(change: dict[str, object]) -> None:
-    """DIS-10, DIS-11."""
+    """DIS-10, DIS-11, DIS-13."""
     found, _ = empty_nodes([replace(NODE, **change)], POLICIES, under_command=NOBODY, now=NOW)
     assert found == []
 

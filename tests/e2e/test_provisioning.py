@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import PODS
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
 from tenon.kube.timestamps import parse_instant
 from tests.e2e.conftest import MakePool
-from tests.e2e.pools import KEY, ROOMY, SMALL, condition, leaving
+from tests.e2e.pools import KEY, NAMESPACE, ROOMY, SMALL, condition, leaving
 from tests.e2e.worker_process import WorkerProcess
 from tests.workflows.waiting import until
 
@@ -100,6 +102,32 @@ async def test_a_do_not_disrupt_node_stays_until_the_annotation_goes(make_pool: 
     assert not leaving(left)
 
     await pool.annotate_node(node, labels.DO_NOT_DISRUPT, None)
+    await pool.gone(kept["metadata"]["name"])
+
+
+async def test_dis13_a_daemon_pod_with_do_not_disrupt_keeps_its_empty_node(make_pool: MakePool, kube: Kube) -> None:
+    """Of two nodes that become empty at once, the one with the annotated pod is not even tainted."""
+    pool = await make_pool(requirements=SMALL, budgets=[{"nodes": "100%"}])
+    await pool.daemon(cpu="100m")
+    await pool.deploy(2)
+    await pool.running(4)
+    kept, other = await pool.settled(2)
+    (agent,) = [pod for pod in await pool.pods("agent") if pod["spec"]["nodeName"] == kept["status"]["nodeName"]]
+
+    async def annotate(value: str | None) -> None:
+        patch = {"metadata": {"annotations": {labels.DO_NOT_DISRUPT: value}}}
+        await kube.patch(PODS, agent["metadata"]["name"], patch, namespace=NAMESPACE)
+
+    await annotate("true")
+    await pool.scale(0)
+    await pool.gone(other["metadata"]["name"])
+    (left,) = await pool.claims()
+    assert left["metadata"]["name"] == kept["metadata"]["name"]
+    assert not leaving(left)
+    (node,) = await pool.nodes()
+    assert [taint["key"] for taint in node["spec"]["taints"]] == [KEY]
+
+    await annotate(None)
     await pool.gone(kept["metadata"]["name"])
 
 

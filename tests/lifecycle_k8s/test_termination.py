@@ -97,11 +97,40 @@ async def test_only_if_empty_finds_a_pod_and_undoes_its_marks() -> None:
     assert world.status_of("DisruptionReason") == ("", "")
 
 
-async def test_only_if_empty_looks_after_the_taint_is_on() -> None:
-    """A pod that the scheduler places between a look and the taint would be lost: the look comes second."""
-    world = World().put_live()
-    world.kube.before_patch = [lambda: world.put_pods(pod("slipped-in")) and None]
+async def test_dis46_a_busy_node_is_never_marked() -> None:
+    """Load balancers and the scheduler notice nothing of a decision that came too late."""
+    world = World().put_live().put_pods(pod("late"))
+    writes = len(world.kube.calls)
     assert not (await run(world, only_if_empty=True)).cordoned
+    assert world.kube.calls[writes:] == []
+
+
+async def test_a_taint_that_an_earlier_attempt_left_on_a_busy_node_goes() -> None:
+    """The process ended between the taint and the second look."""
+    world = World().put_live().put_pods(pod("late"))
+    world.node["spec"]["taints"].append(DISRUPTED)
+    assert not (await run(world, only_if_empty=True)).cordoned
+    assert world.node["spec"]["taints"] == []
+
+
+async def test_only_if_empty_looks_after_the_taint_is_on() -> None:
+    """A pod that the scheduler places between a look and the taint would be lost: a second look follows the taint."""
+    world = World().put_live()
+    seen = []
+
+    def slip_in() -> None:
+        world.put_pods(pod("slipped-in"))
+        world.kube.before_patch = [look]
+
+    def look() -> None:
+        seen.append((world.node["spec"]["taints"], world.node["metadata"]["labels"]))
+
+    world.kube.before_patch = [slip_in]
+    assert not (await run(world, only_if_empty=True)).cordoned
+    ((taints, node_labels),) = seen
+    assert taints == [DISRUPTED]
+    assert BALANCERS not in node_labels, "load balancers hear of a node only when it is sure to leave"
+    assert world.node["spec"]["taints"] == []
 
 
 async def test_daemons_and_ended_pods_do_not_hold_an_empty_node() -> None:

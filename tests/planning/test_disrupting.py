@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -22,11 +23,11 @@ def claims(decision: DisruptionDecision) -> list[str]:
     return [candidate.claim for command in decision.commands for candidate in command.candidates]
 
 
-async def test_a_node_hears_at_half_its_time_to_live_and_goes_at_the_end() -> None:
-    """The rest of the time its own workflow waits."""
+async def test_dis30_a_node_is_found_at_the_end_of_its_time() -> None:
+    """It leaves at once."""
     at = Setting(managed("a"))
     decision = await at.disruptor.await_candidates(QUESTION)
-    assert at.seconds() == pytest.approx(30.0)
+    assert at.seconds() == pytest.approx(60.0)
     (candidate,) = decision.commands[0].candidates
     assert (candidate.since, candidate.due) == (START, START + timedelta(seconds=60))
     assert decision.commands[0].reason == "Empty"
@@ -47,7 +48,41 @@ async def test_a_node_that_becomes_empty_is_found_when_its_time_comes() -> None:
 
     asyncio.get_running_loop().call_later(100.0, empty)
     assert claims(await at.disruptor.await_candidates(QUESTION)) == ["a"]
-    assert at.seconds() == pytest.approx(130.0)
+    assert at.seconds() == pytest.approx(160.0)
+
+
+async def test_dis46_dis53_what_changes_before_its_time_is_over_counts() -> None:
+    """A closed budget window, a pod that came and went, do-not-disrupt, Never: all are judged when the node leaves."""
+    at = Setting(managed("a"), budgets=[{"nodes": "0", "schedule": "1 12 * * *", "duration": "5m"}])
+    assert claims(await at.disruptor.await_candidates(QUESTION)) == ["a"]
+    assert at.seconds() == pytest.approx(360.0, abs=RECHECK_SECONDS + 1), "the window opens as the node is due"
+
+    async def after_half_a_minute(change: Callable[[Setting], None]) -> list[str]:
+        other = Setting(managed("a"))
+
+        def happen() -> None:
+            change(other)
+            other.view.publish()
+
+        asyncio.get_running_loop().call_later(30.0, happen)
+        wait = QUESTION.model_copy(update={"wait_seconds": 80.0})
+        return claims(await other.disruptor.await_candidates(wait))
+
+    def used(setting: Setting) -> None:
+        setting.view.managed = [managed("a", quiet_since=setting.now())]
+
+    def protected(setting: Setting) -> None:
+        setting.view.managed = [managed("a", protected=True)]
+
+    def never(setting: Setting) -> None:
+        setting.view.pools = [node_pool(edits={AFTER_A_MINUTE: "Never"})]
+
+    def nominated(setting: Setting) -> None:
+        setting.nominated_nodes = {"a"}
+
+    for change in (used, protected, never, nominated):
+        assert await after_half_a_minute(change) == [], change.__name__
+    assert await after_half_a_minute(lambda _: None) == ["a"]
 
 
 async def test_budgets_bound_a_command_longest_empty_first() -> None:

@@ -31,6 +31,7 @@ class EvacuatingPods:
         self.pdbs: Table[ValueRecord[PodDisruptionBudget]] = Table(lambda _key, _before, _after: self._pdbs_changed())
         self._leaving: set[str] = set()
         self._holding: dict[str, list[LabelSelector]] | None = None
+        self._by_namespace: dict[str, list[PodDisruptionBudget]] | None = None
 
     def adopt(self, other: EvacuatingPods) -> None:
         """Take over another instance's current content."""
@@ -57,6 +58,15 @@ class EvacuatingPods:
             and not any(selector.matches(pod.pod.labels) for selector in self._holding_in(pod.pod.namespace))
         )
 
+    def budgets_of(self, pod: PodRecord) -> list[PodDisruptionBudget]:
+        """The PodDisruptionBudgets that select the pod."""
+        if self._by_namespace is None:
+            self._by_namespace = {}
+            for record in self.pdbs:
+                self._by_namespace.setdefault(record.value.namespace, []).append(record.value)
+        there = self._by_namespace.get(pod.pod.namespace, ())
+        return [one for one in there if one.selector is not None and one.selector.matches(pod.pod.labels)]
+
     def _holding_in(self, namespace: str) -> Sequence[LabelSelector]:
         if self._holding is None:
             self._holding = {}
@@ -66,4 +76,4 @@ class EvacuatingPods:
         return self._holding.get(namespace, ())
 
     def _pdbs_changed(self) -> None:
-        self._holding = None
+        self._holding = self._by_namespace = None

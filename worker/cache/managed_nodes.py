@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from tenon.disruption.held_pods import holder
 from tenon.disruption.model import ManagedNode
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.protection import protects_node
@@ -49,7 +50,7 @@ class ManagedNodes:
                 found[place] = replace(found[place], protected=True)
         for node_name in self._cache.vacant:
             for place in self._places.get(node_name, ()):
-                found[place] = self._empty(found[place])
+                found[place] = self._empty(found[place], time)
         return found
 
     def _read(self) -> None:
@@ -69,13 +70,15 @@ class ManagedNodes:
             if one.node is not None:
                 self._places.setdefault(one.node.name, []).append(place)
 
-    def _empty(self, found: ManagedNode) -> ManagedNode:
-        """Mark a node without pods as empty, unless a pod is on its way to it."""
+    def _empty(self, found: ManagedNode, now: datetime) -> ManagedNode:
+        """Mark a node without reschedulable pods as empty, unless a pod is on its way to it."""
         claim = self._cache.claims.get(found.claim)
         since = self._cache.empty_since(claim) if claim is not None else None
         if since is None:
             return found
-        return replace(found, empty=True, quiet_since=datetime.fromtimestamp(since, UTC))
+        left = self._cache.pods_on(found.node)
+        held_by = holder(((pod, self._cache.moving.budgets_of(pod)) for pod in left), now)
+        return replace(found, empty=True, quiet_since=datetime.fromtimestamp(since, UTC), held_by=held_by)
 
 
 def _known(claim: ClaimRecord, node: NodeRecord | None) -> _Known:

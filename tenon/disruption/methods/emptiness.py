@@ -1,7 +1,7 @@
 """Deletes nodes that have been empty for their NodePool's consolidateAfter (DIS-01, DIS-45).
 
-A node's workflow is notified after half of that time, so that short gaps between two pods cost no message. The workflow
-waits for the rest of the time.
+A node is chosen only when that time has passed, so that budgets, protection and pods on their way are judged at the
+moment when it leaves (DIS-46, DIS-53).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ class Emptiness:
     consolidation_type = "empty"
 
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
-        """Return a command with the nodes whose workflows to notify now."""
+        """Return a command with the nodes that leave now, and when the next one is due."""
         found: list[Candidate] = []
         later = []
         for node in eligible:
             after = situation.policies[node.pool].consolidate_after
-            if after is None or not node.empty or node.quiet_since is None or node.named_in(situation.buffer_hosts):
+            if after is None or node.quiet_since is None or not _is_free(node, situation):
                 continue
-            tell_at = node.quiet_since + after / 2
-            if tell_at <= situation.now:
-                found.append(Candidate(node, since=node.quiet_since, leaves_at=node.quiet_since + after))
+            due = node.quiet_since + after
+            if due <= situation.now:
+                found.append(Candidate(node, since=node.quiet_since, leaves_at=situation.now))
             else:
-                later.append(tell_at)
+                later.append(due)
         found.sort(key=lambda candidate: (candidate.since, candidate.node.claim))
         chosen = tuple(candidate for candidate in found if budgets.take(candidate.node.pool))
         look_again = min(later, default=None)
@@ -40,3 +40,7 @@ class Emptiness:
             return Proposal(look_again=look_again, eligible=len(found))
         command = Command(self.name, self.reason, self.consolidation_type, chosen, only_if_empty=True)
         return Proposal((command,), look_again, len(found))
+
+
+def _is_free(node: ManagedNode, situation: Situation) -> bool:
+    return node.empty and not node.held_by and not node.named_in(situation.buffer_hosts)
