@@ -56,6 +56,11 @@ CLAIMS_DISRUPTED = Counter(
     "NodeClaims taken away.",
     ["reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"],
 )
+CLAIMS_UNHEALTHY = Counter(
+    "karpenter_nodeclaims_unhealthy_disrupted_total",
+    "NodeClaims deleted because their node was unhealthy.",
+    ["condition", "nodepool", "capacity_type", "image_id"],
+)
 CLAIM_TERMINATION_SECONDS = Histogram(
     "karpenter_nodeclaims_termination_duration_seconds",
     "Time from a NodeClaim's deletion request until it is gone.",

@@ -22,6 +22,7 @@ class Reason(StrEnum):
     GARBAGE_COLLECTED = "garbage_collected"
     REGISTRATION_TIMEOUT = "registration_timeout"
     INITIALIZATION_TIMEOUT = "initialization_timeout"
+    UNHEALTHY = "unhealthy"
     # Failed launches.
     INSUFFICIENT_CAPACITY = "insufficient_capacity"
     NODECLASS_NOT_READY = "nodeclass_not_ready"

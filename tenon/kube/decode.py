@@ -25,7 +25,7 @@ from tenon.kube.pod import Pod
 from tenon.kube.pod_kinds import is_mirror
 from tenon.kube.pod_rules import NO_RULES, pod_rules
 from tenon.kube.protection import do_not_disrupt_value
-from tenon.kube.records import DaemonRecord, NamespacedRecord, NodeRecord, ObjectRecord, PodRecord
+from tenon.kube.records import DaemonRecord, NamespacedRecord, NodeCondition, NodeRecord, ObjectRecord, PodRecord
 from tenon.kube.requests import effective_requests, units
 from tenon.kube.requirements import DOES_NOT_EXIST, Requirements
 from tenon.kube.sharing import share, share_texts, share_texts_in_order, share_value
@@ -116,6 +116,7 @@ def decode_node(raw: bytes | msgspec.Raw) -> NodeRecord:
         ready=ready is not None and ready.status == "True",
         deleting=metadata.deletion_timestamp is not None,
         created=instant(metadata.creation_timestamp),
+        unhealthy=_unhealthy(status.conditions),
     )
 
 
@@ -247,6 +248,15 @@ def _avoids_nodepools(terms: Sequence[Requirements]) -> bool:
     return bool(terms) and all(
         any(key in term and term[key].operator == DOES_NOT_EXIST for key in (labels.NODEPOOL, labels.PROVISIONER))
         for term in terms
+    )
+
+
+def _unhealthy(conditions: list[Condition] | None) -> tuple[NodeCondition, ...]:
+    """The conditions of a Node that should be True, by their name, and are not. The kubelet's pressures are others."""
+    return tuple(
+        NodeCondition(sys.intern(one.type), sys.intern(one.status), instant(one.last_transition_time))
+        for one in conditions or ()
+        if one.status != "True" and one.type.endswith("Ready")
     )
 
 

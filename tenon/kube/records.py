@@ -117,6 +117,15 @@ class PodRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeCondition:
+    """A condition of a Node that is False or Unknown, and since when, in seconds since the epoch (0: unknown)."""
+
+    type: str
+    status: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
 class NodeRecord:
     name: str
     uid: str
@@ -130,6 +139,8 @@ class NodeRecord:
     ready: bool = False
     deleting: bool = False
     created: float = 0.0
+    unhealthy: tuple[NodeCondition, ...] = ()
+    """Its conditions such as Ready and StorageReady that are not True. Most nodes have none."""
 
     @property
     def key(self) -> str:

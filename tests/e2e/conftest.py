@@ -34,7 +34,7 @@ def worker(sandbox: Sandbox) -> Iterator[WorkerProcess]:
     ec2.lifecycle(pending=0.2, shutting_down=0.2)
     running = WorkerProcess(
         sandbox,
-        FEATURE_GATES="StaticCapacity=true,NodeOverlay=true,CapacityBuffer=true",
+        FEATURE_GATES="StaticCapacity=true,NodeOverlay=true,CapacityBuffer=true,NodeRepair=true",
         AWS_FEATURE_GATES="NodeClassCEL=true",
         ENABLE_PROFILING="true",
         DEFAULT_TAGS='{"cost-center": "1234"}',

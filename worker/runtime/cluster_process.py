@@ -35,6 +35,7 @@ from worker.cache.planning_view import PlanningView
 from worker.controllers.base import Controller
 from worker.controllers.capacity_buffer import CapacityBufferController
 from worker.controllers.node_overlay import NodeOverlayController
+from worker.controllers.node_repair import NodeRepairController
 from worker.controllers.nodeclaim_finalizer import NodeClaimFinalizerController
 from worker.controllers.nodeclaim_pod_events import PodEventsController
 from worker.controllers.nodeclaim_workflows import NodeClaimWorkflowController
@@ -211,6 +212,8 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
     ]
     if gates.node_overlay:
         controllers.append(NodeOverlayController(kube, cache, view, clients.ec2))
+    if gates.node_repair:
+        controllers.append(NodeRepairController(kube, clients.recorder, cache, settings.cluster_name))
     if gates.capacity_buffer:
         controllers.append(CapacityBufferController(kube, cache, view, room, policy, batcher.reserved))
     if gates.static_capacity:

@@ -16,7 +16,6 @@ WITHOUT_EFFECT: Mapping[str, str] = {
 }
 """What the worker does regardless of the value, by field name."""
 GATES_WITHOUT_EFFECT: Mapping[str, str] = {
-    "NodeRepair": "unhealthy nodes are not replaced yet",
     "ReservedCapacity": "nothing is launched into capacity reservations yet",
     "SpotToSpotConsolidation": "only empty nodes are consolidated yet",
 }

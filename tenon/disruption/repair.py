@@ -1,0 +1,68 @@
+"""Which nodes are replaced because they are unhealthy, and when too many are (SCH-104).
+
+Repair is forceful: it ignores budgets, do-not-disrupt and terminationGracePeriod. So it stops when many nodes of a
+NodePool are unhealthy at once, because then the cause is probably not the nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from tenon.kube.records import NodeCondition
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPolicy:
+    """A node is replaced when a condition has had this status for longer than ``toleration``."""
+
+    condition: str
+    status: str
+    toleration: timedelta
+
+
+_HALF_AN_HOUR = timedelta(minutes=30)
+POLICIES = (
+    RepairPolicy("Ready", "False", _HALF_AN_HOUR),
+    RepairPolicy("Ready", "Unknown", _HALF_AN_HOUR),
+    # Conditions that the EKS node monitoring agent sets.
+    RepairPolicy("AcceleratedHardwareReady", "False", timedelta(minutes=10)),
+    RepairPolicy("StorageReady", "False", _HALF_AN_HOUR),
+    RepairPolicy("NetworkingReady", "False", _HALF_AN_HOUR),
+    RepairPolicy("KernelReady", "False", _HALF_AN_HOUR),
+    RepairPolicy("ContainerRuntimeReady", "False", _HALF_AN_HOUR),
+)
+"""Those of Karpenter's AWS provider. Users cannot change them."""
+MAX_UNHEALTHY_PERCENT = 20
+
+_NEVER = datetime.max.replace(tzinfo=UTC)
+_TOLERATIONS = {(policy.condition, policy.status): policy.toleration for policy in POLICIES}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a node is unhealthy, and when to replace it if that lasts (None: never, because the start is unknown)."""
+
+    condition: NodeCondition
+    due: datetime | None
+
+
+def fault_of(conditions: Iterable[NodeCondition]) -> Fault | None:
+    """Return the fault for which the node is due first; None if no policy names any of its conditions."""
+    faults = [fault for condition in conditions if (fault := _fault(condition)) is not None]
+    return min(faults, key=lambda fault: (fault.due or _NEVER, fault.condition.type), default=None)
+
+
+def _fault(condition: NodeCondition) -> Fault | None:
+    toleration = _TOLERATIONS.get((condition.type, condition.status))
+    if toleration is None:
+        return None
+    if not condition.since:
+        return Fault(condition, None)
+    return Fault(condition, datetime.fromtimestamp(condition.since, UTC) + toleration)
+
+
+def too_many(unhealthy: int, total: int) -> bool:
+    """Whether so many nodes are unhealthy that none of them is replaced. The limit rounds up."""
+    return unhealthy > -(-total * MAX_UNHEALTHY_PERCENT // 100)

@@ -1,0 +1,195 @@
+"""Unhealthy nodes lose their NodeClaim when their time is over, unless too many nodes are unhealthy."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+import pytest
+from prometheus_client import REGISTRY
+
+from activities.kubernetes.errors import ApiUnreachableError
+from activities.kubernetes.resources import NODECLAIMS, NODES
+from tenon.apis import labels
+from tenon.kube.decode import decode_node
+from tests.cache.objects import claim, metadata
+from tests.lifecycle_k8s.fake_kube import START, Clock, FakeKube, Recorder, stamp
+from tests.worker.fake_temporal import Cache
+from worker.controllers.node_repair import BLOCKED_RETRY, FAILED_RETRY, NodeRepairController
+
+pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
+
+HALF_AN_HOUR = 1800.0
+FORCE_AT = "karpenter.sh/nodeclaim-termination-timestamp"
+
+
+class World:
+    """An API server with nodes, and a cache that sees what it stores. Time passes as on the loop."""
+
+    def __init__(self) -> None:
+        self.cache = Cache()
+        self.kube = FakeKube(Clock())
+        self.recorder = Recorder()
+        self.loop = asyncio.get_running_loop()
+        self.began = self.loop.time()
+
+    def now(self) -> datetime:
+        return START + timedelta(seconds=self.loop.time() - self.began)
+
+    def node(self, name: str, ready: str = "True", *, pool: str = "pool", seen: bool = True, **other: str) -> None:
+        """A node as API server and cache have it; ``other`` are its further conditions."""
+        provider = f"aws:///us-west-2a/i-{name}"
+        at = stamp(self.now())
+        conditions = [
+            {"type": type_, "status": status, "lastTransitionTime": at}
+            for type_, status in {"Ready": ready, **other}.items()
+        ]
+        body = {
+            "metadata": metadata(name),
+            "spec": {"providerID": provider},
+            "status": {"conditions": conditions},
+        }
+        self.kube.objects.pop(("nodes", "", name), None)
+        self.kube.add(NODES, body)
+        if not seen:
+            return
+        meta: dict[str, Any] = {"labels": {labels.NODEPOOL: pool} if pool else {}, "finalizers": ["tenon"]}
+        meta["labels"] |= {labels.CAPACITY_TYPE: "spot"}
+        record = claim(name, node_name=name, meta=meta, status={"imageID": "ami-1"})
+        if ("nodeclaims", "", name) not in self.kube.objects:
+            self.kube.add(NODECLAIMS, dict(record.body))
+            self.cache.publish(record)
+        self.cache.publish(decode_node(json.dumps(body).encode()))
+
+    def claim(self, name: str) -> dict[str, Any]:
+        return self.kube.objects["nodeclaims", "", name]
+
+    def repaired(self) -> list[str]:
+        claims = [obj for (plural, _, _), obj in self.kube.objects.items() if plural == "nodeclaims"]
+        return sorted(one["metadata"]["name"] for one in claims if one["metadata"].get("deletionTimestamp"))
+
+
+@contextlib.asynccontextmanager
+async def watched() -> AsyncIterator[World]:
+    world = World()
+    kube, recorder = cast("Any", world.kube), cast("Any", world.recorder)
+    task = asyncio.create_task(NodeRepairController(kube, recorder, world.cache, "c", world.now).run())
+    await asyncio.sleep(0)
+    try:
+        yield world
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def counted(name: str, **wanted: str) -> float:
+    return REGISTRY.get_sample_value(name, wanted) or 0.0
+
+
+async def test_sch104_ctl08_a_node_that_stays_unhealthy_loses_its_claim_by_force() -> None:
+    """MET-09: and not before its time."""
+    of_node = {"nodepool": "repaired", "capacity_type": "spot"}
+    async with watched() as world:
+        for name in "abcde":
+            world.node(name, pool="repaired")
+        world.node("a", "Unknown", pool="repaired")
+        await asyncio.sleep(HALF_AN_HOUR - 1)
+        assert world.repaired() == []
+        await asyncio.sleep(2)
+        assert world.repaired() == ["a"]
+        written = world.claim("a")["metadata"]["annotations"][FORCE_AT]
+        assert START + timedelta(minutes=30) <= datetime.fromisoformat(written) <= world.now()
+        image = {**of_node, "image_id": "ami-1", "condition": "ready"}
+        assert counted("karpenter_nodeclaims_unhealthy_disrupted_total", **image) == 1
+        modes = {"consolidation_policy": "", "termination_mode": "forceful", "reason": "unhealthy"}
+        assert counted("karpenter_nodeclaims_disrupted_total", **of_node, **modes) == 1
+        await asyncio.sleep(3600)
+        assert counted("karpenter_nodeclaims_unhealthy_disrupted_total", **image) == 1, "a slow end counts once"
+
+
+async def test_sch104_a_node_that_recovers_or_that_the_cache_is_wrong_about_stays() -> None:
+    async with watched() as world:
+        for name in "abcdefghij":
+            world.node(name)
+        world.node("a", "False")
+        world.node("b", StorageReady="False")
+        await asyncio.sleep(HALF_AN_HOUR / 2)
+        world.node("a")
+        world.node("b", seen=False)  # the watch does not deliver it
+        await asyncio.sleep(HALF_AN_HOUR)
+        assert world.repaired() == []
+        assert not any(FORCE_AT in world.claim(name)["metadata"].get("annotations", {}) for name in "ab")
+
+
+async def test_sch104_evt04_too_many_unhealthy_nodes_of_a_pool_are_all_left_alone() -> None:
+    """Those of another pool are not; when the pool is better, the rest is repaired within the retry."""
+    async with watched() as world:
+        for name in "abcde":
+            world.node(name)
+            world.node(f"other-{name}", pool="other")
+        for name in ("a", "b", "other-a"):
+            world.node(name, "Unknown")
+        await asyncio.sleep(HALF_AN_HOUR + 1)
+        assert world.repaired() == ["other-a"]
+        told = {event[:2] for event in world.recorder.events if event[2] == "NodeRepairBlocked"}
+        assert told == {(kind, name) for kind in ("Node", "NodeClaim") for name in "ab"}
+        assert {event[3] for event in world.recorder.events} == {
+            "More than 20% of the nodes of NodePool pool are unhealthy"
+        }
+        world.node("b")
+        await asyncio.sleep(BLOCKED_RETRY.total_seconds() + 1)
+        assert world.repaired() == ["a", "other-a"]
+
+
+async def test_sch104_for_a_stand_alone_claim_the_whole_cluster_counts() -> None:
+    async with watched() as world:
+        for name in "abcdefghij":
+            world.node(name)
+        world.node("alone", pool="")
+        for name in ("a", "b", "c"):
+            world.node(name, "Unknown")
+        await asyncio.sleep(60)
+        world.node("alone", "Unknown", pool="")
+        await asyncio.sleep(HALF_AN_HOUR + 1)
+        assert world.repaired() == []
+        assert any("the cluster" in event[3] for event in world.recorder.events if event[1] == "alone")
+        world.node("a")
+        await asyncio.sleep(BLOCKED_RETRY.total_seconds() + 1)
+        assert world.repaired() == ["alone", "b", "c"]
+
+
+async def test_a_repair_that_the_api_server_did_not_answer_is_tried_again() -> None:
+    async with watched() as world:
+        world.node("a", "False")
+        get, fails = world.kube.get, [True]
+
+        async def answered(*given: Any, **options: Any) -> Any:
+            if fails:
+                fails.pop()
+                raise ApiUnreachableError("https://x", "refused")
+            return await get(*given, **options)
+
+        world.kube.get = answered  # type: ignore[method-assign]
+        await asyncio.sleep(HALF_AN_HOUR + 1)
+        assert world.repaired() == []
+        await asyncio.sleep(FAILED_RETRY.total_seconds() + 1)
+        assert world.repaired() == ["a"]
+
+
+async def test_a_new_leader_counts_from_the_condition_and_not_from_its_own_start() -> None:
+    world = World()
+    world.node("a", "False")
+    await asyncio.sleep(HALF_AN_HOUR - 10)
+    controller = NodeRepairController(cast("Any", world.kube), cast("Any", world.recorder), world.cache, "c", world.now)
+    task = asyncio.create_task(controller.run())
+    await asyncio.sleep(11)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    assert world.repaired() == ["a"]

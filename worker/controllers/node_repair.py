@@ -1,0 +1,173 @@
+"""Replaces unhealthy nodes, if the feature gate NodeRepair is on (CTL-08, SCH-104).
+
+The controller only asks: it writes on the NodeClaim that its grace period is over, and deletes it. The node's workflow
+then drains the node by force, and pending pods get new nodes as usual.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from activities import metrics
+from activities.kubernetes.bounded_concurrency import bounded
+from activities.kubernetes.client import Kube
+from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.nodeclaims import annotate_claim, read_claim
+from activities.kubernetes.resources import NODECLAIMS, NODES
+from tenon.apis import labels
+from tenon.apis.reasons import Reason
+from tenon.disruption.repair import MAX_UNHEALTHY_PERCENT, Fault, fault_of, too_many
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.conditions import condition
+from tenon.kube.records import NodeRecord
+from tenon.kube.timestamps import format_instant
+from tenon.lifecycle.messages.base import ClaimRef
+from worker.cache.changes import Change, Topic
+from worker.cache.cluster import ClusterCache
+from worker.controllers.base import Controller
+
+BLOCKED_RETRY = timedelta(minutes=5)
+FAILED_RETRY = timedelta(seconds=15)
+AT_ONCE = 10
+"""Nodes that are handled at the same time."""
+
+
+class NodeRepairController(Controller):
+    """Deletes the NodeClaim of a node that has been unhealthy for longer than its condition's toleration."""
+
+    name = "node.health"
+    object_field = "node"
+    topics = (Topic.NODE,)
+
+    def __init__(
+        self,
+        kube: Kube,
+        recorder: EventRecorder,
+        cache: ClusterCache,
+        cluster: str,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        super().__init__(cache)
+        self._kube = kube
+        self._recorder = recorder
+        self._cluster = cluster
+        self._now = now
+        self._faults: dict[str, Fault] = {}
+        """By Node: why it is unhealthy. Other controllers' Nodes count too, for stand-alone NodeClaims."""
+        self._not_before: dict[str, datetime] = {}
+        """By Node: when to look at it again after its repair was blocked, failed or began."""
+
+    def initial(self) -> Sequence[Change]:
+        """All Nodes."""
+        return [(Topic.NODE, node.name) for node in self._cache.nodes]
+
+    async def reconcile(self, changes: Sequence[Change]) -> float | None:
+        """Note which Nodes are unhealthy, and repair those that are due."""
+        for _, name in changes:
+            self._observe(name)
+        now = self._now()
+        due = sorted(name for name, at in self._looks().items() if at <= now)
+        if due:
+            healthy_enough = self._breakers()
+
+            async def handle(name: str) -> None:
+                self._not_before[name] = now + BLOCKED_RETRY
+                if not await self.isolate(name, self._handle(name, healthy_enough)):
+                    self._not_before[name] = now + FAILED_RETRY
+
+            await bounded(due, AT_ONCE, handle)
+        next_look = min(self._looks().values(), default=None)
+        return None if next_look is None else max(0.0, (next_look - self._now()).total_seconds())
+
+    def _observe(self, name: str) -> None:
+        node = self._cache.nodes.get(name)
+        fault = fault_of(node.unhealthy) if node is not None else None
+        if fault is not None:
+            self._faults[name] = fault
+        else:
+            self._faults.pop(name, None)
+            self._not_before.pop(name, None)
+
+    def _looks(self) -> dict[str, datetime]:
+        """By Node: when to look at it again."""
+        return {
+            name: max(fault.due, self._not_before.get(name, fault.due))
+            for name, fault in self._faults.items()
+            if fault.due is not None
+        }
+
+    def _breakers(self) -> Callable[[str], str]:
+        """Count the nodes, and return a function that says why nodes of a pool are not repaired; empty if they are."""
+        total, unhealthy = Counter[str](), Counter[str]()
+        for node in self._cache.nodes:
+            claim = self._cache.claim_of(node)
+            if claim is not None and claim.pool:
+                total[claim.pool] += 1
+                unhealthy[claim.pool] += node.name in self._faults
+        whole = (len(self._faults), len(self._cache.nodes))
+
+        def why_blocked(pool: str) -> str:
+            where = f"NodePool {pool}" if pool else "the cluster"
+            if not too_many(*((unhealthy[pool], total[pool]) if pool else whole)):
+                return ""
+            return f"More than {MAX_UNHEALTHY_PERCENT}% of the nodes of {where} are unhealthy"
+
+        return why_blocked
+
+    async def _handle(self, name: str, why_blocked: Callable[[str], str]) -> None:
+        node = self._cache.nodes.get(name)
+        claim = self._cache.claim_of(node) if node is not None else None
+        if node is None or claim is None or claim.deleting:
+            return
+        fault = self._faults[name]
+        if why := why_blocked(claim.pool):
+            for subject in (_reference(NODECLAIMS.api_version, "NodeClaim", claim), _reference("v1", "Node", node)):
+                await self._recorder.publish(subject, "NodeRepairBlocked", why, "Warning")
+            return
+        if await self._is_still(node, fault):
+            await self._repair(claim, node, fault)
+
+    async def _is_still(self, node: NodeRecord, fault: Fault) -> bool:
+        """Whether the API server confirms what the cache says. A repair cannot be undone."""
+        fresh = await self._kube.get(NODES, node.name)
+        if fresh is None or fresh["metadata"].get("uid") != node.uid:
+            return False
+        return condition(fresh, fault.condition.type).get("status") == fault.condition.status
+
+    async def _repair(self, cached: ClaimRecord, node: NodeRecord, fault: Fault) -> None:
+        ref = ClaimRef(cluster=self._cluster, name=cached.name, uid=cached.uid)
+        claim = await read_claim(self._kube, ref)
+        if claim is None or claim.deleting:
+            return
+        now = self._now()
+        if claim.termination_timestamp is None or claim.termination_timestamp > now:
+            await annotate_claim(self._kube, ref, {labels.TERMINATION_TIMESTAMP: format_instant(now)})
+        if not await self._kube.delete(NODECLAIMS, claim.name, uid=claim.uid):
+            return
+        self._log.warning(
+            "A node is replaced because it is unhealthy",
+            extra={
+                "nodeclaim": claim.name,
+                "node": node.name,
+                "nodepool": claim.pool,
+                "reason": f"{fault.condition.type} is {fault.condition.status}",
+                "since": format_instant(datetime.fromtimestamp(fault.condition.since, UTC)),
+            },
+        )
+        capacity_type = claim.labels.get(labels.CAPACITY_TYPE, "")
+        image = str(claim.status.get("imageID") or "")
+        metrics.CLAIMS_UNHEALTHY.labels(_snake_case(fault.condition.type), claim.pool, capacity_type, image).inc()
+        mode = Reason.UNHEALTHY.termination_mode
+        metrics.CLAIMS_DISRUPTED.labels(Reason.UNHEALTHY.snake_case, claim.pool, capacity_type, "", mode).inc()
+
+
+def _reference(api_version: str, kind: str, record: ClaimRecord | NodeRecord) -> Mapping[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": record.name, "uid": record.uid}}
+
+
+def _snake_case(type_: str) -> str:
+    """The type of a condition in metric labels, such as accelerated_hardware_ready."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in type_).lstrip("_")
