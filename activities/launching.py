@@ -299,7 +299,11 @@ class Launching:
             allocatable=kind.allocatable if kind else {},
             labels_=launched_labels(claim.body, instance, kind),
             now=self._now,
-            annotations={**_asked_for(made_from, node_class), **({} if in_group(claim) else TAGGED)},
+            annotations={
+                **_asked_for(made_from, node_class),
+                **({} if in_group(claim) else TAGGED),
+                **_network(instance),
+            },
             seen=claim.body,
         )
 
@@ -313,7 +317,15 @@ class Launching:
                 extra={"instance": instance.id, "error": str(error)},
             )
         else:
-            await nodeclaims.annotate_claim(self._kube, ref, TAGGED)
+            await nodeclaims.annotate_claim(self._kube, ref, {**TAGGED, **_network(instance)})
+
+
+def _network(instance: Instance) -> dict[str, str]:
+    """The annotations that say where the instance is in the network; none if EC2 did not describe it."""
+    if not instance.subnet_id:
+        return {}
+    groups = ",".join(instance.security_group_ids)
+    return {labels.SUBNET_ID: instance.subnet_id, **({labels.SECURITY_GROUP_IDS: groups} if groups else {})}
 
 
 def _asked_for(made_from: Mapping[str, str] | None, node_class: EC2NodeClass) -> Mapping[str, str]:

@@ -238,6 +238,8 @@ class Instances:
             price=self._price_of(raw["InstanceType"], zone, capacity_type),
             private_dns_name=raw.get("PrivateDnsName", ""),
             launched_at=raw["LaunchTime"],
+            subnet_id=raw.get("SubnetId", ""),
+            security_group_ids=tuple(sorted(group["GroupId"] for group in raw.get("SecurityGroups", []))),
         )
 
 

@@ -253,6 +253,7 @@ class Launcher:
             capacity_type=request.capacity_type,
             image_id=override.get("ImageId", ""),
             price=price or 0.0,
+            subnet_id=override.get("SubnetId", ""),
         )
 
     def _forget(self, request: LaunchRequest) -> None:

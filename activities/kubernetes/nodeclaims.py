@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -168,9 +168,12 @@ async def set_facts(
     now: Clock,
     *,
     fields: Mapping[str, Any] | None = None,
+    cleared: Collection[str] = (),
     seen: Object | None = None,
 ) -> bool:
     """Set conditions, the root condition Ready that depends on them, and status fields.
+
+    ``cleared``: types of conditions to remove.
 
     Returns:
         False if the claim is gone.
@@ -178,7 +181,7 @@ async def set_facts(
 
     def compute(claim: Object) -> dict[str, Any]:
         _check_managed(claim)
-        patch = status_patch(claim, facts, now(), fields or {})
+        patch = status_patch(claim, facts, now(), fields or {}, cleared)
         return {"status": patch} if patch else {}
 
     changed = await change(kube, NODECLAIMS, ref.name, compute, uid=ref.uid, subresource="status", seen=seen)
@@ -205,12 +208,18 @@ def _raw(conditions: Sequence[Condition]) -> list[dict[str, Any]]:
     return [one.model_dump(by_alias=True, exclude_none=True, mode="json") for one in conditions]
 
 
-def status_patch(claim: Object, facts: Sequence[Fact], now: datetime, fields: Mapping[str, Any]) -> dict[str, Any]:
+def status_patch(
+    claim: Object,
+    facts: Sequence[Fact],
+    now: datetime,
+    fields: Mapping[str, Any],
+    cleared: Collection[str] = (),
+) -> dict[str, Any]:
     """The merge patch for the status: only the fields and conditions that change."""
     status = claim.get("status") or {}
     patch: dict[str, Any] = {name: value for name, value in fields.items() if status.get(name) != value}
     before = _conditions(claim)
-    after = before
+    after = [condition for condition in before if condition.type not in cleared]
     generation = claim["metadata"].get("generation")
     for fact in facts:
         after = set_condition(

@@ -21,6 +21,7 @@ REGISTERED = "Registered"
 INITIALIZED = "Initialized"
 READY_DEPENDENTS = (LAUNCHED, REGISTERED, INITIALIZED)
 DRIFTED = "Drifted"
+CONSOLIDATABLE = "Consolidatable"
 DISRUPTION_REASON = "DisruptionReason"
 DRAINED = "Drained"
 VOLUMES_DETACHED = "VolumesDetached"

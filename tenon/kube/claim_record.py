@@ -63,6 +63,21 @@ class ClaimRecord(ObjectRecord):
         return instance_id_of(self.provider_id)
 
     @property
+    def image_id(self) -> str:
+        """The machine image of its instance; empty before the launch."""
+        return self.status.get("imageID") or ""
+
+    @property
+    def subnet_id(self) -> str:
+        """The subnet of its instance; empty if it was not recorded."""
+        return self.annotations.get(labels.SUBNET_ID, "")
+
+    @property
+    def security_group_ids(self) -> frozenset[str]:
+        """The security groups of its instance; empty if they were not recorded."""
+        return frozenset(filter(None, self.annotations.get(labels.SECURITY_GROUP_IDS, "").split(",")))
+
+    @property
     def node_name(self) -> str:
         """The name of the Node that it registered as; empty before the registration."""
         return self.status.get("nodeName") or ""

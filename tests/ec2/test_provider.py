@@ -73,6 +73,8 @@ def test_launch_find_and_end(provider: Ec2Provider, clients: Ec2, ready_class: E
     raw = clients.ec2.describe_instances(InstanceIds=[instance.id])["Reservations"][0]["Instances"][0]
     assert raw["IamInstanceProfile"]["Arn"].endswith(str(ready_class.status.instance_profile))
     assert [group["GroupName"] for group in raw["SecurityGroups"]] == ["sandbox-nodes"]
+    assert instance.subnet_id == raw["SubnetId"]
+    assert instance.security_group_ids == tuple(group["GroupId"] for group in raw["SecurityGroups"])
     assert provider.terminate(instance.id) in ("shutting-down", "terminated")
     assert provider.terminate(instance.id) in ("shutting-down", "terminated")
     assert provider.find_instance("life-1") is None
@@ -227,7 +229,7 @@ def test_an_instance_that_ec2_does_not_show_yet(provider: Ec2Provider, clients: 
     )
     assert seen is not None
     assert unseen is not None
-    unknown = {"private_dns_name": "", "launched_at": None}
+    unknown = {"private_dns_name": "", "launched_at": None, "security_group_ids": ()}
     assert seen.model_copy(update=unknown) == unseen
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim, manages_pool
+from tenon.apis.nodeclaim import CONSOLIDATABLE
 from tenon.kube.claim_record import LAST_POD_EVENT_TIME, ClaimRecord
 from tenon.kube.pod import Pod
 from tenon.kube.records import DaemonRecord, NamespacedRecord, NodeRecord, ObjectRecord, PodRecord, ValueRecord
@@ -363,12 +364,19 @@ def _sized(before: ClaimRecord, after: ClaimRecord) -> bool:
 
 
 def _only_noted(before: ClaimRecord, after: ClaimRecord) -> bool:
-    """Whether only the time of the last pod event changed. A busy cluster writes many of these per second."""
-    if before.status.get(LAST_POD_EVENT_TIME) == after.status.get(LAST_POD_EVENT_TIME) or before.spec != after.spec:
+    """Whether only the time of the last pod event or the condition Consolidatable, which follows from it, changed. A
+    busy cluster writes many of these per second.
+    """
+    if before.spec != after.spec:
         return False
     metadata = ({**claim.metadata, "resourceVersion": ""} for claim in (before, after))
-    status = ({**claim.status, LAST_POD_EVENT_TIME: ""} for claim in (before, after))
-    return next(metadata) == next(metadata) and next(status) == next(status)
+    return next(metadata) == next(metadata) and _lasting_status(before) == _lasting_status(after)
+
+
+def _lasting_status(claim: ClaimRecord) -> dict[str, object]:
+    """The claim's status without what follows from pod events."""
+    conditions = [one for one in claim.status.get("conditions") or () if one.get("type") != CONSOLIDATABLE]
+    return {**claim.status, LAST_POD_EVENT_TIME: "", "conditions": conditions}
 
 
 def _matters(pod: PodRecord | None) -> tuple[object, ...] | None:

@@ -36,6 +36,7 @@ from worker.controllers.base import Controller
 from worker.controllers.capacity_buffer import CapacityBufferController
 from worker.controllers.node_overlay import NodeOverlayController
 from worker.controllers.node_repair import NodeRepairController
+from worker.controllers.nodeclaim_disruption import NodeClaimDisruptionController
 from worker.controllers.nodeclaim_finalizer import NodeClaimFinalizerController
 from worker.controllers.nodeclaim_pod_events import PodEventsController
 from worker.controllers.nodeclaim_workflows import NodeClaimWorkflowController
@@ -208,6 +209,7 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
             breakers=breakers,
         ),
         PodEventsController(kube, cache),
+        NodeClaimDisruptionController(kube, cache, view, clients.ec2, settings.cluster_name),
         NodeClaimFinalizerController(kube, cache, settings.cluster_name),
     ]
     if gates.node_overlay:

@@ -82,6 +82,10 @@ class Instance(Message):
     """Dollars per hour."""
     private_dns_name: str = ""
     launched_at: datetime | None = None
+    subnet_id: str = Field("", exclude=True)
+    """The subnet, for the NodeClaim. Not sent to workflows; empty if EC2 did not describe the instance."""
+    security_group_ids: tuple[str, ...] = Field((), exclude=True)
+    """The security groups, sorted, for the NodeClaim. Not sent to workflows; empty as above."""
 
 
 class ClaimView(Message):

@@ -1,0 +1,379 @@
+"""Which change of a NodePool, an EC2NodeClass or the account makes a node drift, and for which reason."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tenon.apis import labels
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.hashing import ec2nodeclass_hashes, nodepool_hashes
+from tenon.apis.nodepool import NodePool
+from tenon.disruption.drift import TYPE_GRACE, DesiredNode, DriftReason, Verdict
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.offerings import OfferingKey
+from tenon.kube.requirements import Requirements
+from tenon.provisioning.claims import static_claim_body
+from tenon.scheduling.model import InstanceType, PlannedClaim
+from tests.apis.case import EC2NODECLASS, NODEPOOL, REMOVED, edited, taint, term
+from tests.scheduling.builders import CATALOG, catalog, entry
+
+CREATED = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+NOW = CREATED + timedelta(days=1)
+READY = {
+    "type": "Ready",
+    "status": "True",
+    "reason": "Ready",
+    "lastTransitionTime": "2026-03-01T00:00:00Z",
+    "observedGeneration": 1,
+}
+FOUND: dict[str, Any] = {
+    "subnets": [{"id": "subnet-a", "zone": "us-west-2a"}, {"id": "subnet-b", "zone": "us-west-2b"}],
+    "securityGroups": [{"id": "sg-1"}, {"id": "sg-2"}],
+    "amis": [
+        {"id": "ami-amd64", "requirements": [term(labels.ARCH, "In", "amd64")]},
+        {"id": "ami-arm64", "requirements": [term(labels.ARCH, "In", "arm64")]},
+    ],
+    "conditions": [READY],
+}
+RICH: dict[str, Any] = {
+    "template/metadata/labels": {"team": "a"},
+    "template/metadata/annotations": {"note": "x"},
+    "template/spec/taints": [taint("dedicated")],
+    "template/spec/startupTaints": [taint("starting")],
+    "template/spec/expireAfter": "720h",
+    "template/spec/terminationGracePeriod": "1h",
+}
+"""A NodePool whose template sets every field."""
+
+
+def pool(edits: Mapping[str, Any] | None = None, **metadata: Any) -> NodePool:
+    stated = {path: value for path, value in {**RICH, **(edits or {})}.items() if value is not REMOVED}
+    body = edited(NODEPOOL, stated)
+    body["metadata"] = {"name": "default", "uid": "u", "generation": 1, **metadata}
+    return NodePool.model_validate(body)
+
+
+def node_class(edits: Mapping[str, Any] | None = None, **status: Any) -> EC2NodeClass:
+    body = edited(EC2NODECLASS, dict(edits or {}))
+    body["metadata"] = {"name": "default", "generation": 1}
+    body["status"] = {**copy.deepcopy(FOUND), **status}
+    return EC2NodeClass.model_validate(body)
+
+
+def launched(of: NodePool | None = None, made_from: EC2NodeClass | None = None, /, **changed: Any) -> ClaimRecord:
+    """A NodeClaim of the pool on an m5.large in zone a, as the launch leaves it."""
+    of, made_from = of or pool(), made_from or node_class()
+    planned = PlannedClaim(
+        "default", (), ("m5.large",), Requirements(), {}, 0.1, OfferingKey("on-demand", "m5.large", "us-west-2a")
+    )
+    body = static_claim_body(planned, of, "claim-1")
+    metadata = body["metadata"]
+    metadata |= {"uid": "uid-1", "creationTimestamp": "2026-03-01T12:00:00Z"}
+    metadata["labels"] |= {
+        labels.INSTANCE_TYPE: "m5.large",
+        labels.ZONE: "us-west-2a",
+        labels.CAPACITY_TYPE: "on-demand",
+        labels.ARCH: "amd64",
+        **changed.pop("labels", {}),
+    }
+    metadata["annotations"] |= {
+        **ec2nodeclass_hashes(made_from),
+        labels.SUBNET_ID: "subnet-a",
+        labels.SECURITY_GROUP_IDS: "sg-1,sg-2",
+        **changed.pop("annotations", {}),
+    }
+    metadata["annotations"] = {key: value for key, value in metadata["annotations"].items() if value is not None}
+    body["spec"]["requirements"] = changed.pop("requirements", [])
+    body["status"] = {"imageID": "ami-amd64", **changed}
+    return ClaimRecord.of(body)
+
+
+def verdict(
+    claim: ClaimRecord,
+    of: NodePool | None = None,
+    current: EC2NodeClass | None = None,
+    types: Sequence[InstanceType] | None = CATALOG,
+    now: datetime = NOW,
+) -> Verdict:
+    return DesiredNode(of or pool(), current or node_class(), types).check(claim, now)
+
+
+def reason(
+    claim: ClaimRecord,
+    of: NodePool | None = None,
+    current: EC2NodeClass | None = None,
+    types: Sequence[InstanceType] | None = CATALOG,
+    now: datetime = NOW,
+) -> str:
+    drift = verdict(claim, of, current, types, now).drift
+    return str(drift.reason) if drift is not None else ""
+
+
+def test_a_node_that_is_as_its_pool_and_class_describe_has_not_drifted() -> None:
+    assert verdict(launched()) == Verdict()
+
+
+@pytest.mark.parametrize(
+    ("edits", "named"),
+    [
+        ({"template/metadata/labels": {"team": "b"}}, "spec.template.metadata.labels (team)"),
+        ({"template/metadata/labels": {"team": "a", "tier": "x"}}, "spec.template.metadata.labels (tier)"),
+        ({"template/metadata/labels": {}}, "spec.template of"),
+        ({"template/metadata/annotations": {"note": "y"}}, "spec.template.metadata.annotations (note)"),
+        ({"template/spec/taints": []}, "spec.template.spec.taints"),
+        ({"template/spec/taints": [taint("dedicated", "NoExecute")]}, "spec.template.spec.taints"),
+        ({"template/spec/startupTaints": []}, "spec.template.spec.startupTaints"),
+        ({"template/spec/expireAfter": "1h"}, "spec.template.spec.expireAfter"),
+        ({"template/spec/expireAfter": "Never"}, "spec.template.spec.expireAfter"),
+        ({"template/spec/terminationGracePeriod": "2h"}, "spec.template.spec.terminationGracePeriod"),
+        ({"template/spec/terminationGracePeriod": REMOVED}, "spec.template.spec.terminationGracePeriod"),
+        ({"template/spec/nodeClassRef/name": "other"}, "spec.template.spec.nodeClassRef"),
+    ],
+    ids=str,
+)
+def test_dis70_dis79_each_field_of_the_template_is_drift_and_is_named(edits: dict[str, Any], named: str) -> None:
+    drift = verdict(launched(), pool(edits)).drift
+    assert drift is not None
+    assert drift.reason == "NodePoolDrifted"
+    assert drift.message.startswith(named)
+    assert drift.message.count("spec.template") == 1, "only what changed is named"
+    assert reason(launched(pool(edits)), pool(edits)) == "", "a new node is as the pool describes"
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        {"weight": 5},
+        {"limits": {"cpu": "5"}},
+        {"disruption/consolidateAfter": "5m"},
+        {"disruption/budgets": [{"nodes": "0"}]},
+        {"template/spec/expireAfter": "43200m"},
+    ],
+    ids=str,
+)
+def test_dis79_weight_limits_and_the_disruption_block_are_not_drift(edits: dict[str, Any]) -> None:
+    assert verdict(launched(), pool(edits)) == Verdict()
+
+
+@pytest.mark.parametrize(
+    ("requirements", "drifts"),
+    [
+        ([term(labels.ZONE, "In", "us-west-2a", "us-west-2b")], False),
+        ([term(labels.ZONE, "In", "us-west-2b")], True),
+        ([term(labels.ZONE, "NotIn", "us-west-2a")], True),
+        ([term("failure-domain.beta.kubernetes.io/zone", "In", "us-west-2b")], True),
+        ([term(labels.CAPACITY_TYPE, "In", "spot")], True),
+        ([term(labels.CAPACITY_TYPE, "In", "spot", "on-demand")], False),
+        ([term(labels.INSTANCE_TYPE, "In", "m5.large", min_values=1)], False),
+        ([term("karpenter.k8s.aws/instance-cpu", "Gt", "3")], True),
+        ([term("karpenter.k8s.aws/instance-cpu", "Lt", "3")], False),
+        ([term("karpenter.k8s.aws/instance-gpu-count", "DoesNotExist")], False),
+        ([term("karpenter.k8s.aws/instance-gpu-count", "Exists")], True),
+        ([term("team", "In", "a")], False),
+        ([term("team", "DoesNotExist")], True),
+        ([term("unheard.of", "NotIn", "x")], False),
+    ],
+    ids=str,
+)
+def test_dis72_requirements_that_no_longer_allow_the_labels(requirements: list[Any], drifts: bool) -> None:
+    found = reason(
+        launched(labels={"karpenter.k8s.aws/instance-cpu": "2"}), pool({"template/spec/requirements": requirements})
+    )
+    assert found == ("RequirementsDrifted" if drifts else "")
+
+
+def test_dis72_the_message_names_the_requirement_and_the_label() -> None:
+    drift = verdict(launched(), pool({"template/spec/requirements": [term(labels.ZONE, "In", "us-west-2b")]})).drift
+    assert drift is not None
+    assert drift.message == (
+        "NodePool default requires topology.kubernetes.io/zone In [us-west-2b], and the NodeClaim has us-west-2a"
+    )
+
+
+def test_dis72_a_label_of_several_values_that_no_launch_decides_is_not_drift() -> None:
+    """Its nodes never get the label: to replace them would change nothing, for ever."""
+    several = pool({"template/spec/requirements": [term("example.com/lane", "In", "1", "2")]})
+    claim = launched(several, requirements=[term("example.com/lane", "In", "1", "2")])
+    assert reason(claim, several) == ""
+    assert reason(claim, pool({"template/spec/requirements": [term("example.com/lane", "In", "3")]})) != ""
+    assert reason(launched(), several) == "RequirementsDrifted"
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        {"role": "other"},
+        {"userData": "echo"},
+        {"tags": {"a": "b"}},
+        {"kubelet": {"maxPods": 5}},
+        {"blockDeviceMappings": [{"ebs": {"volumeSize": "5Gi"}}]},
+        {"instanceStorePolicy": "RAID0"},
+        {"associatePublicIPAddress": False},
+        {"metadataOptions": {"httpTokens": "optional"}},
+        {"detailedMonitoring": True},
+        {"amiFamily": "Custom"},
+        {"context": "c"},
+        {"connectionTracking": {"udpTimeout": 30}},
+        {"cpuOptions": {"nestedVirtualization": "enabled"}},
+        {"networkInterfaces": [{"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}]},
+        {"role": REMOVED, "instanceProfile": "mine"},
+    ],
+    ids=str,
+)
+def test_dis71_dis79_most_fields_of_the_class_are_drift(edits: dict[str, Any]) -> None:
+    assert reason(launched(), current=node_class(edits)) == "NodeClassDrift"
+    assert reason(launched(None, node_class(edits)), current=node_class(edits)) == ""
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        {"subnetSelectorTerms": [{"id": "subnet-1"}]},
+        {"securityGroupSelectorTerms": [{"id": "sg-1"}]},
+        {"amiSelectorTerms": [{"alias": "al2023@v20260101"}]},
+        {"capacityReservationSelectorTerms": [{"id": "cr-1"}]},
+        {"ipPrefixCount": 3},
+        {"kubelet": {}},
+    ],
+    ids=str,
+)
+def test_dis79_selectors_that_find_the_same_are_not_drift(edits: dict[str, Any]) -> None:
+    assert verdict(launched(), current=node_class(edits)) == Verdict()
+
+
+@pytest.mark.parametrize(
+    ("status", "expected", "named"),
+    [
+        ({"amis": [{"id": "ami-new", "requirements": [term(labels.ARCH, "In", "amd64")]}]}, "AMIDrift", "ami-new"),
+        ({"amis": list(reversed(FOUND["amis"]))}, "", ""),
+        ({"amis": [{"id": "ami-newer", "requirements": [term(labels.ARCH, "In", "amd64")]}, *FOUND["amis"]]},
+         "AMIDrift", "selects image ami-newer for m5.large, and the instance runs ami-amd64"),
+        ({"subnets": [{"id": "subnet-b", "zone": "us-west-2b"}]}, "SubnetDrift", "subnet-a"),
+        ({"subnets": [{"id": "subnet-c", "zone": "us-west-2a"}]}, "SubnetDrift", "subnet-a"),
+        ({"securityGroups": [{"id": "sg-1"}]}, "SecurityGroupDrift", "sg-2 is not selected"),
+        ({"securityGroups": [{"id": "sg-2"}, {"id": "sg-1"}]}, "", ""),
+        ({"securityGroups": [*FOUND["securityGroups"], {"id": "sg-3"}]}, "SecurityGroupDrift", "sg-3 is missing"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_dis74_what_the_class_selects_now_is_compared_with_the_instance(
+    status: dict[str, Any], expected: str, named: str
+) -> None:
+    drift = verdict(launched(), current=node_class(**status)).drift
+    assert (str(drift.reason) if drift else "") == expected
+    assert named in (drift.message if drift else "")
+
+
+def test_dis74_what_was_not_recorded_of_an_instance_is_unknown_and_not_drift() -> None:
+    """Older releases and Karpenter recorded neither subnet nor security groups."""
+    claim = launched(annotations={labels.SUBNET_ID: None, labels.SECURITY_GROUP_IDS: None})
+    current = node_class(securityGroups=[{"id": "sg-9"}], subnets=[{"id": "subnet-c", "zone": "us-west-2a"}])
+    assert verdict(claim, current=current) == Verdict(
+        unknown=frozenset({DriftReason.SUBNET, DriftReason.SECURITY_GROUP})
+    )
+
+
+def test_dis74_an_instance_in_a_zone_without_a_subnet_drifts_whatever_was_recorded() -> None:
+    claim = launched(annotations={labels.SUBNET_ID: None})
+    assert reason(claim, current=node_class(subnets=[{"id": "subnet-b", "zone": "us-west-2b"}])) == "SubnetDrift"
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [[], [{**READY, "status": "False"}], [{**READY, "status": "Unknown"}], [{**READY, "observedGeneration": 0}]],
+    ids=["unresolved", "not ready", "unknown", "of an earlier generation"],
+)
+def test_dis74_a_class_that_is_not_resolved_says_nothing_of_instances(conditions: list[Any]) -> None:
+    """Its status may hold what an earlier spec selected, or nothing at all."""
+    current = node_class(subnets=[], securityGroups=[], amis=[], conditions=conditions)
+    found = verdict(launched(), current=current, types=[])
+    assert found.drift is None
+    assert found.unknown == {"AMIDrift", "SubnetDrift", "SecurityGroupDrift", "InstanceTypeNotFound"}
+
+
+@pytest.mark.parametrize(
+    ("types", "changed", "expected"),
+    [
+        ([], {}, ""),
+        (catalog(entry("c5.large", 2, 4, 0.1)), {}, "instance type m5.large"),
+        (catalog(entry("m5.large", 2, 8, 0.1, zones=["us-west-2b"])), {}, "instance type m5.large in zone us-west-2a"),
+        (catalog(entry("m5.large", 2, 8, 0.1)), {labels.CAPACITY_TYPE: "spot"}, ""),
+        (catalog(entry("m5.large", 2, 8, 0.1)), {labels.CAPACITY_TYPE: "reserved"}, ""),
+        (CATALOG, {labels.INSTANCE_TYPE: "x9.large"}, "instance type x9.large"),
+    ],
+    ids=["no types are known", "type", "zone", "spot", "reserved", "unknown type"],
+)
+def test_dis73_a_type_that_the_class_no_longer_offers(
+    types: list[InstanceType], changed: dict[str, str], expected: str
+) -> None:
+    drift = verdict(launched(labels=changed), types=types).drift
+    assert (str(drift.reason) if drift else "") == ("InstanceTypeNotFound" if expected else "")
+    assert (drift.message if drift else "").endswith(expected)
+
+
+def test_dis73_a_young_claim_is_looked_at_again_after_an_hour() -> None:
+    gone = catalog(entry("c5.large", 2, 4, 0.1))
+    young = verdict(launched(), types=gone, now=CREATED + TYPE_GRACE - timedelta(seconds=1))
+    assert (young.drift, young.check_again) == (None, CREATED + timedelta(hours=1))
+    assert reason(launched(), types=gone, now=CREATED + TYPE_GRACE) == "InstanceTypeNotFound"
+
+
+def test_dis75_hashes_of_another_version_are_not_compared() -> None:
+    """Neither those of Karpenter nor those of another release of Tenon."""
+    theirs = {
+        labels.NODEPOOL_HASH: "1",
+        labels.NODEPOOL_HASH_VERSION: "v3",
+        labels.EC2NODECLASS_HASH: "2",
+        labels.EC2NODECLASS_HASH_VERSION: "v4",
+    }
+    changed = pool({"template/metadata/labels": {"team": "b"}}), node_class({"role": "other"})
+    assert verdict(launched(annotations=theirs), *changed) == Verdict(
+        unknown=frozenset({DriftReason.NODEPOOL, DriftReason.NODECLASS})
+    ), "a claim that Karpenter marked keeps its condition until it is hashed again"
+    unhashed = dict.fromkeys(theirs)
+    assert reason(launched(annotations=unhashed), *changed) == ""
+
+
+def test_a_pool_without_its_class_drifts_by_its_own_fields_only() -> None:
+    for missing in (None, EC2NodeClass.model_validate(
+        {**EC2NODECLASS, "metadata": {"name": "default", "deletionTimestamp": "2026-03-01T12:00:00Z"}}
+    )):  # fmt: skip
+        assert DesiredNode(pool(), missing).check(launched(), NOW).drift is None
+        found = DesiredNode(pool({"template/spec/taints": []}), missing).check(launched(), NOW).drift
+        assert found is not None
+        assert found.reason is DriftReason.NODEPOOL
+
+
+def test_dis70_static_drift_comes_before_requirements_and_these_before_the_class() -> None:
+    zone = {"template/spec/requirements": [term(labels.ZONE, "In", "us-west-2b")]}
+    current = node_class({"role": "other"}, amis=[])
+    assert reason(launched(), pool({**zone, "template/spec/taints": []}), current) == "NodePoolDrifted"
+    assert reason(launched(), pool(zone), current) == "RequirementsDrifted"
+    assert reason(launched(), pool(), current) == "NodeClassDrift"
+
+
+KUBELET = {labels.V1BETA1_KUBELET: '{"maxPods": 7}'}
+
+
+def test_v1b04_kubelet_settings_of_a_pool_are_drift_when_they_change() -> None:
+    claim = launched(pool(annotations=KUBELET))
+    assert reason(claim, pool(annotations=KUBELET)) == ""
+    assert reason(claim, pool(annotations={labels.V1BETA1_KUBELET: '{"maxPods": 8}'})) == "NodeClassDrift"
+    assert reason(claim, pool()) == "NodeClassDrift"
+
+
+def test_v1b04_kubelet_settings_that_move_from_the_pool_into_its_class_are_not_drift() -> None:
+    claim = launched(pool(annotations=KUBELET))
+    assert reason(claim, pool(), node_class({"kubelet": {"maxPods": 7}})) == ""
+    assert reason(claim, pool(), node_class({"kubelet": {"maxPods": 8}})) == "NodeClassDrift"
+    assert reason(claim, pool(), node_class({"kubelet": {"maxPods": 7}, "role": "other"})) == "NodeClassDrift"
+    assert reason(launched(), pool(), node_class({"kubelet": {"maxPods": 7}})) == "NodeClassDrift"
+
+
+def test_a_pool_hash_of_the_claim_is_that_of_the_pool_it_was_made_from() -> None:
+    assert nodepool_hashes(pool()).items() <= launched().annotations.items()

@@ -1,0 +1,260 @@
+"""Keeps the conditions Drifted and Consolidatable of NodeClaims (DIS-30, DIS-70 to DIS-75).
+
+Drift acts on the first, users read both. The controller looks only at NodeClaims that changed, whose NodePool or
+EC2NodeClass changed, or that are due, and only at some of them at once: a change of a NodePool concerns all its nodes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from activities.ec2.errors import EC2Error
+from activities.kubernetes.bounded_concurrency import bounded
+from activities.kubernetes.client import Kube
+from activities.kubernetes.nodeclaims import Fact, set_facts
+from activities.planning.interfaces import Types
+from tenon.apis import labels
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.nodeclaim import CONSOLIDATABLE, DRIFTED
+from tenon.apis.nodepool import NodePool
+from tenon.disruption.consolidatable import consolidatable_at
+from tenon.disruption.drift import DesiredNode, DriftReason
+from tenon.disruption.model import PoolPolicy, policy_of
+from tenon.ec2.own_kubelet import with_own_kubelet
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.records import ObjectRecord
+from tenon.lifecycle.messages.base import ClaimRef
+from tenon.scheduling.model import InstanceType
+from worker.cache.changes import Change, Topic
+from worker.cache.cluster import ClusterCache
+from worker.cache.planning_view import PlanningView
+from worker.controllers.base import Controller
+
+TYPES_AGE = timedelta(minutes=5)
+"""How old the instance types may be that NodeClaims are compared with."""
+MAX_LOOKS = 500
+"""Maximum number of NodeClaims to look at in one reconcile, some milliseconds on the event loop."""
+MAX_DRIFTED, MAX_CONSOLIDATABLE = 50, 10
+"""Maximum number of NodeClaims whose condition Drifted, or only Consolidatable, is written in one reconcile. Other
+writers of this process share the limit on requests, and Consolidatable changes with the pods of a busy cluster.
+"""
+CONCURRENCY = 10
+RETRY = timedelta(seconds=10)
+"""When a NodeClaim whose write failed is looked at again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """A NodePool, and what its NodeClaims are compared with."""
+
+    version: tuple[object, ...]
+    node_class: EC2NodeClass | None
+    types: Sequence[InstanceType] | None
+    types_read_at: datetime
+    policy: PoolPolicy
+    desired: DesiredNode
+
+
+@dataclass(frozen=True, slots=True)
+class _Update:
+    """The conditions of a NodeClaim to set and to remove."""
+
+    claim: ClaimRecord
+    facts: tuple[Fact, ...]
+    cleared: frozenset[str]
+
+    @property
+    def concerns_drift(self) -> bool:
+        return DRIFTED in self.cleared or any(fact.type == DRIFTED for fact in self.facts)
+
+
+class NodeClaimDisruptionController(Controller):
+    """Writes the conditions Drifted and Consolidatable when they change."""
+
+    name = "nodeclaim.disruption"
+    object_field = "nodeclaim"
+    topics = (Topic.CLAIM, Topic.NODE_PODS, Topic.POOL, Topic.NODECLASS)
+    interval = 1.0
+    resync = 60.0
+
+    def __init__(self, kube: Kube, cache: ClusterCache, view: PlanningView, types: Types, cluster: str) -> None:
+        super().__init__(cache)
+        self._kube = kube
+        self._view = view
+        self._types = types
+        self._cluster = cluster
+        self._pools: dict[str, _Pool] = {}
+        self._queue: dict[str, None] = {}
+        """NodeClaims to look at. Those that have waited longest come first."""
+        self._due: dict[str, datetime] = {}
+        """When a NodeClaim is looked at again although nothing changed."""
+
+    async def reconcile(self, changes: Sequence[Change]) -> float | None:
+        """Look at some of the NodeClaims that may need other conditions."""
+        now = datetime.now(UTC)
+        self._enqueue(changes, await self._refresh(now), now)
+        drifted: list[_Update] = []
+        others: list[_Update] = []
+        put_back: list[str] = []
+        for name in list(self._queue)[:MAX_LOOKS]:
+            update = self._look(name, now)
+            del self._queue[name]
+            if update is None:
+                continue
+            chosen, most = (drifted, MAX_DRIFTED) if update.concerns_drift else (others, MAX_CONSOLIDATABLE)
+            if len(chosen) < most:
+                chosen.append(update)
+            else:
+                put_back.append(name)
+        self._queue |= dict.fromkeys(put_back)
+        await bounded([*drifted, *others], CONCURRENCY, self._write)
+        if self._queue:
+            return 0.0
+        earliest = min(self._due.values(), default=None)
+        return None if earliest is None else max(0.0, (earliest - datetime.now(UTC)).total_seconds())
+
+    def _enqueue(self, changes: Sequence[Change], pools: Collection[str], now: datetime) -> None:
+        names: dict[str, None] = {}
+        for topic, key in changes:
+            if topic is Topic.CLAIM:
+                names[key] = None
+            elif topic is Topic.NODE_PODS:
+                node = self._cache.nodes.get(key)
+                claim = self._cache.claim_of(node) if node is not None else None
+                if claim is not None:
+                    names[claim.name] = None
+        if pools:
+            names |= {claim.name: None for claim in self._cache.claims if claim.pool in pools}
+        names |= {name: None for name, due in self._due.items() if due <= now}
+        for name in names:
+            self._due.pop(name, None)
+            self._queue.setdefault(name)
+
+    async def _refresh(self, now: datetime) -> set[str]:
+        """Prepare the comparison for each NodePool. Return the pools whose NodeClaims must be compared again."""
+        changed: set[str] = set()
+        for record in self._cache.pools:
+            await self.isolate("", self._refresh_pool(record, changed, now))
+        for name in self._pools.keys() - {record.name for record in self._cache.pools}:
+            del self._pools[name]
+        return changed
+
+    async def _refresh_pool(self, record: ObjectRecord, changed: set[str], now: datetime) -> None:
+        pool = self._view.node_pool(record)
+        if pool is None:  # the NodePool controller reports it
+            self._pools.pop(record.name, None)
+            return
+        node_class = self._view.node_class(pool.spec.template.spec.node_class_ref.name)
+        version = (*record.version_of_spec, record.annotations.get(labels.V1BETA1_KUBELET))
+        known = self._pools.get(record.name)
+        same = known is not None and known.version == version and _same(known.node_class, node_class)
+        if known is not None and same and now < known.types_read_at + TYPES_AGE:
+            return
+        types = await self._read_types(pool, node_class)
+        if types is None and known is not None:
+            types = known.types
+        if known is not None and same and types is known.types:
+            desired = known.desired
+        else:
+            desired = DesiredNode(pool, node_class, types)
+            changed.add(record.name)
+        self._pools[record.name] = _Pool(version, node_class, types, now, policy_of(pool), desired)
+
+    async def _read_types(self, pool: NodePool, node_class: EC2NodeClass | None) -> Sequence[InstanceType] | None:
+        """All types of the class with every offering, also those that EC2 refuses now. None if they are not known."""
+        if node_class is None:
+            return None
+        own = with_own_kubelet(node_class, pool.metadata.annotations)
+        unpriced = bool(self._view.overlays())  # the same list as for planning, so that it is built only once
+        try:
+            return await asyncio.to_thread(self._types.instance_types, own, frozenset(), unpriced=unpriced)
+        except EC2Error as error:
+            self._log_failure(pool.metadata.name, error)
+            return None
+
+    def _look(self, name: str, now: datetime) -> _Update | None:
+        """What to write on a NodeClaim; None if its conditions are right, or if it is leaving."""
+        claim = self._cache.claims.get(name)
+        pool = self._pools.get(claim.pool) if claim is not None else None
+        if claim is None or pool is None or claim.deleting:
+            return None
+        facts: list[Fact] = []
+        cleared: set[str] = set()
+        dues = [self._look_at_drift(claim, pool, now, facts, cleared)]
+        dues.append(self._look_at_pods(claim, pool, now, facts, cleared))
+        due = min((due for due in dues if due is not None), default=None)
+        if due is not None:
+            self._due[name] = due
+        return _Update(claim, tuple(facts), frozenset(cleared)) if facts or cleared else None
+
+    def _look_at_drift(
+        self, claim: ClaimRecord, pool: _Pool, now: datetime, facts: list[Fact], cleared: set[str]
+    ) -> datetime | None:
+        present = claim.condition(DRIFTED)
+        if not claim.launched:
+            cleared |= {DRIFTED} if present else set()
+            return None
+        verdict = pool.desired.check(claim, now)
+        if verdict.drift is not None:
+            fact = Fact(DRIFTED, "True", verdict.drift.reason, verdict.drift.message)
+            if (present.get("status"), present.get("reason"), present.get("message")) != (
+                fact.status,
+                fact.reason,
+                fact.message,
+            ):
+                facts.append(fact)
+        elif present and not _may_hold(present.get("reason"), verdict.unknown):
+            cleared.add(DRIFTED)
+        return verdict.check_again
+
+    def _look_at_pods(
+        self, claim: ClaimRecord, pool: _Pool, now: datetime, facts: list[Fact], cleared: set[str]
+    ) -> datetime | None:
+        node = self._cache.node_of(claim)
+        seen = self._cache.last_pod_event(node.name) if node is not None else None
+        event = datetime.fromtimestamp(seen, UTC) if seen is not None else None
+        at = consolidatable_at(claim, pool.policy, event)
+        present = claim.condition(CONSOLIDATABLE)
+        if at is not None and at <= now:
+            if present.get("status") != "True":
+                facts.append(Fact(CONSOLIDATABLE, "True"))
+            return None
+        if present:
+            cleared.add(CONSOLIDATABLE)
+        return at
+
+    async def _write(self, update: _Update) -> None:
+        claim = update.claim
+        ref = ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid)
+        write = set_facts(
+            self._kube, ref, update.facts, lambda: datetime.now(UTC), cleared=update.cleared, seen=claim.body
+        )
+        if not await self.isolate(claim.name, write):
+            self._due[claim.name] = datetime.now(UTC) + RETRY
+            return
+        drift = next((fact for fact in update.facts if fact.type == DRIFTED), None)
+        if drift is not None and self._log_limiter.count((claim.pool, drift.reason)) is not None:
+            self._log.info(
+                "A NodeClaim drifted",
+                extra={"nodeclaim": claim.name, "nodepool": claim.pool, "reason": drift.reason, "drift": drift.message},
+            )
+
+
+def _may_hold(reason: object, unknown: Collection[DriftReason]) -> bool:
+    return any(reason == one.value for one in unknown)
+
+
+def _same(known: EC2NodeClass | None, node_class: EC2NodeClass | None) -> bool:
+    """Whether a NodeClaim compares the same with both versions of a class."""
+    if known is node_class:
+        return True
+    if known is None or node_class is None:
+        return False
+    before, after = known.metadata, node_class.metadata
+    return (
+        (before.uid, before.generation, before.deletion_timestamp)
+        == (after.uid, after.generation, after.deletion_timestamp)
+    ) and known.status == node_class.status
